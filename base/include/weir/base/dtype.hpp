@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Element types: the 13 of the Tessera ABI under their ids, and those that Tensogram adds.
+#pragma once
+
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "weir/base/error.hpp"
+
+namespace weir {
+
+/// @source{Tessera Runtime & ABI, appendix B, for 1..13; Tensogram v3 data types for 32..36}
+enum class dtype : std::uint8_t {
+  fp8_e4m3 = 1,
+  fp8_e5m2 = 2,
+  fp16 = 3,
+  bf16 = 4,
+  fp32 = 5,
+  fp64 = 6,
+  int8 = 7,
+  int16 = 8,
+  int32 = 9,
+  int64 = 10,
+  boolean = 11,
+  complex64 = 12,
+  complex128 = 13,
+  uint8 = 32,
+  uint16 = 33,
+  uint32 = 34,
+  uint64 = 35,
+  bitmask = 36,  ///< one bit per element, most significant first
+};
+
+struct dtype_info {
+  dtype id;
+  std::string_view tessera;    ///< name in the Tessera ABI, empty if it has none
+  std::string_view tensogram;  ///< name in Tensogram metadata, empty if it has none
+  std::uint8_t size;           ///< bytes per element; 0 for bitmask
+  std::uint8_t swap_unit;      ///< bytes that change order together with the byte order
+};
+
+/// All types, by id.
+[[nodiscard]] const std::array<dtype_info, 18>& all_dtypes() noexcept;
+/// @error{invalid_argument, an id that is not in the table}
+[[nodiscard]] result<dtype_info> info_of(int id);
+[[nodiscard]] const dtype_info& info_of(dtype type) noexcept;
+/// Finds a type by its Tessera or Tensogram name.
+/// @error{unknown_key, no such name; the message names the nearest}
+[[nodiscard]] result<dtype> dtype_named(std::string_view name);
+/// Bytes that `count` elements take. @error{out_of_range, the product exceeds 2^63-1}
+[[nodiscard]] result<std::int64_t> byte_size(dtype type, std::int64_t count);
+
+/// Maps a C++ type to its dtype: `dtype_of<float>`.
+template <class T>
+inline constexpr dtype dtype_of = dtype{};
+template <> inline constexpr dtype dtype_of<float> = dtype::fp32;
+template <> inline constexpr dtype dtype_of<double> = dtype::fp64;
+template <> inline constexpr dtype dtype_of<std::int8_t> = dtype::int8;
+template <> inline constexpr dtype dtype_of<std::int16_t> = dtype::int16;
+template <> inline constexpr dtype dtype_of<std::int32_t> = dtype::int32;
+template <> inline constexpr dtype dtype_of<std::int64_t> = dtype::int64;
+template <> inline constexpr dtype dtype_of<std::uint8_t> = dtype::uint8;
+template <> inline constexpr dtype dtype_of<std::uint16_t> = dtype::uint16;
+template <> inline constexpr dtype dtype_of<std::uint32_t> = dtype::uint32;
+template <> inline constexpr dtype dtype_of<std::uint64_t> = dtype::uint64;
+template <> inline constexpr dtype dtype_of<bool> = dtype::boolean;
+template <> inline constexpr dtype dtype_of<std::complex<float>> = dtype::complex64;
+template <> inline constexpr dtype dtype_of<std::complex<double>> = dtype::complex128;
+
+}  // namespace weir

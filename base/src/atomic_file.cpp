@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/file.hpp"
+
+namespace weir {
+
+namespace {
+
+result<void> fill(file_system& fs, const std::string& name,
+                  const std::function<result<void>(file&)>& write) {
+  WEIR_TRY(const auto f, fs.open(name, open_mode::create_new));
+  WEIR_CHECK(write(*f));
+  return f->sync();
+}
+
+}  // namespace
+
+result<void> write_file_atomically(file_system& fs, const std::string& path,
+                                   const std::function<result<void>(file&)>& write) {
+  // In the same folder, because a rename across file systems is no rename.
+  const std::string temporary = path + ".tmp";
+  if (fs.exists(temporary)) {
+    WEIR_CHECK(fs.remove(temporary));
+  }
+  auto written = fill(fs, temporary, write);
+  if (written) {
+    written = fs.rename(temporary, path);
+  }
+  if (!written) {
+    if (fs.exists(temporary)) {
+      // The first failure is the one to report; a leftover is replaced by the next attempt.
+      static_cast<void>(fs.remove(temporary));
+    }
+    return written;
+  }
+  return fs.sync_folder(folder_of(path));
+}
+
+result<void> write_file_atomically(file_system& fs, const std::string& path, bytes_view content) {
+  return write_file_atomically(fs, path, [&](file& f) { return write_all(f, 0, content); });
+}
+
+}  // namespace weir

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/error.hpp"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+
+namespace weir {
+
+std::string_view name_of(errc code) noexcept {
+  switch (code) {
+    case errc::invalid_argument: return "invalid_argument";
+    case errc::unknown_key: return "unknown_key";
+    case errc::config_mismatch: return "config_mismatch";
+    case errc::unsupported: return "unsupported";
+    case errc::not_found: return "not_found";
+    case errc::already_exists: return "already_exists";
+    case errc::corrupt: return "corrupt";
+    case errc::torn: return "torn";
+    case errc::unsupported_version: return "unsupported_version";
+    case errc::stream_model_mismatch: return "stream_model_mismatch";
+    case errc::history_mismatch: return "history_mismatch";
+    case errc::missing_cursor: return "missing_cursor";
+    case errc::position_out_of_bounds: return "position_out_of_bounds";
+    case errc::rng_mismatch: return "rng_mismatch";
+    case errc::lane_mismatch: return "lane_mismatch";
+    case errc::build_mismatch: return "build_mismatch";
+    case errc::missing_hash: return "missing_hash";
+    case errc::hash_mismatch: return "hash_mismatch";
+    case errc::out_of_range: return "out_of_range";
+    case errc::generation_skew: return "generation_skew";
+    case errc::hole: return "hole";
+    case errc::io: return "io";
+    case errc::no_space: return "no_space";
+    case errc::out_of_memory: return "out_of_memory";
+    case errc::source_unavailable: return "source_unavailable";
+    case errc::locked: return "locked";
+    case errc::interrupted: return "interrupted";
+    case errc::timeout: return "timeout";
+    case errc::stopping: return "stopping";
+    case errc::abandoned: return "abandoned";
+    case errc::upstream_failed: return "upstream_failed";
+    case errc::kernel_failed: return "kernel_failed";
+    case errc::internal: return "internal";
+  }
+  return "unknown";
+}
+
+int exit_code_of(errc code) noexcept {
+  const int number = static_cast<int>(code);
+  if (number < 20) {
+    return 2;
+  }
+  if (number < 30) {
+    return 3;
+  }
+  if (number < 50) {
+    return 4;
+  }
+  return number < 60 ? 5 : number < 70 ? 6 : 70;
+}
+
+const error& error::root() const noexcept {
+  const error* e = this;
+  while (e->cause_) {
+    e = e->cause_.get();
+  }
+  return *e;
+}
+
+std::string error::message() const {
+  std::string out = text_;
+  if (!hint_.empty()) {
+    out += fmt::format("; {}", hint_);
+  }
+  if (!where_.empty()) {
+    out += fmt::format("\n  at {}", where_);
+  }
+  if (cause_) {
+    out += fmt::format("\n  caused by: {}", cause_->message());
+  }
+  return out;
+}
+
+class contract_violation : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+class failure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+void throw_contract_violation(const char* condition, const char* file, int line) {
+  throw contract_violation(fmt::format("contract violated: {} at {}:{}", condition, file, line));
+}
+
+void throw_failure(const error& e) { throw failure(e.message()); }
+
+}  // namespace weir

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/file.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace weir {
+
+namespace {
+
+error system_error(const char* what, const std::string& path, int number) {
+  const errc code = number == ENOENT || number == ENOTDIR ? errc::not_found
+                    : number == EEXIST                    ? errc::already_exists
+                    : number == ENOSPC || number == EDQUOT ? errc::no_space
+                                                           : errc::io;
+  return error(code, fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
+}
+
+class posix_file final : public file {
+ public:
+  posix_file(int descriptor, std::string path)
+      : descriptor_(descriptor), path_(std::move(path)) {}
+  posix_file(const posix_file&) = delete;
+  posix_file& operator=(const posix_file&) = delete;
+  ~posix_file() override { ::close(descriptor_); }
+
+  result<std::size_t> read_some(std::uint64_t offset, mutable_bytes to) override {
+    return repeat("read", [&] {
+      return ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    });
+  }
+  result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
+    return repeat("write", [&] {
+      return ::pwrite(descriptor_, from.data(), from.size(), static_cast<off_t>(offset));
+    });
+  }
+  result<std::uint64_t> size() override {
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0) {
+      return system_error("stat", path_, errno);
+    }
+    return static_cast<std::uint64_t>(info.st_size);
+  }
+  result<void> resize(std::uint64_t bytes) override {
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
+      return system_error("resize", path_, errno);
+    }
+    return {};
+  }
+  result<void> sync() override {
+    if (::fsync(descriptor_) != 0) {
+      return system_error("sync", path_, errno);
+    }
+    return {};
+  }
+  const std::string& path() const noexcept override { return path_; }
+
+ private:
+  template <class Call>
+  result<std::size_t> repeat(const char* what, Call call) {
+    for (;;) {
+      const ssize_t n = call();
+      if (n >= 0) {
+        return static_cast<std::size_t>(n);
+      }
+      if (errno != EINTR) {
+        return system_error(what, path_, errno);
+      }
+    }
+  }
+
+  int descriptor_;
+  std::string path_;
+};
+
+class posix_files final : public file_system {
+ public:
+  result<std::unique_ptr<file>> open(const std::string& path, open_mode mode) override {
+    int flags = O_CLOEXEC;
+    switch (mode) {
+      case open_mode::read: flags |= O_RDONLY; break;
+      case open_mode::read_write: flags |= O_RDWR; break;
+      case open_mode::create_new: flags |= O_RDWR | O_CREAT | O_EXCL; break;
+      case open_mode::create_or_open: flags |= O_RDWR | O_CREAT; break;
+    }
+    int descriptor = -1;
+    do {
+      descriptor = ::open(path.c_str(), flags, 0644);
+    } while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) {
+      return system_error("open", path, errno);
+    }
+    return std::unique_ptr<file>(std::make_unique<posix_file>(descriptor, path));
+  }
+
+  result<void> rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      return system_error("rename", from, errno);
+    }
+    return {};
+  }
+
+  result<void> remove(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) {
+      return system_error("remove", path, errno);
+    }
+    return {};
+  }
+
+  result<std::vector<std::string>> list(const std::string& folder) override {
+    DIR* stream = ::opendir(folder.c_str());
+    if (stream == nullptr) {
+      return system_error("list", folder, errno);
+    }
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(stream)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") {
+        names.push_back(name);
+      }
+    }
+    const int number = errno;
+    ::closedir(stream);
+    if (number != 0) {
+      return system_error("list", folder, number);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  result<void> make_folder(const std::string& path) override {
+    struct stat info {};
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      const int number = errno;
+      const bool is_folder = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+      if (number != EEXIST || !is_folder) {
+        return system_error("create folder", path, number);
+      }
+    }
+    return {};
+  }
+
+  result<void> sync_folder(const std::string& path) override {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) {
+      return system_error("open folder", path, errno);
+    }
+    const int status = ::fsync(descriptor);
+    const int number = errno;
+    ::close(descriptor);
+    if (status != 0) {
+      return system_error("sync folder", path, number);
+    }
+    return {};
+  }
+
+  bool exists(const std::string& path) override {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0;
+  }
+};
+
+}  // namespace
+
+file_system& posix_file_system() {
+  static posix_files files;
+  return files;
+}
+
+result<file_lock> file_lock::acquire(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    return system_error("open", path, errno);
+  }
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    const int number = errno;
+    ::close(descriptor);
+    if (number == EWOULDBLOCK) {
+      return error(errc::locked,
+                   fmt::format("cannot lock \"{}\": another process writes here", path))
+          .hint("stop it, or choose another folder");
+    }
+    return system_error("lock", path, number);
+  }
+  return file_lock(descriptor);
+}
+
+file_lock::file_lock(file_lock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+file_lock& file_lock::operator=(file_lock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+file_lock::~file_lock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    WEIR_TRY(const std::size_t n, f.read_some(offset + done, to.subspan(done)));
+    if (n == 0) {
+      return error(errc::torn, fmt::format("cannot read {} bytes: the file ends after {} of them",
+                                           to.size(), done))
+          .at(fmt::format("{}:{}", f.path(), offset));
+    }
+    done += n;
+  }
+  return {};
+}
+
+result<void> write_all(file& f, std::uint64_t offset, bytes_view from) {
+  std::size_t done = 0;
+  while (done < from.size()) {
+    WEIR_TRY(const std::size_t n, f.write_some(offset + done, from.subspan(done)));
+    if (n == 0) {
+      return error(errc::io, fmt::format("cannot write {} bytes: the file took {} of them",
+                                         from.size(), done))
+          .at(fmt::format("{}:{}", f.path(), offset));
+    }
+    done += n;
+  }
+  return {};
+}
+
+result<byte_vector> read_file(file_system& fs, const std::string& path) {
+  WEIR_TRY(const auto f, fs.open(path, open_mode::read));
+  WEIR_TRY(const std::uint64_t size, f->size());
+  byte_vector content(size);
+  WEIR_CHECK(read_exactly(*f, 0, content));
+  return content;
+}
+
+std::string join_path(const std::string& folder, const std::string& name) {
+  return folder.empty() || folder.back() == '/' ? folder + name : folder + "/" + name;
+}
+
+std::string folder_of(const std::string& path) {
+  const auto slash = path.find_last_of('/');
+  if (slash == std::string::npos) {
+    return ".";
+  }
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace weir

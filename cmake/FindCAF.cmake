@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# CAF::core (and other components); Debian's CAF 0.17 has no CMake config. The target names are those of CAF >= 0.18.
+find_path(CAF_INCLUDE_DIR caf/all.hpp)
+if(CAF_INCLUDE_DIR)
+  file(STRINGS "${CAF_INCLUDE_DIR}/caf/config.hpp" caf_line REGEX "define CAF_VERSION [0-9]+")
+  string(REGEX MATCH "[0-9]+" caf_number "${caf_line}")
+  math(EXPR caf_major "${caf_number} / 10000")
+  math(EXPR caf_minor "(${caf_number} / 100) % 100")
+  math(EXPR caf_patch "${caf_number} % 100")
+  set(CAF_VERSION "${caf_major}.${caf_minor}.${caf_patch}")
+endif()
+set(caf_libraries "")
+foreach(component IN LISTS CAF_FIND_COMPONENTS)
+  find_library(CAF_LIBRARY_${component} caf_${component})
+  list(APPEND caf_libraries CAF_LIBRARY_${component})
+  if(CAF_LIBRARY_${component} AND CAF_INCLUDE_DIR)
+    set(CAF_${component}_FOUND TRUE)
+    if(NOT TARGET CAF::${component})
+      add_library(CAF::${component} UNKNOWN IMPORTED)
+      set_target_properties(CAF::${component} PROPERTIES
+        IMPORTED_LOCATION "${CAF_LIBRARY_${component}}"
+        INTERFACE_INCLUDE_DIRECTORIES "${CAF_INCLUDE_DIR}")
+    endif()
+  endif()
+endforeach()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(CAF REQUIRED_VARS CAF_INCLUDE_DIR ${caf_libraries}
+                                  VERSION_VAR CAF_VERSION HANDLE_COMPONENTS)
+find_package(Threads REQUIRED)
+if(TARGET CAF::core)
+  target_link_libraries(CAF::core INTERFACE Threads::Threads)
+endif()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
+# A static library weir_NAME (alias weir::NAME) with public headers in NAME/include/weir/.
+function(weir_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(weir_${name} STATIC ${arg_SOURCES})
+  add_library(weir::${name} ALIAS weir_${name})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/include/*.hpp"
+       "${CMAKE_CURRENT_SOURCE_DIR}/include/*.h")
+  target_sources(weir_${name} PUBLIC FILE_SET HEADERS
+    BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${headers})
+  target_include_directories(weir_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(weir_${name} PUBLIC ${arg_DEPENDS}
+    PRIVATE $<BUILD_INTERFACE:weir_flags> ${arg_PRIVATE_DEPENDS})
+  target_compile_features(weir_${name} PUBLIC cxx_std_20)
+  set_target_properties(weir_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS weir_${name} EXPORT weirTargets FILE_SET HEADERS
+          ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  set_property(GLOBAL APPEND PROPERTY WEIR_SUMMARY "weir::${name}")
+endfunction()
+
+# weir_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
+# One GoogleTest binary; each TEST becomes a CTest entry "NAME.Suite.Test".
+function(weir_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags GTest::gtest GTest::gtest_main)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE
+    WEIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" WEIR_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# weir_bench(NAME SOURCES ... [DEPENDS ...]): a program below build/bench that prints JSON rows (bench/README.md).
+function(weir_bench name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/bench")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+endfunction()

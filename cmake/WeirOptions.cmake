@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Options, compiler flags and the summary printed at the end of configure.
+option(WEIR_TESTS "Build the tests" ON)
+option(WEIR_BENCH "Build the benchmarks" OFF)
+option(WEIR_WERROR "Warnings are errors" OFF)
+set(WEIR_SANITIZE "" CACHE STRING "address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+include(GNUInstallDirs)
+
+find_program(WEIR_CCACHE ccache)
+if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${WEIR_CCACHE}")
+endif()
+
+# -ffp-contract=off: a multiplication and an addition are never fused, so g++ and clang++ give the same bits.
+add_library(weir_flags INTERFACE)
+target_compile_options(weir_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -ffp-contract=off
+  $<$<BOOL:${WEIR_WERROR}>:-Werror>)
+if(WEIR_SANITIZE)
+  add_compile_options(-fsanitize=${WEIR_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${WEIR_SANITIZE})
+  if(WEIR_SANITIZE MATCHES undefined)
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  if(WEIR_SANITIZE MATCHES thread)
+    add_compile_options(-Wno-tsan)
+  endif()
+endif()
+
+function(weir_print_summary)
+  get_property(notes GLOBAL PROPERTY WEIR_SUMMARY)
+  message(STATUS "weir ${PROJECT_VERSION}: ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, "
+                 "${CMAKE_BUILD_TYPE}, sanitizer '${WEIR_SANITIZE}', modules: ${WEIR_MODULES}")
+  foreach(note IN LISTS notes)
+    message(STATUS "  ${note}")
+  endforeach()
+endfunction()

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+
+using namespace weir;
+
+namespace {
+
+result<int> half(int x) {
+  if (x % 2 != 0) {
+    return error(errc::invalid_argument, "cannot halve 3: expected an even number, found an odd one");
+  }
+  return x / 2;
+}
+
+result<int> quarter(int x) {
+  WEIR_TRY(const int h, half(x));
+  WEIR_TRY(const int q, half(h));
+  return q;
+}
+
+}  // namespace
+
+TEST(Result, TryReturnsTheFirstErrorOrTheValue) {
+  EXPECT_EQ(or_throw(quarter(12)), 3);
+  ASSERT_FALSE(quarter(6));
+  EXPECT_EQ(quarter(6).error().code(), errc::invalid_argument);
+}
+
+TEST(Error, MessageHoldsHintPlaceAndTheWholeChainOfCauses) {
+  const error e = error(errc::kernel_failed, "task \"mlp\" failed")
+                      .at("pulse 3")
+                      .hint("see the log")
+                      .because(error(errc::io, "cannot read \"x\"").at("x:12"));
+  EXPECT_EQ(e.message(),
+            "task \"mlp\" failed; see the log\n  at pulse 3\n  caused by: cannot read \"x\"\n  at x:12");
+  EXPECT_EQ(e.root().code(), errc::io);
+}
+
+TEST(Error, FamiliesHaveTheirExitCodes) {
+  EXPECT_EQ(exit_code_of(errc::unknown_key), 2);
+  EXPECT_EQ(exit_code_of(errc::not_found), 3);
+  EXPECT_EQ(exit_code_of(errc::history_mismatch), 4);
+  EXPECT_EQ(exit_code_of(errc::locked), 5);
+  EXPECT_EQ(exit_code_of(errc::interrupted), 6);
+}
+
+TEST(Contract, ViolationThrowsInEveryBuild) {
+  EXPECT_THROW(WEIR_EXPECT(1 > 2), std::logic_error);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/file.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/temp_folder.hpp"
+
+using namespace weir;
+
+TEST(AtomicFile, ReplacesTheContentAndLeavesNoTemporaryFile) {
+  const test::temp_folder folder;
+  auto& fs = posix_file_system();
+  const std::string path = folder / "x";
+  or_throw(write_file_atomically(fs, path, as_view("one")));
+  or_throw(write_file_atomically(fs, path, as_view("two")));
+  EXPECT_EQ(as_text(or_throw(read_file(fs, path))), "two");
+  EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
+}
+
+TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
+  const test::temp_folder folder;
+  auto& fs = posix_file_system();
+  const std::string path = folder / "x";
+  or_throw(write_file_atomically(fs, path, as_view("one")));
+  const auto r = write_file_atomically(fs, path, [](file&) -> result<void> {
+    return error(errc::no_space, "disk full");
+  });
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::no_space);
+  EXPECT_EQ(as_text(or_throw(read_file(fs, path))), "one");
+  EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
+}
+
+TEST(File, MissingFileIsNotFoundAndShortFileIsTorn) {
+  const test::temp_folder folder;
+  auto& fs = posix_file_system();
+  const auto missing = fs.open(folder / "none", open_mode::read);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), errc::not_found);
+  or_throw(write_file_atomically(fs, folder / "x", as_view("abc")));
+  const auto f = or_throw(fs.open(folder / "x", open_mode::read));
+  byte_vector four(4);
+  const auto r = read_exactly(*f, 0, four);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::torn);
+  EXPECT_NE(r.error().where().find("x:0"), std::string::npos);
+}
+
+TEST(FileLock, SecondHolderIsRefusedUntilTheFirstIsGone) {
+  const test::temp_folder folder;
+  {
+    const auto first = or_throw(file_lock::acquire(folder / "lock"));
+    const auto second = file_lock::acquire(folder / "lock");
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), errc::locked);
+  }
+  EXPECT_TRUE(file_lock::acquire(folder / "lock"));
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files made by other implementations. They are no part of the project: a test without them is skipped.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace weir::test {
+
+/// Folder of a family of fixtures ("hn4", "tensogram"), empty if it is not there.
+/// `WEIR_FIXTURES` names another place than `../shared/fixtures` beside the checkout.
+inline std::string fixture_folder(const std::string& family) {
+  const char* set = std::getenv("WEIR_FIXTURES");
+  const std::filesystem::path root =
+      set != nullptr ? std::filesystem::path(set)
+                     : std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "fixtures";
+  const auto folder = root / family;
+  return std::filesystem::is_directory(folder) ? folder.string() : std::string();
+}
+
+}  // namespace weir::test
+
+/// Declares `folder`, or skips the test with a message.
+#define WEIR_NEEDS_FIXTURES(folder, family)                                                 \
+  const std::string folder = ::weir::test::fixture_folder(family);                          \
+  if (folder.empty()) {                                                                     \
+    GTEST_SKIP() << "fixtures \"" family "\" are absent: set WEIR_FIXTURES to their folder"; \
+  }                                                                                         \
+  static_assert(true)
