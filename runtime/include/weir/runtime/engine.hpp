@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The task engine: submits tasks with the regions they read and write, and starts each one when its last
+/// conflicting predecessor has finished. Whatever the timing, the result is that of serial execution.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "weir/base/error.hpp"
+#include "weir/runtime/tensor.hpp"
+#include "weir/runtime/trace.hpp"
+
+namespace weir::runtime {
+
+/// Sequence number of a task: never reused, 0 names none.
+using task_id = std::uint64_t;
+
+enum class access_mode : std::uint8_t { read, write, read_write };
+
+/// A region and what a task does to it. A write may leave bytes as they were.
+struct access {
+  footprint bytes;
+  access_mode mode = access_mode::read;
+};
+[[nodiscard]] inline access reads(const tensor& t) { return {t.bytes(), access_mode::read}; }
+[[nodiscard]] inline access writes(const tensor& t) { return {t.bytes(), access_mode::write}; }
+[[nodiscard]] inline access updates(const tensor& t) { return {t.bytes(), access_mode::read_write}; }
+
+struct engine_options {
+  /// Runnable threads: workers - 1 of the engine's own, and the submitter's, which runs tasks while it waits.
+  unsigned workers = 1;
+  std::uint32_t window = 4096;  ///< tasks in flight before submit makes room by running tasks
+  trace_options trace;
+};
+
+/// What the engine has done so far. Counts of tasks unless said otherwise.
+struct engine_counters {
+  std::uint64_t submitted = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t failed = 0;    ///< kernels that failed themselves
+  std::uint64_t poisoned = 0;  ///< not run because a predecessor failed
+  std::uint64_t edges_raw = 0;
+  std::uint64_t edges_war = 0;
+  std::uint64_t edges_waw = 0;
+  std::uint64_t lookups = 0;         ///< accesses looked up
+  std::uint64_t exact_tests = 0;     ///< overlap decisions taken
+  std::uint64_t maybe = 0;           ///< decisions that ended undecided
+  std::uint64_t pruned = 0;          ///< accesses forgotten because a later write covers them
+  std::uint64_t window_stalls = 0;   ///< submissions that found the window full
+  std::uint64_t parks = 0;           ///< times a thread went to sleep
+  std::int64_t kernel_ns = 0;        ///< time inside kernels, all threads
+};
+
+/// What a kernel gets from the engine besides its captures.
+struct task_context {
+  task_id id = 0;
+  unsigned worker = 0;  ///< thread that runs it, in [0, workers)
+};
+
+/// One engine. All members but `counters` belong to one thread, the submitter.
+/// @threads{thread-compatible: one submitter; kernels run on any worker}
+class engine {
+ public:
+  /// Bytes that a kernel may capture. Captures are copied and never destroyed.
+  static constexpr std::size_t max_capture = 128;
+
+  /// @error{invalid_argument, no workers or a window that is no power of two}
+  [[nodiscard]] static result<std::unique_ptr<engine>> create(const engine_options& options);
+  ~engine();
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+
+  /// Allocates zeroed memory, 64-byte aligned. `owner` groups memory in reports.
+  /// @error{out_of_memory, the allocation fails}
+  [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
+  /// Names memory of the caller, which outlives the storage.
+  [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes, std::string_view owner);
+  /// Waits for the storage's tasks, then frees it; its id is not used again.
+  /// @error{not_found, no such storage or generation}
+  [[nodiscard]] result<void> release(storage_id id);
+
+  /// Submits one task. `name` must outlive the engine (a literal). `kernel` is called once as
+  /// `result<void>(const task_context&)` or `void(const task_context&)`; it must be trivially copyable and at
+  /// most `max_capture` bytes. An exception from it is a failure of the task.
+  /// Stalls (running other tasks) while the window is full. @error{not_found, a stale storage id}
+  template <class Kernel>
+  [[nodiscard]] result<task_id> submit(const char* name, std::span<const access> accesses,
+                                       const Kernel& kernel) {
+    static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
+    return submit_erased(name, accesses, &kernel, sizeof(Kernel), &call<Kernel>);
+  }
+
+  /// Runs tasks on this thread until the task has ended.
+  /// @error{kernel_failed, with the kernel's name and its own error as cause; upstream_failed likewise for a
+  ///        task that was poisoned, naming the kernel that failed first}
+  [[nodiscard]] result<void> wait(task_id id);
+  /// Waits for every task that writes the tensor.
+  [[nodiscard]] result<void> wait(const tensor& t);
+  /// Waits for all; returns the first failure since the last `wait_all`.
+  [[nodiscard]] result<void> wait_all();
+  /// True once the task has ended, in whatever way.
+  [[nodiscard]] bool ended(task_id id) const noexcept;
+  /// Runs at most one ready task on this thread; false if none was ready.
+  bool run_one();
+  /// Parks this thread until a task ends, becomes ready, `wake` is called or `timeout_ns` has passed.
+  void idle(std::int64_t timeout_ns);
+  /// Ends `idle` of the submitter. @threads{safe from any thread}
+  void wake() noexcept;
+
+  /// @threads{safe from any thread; values of running tasks may lag}
+  [[nodiscard]] engine_counters counters() const noexcept;
+  [[nodiscard]] unsigned workers() const noexcept;
+  /// Bytes by owner, in order of first allocation.
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> memory() const;
+  [[nodiscard]] trace& tracer() noexcept;
+
+ private:
+  using call_fn = result<void> (*)(const void* captures, const task_context&);
+  template <class Kernel>
+  static result<void> call(const void* captures, const task_context& context) {
+    const auto& kernel = *static_cast<const Kernel*>(captures);
+    if constexpr (std::is_void_v<std::invoke_result_t<const Kernel&, const task_context&>>) {
+      kernel(context);
+      return {};
+    } else {
+      return kernel(context);
+    }
+  }
+  [[nodiscard]] result<task_id> submit_erased(const char* name, std::span<const access> accesses,
+                                              const void* captures, std::size_t size, call_fn fn);
+
+  struct impl;
+  explicit engine(std::unique_ptr<impl> state);
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace weir::runtime
