@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names of phases, and the mask of levels that step.
+#include "weir/models/pulse.hpp"
+
+#include <cstddef>
+
+namespace weir::models {
+
+std::string_view name_of(phase ph) noexcept {
+  switch (ph) {
+    case phase::build:
+      return "build";
+    case phase::test:
+      return "test";
+    case phase::stream:
+      return "stream";
+  }
+  return "unknown";
+}
+
+std::uint32_t active_mask(std::span<const std::uint64_t> frequencies, std::uint64_t from, std::uint64_t to,
+                          std::span<const std::uint64_t> outer_period, std::uint64_t update) noexcept {
+  std::uint32_t mask = 0;
+  for (std::size_t l = 0; l < frequencies.size() && l < 32; ++l) {
+    const std::uint64_t c = frequencies[l];
+    const std::uint64_t period = l < outer_period.size() ? outer_period[l] : 1;
+    const bool fires = c != 0 && to / c > from / c;
+    const bool let_through = period <= 1 || (update + 1) % period == 0;
+    if (fires && let_through) {
+      mask |= std::uint32_t{1} << l;
+    }
+  }
+  return mask;
+}
+
+}  // namespace weir::models
