@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "count_models.hpp"
+
+#include <fmt/core.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace weir::tools {
+
+namespace {
+
+constexpr unsigned token_bits = 9;
+constexpr std::uint32_t most_tokens = 1U << token_bits;
+
+// Counts by key in an open-addressed table; the key 0 is the empty slot, so keys are
+// stored plus one.
+class count_table {
+ public:
+  count_table() : slots_(1U << 12) {}
+
+  // The count of `key`, 0 if it is new; the reference holds until the next call.
+  std::uint32_t& operator[](std::uint64_t key) {
+    if (2 * (used_ + 1) > slots_.size()) {
+      grow();
+    }
+    slot& s = find(slots_, key + 1);
+    if (s.key == 0) {
+      s.key = key + 1;
+      ++used_;
+    }
+    return s.count;
+  }
+
+ private:
+  struct slot {
+    std::uint64_t key = 0;
+    std::uint32_t count = 0;
+  };
+
+  static slot& find(std::vector<slot>& slots, std::uint64_t stored) {
+    const std::size_t mask = slots.size() - 1;
+    std::size_t i = (stored * 0x9E3779B97F4A7C15ULL) >> 20 & mask;
+    while (slots[i].key != 0 && slots[i].key != stored) {
+      i = (i + 1) & mask;
+    }
+    return slots[i];
+  }
+
+  void grow() {
+    std::vector<slot> larger(slots_.size() * 2);
+    for (const slot& s : slots_) {
+      if (s.key != 0) {
+        find(larger, s.key) = s;
+      }
+    }
+    slots_ = std::move(larger);
+  }
+
+  std::vector<slot> slots_;
+  std::size_t used_ = 0;
+};
+
+// One order: occurrences of (context, token), and per context its occurrences and
+// distinct successors.
+struct one_order {
+  count_table pairs;
+  count_table totals;
+  count_table kinds;
+
+  // Probability of `token` after `context`, given that of the order below; counts it
+  // afterwards.
+  double predict_and_count(std::uint64_t context, std::uint32_t token, double below) {
+    std::uint32_t& pair = pairs[(context << token_bits) | token];
+    std::uint32_t& total = totals[context];
+    std::uint32_t& kind = kinds[context];
+    const double n = total;
+    const double t = kind;
+    const double p = total == 0 ? below : (pair + t * below) / (n + t);
+    kind += pair == 0 ? 1 : 0;
+    ++pair;
+    ++total;
+    return p;
+  }
+};
+
+class bit_counter {
+ public:
+  bit_counter(std::size_t tokens, std::size_t window)
+      : tokens_(tokens), quarter_(tokens - tokens / 4), window_(window) {}
+
+  void add(std::size_t index, double bits) {
+    all_ += bits;
+    in_window_ += bits;
+    last_ += index >= quarter_ ? bits : 0;
+    if ((index + 1) % window_ == 0 || index + 1 == tokens_) {
+      const std::size_t size = index % window_ + 1;
+      windows_.push_back(static_cast<float>(in_window_ / static_cast<double>(size)));
+      in_window_ = 0;
+    }
+  }
+
+  [[nodiscard]] count_curve finish(unsigned order) && {
+    const auto per = [](double bits, std::size_t n) {
+      return n == 0 ? 0.0 : bits / static_cast<double>(n);
+    };
+    return {order, per(all_, tokens_), per(last_, tokens_ - quarter_),
+            std::move(windows_)};
+  }
+
+ private:
+  std::size_t tokens_;
+  std::size_t quarter_;
+  std::size_t window_;
+  double all_ = 0;
+  double last_ = 0;
+  double in_window_ = 0;
+  std::vector<float> windows_;
+};
+
+}  // namespace
+
+result<std::vector<count_curve>> count_models(std::span<const std::uint32_t> tokens,
+                                              std::uint32_t vocabulary,
+                                              std::size_t window, unsigned highest) {
+  if (vocabulary == 0 || vocabulary > most_tokens || window == 0 || highest > 5) {
+    return error(
+        errc::out_of_range,
+        fmt::format(
+            "cannot count tokens: expected a vocabulary of 1 to {}, a window of 1 or "
+            "more and an order of 0 to 5, found {}, {} and {}",
+            most_tokens, vocabulary, window, highest));
+  }
+  std::vector<one_order> orders(highest + 1);
+  std::vector<bit_counter> bits(highest + 1, bit_counter(tokens.size(), window));
+  std::uint64_t history = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= vocabulary) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot count token {}: expected less than {}, found {}",
+                               i, vocabulary, tokens[i]));
+    }
+    double p = 1.0 / vocabulary;
+    for (unsigned k = 0; k <= highest; ++k) {
+      // A context that reaches back before the text is told apart by its length.
+      if (i >= k) {
+        const std::uint64_t context =
+            history & ((std::uint64_t{1} << (token_bits * k)) - 1);
+        p = orders[k].predict_and_count(context, tokens[i], p);
+      }
+      bits[k].add(i, -std::log2(p));
+    }
+    history = history << token_bits | tokens[i];
+  }
+  std::vector<count_curve> out;
+  for (unsigned k = 0; k <= highest; ++k) {
+    out.push_back(std::move(bits[k]).finish(k));
+  }
+  return out;
+}
+
+result<double> gzip_bits_per_byte(bytes_view text) {
+  if (text.empty()) {
+    return 0.0;
+  }
+  z_stream z{};
+  constexpr int gzip_format = 15 + 16;
+  if (deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, gzip_format, 8,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    return error(errc::out_of_memory,
+                 "cannot start gzip: expected room for its tables, found none");
+  }
+  std::array<Bytef, 65536> out;
+  std::uint64_t written = 0;
+  int status = Z_OK;
+  for (std::size_t at = 0; status == Z_OK;) {
+    const std::size_t piece =
+        std::min<std::size_t>(text.size() - at, std::size_t{1} << 30);
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(text.data() + at));
+    z.avail_in = static_cast<uInt>(piece);
+    at += piece;
+    const int flush = at == text.size() ? Z_FINISH : Z_NO_FLUSH;
+    do {
+      z.next_out = out.data();
+      z.avail_out = out.size();
+      status = deflate(&z, flush);
+      written += out.size() - z.avail_out;
+    } while (z.avail_out == 0);
+  }
+  deflateEnd(&z);
+  return 8.0 * static_cast<double>(written) / static_cast<double>(text.size());
+}
+
+}  // namespace weir::tools
