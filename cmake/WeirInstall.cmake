@@ -8,5 +8,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake" "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindConcurrentQueue.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/FindXxhash.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/FindXxhash.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindLibcbor.cmake"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/weir")

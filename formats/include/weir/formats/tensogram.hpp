@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tensogram v3 messages: what they hold, writing them whole or as a stream, finding and
+/// reading them.
+///
+/// Layout: docs/formats/tensogram.md. This build has encoding none, filter none,
+/// compression none and zstd; everything else of the format ends in `unsupported`, which
+/// names it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/dtype.hpp"
+#include "weir/base/error.hpp"
+#include "weir/formats/byte_source.hpp"
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+enum class byte_order : std::uint8_t { little, big };
+inline constexpr byte_order native_byte_order =
+    std::endian::native == std::endian::little ? byte_order::little : byte_order::big;
+
+/// What a data object is, and through which pipeline its bytes went.
+/// @source{Tensogram v3, data object descriptor}
+struct object_descriptor {
+  dtype type = dtype::fp32;
+  shape_vector shape;  ///< in elements, C order; empty for a scalar
+  byte_order order = native_byte_order;
+  std::string object_type = "ntensor";
+  std::string encoding = "none";
+  std::string filter = "none";
+  std::string compression = "none";  ///< "none" or "zstd" in this build
+  cbor_map parameters;               ///< of the pipeline (`zstd_level`), and unknown keys
+  cbor_map masks;  ///< announced by a file, not interpreted by this build
+  std::vector<std::uint64_t> strides;  ///< in elements, as read; a writer derives them
+
+  friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
+};
+
+/// Bytes of all elements once decoded; bitmask: ceil(n / 8).
+/// @error{out_of_range, the product of the shape or its bytes exceed 2^63-1}
+[[nodiscard]] result<std::uint64_t> decoded_size(const object_descriptor& descriptor);
+
+/// Metadata of a message after resolution: the last metadata frame, with preceders laid
+/// over it.
+struct message_metadata {
+  std::vector<cbor_map> base;  ///< one per object
+  cbor_map extra;              ///< message-level keys, `_extra_` on the wire
+  cbor_map reserved;           ///< provenance, `_reserved_` on the wire
+};
+
+/// Value at a dot path: first match in base[0], base[1], ..., then in extra; `extra.` or
+/// `_extra_.` restrict to extra; `_reserved_` is hidden. nullptr if absent.
+[[nodiscard]] const cbor_value* find_path(const message_metadata& metadata,
+                                          std::string_view path);
+[[nodiscard]] const cbor_value* find_path(const cbor_map& map, std::string_view path);
+
+/// Who wrote a message. The default makes equal content equal bytes: neither time nor
+/// uuid.
+struct provenance {
+  std::string name = "weir";
+  std::string version;              ///< empty: the version of this build
+  std::optional<std::string> time;  ///< YYYY-MM-DDThh:mm:ssZ
+  std::optional<std::string> uuid;
+  bool reproducible =
+      true;  ///< false: the clock and a random v4 uuid stand in for what is unset
+};
+
+/// Where the list of object digests goes.
+enum class hash_list : std::uint8_t {
+  automatic,  ///< header when written whole, footer when streamed
+  none,
+  header,  ///< not possible in a stream
+  footer,
+  both,  ///< not possible in a stream
+};
+
+enum class non_finite : std::uint8_t {
+  refuse,  ///< the first NaN or infinity in a float or complex object is an error
+  store,   ///< bits are stored as they are; a full validation reports them
+};
+
+struct message_options {
+  bool hashes = true;
+  hash_list list = hash_list::automatic;
+  non_finite floats = non_finite::refuse;
+  cbor_map extra;  ///< message-level keys
+  provenance writer;
+};
+
+/// One object and where its bytes lie: elements in C order, in `descriptor.order`.
+struct object_to_write {
+  object_descriptor descriptor;
+  cbor_map metadata;  ///< becomes base[i]; must not hold `_reserved_`
+  bytes_view data;
+};
+
+/// A whole message with known length, index and digests in its header.
+/// @error{invalid_argument, data that do not fit the shape, `_reserved_` in metadata, a
+/// non-finite value,
+///   nesting beyond cbor_depth_limit; unsupported, an encoding, filter, compression or
+///   dtype}
+[[nodiscard]] result<byte_vector> encode_message(std::span<const object_to_write> objects,
+                                                 const message_options& options = {});
+/// The same, replacing the content of `to` and reusing its memory.
+[[nodiscard]] result<void> encode_message_into(byte_vector& to,
+                                               std::span<const object_to_write> objects,
+                                               const message_options& options = {});
+
+/// Receives the bytes of a stream in order.
+using byte_sink = std::function<result<void>(bytes_view)>;
+/// Overwrites bytes at an offset counted from the start of the message.
+using byte_patch = std::function<result<void>(std::uint64_t offset, bytes_view bytes)>;
+
+/// Writes a message of unknown length object by object; the sink need not seek. After an
+/// error the message is unusable and every further call returns that error.
+/// @threads{thread-compatible}
+class stream_writer {
+ public:
+  /// Writes the preamble and the header metadata. `header_base` holds metadata known
+  /// beforehand, entry i for object i: readers that look at the first metadata frame only
+  /// then find it.
+  /// @error{invalid_argument, a hash list in the header, `_reserved_` in metadata; what
+  /// the sink returns}
+  [[nodiscard]] static result<stream_writer> open(byte_sink sink,
+                                                  message_options options = {},
+                                                  std::vector<cbor_map> header_base = {});
+  stream_writer(stream_writer&&) noexcept;
+  stream_writer& operator=(stream_writer&&) noexcept;
+  ~stream_writer();
+
+  /// Appends an object. Its metadata, if any, go in front of it as a preceder frame and
+  /// into the footer.
+  [[nodiscard]] result<void> write(const object_to_write& object);
+  /// Writes the footer and the postamble; lengths stay 0, as in a stream nobody can go
+  /// back in.
+  [[nodiscard]] result<void> finish();
+  /// The same with the length in the postamble and, through `patch`, in the preamble.
+  [[nodiscard]] result<void> finish(const byte_patch& patch);
+
+  [[nodiscard]] std::size_t object_count() const noexcept;
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept;
+
+ private:
+  struct state;
+  explicit stream_writer(std::unique_ptr<state> s);
+  std::unique_ptr<state> state_;
+};
+
+/// Place of a message in a source, in bytes.
+struct message_span {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  friend bool operator==(const message_span&, const message_span&) = default;
+};
+
+/// Messages in order; bytes between them are skipped. Finds the end of a stream by
+/// walking its frames, so a payload that holds the end magic does not cut it; only a
+/// damaged one is cut there.
+/// @error{what the source returns}
+[[nodiscard]] result<std::vector<message_span>> scan(const byte_source& source);
+[[nodiscard]] std::vector<message_span> scan(bytes_view bytes);
+
+enum class hash_check : std::uint8_t {
+  none,
+  present,   ///< every digest that is there is verified; what has none is read as it is
+  required,  ///< and every data object must have one
+};
+
+struct read_options {
+  hash_check hashes = hash_check::present;
+  /// Writers 0.17 to 0.20 stored digests without the flag that announces them. `required`
+  /// accepts such a digest only with this switch; `present` uses it anyway.
+  bool legacy_hashes = false;
+  bool native_order =
+      true;  ///< false: elements are returned in the byte order of the file
+  std::uint64_t max_object_bytes = std::uint64_t{1}
+                                   << 34;  ///< decoded, of a compressed object
+};
+
+/// A frame of a message, as found. Offsets count from the start of the message.
+struct frame_info {
+  std::uint16_t type = 0;  ///< 1..3 header, 5..7 footer, 8 preceder, 9 data object
+  std::uint16_t version = 0;
+  std::uint16_t flags = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  ///< without padding
+  std::uint64_t digest = 0;  ///< XXH3-64 slot
+};
+
+/// Name of a frame type: "header metadata", "data object", ...
+[[nodiscard]] std::string_view frame_type_name(std::uint16_t type) noexcept;
+
+/// Reads one message where it lies. Opening reads and checks everything but the payloads.
+/// @threads{const; safe to call concurrently}
+class message_reader {
+ public:
+  /// The message at the start of `message`, whose memory must outlive the reader and its
+  /// views.
+  /// @error{corrupt, structure, metadata, index or digest list; torn; hash_mismatch;
+  /// unsupported_version}
+  [[nodiscard]] static result<message_reader> open(bytes_view message,
+                                                   const read_options& options = {});
+  /// The message at `span` of a source, read piece by piece.
+  [[nodiscard]] static result<message_reader> open(
+      std::shared_ptr<const byte_source> source, message_span span,
+      const read_options& options = {});
+  message_reader(message_reader&&) noexcept;
+  message_reader& operator=(message_reader&&) noexcept;
+  ~message_reader();
+
+  [[nodiscard]] std::size_t object_count() const noexcept;
+  [[nodiscard]] const message_metadata& metadata() const noexcept;
+  /// Metadata of object `i`: its keys in base, `_reserved_` included.
+  [[nodiscard]] const cbor_map& metadata(std::size_t i) const;
+  [[nodiscard]] const object_descriptor& descriptor(std::size_t i) const;
+  /// Bytes of object `i` once decoded.
+  [[nodiscard]] std::uint64_t object_bytes(std::size_t i) const;
+  /// Bytes of object `i` as stored, without masks.
+  [[nodiscard]] std::uint64_t stored_bytes(std::size_t i) const;
+  /// Index of the object whose base entry has `name` under the key "name".
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+
+  /// Elements of object `i` in C order.
+  /// @error{not_found, no such object; unsupported, its pipeline; hash_mismatch;
+  /// missing_hash; corrupt}
+  [[nodiscard]] result<byte_vector> decode(std::size_t i) const;
+  /// The same into memory of exactly object_bytes(i).
+  [[nodiscard]] result<void> decode_into(std::size_t i, mutable_bytes to) const;
+  /// The stored bytes themselves, verified: only of an uncompressed object in memory that
+  /// needs no swap.
+  /// @error{unsupported, the bytes must be copied; and those of decode}
+  [[nodiscard]] result<bytes_view> view(std::size_t i) const;
+  /// Checks the digest of every frame, the digest lists and every payload size, without
+  /// decoding.
+  [[nodiscard]] result<void> verify() const;
+
+  [[nodiscard]] message_span span() const noexcept;
+  [[nodiscard]] std::uint16_t flags() const noexcept;  ///< of the preamble
+  [[nodiscard]] bool streamed() const noexcept;  ///< total_length of the preamble is 0
+  [[nodiscard]] const std::vector<frame_info>& frames() const noexcept;
+
+ private:
+  struct state;
+  explicit message_reader(std::unique_ptr<state> s);
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace weir::formats
