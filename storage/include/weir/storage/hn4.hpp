@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// HN4 volumes: make one, store bytes under a tag, read a tag back as one stream with every checksum verified.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/error.hpp"
+#include "weir/storage/block_device.hpp"
+
+namespace weir::storage {
+
+namespace hn4 {
+struct core;
+struct stream_map;
+}  // namespace hn4
+
+/// 128-bit identity, ordered by `hi`, then `lo`.
+struct hn4_id {
+  std::uint64_t hi = 0;
+  std::uint64_t lo = 0;
+
+  friend bool operator==(const hn4_id&, const hn4_id&) = default;
+  friend auto operator<=>(const hn4_id&, const hn4_id&) = default;
+};
+
+enum class hn4_profile : std::uint32_t {
+  generic = 0,
+  gaming = 1,
+  ai = 2,
+  archive = 3,
+  pico = 4,
+  system = 5,
+  usb = 6,
+  hyper_cloud = 7,
+};
+/// GENERIC, GAMING, ...; "unknown" beyond the table.
+[[nodiscard]] std::string_view name_of(hn4_profile profile) noexcept;
+
+/// What a new volume is like. Volumes are made in the GENERIC profile: blocks of 4096 bytes.
+struct hn4_format_options {
+  std::uint64_t capacity = std::uint64_t{128} << 20;  ///< bytes, a multiple of 4096, at least 128 MiB
+  std::string label = "weir";                          ///< at most 31 bytes of UTF-8
+  std::uint32_t sector = 512;                          ///< 512 or 4096
+  std::optional<std::uint64_t> uuid_seed;              ///< the identity follows from it; unset: random
+  std::optional<std::int64_t> time_ns;                 ///< creation time; unset: the system clock
+  bool overwrite = false;                              ///< replace an existing file
+};
+
+/// Makes an empty volume as a sparse file that the reference implementation mounts.
+/// @error{already_exists; invalid_argument, an option is out of its range; no_space; io}
+/// @source{HN4 on-disk format, sections 1.4 to 1.6 and 8}
+[[nodiscard]] result<void> hn4_format(const std::string& path, const hn4_format_options& options = {});
+/// The same on a device that reads as zeros; its size is the capacity.
+[[nodiscard]] result<void> hn4_format(block_device& device, const hn4_format_options& options = {});
+
+/// Where things are, in bytes from the start of the volume.
+struct hn4_geometry {
+  hn4_profile profile = hn4_profile::generic;
+  std::uint64_t capacity = 0;
+  std::uint32_t sector = 0;
+  std::uint32_t block = 0;
+  std::uint32_t payload = 0;  ///< bytes of data per block: block - 48
+  std::uint64_t blocks = 0;   ///< whole blocks of the volume
+  std::uint64_t epoch = 0, cortex = 0, bitmap = 0, qmask = 0, flux = 0, horizon = 0, journal = 0;
+};
+
+/// Order of the shards of one tag. They differ only where creation times contradict the identities; a
+/// stream opened then says so in `warnings`.
+enum class hn4_order : std::uint8_t {
+  seed,             ///< by identity, as the specification says
+  clock_then_seed,  ///< by creation second, then identity, as the reference implementation does
+};
+
+enum class hn4_holes : std::uint8_t {
+  error,  ///< a block that is not allocated is `errc::hole`
+  zeros,  ///< it reads as zeros
+};
+
+struct hn4_stream_options {
+  hn4_order order = hn4_order::seed;
+  hn4_holes holes = hn4_holes::error;
+};
+
+struct hn4_put_options {
+  /// Exactly so many shards, as equal as they can be; 0: as few as free space allows.
+  std::uint32_t shards = 0;
+  /// With `shards` = 0: largest shard in bytes; 0: no limit.
+  std::uint64_t shard_bytes = 0;
+  std::optional<std::int64_t> time_ns;  ///< creation time; unset: the system clock
+};
+
+/// One tag of a volume.
+struct hn4_tag {
+  std::string name;
+  std::uint64_t shards = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t generation = 0;    ///< highest write generation among its shards
+  std::uint32_t create_clock = 0;  ///< seconds since 1970 of its newest shard
+};
+
+/// One shard of a stream.
+struct hn4_shard {
+  hn4_id seed;
+  std::uint64_t offset = 0;  ///< of its first byte in the stream
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t create_clock = 0;
+};
+
+/// The shards of one tag as one read-only run of bytes.
+///
+/// Every block that a read touches is verified whole: header and payload checksums, identity, block
+/// number, exact generation. Reads that start and end at shard offset + n * payload copy least.
+/// @threads{const; reads may run concurrently; lives on when the volume object is gone}
+/// @source{HN4 Tensor Stream Layer 2.1}
+class hn4_stream {
+ public:
+  hn4_stream(hn4_stream&&) noexcept;
+  hn4_stream& operator=(hn4_stream&&) noexcept;
+  ~hn4_stream();
+
+  [[nodiscard]] const std::string& tag() const noexcept;
+  /// Total bytes, at least 1.
+  [[nodiscard]] std::uint64_t size() const noexcept;
+  [[nodiscard]] std::span<const hn4_shard> shards() const noexcept;
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
+
+  /// Reads from `offset`; returns how many bytes: `to.size()`, fewer only where the stream ends.
+  /// After an error the content of `to` is unspecified.
+  /// @error{out_of_range, `offset` >= size() and `to` is not empty; corrupt, a checksum, magic, identity or
+  ///   number is wrong; generation_skew; hole; unsupported, unknown compression; io}
+  [[nodiscard]] result<std::size_t> read(std::uint64_t offset, mutable_bytes to) const;
+  /// The whole stream. @error{as read; out_of_memory}
+  [[nodiscard]] result<byte_vector> read_all() const;
+
+ private:
+  friend class hn4_volume;
+  explicit hn4_stream(std::shared_ptr<const hn4::stream_map> map) noexcept;
+
+  std::shared_ptr<const hn4::stream_map> map_;
+};
+
+/// An open volume. Its directory is read once, at open.
+/// @threads{thread-compatible: const members may run concurrently, `put` alone}
+class hn4_volume {
+ public:
+  /// Opens an image file or block device.
+  ///
+  /// Writable volumes hold a lock; those that the reference would mount read-only are refused.
+  /// @error{not_found; locked; torn, the file is shorter than the volume; corrupt, no valid superblock
+  ///   or a contradictory one; unsupported_version, incompatible flags; unsupported; io}
+  [[nodiscard]] static result<hn4_volume> open(const std::string& path,
+                                               device_mode mode = device_mode::read_only);
+  [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device, device_mode mode);
+
+  hn4_volume(hn4_volume&&) noexcept;
+  hn4_volume& operator=(hn4_volume&&) noexcept;
+  ~hn4_volume();
+
+  [[nodiscard]] const hn4_geometry& geometry() const noexcept;
+  [[nodiscard]] const std::string& label() const noexcept;
+  [[nodiscard]] hn4_id uuid() const noexcept;
+  /// State word of the superblock: 0x2001 clean, 0x2002 in use or crashed.
+  [[nodiscard]] std::uint32_t state() const noexcept;
+  /// What is wrong but does not stop reading: lost superblock copies, bad epoch entry, damaged anchors.
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
+
+  /// All tags with at least one live shard, sorted bytewise. Tags that cannot be opened are listed too.
+  [[nodiscard]] result<std::vector<hn4_tag>> tags() const;
+
+  /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a directory entry that may
+  ///   belong to it is damaged, or a shard is empty or larger than the volume; torn, shards are missing}
+  [[nodiscard]] result<hn4_stream> stream(std::string_view tag,
+                                          const hn4_stream_options& options = {}) const;
+
+  /// Stores `source` under `tag`, durable when it returns; replaces what the tag held.
+  ///
+  /// A crash at any instant leaves the old stream or the new one. Names of up to 24 bytes stay in the
+  /// directory, longer ones take a block per shard.
+  /// @error{invalid_argument, read-only volume, empty source, name of 0 or more than 255 bytes, with a NUL
+  ///   or of separators only; no_space; unsupported, profile other than GENERIC; io}
+  [[nodiscard]] result<void> put(std::string_view tag, bytes_view source,
+                                 const hn4_put_options& options = {});
+
+ private:
+  explicit hn4_volume(std::shared_ptr<hn4::core> core) noexcept;
+
+  std::shared_ptr<hn4::core> core_;
+};
+
+}  // namespace weir::storage
