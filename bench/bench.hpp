@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What every benchmark program is made of: measurements registered by id, printed as one JSON object per line.
+///
+/// ```
+/// int main(int argc, char** argv) {
+///   weir::bench::program bench;
+///   bench.add("crc32_ns_per_kib", "ns", weir::bench::at_most(90), [] { return measure(); });
+///   return bench.run(argc, argv);
+/// }
+/// ```
+/// `prog --list` prints the ids; `prog [PATTERN...]` measures those whose id matches a shell pattern.
+#pragma once
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace weir::bench {
+
+/// What a value has to reach, e.g. `<= 150`.
+struct bar {
+  enum class side { at_most, at_least } sense;
+  double limit;
+
+  [[nodiscard]] bool holds(double value) const noexcept {
+    return sense == side::at_most ? value <= limit : value >= limit;
+  }
+};
+[[nodiscard]] inline bar at_most(double limit) noexcept { return {bar::side::at_most, limit}; }
+[[nodiscard]] inline bar at_least(double limit) noexcept { return {bar::side::at_least, limit}; }
+/// A row that informs and cannot fail.
+inline constexpr std::nullopt_t no_bar = std::nullopt;
+
+/// Outcome of one measurement; converts from a plain number.
+struct measured {
+  measured(double v) : value(v) {}  // NOLINT: implicit on purpose
+  measured(double v, std::optional<double> p, std::optional<bar> b = std::nullopt)
+      : value(v), peer(p), own_bar(b) {}
+
+  double value;
+  std::optional<double> peer;  ///< the same figure of another library, in the same unit
+  std::optional<bar> own_bar;  ///< replaces the registered bar, e.g. a share of the peer
+};
+
+/// True if the slow peers join as well (`make bench PEERS=all`).
+[[nodiscard]] inline bool all_peers() {
+  const char* peers = std::getenv("WEIR_PEERS");
+  return peers != nullptr && std::string_view(peers) == "all";
+}
+
+/// Keeps the optimizer from removing what computes `value`.
+template <class T>
+inline void keep(const T& value) {
+  asm volatile("" : : "r,m"(value) : "memory");
+}
+
+/// Wall-clock seconds of one call.
+template <class F>
+[[nodiscard]] double seconds_of(F&& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+/// Processor seconds that this thread spends in one call: steady beside busy neighbours.
+template <class F>
+[[nodiscard]] double thread_seconds_of(F&& run) {
+  const auto read = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double start = read();
+  run();
+  return read() - start;
+}
+
+/// Median of an unsorted list; 0 if it is empty.
+[[nodiscard]] inline double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+/// Results of calling `measure` (which returns a double) `repeats` times.
+template <class F>
+[[nodiscard]] std::vector<double> repeat(int repeats, F&& measure) {
+  std::vector<double> values;
+  for (int i = 0; i < repeats; ++i) {
+    values.push_back(measure());
+  }
+  return values;
+}
+/// Median of the wall-clock seconds of `repeats` calls.
+template <class F>
+[[nodiscard]] double median_seconds(int repeats, F&& run) {
+  return median(repeat(repeats, [&] { return seconds_of(run); }));
+}
+/// Smallest of the wall-clock seconds of `repeats` calls.
+template <class F>
+[[nodiscard]] double min_seconds(int repeats, F&& run) {
+  const std::vector<double> all = repeat(std::max(repeats, 1), [&] { return seconds_of(run); });
+  return *std::min_element(all.begin(), all.end());
+}
+/// Median over `repeats` of seconds(run) / seconds(reference), each pair measured back to back.
+template <class F, class G>
+[[nodiscard]] double median_ratio(int repeats, F&& run, G&& reference) {
+  return median(repeat(repeats, [&] {
+    const double mine = seconds_of(run);
+    return mine / seconds_of(reference);
+  }));
+}
+
+namespace detail {
+
+/// A JSON number; null for what JSON cannot write.
+inline std::string number(double value) {
+  if (!std::isfinite(value)) {
+    return "null";
+  }
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+inline std::string number(const std::optional<double>& value) {
+  return value ? number(*value) : "null";
+}
+
+}  // namespace detail
+
+/// A benchmark program: registered measurements and the command line.
+/// @threads{thread-compatible}
+class program {
+ public:
+  using function = std::function<measured()>;
+
+  /// Registers a measurement. `id` consists of [a-z0-9A-Z_]; ids are unique over all programs.
+  void add(std::string id, std::string unit, std::optional<bar> limit, function measure) {
+    entries_.push_back({std::move(id), std::move(unit), limit, std::move(measure)});
+  }
+
+  /// Exit code 0 if everything asked for could be measured, whether or not its bar holds.
+  int run(int argc, char** argv) const {
+    std::vector<std::string> patterns;
+    for (int i = 1; i < argc; ++i) {
+      if (std::string_view(argv[i]) == "--list") {
+        return list();
+      }
+      patterns.emplace_back(argv[i]);
+    }
+    bool all_measured = true;
+    for (const entry& e : entries_) {
+      if (selected(e.id, patterns)) {
+        all_measured = print(e) && all_measured;
+      }
+    }
+    return all_measured ? 0 : 1;
+  }
+
+ private:
+  struct entry {
+    std::string id;
+    std::string unit;
+    std::optional<bar> limit;
+    function measure;
+  };
+
+  int list() const {
+    for (const entry& e : entries_) {
+      std::printf("%s\n", e.id.c_str());
+    }
+    return 0;
+  }
+  static bool selected(const std::string& id, const std::vector<std::string>& patterns) {
+    return patterns.empty() ||
+           std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
+             return ::fnmatch(p.c_str(), id.c_str(), 0) == 0;
+           });
+  }
+  static bool print(const entry& e) {
+    try {
+      const measured m = e.measure();
+      const std::optional<bar> limit = m.own_bar ? m.own_bar : e.limit;
+      const bool holds = !limit || limit->holds(m.value);
+      print_row(e, detail::number(m.value), limit, holds, detail::number(m.peer));
+      return true;
+    } catch (const std::exception& failure) {
+      std::fprintf(stderr, "cannot measure \"%s\": %s\n", e.id.c_str(), failure.what());
+      print_row(e, "null", e.limit, false, "null");
+      return false;
+    }
+  }
+  static void print_row(const entry& e, const std::string& value, const std::optional<bar>& limit,
+                        bool holds, const std::string& peer) {
+    const char* sense =
+        !limit ? "null" : limit->sense == bar::side::at_most ? "\"<=\"" : "\">=\"";
+    std::printf(
+        "{\"id\": \"%s\", \"value\": %s, \"unit\": \"%s\", \"bar\": %s, \"sense\": %s, "
+        "\"holds\": %s, \"peer\": %s}\n",
+        e.id.c_str(), value.c_str(), e.unit.c_str(),
+        limit ? detail::number(limit->limit).c_str() : "null", sense, holds ? "true" : "false",
+        peer.c_str());
+    std::fflush(stdout);
+  }
+
+  std::vector<entry> entries_;
+};
+
+}  // namespace weir::bench
