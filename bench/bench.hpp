@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every benchmark program is made of: measurements registered by id, printed as one JSON object per line.
+/// What every benchmark program is made of: measurements registered by id, printed as one
+/// JSON object per line.
 ///
 /// ```
 /// int main(int argc, char** argv) {
 ///   weir::bench::program bench;
-///   bench.add("crc32_ns_per_kib", "ns", weir::bench::at_most(90), [] { return measure(); });
-///   return bench.run(argc, argv);
+///   bench.add("crc32_ns_per_kib", "ns", weir::bench::at_most(90), [] { return measure();
+///   }); return bench.run(argc, argv);
 /// }
 /// ```
-/// `prog --list` prints the ids; `prog [PATTERN...]` measures those whose id matches a shell pattern.
+/// `prog --list` prints the ids; `prog [PATTERN...]` measures those whose id matches a
+/// shell pattern.
 #pragma once
 
 #include <fnmatch.h>
@@ -39,8 +41,12 @@ struct bar {
     return sense == side::at_most ? value <= limit : value >= limit;
   }
 };
-[[nodiscard]] inline bar at_most(double limit) noexcept { return {bar::side::at_most, limit}; }
-[[nodiscard]] inline bar at_least(double limit) noexcept { return {bar::side::at_least, limit}; }
+[[nodiscard]] inline bar at_most(double limit) noexcept {
+  return {bar::side::at_most, limit};
+}
+[[nodiscard]] inline bar at_least(double limit) noexcept {
+  return {bar::side::at_least, limit};
+}
 /// A row that informs and cannot fail.
 inline constexpr std::nullopt_t no_bar = std::nullopt;
 
@@ -113,10 +119,12 @@ template <class F>
 /// Smallest of the wall-clock seconds of `repeats` calls.
 template <class F>
 [[nodiscard]] double min_seconds(int repeats, F&& run) {
-  const std::vector<double> all = repeat(std::max(repeats, 1), [&] { return seconds_of(run); });
+  const std::vector<double> all =
+      repeat(std::max(repeats, 1), [&] { return seconds_of(run); });
   return *std::min_element(all.begin(), all.end());
 }
-/// Median over `repeats` of seconds(run) / seconds(reference), each pair measured back to back.
+/// Median over `repeats` of seconds(run) / seconds(reference), each pair measured back to
+/// back.
 template <class F, class G>
 [[nodiscard]] double median_ratio(int repeats, F&& run, G&& reference) {
   return median(repeat(repeats, [&] {
@@ -148,7 +156,8 @@ class program {
  public:
   using function = std::function<measured()>;
 
-  /// Registers a measurement. `id` consists of [a-z0-9A-Z_]; ids are unique over all programs.
+  /// Registers a measurement. `id` consists of [a-z0-9A-Z_]; ids are unique over all
+  /// programs.
   void add(std::string id, std::string unit, std::optional<bar> limit, function measure) {
     entries_.push_back({std::move(id), std::move(unit), limit, std::move(measure)});
   }
@@ -204,16 +213,18 @@ class program {
       return false;
     }
   }
-  static void print_row(const entry& e, const std::string& value, const std::optional<bar>& limit,
-                        bool holds, const std::string& peer) {
-    const char* sense =
-        !limit ? "null" : limit->sense == bar::side::at_most ? "\"<=\"" : "\">=\"";
+  static void print_row(const entry& e, const std::string& value,
+                        const std::optional<bar>& limit, bool holds,
+                        const std::string& peer) {
+    const char* sense = !limit                               ? "null"
+                        : limit->sense == bar::side::at_most ? "\"<=\""
+                                                             : "\">=\"";
     std::printf(
         "{\"id\": \"%s\", \"value\": %s, \"unit\": \"%s\", \"bar\": %s, \"sense\": %s, "
         "\"holds\": %s, \"peer\": %s}\n",
         e.id.c_str(), value.c_str(), e.unit.c_str(),
-        limit ? detail::number(limit->limit).c_str() : "null", sense, holds ? "true" : "false",
-        peer.c_str());
+        limit ? detail::number(limit->limit).c_str() : "null", sense,
+        holds ? "true" : "false", peer.c_str());
     std::fflush(stdout);
   }
 

@@ -27,7 +27,8 @@ result<void> write_file_atomically(file_system& fs, const std::string& path,
   }
   if (!written) {
     if (fs.exists(temporary)) {
-      // The first failure is the one to report; a leftover is replaced by the next attempt.
+      // The first failure is the one to report; a leftover is replaced by the next
+      // attempt.
       static_cast<void>(fs.remove(temporary));
     }
     return written;
@@ -35,8 +36,10 @@ result<void> write_file_atomically(file_system& fs, const std::string& path,
   return fs.sync_folder(folder_of(path));
 }
 
-result<void> write_file_atomically(file_system& fs, const std::string& path, bytes_view content) {
-  return write_file_atomically(fs, path, [&](file& f) { return write_all(f, 0, content); });
+result<void> write_file_atomically(file_system& fs, const std::string& path,
+                                   bytes_view content) {
+  return write_file_atomically(fs, path,
+                               [&](file& f) { return write_all(f, 0, content); });
 }
 
 }  // namespace weir

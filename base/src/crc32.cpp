@@ -33,7 +33,8 @@ consteval slice_tables make_tables() {
 constexpr slice_tables tables = make_tables();
 
 // The register without the inversions at both ends.
-std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p, std::size_t n) noexcept {
+std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p,
+                            std::size_t n) noexcept {
   for (; n >= 16; p += 16, n -= 16) {
     const std::uint32_t a = load_le<std::uint32_t>(p) ^ reg;
     const std::uint32_t b = load_le<std::uint32_t>(p + 4);
@@ -70,10 +71,10 @@ __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i lane, __m128i keys
   return _mm_xor_si128(_mm_xor_si128(lo, hi), next);
 }
 
-// Folds 64 bytes at a time into four lanes, then the lanes into one; the last 16 bytes go through the tables.
-__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(std::uint32_t reg,
-                                                                     const std::byte* p,
-                                                                     std::size_t n) noexcept {
+// Folds 64 bytes at a time into four lanes, then the lanes into one; the last 16 bytes go
+// through the tables.
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
+    std::uint32_t reg, const std::byte* p, std::size_t n) noexcept {
   const auto at = [](const std::byte* q) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
   };
@@ -112,7 +113,8 @@ std::uint32_t crc32_portable(std::uint32_t crc, bytes_view bytes) noexcept {
 
 std::uint32_t crc32(std::uint32_t crc, bytes_view bytes) noexcept {
 #if defined(__x86_64__)
-  static const bool folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  static const bool folds =
+      __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   if (folds && bytes.size() >= 128) {
     return ~update_folded(~crc, bytes.data(), bytes.size());
   }

@@ -36,7 +36,9 @@ constexpr std::array<dtype_info, 18> table{{
 
 }  // namespace
 
-const std::array<dtype_info, 18>& all_dtypes() noexcept { return table; }
+const std::array<dtype_info, 18>& all_dtypes() noexcept {
+  return table;
+}
 
 result<dtype_info> info_of(int id) {
   for (const auto& row : table) {
@@ -44,8 +46,9 @@ result<dtype_info> info_of(int id) {
       return row;
     }
   }
-  return error(errc::invalid_argument,
-               fmt::format("cannot resolve dtype id: expected 1..13 or 32..36, found {}", id));
+  return error(
+      errc::invalid_argument,
+      fmt::format("cannot resolve dtype id: expected 1..13 or 32..36, found {}", id));
 }
 
 const dtype_info& info_of(dtype type) noexcept {
@@ -62,8 +65,9 @@ result<dtype> dtype_named(std::string_view name) {
     names.emplace_back(row.tessera);
     names.emplace_back(row.tensogram);
   }
-  return error(errc::unknown_key, fmt::format("cannot resolve dtype \"{}\": expected a known name{}",
-                                              name, did_you_mean(name, names)));
+  return error(errc::unknown_key,
+               fmt::format("cannot resolve dtype \"{}\": expected a known name{}", name,
+                           did_you_mean(name, names)));
 }
 
 result<std::int64_t> byte_size(dtype type, std::int64_t count) {
@@ -72,10 +76,11 @@ result<std::int64_t> byte_size(dtype type, std::int64_t count) {
     return count / 8 + (count % 8 != 0 ? 1 : 0);
   }
   if (count < 0 || !checked_mul<std::int64_t>(count, info_of(type).size, bytes)) {
-    return error(errc::out_of_range,
-                 fmt::format("cannot size a tensor: expected fewer than 2^63 bytes, found {} "
-                             "elements of {} bytes",
-                             count, info_of(type).size));
+    return error(
+        errc::out_of_range,
+        fmt::format("cannot size a tensor: expected fewer than 2^63 bytes, found {} "
+                    "elements of {} bytes",
+                    count, info_of(type).size));
   }
   return bytes;
 }

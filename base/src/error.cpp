@@ -92,9 +92,12 @@ class failure : public std::runtime_error {
 };
 
 void throw_contract_violation(const char* condition, const char* file, int line) {
-  throw contract_violation(fmt::format("contract violated: {} at {}:{}", condition, file, line));
+  throw contract_violation(
+      fmt::format("contract violated: {} at {}:{}", condition, file, line));
 }
 
-void throw_failure(const error& e) { throw failure(e.message()); }
+void throw_failure(const error& e) {
+  throw failure(e.message());
+}
 
 }  // namespace weir

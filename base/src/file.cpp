@@ -18,11 +18,12 @@ namespace weir {
 namespace {
 
 error system_error(const char* what, const std::string& path, int number) {
-  const errc code = number == ENOENT || number == ENOTDIR ? errc::not_found
-                    : number == EEXIST                    ? errc::already_exists
+  const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
+                    : number == EEXIST                     ? errc::already_exists
                     : number == ENOSPC || number == EDQUOT ? errc::no_space
                                                            : errc::io;
-  return error(code, fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
+  return error(code,
+               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
 }
 
 class posix_file final : public file {
@@ -214,8 +215,9 @@ result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes to) {
   while (done < to.size()) {
     WEIR_TRY(const std::size_t n, f.read_some(offset + done, to.subspan(done)));
     if (n == 0) {
-      return error(errc::torn, fmt::format("cannot read {} bytes: the file ends after {} of them",
-                                           to.size(), done))
+      return error(errc::torn,
+                   fmt::format("cannot read {} bytes: the file ends after {} of them",
+                               to.size(), done))
           .at(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;
@@ -228,8 +230,9 @@ result<void> write_all(file& f, std::uint64_t offset, bytes_view from) {
   while (done < from.size()) {
     WEIR_TRY(const std::size_t n, f.write_some(offset + done, from.subspan(done)));
     if (n == 0) {
-      return error(errc::io, fmt::format("cannot write {} bytes: the file took {} of them",
-                                         from.size(), done))
+      return error(errc::io,
+                   fmt::format("cannot write {} bytes: the file took {} of them",
+                               from.size(), done))
           .at(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;

@@ -6,14 +6,18 @@
 
 namespace weir {
 
-std::uint64_t xxh3_64(bytes_view bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t xxh3_64(bytes_view bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 struct xxh3_stream::state {
   XXH3_state_t* handle = XXH3_createState();
   ~state() { XXH3_freeState(handle); }
 };
 
-xxh3_stream::xxh3_stream() : state_(std::make_unique<state>()) { XXH3_64bits_reset(state_->handle); }
+xxh3_stream::xxh3_stream() : state_(std::make_unique<state>()) {
+  XXH3_64bits_reset(state_->handle);
+}
 xxh3_stream::~xxh3_stream() = default;
 xxh3_stream::xxh3_stream(xxh3_stream&&) noexcept = default;
 xxh3_stream& xxh3_stream::operator=(xxh3_stream&&) noexcept = default;
@@ -24,8 +28,12 @@ void xxh3_stream::update(bytes_view bytes) noexcept {
   }
 }
 
-std::uint64_t xxh3_stream::digest() const noexcept { return XXH3_64bits_digest(state_->handle); }
+std::uint64_t xxh3_stream::digest() const noexcept {
+  return XXH3_64bits_digest(state_->handle);
+}
 
-std::string hex64(std::uint64_t value) { return fmt::format("{:016x}", value); }
+std::string hex64(std::uint64_t value) {
+  return fmt::format("{:016x}", value);
+}
 
 }  // namespace weir

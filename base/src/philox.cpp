@@ -15,7 +15,8 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c,
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * c[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c[2];
     c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(b),
-         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(a)};
+         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1],
+         static_cast<std::uint32_t>(a)};
     k[0] += 0x9E3779B9U;
     k[1] += 0xBB67AE85U;
   }
@@ -31,10 +32,12 @@ std::uint64_t philox::bits(std::uint64_t index) const noexcept {
 }
 
 std::uint64_t philox::below(std::uint64_t index, std::uint64_t bound) const noexcept {
-  // Multiply-high with rejection; rejected draws move along a second dimension of the counter.
+  // Multiply-high with rejection; rejected draws move along a second dimension of the
+  // counter.
   const std::uint64_t threshold = (0 - bound) % bound;
   for (std::uint64_t attempt = 0;; ++attempt) {
-    const std::uint64_t x = philox(seed_ ^ (attempt * 0x9E3779B97F4A7C15U), stream_).bits(index);
+    const std::uint64_t x =
+        philox(seed_ ^ (attempt * 0x9E3779B97F4A7C15U), stream_).bits(index);
     const uint128 product = uint128{x} * bound;
     if (static_cast<std::uint64_t>(product) >= threshold) {
       return static_cast<std::uint64_t>(product >> 64);
@@ -47,11 +50,13 @@ float philox::uniform(std::uint64_t index) const noexcept {
 }
 
 float philox::normal(std::uint64_t index) const noexcept {
-  // Irwin-Hall: twelve 21-bit integers; the sum has variance (2^42 - 1), the scale makes it 1.
+  // Irwin-Hall: twelve 21-bit integers; the sum has variance (2^42 - 1), the scale makes
+  // it 1.
   std::int64_t sum = 0;
   for (std::uint64_t part = 0; part < 4; ++part) {
     const std::uint64_t x = bits(index * 4 + part);
-    sum += static_cast<std::int64_t>(x & 0x1FFFFF) + static_cast<std::int64_t>(x >> 21 & 0x1FFFFF) +
+    sum += static_cast<std::int64_t>(x & 0x1FFFFF) +
+           static_cast<std::int64_t>(x >> 21 & 0x1FFFFF) +
            static_cast<std::int64_t>(x >> 42 & 0x1FFFFF);
   }
   return static_cast<float>(2 * sum - 12 * 0x1FFFFF) * 0x1p-22F;

@@ -6,8 +6,9 @@
 using namespace weir;
 
 TEST(Dtype, TesseraIdsAndNamesAreThoseOfTheAbi) {
-  const char* names[] = {"fp8_e4m3", "fp8_e5m2", "fp16",  "bf16",  "fp32",      "fp64",      "int8",
-                         "int16",    "int32",    "int64", "bool",  "complex64", "complex128"};
+  const char* names[] = {"fp8_e4m3", "fp8_e5m2",  "fp16",      "bf16",  "fp32",
+                         "fp64",     "int8",      "int16",     "int32", "int64",
+                         "bool",     "complex64", "complex128"};
   for (int id = 1; id <= 13; ++id) {
     EXPECT_EQ(or_throw(info_of(id)).tessera, names[id - 1]);
   }

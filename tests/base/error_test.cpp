@@ -12,7 +12,8 @@ namespace {
 
 result<int> half(int x) {
   if (x % 2 != 0) {
-    return error(errc::invalid_argument, "cannot halve 3: expected an even number, found an odd one");
+    return error(errc::invalid_argument,
+                 "cannot halve 3: expected an even number, found an odd one");
   }
   return x / 2;
 }
@@ -37,7 +38,8 @@ TEST(Error, MessageHoldsHintPlaceAndTheWholeChainOfCauses) {
                       .hint("see the log")
                       .because(error(errc::io, "cannot read \"x\"").at("x:12"));
   EXPECT_EQ(e.message(),
-            "task \"mlp\" failed; see the log\n  at pulse 3\n  caused by: cannot read \"x\"\n  at x:12");
+            "task \"mlp\" failed; see the log\n  at pulse 3\n  caused by: cannot read "
+            "\"x\"\n  at x:12");
   EXPECT_EQ(e.root().code(), errc::io);
 }
 

@@ -22,9 +22,8 @@ TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
   auto& fs = posix_file_system();
   const std::string path = folder / "x";
   or_throw(write_file_atomically(fs, path, as_view("one")));
-  const auto r = write_file_atomically(fs, path, [](file&) -> result<void> {
-    return error(errc::no_space, "disk full");
-  });
+  const auto r = write_file_atomically(
+      fs, path, [](file&) -> result<void> { return error(errc::no_space, "disk full"); });
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::no_space);
   EXPECT_EQ(as_text(or_throw(read_file(fs, path))), "one");

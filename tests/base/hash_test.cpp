@@ -21,7 +21,8 @@ TEST(Crc32, FoldedFormEqualsTheTablesForEveryLengthAndAlignment) {
   for (std::size_t start = 0; start < 17; ++start) {
     for (std::size_t n = 0; n < 700; ++n) {
       const bytes_view part = bytes_view(data).subspan(start, n);
-      ASSERT_EQ(crc32(0x1234567, part), crc32_portable(0x1234567, part)) << start << " " << n;
+      ASSERT_EQ(crc32(0x1234567, part), crc32_portable(0x1234567, part))
+          << start << " " << n;
     }
   }
   EXPECT_EQ(crc32(0, data), crc32_portable(0, data));

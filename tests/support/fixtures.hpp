@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files made by other implementations. They are no part of the project: a test without them is skipped.
+/// Files made by other implementations. They are no part of the project: a test without
+/// them is skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +17,9 @@ namespace weir::test {
 inline std::string fixture_folder(const std::string& family) {
   const char* set = std::getenv("WEIR_FIXTURES");
   const std::filesystem::path root =
-      set != nullptr ? std::filesystem::path(set)
-                     : std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "fixtures";
+      set != nullptr
+          ? std::filesystem::path(set)
+          : std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "fixtures";
   const auto folder = root / family;
   return std::filesystem::is_directory(folder) ? folder.string() : std::string();
 }
@@ -25,9 +27,10 @@ inline std::string fixture_folder(const std::string& family) {
 }  // namespace weir::test
 
 /// Declares `folder`, or skips the test with a message.
-#define WEIR_NEEDS_FIXTURES(folder, family)                                                 \
-  const std::string folder = ::weir::test::fixture_folder(family);                          \
-  if (folder.empty()) {                                                                     \
-    GTEST_SKIP() << "fixtures \"" family "\" are absent: set WEIR_FIXTURES to their folder"; \
-  }                                                                                         \
+#define WEIR_NEEDS_FIXTURES(folder, family)                             \
+  const std::string folder = ::weir::test::fixture_folder(family);      \
+  if (folder.empty()) {                                                 \
+    GTEST_SKIP() << "fixtures \"" family                                \
+                    "\" are absent: set WEIR_FIXTURES to their folder"; \
+  }                                                                     \
   static_assert(true)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Byte views, shapes and endian loads and stores. Everything counts in bytes unless a name says otherwise.
+/// Byte views, shapes and endian loads and stores. Everything counts in bytes unless a
+/// name says otherwise.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,8 @@ template <std::unsigned_integral T>
   return out;
 }
 
-/// Reads a little- or big-endian unsigned integer; `from` may be unaligned and must have sizeof(T) bytes.
+/// Reads a little- or big-endian unsigned integer; `from` may be unaligned and must have
+/// sizeof(T) bytes.
 template <std::unsigned_integral T, std::endian E>
 [[nodiscard]] inline T load(const std::byte* from) noexcept {
   T value;
@@ -56,13 +58,21 @@ inline void store(std::byte* to, T value) noexcept {
   std::memcpy(to, &value, sizeof(T));
 }
 template <std::unsigned_integral T>
-[[nodiscard]] inline T load_le(const std::byte* from) noexcept { return load<T, std::endian::little>(from); }
+[[nodiscard]] inline T load_le(const std::byte* from) noexcept {
+  return load<T, std::endian::little>(from);
+}
 template <std::unsigned_integral T>
-[[nodiscard]] inline T load_be(const std::byte* from) noexcept { return load<T, std::endian::big>(from); }
+[[nodiscard]] inline T load_be(const std::byte* from) noexcept {
+  return load<T, std::endian::big>(from);
+}
 template <std::unsigned_integral T>
-inline void store_le(std::byte* to, T value) noexcept { store<T, std::endian::little>(to, value); }
+inline void store_le(std::byte* to, T value) noexcept {
+  store<T, std::endian::little>(to, value);
+}
 template <std::unsigned_integral T>
-inline void store_be(std::byte* to, T value) noexcept { store<T, std::endian::big>(to, value); }
+inline void store_be(std::byte* to, T value) noexcept {
+  store<T, std::endian::big>(to, value);
+}
 
 /// Reverses every `unit` bytes in place; `bytes.size()` must be a multiple of `unit`.
 inline void swap_units(mutable_bytes bytes, std::size_t unit) noexcept {
@@ -85,12 +95,17 @@ template <std::integral T>
 
 /// a + b or a * b, or false on overflow.
 template <std::integral T>
-[[nodiscard]] inline bool checked_add(T a, T b, T& out) noexcept { return !__builtin_add_overflow(a, b, &out); }
+[[nodiscard]] inline bool checked_add(T a, T b, T& out) noexcept {
+  return !__builtin_add_overflow(a, b, &out);
+}
 template <std::integral T>
-[[nodiscard]] inline bool checked_mul(T a, T b, T& out) noexcept { return !__builtin_mul_overflow(a, b, &out); }
+[[nodiscard]] inline bool checked_mul(T a, T b, T& out) noexcept {
+  return !__builtin_mul_overflow(a, b, &out);
+}
 
 /// Number of elements of a shape, or -1 if it is negative anywhere or exceeds 2^63-1.
-[[nodiscard]] inline std::int64_t element_count(std::span<const std::int64_t> shape) noexcept {
+[[nodiscard]] inline std::int64_t element_count(
+    std::span<const std::int64_t> shape) noexcept {
   std::int64_t count = 1;
   for (std::int64_t n : shape) {
     if (n < 0 || !checked_mul(count, n, count)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types: the 13 of the Tessera ABI under their ids, and those that Tensogram adds.
+/// Element types: the 13 of the Tessera ABI under their ids, and those that Tensogram
+/// adds.
 #pragma once
 
 #include <array>
@@ -13,7 +14,8 @@
 
 namespace weir {
 
-/// @source{Tessera Runtime & ABI, appendix B, for 1..13; Tensogram v3 data types for 32..36}
+/// @source{Tessera Runtime & ABI, appendix B, for 1..13; Tensogram v3 data types
+/// for 32..36}
 enum class dtype : std::uint8_t {
   fp8_e4m3 = 1,
   fp8_e5m2 = 2,
@@ -57,18 +59,31 @@ struct dtype_info {
 /// Maps a C++ type to its dtype: `dtype_of<float>`.
 template <class T>
 inline constexpr dtype dtype_of = dtype{};
-template <> inline constexpr dtype dtype_of<float> = dtype::fp32;
-template <> inline constexpr dtype dtype_of<double> = dtype::fp64;
-template <> inline constexpr dtype dtype_of<std::int8_t> = dtype::int8;
-template <> inline constexpr dtype dtype_of<std::int16_t> = dtype::int16;
-template <> inline constexpr dtype dtype_of<std::int32_t> = dtype::int32;
-template <> inline constexpr dtype dtype_of<std::int64_t> = dtype::int64;
-template <> inline constexpr dtype dtype_of<std::uint8_t> = dtype::uint8;
-template <> inline constexpr dtype dtype_of<std::uint16_t> = dtype::uint16;
-template <> inline constexpr dtype dtype_of<std::uint32_t> = dtype::uint32;
-template <> inline constexpr dtype dtype_of<std::uint64_t> = dtype::uint64;
-template <> inline constexpr dtype dtype_of<bool> = dtype::boolean;
-template <> inline constexpr dtype dtype_of<std::complex<float>> = dtype::complex64;
-template <> inline constexpr dtype dtype_of<std::complex<double>> = dtype::complex128;
+template <>
+inline constexpr dtype dtype_of<float> = dtype::fp32;
+template <>
+inline constexpr dtype dtype_of<double> = dtype::fp64;
+template <>
+inline constexpr dtype dtype_of<std::int8_t> = dtype::int8;
+template <>
+inline constexpr dtype dtype_of<std::int16_t> = dtype::int16;
+template <>
+inline constexpr dtype dtype_of<std::int32_t> = dtype::int32;
+template <>
+inline constexpr dtype dtype_of<std::int64_t> = dtype::int64;
+template <>
+inline constexpr dtype dtype_of<std::uint8_t> = dtype::uint8;
+template <>
+inline constexpr dtype dtype_of<std::uint16_t> = dtype::uint16;
+template <>
+inline constexpr dtype dtype_of<std::uint32_t> = dtype::uint32;
+template <>
+inline constexpr dtype dtype_of<std::uint64_t> = dtype::uint64;
+template <>
+inline constexpr dtype dtype_of<bool> = dtype::boolean;
+template <>
+inline constexpr dtype dtype_of<std::complex<float>> = dtype::complex64;
+template <>
+inline constexpr dtype dtype_of<std::complex<double>> = dtype::complex128;
 
 }  // namespace weir

@@ -12,21 +12,22 @@
 
 namespace weir {
 
-/// Kinds of failure. Numbers are fixed for ever and never reused; families of ten share an exit code.
+/// Kinds of failure. Numbers are fixed for ever and never reused; families of ten share
+/// an exit code.
 /// @source{docs/decisions/errors.md}
 enum class errc : std::uint16_t {
   // usage: exit 2
   invalid_argument = 10,
-  unknown_key = 11,       ///< configuration key or name that does not exist
-  config_mismatch = 12,   ///< a stored state belongs to another configuration
-  unsupported = 13,       ///< well-formed, but not something this build does
+  unknown_key = 11,      ///< configuration key or name that does not exist
+  config_mismatch = 12,  ///< a stored state belongs to another configuration
+  unsupported = 13,      ///< well-formed, but not something this build does
   // not found: exit 3
   not_found = 20,
   already_exists = 21,
   // damaged or foreign data: exit 4
-  corrupt = 30,              ///< a checksum, magic or structure is wrong
-  torn = 31,                 ///< a file ends before it should
-  unsupported_version = 32,  ///< valid, of a version this build does not read
+  corrupt = 30,                ///< a checksum, magic or structure is wrong
+  torn = 31,                   ///< a file ends before it should
+  unsupported_version = 32,    ///< valid, of a version this build does not read
   stream_model_mismatch = 33,  ///< pulse of the cursor differs from pulse of the model
   history_mismatch = 34,       ///< the data behind the cursor is not what was consumed
   missing_cursor = 35,         ///< a checkpoint without a stream cursor
@@ -63,13 +64,15 @@ enum class errc : std::uint16_t {
 
 /// One failure: what failed on which thing, where, a hint, and what caused it.
 ///
-/// Text follows `<what failed> <which thing>: expected <X>, found <Y>`; lower case, no full stop.
+/// Text follows `<what failed> <which thing>: expected <X>, found <Y>`; lower case, no
+/// full stop.
 /// @threads{a value; the cause is shared and immutable}
 class error {
  public:
   error(errc code, std::string text) : code_(code), text_(std::move(text)) {}
 
-  /// Place of the failure: `file:byte offset (object 1 "t2m")`, or the name of an actor or task.
+  /// Place of the failure: `file:byte offset (object 1 "t2m")`, or the name of an actor
+  /// or task.
   error&& at(std::string where) && {
     where_ = std::move(where);
     return std::move(*this);
@@ -111,14 +114,16 @@ class [[nodiscard]] result : public tl::expected<T, ::weir::error> {
 
  public:
   using base::base;
-  result(::weir::error e) : base(tl::unexpect, std::move(e)) {}  // NOLINT: implicit on purpose
-  result(base e) : base(std::move(e)) {}                         // NOLINT
+  result(::weir::error e)
+      : base(tl::unexpect, std::move(e)) {}  // NOLINT: implicit on purpose
+  result(base e) : base(std::move(e)) {}     // NOLINT
 };
 
 /// Thrown by `WEIR_EXPECT` and by `or_throw`; `what()` is the whole message.
 class contract_violation;
 class failure;
-[[noreturn]] void throw_contract_violation(const char* condition, const char* file, int line);
+[[noreturn]] void throw_contract_violation(const char* condition, const char* file,
+                                           int line);
 [[noreturn]] void throw_failure(const error& e);
 
 /// Value of a result, or `std::runtime_error` with its message: for demos and tests.
@@ -135,23 +140,24 @@ T or_throw(result<T> r) {
 }  // namespace weir
 
 /// Programming errors, in every build: throws `weir::contract_violation`.
-#define WEIR_EXPECT(condition)                                                  \
-  (static_cast<bool>(condition)                                                 \
-       ? static_cast<void>(0)                                                   \
+#define WEIR_EXPECT(condition)  \
+  (static_cast<bool>(condition) \
+       ? static_cast<void>(0)   \
        : ::weir::throw_contract_violation(#condition, __FILE__, __LINE__))
 
 #define WEIR_CONCAT_(a, b) a##b
 #define WEIR_CONCAT(a, b) WEIR_CONCAT_(a, b)
-/// `WEIR_TRY(auto x, f());` declares x from the value of f(), or returns its error from this function.
-#define WEIR_TRY(declaration, ...)                                       \
-  auto WEIR_CONCAT(weir_try_, __LINE__) = (__VA_ARGS__);                 \
-  if (!WEIR_CONCAT(weir_try_, __LINE__)) {                               \
-    return std::move(WEIR_CONCAT(weir_try_, __LINE__)).error();          \
-  }                                                                      \
+/// `WEIR_TRY(auto x, f());` declares x from the value of f(), or returns its error from
+/// this function.
+#define WEIR_TRY(declaration, ...)                              \
+  auto WEIR_CONCAT(weir_try_, __LINE__) = (__VA_ARGS__);        \
+  if (!WEIR_CONCAT(weir_try_, __LINE__)) {                      \
+    return std::move(WEIR_CONCAT(weir_try_, __LINE__)).error(); \
+  }                                                             \
   declaration = std::move(*WEIR_CONCAT(weir_try_, __LINE__))
 /// `WEIR_CHECK(f());` returns the error of a `result<void>` from this function.
-#define WEIR_CHECK(...)                                                  \
-  if (auto weir_check_ = (__VA_ARGS__); !weir_check_) {                  \
-    return std::move(weir_check_).error();                               \
-  }                                                                      \
+#define WEIR_CHECK(...)                                 \
+  if (auto weir_check_ = (__VA_ARGS__); !weir_check_) { \
+    return std::move(weir_check_).error();              \
+  }                                                     \
   static_assert(true)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The file system behind one small interface, so that tests can enumerate crash states and inject faults.
+/// The file system behind one small interface, so that tests can enumerate crash states
+/// and inject faults.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,17 @@ namespace weir {
 class file {
  public:
   virtual ~file() = default;
-  /// Reads up to `to.size()` bytes; 0 at the end of the file. May read fewer than asked for.
-  [[nodiscard]] virtual result<std::size_t> read_some(std::uint64_t offset, mutable_bytes to) = 0;
+  /// Reads up to `to.size()` bytes; 0 at the end of the file. May read fewer than asked
+  /// for.
+  [[nodiscard]] virtual result<std::size_t> read_some(std::uint64_t offset,
+                                                      mutable_bytes to) = 0;
   /// Writes up to `from.size()` bytes and returns how many; may write fewer.
-  [[nodiscard]] virtual result<std::size_t> write_some(std::uint64_t offset, bytes_view from) = 0;
+  [[nodiscard]] virtual result<std::size_t> write_some(std::uint64_t offset,
+                                                       bytes_view from) = 0;
   [[nodiscard]] virtual result<std::uint64_t> size() = 0;
   [[nodiscard]] virtual result<void> resize(std::uint64_t bytes) = 0;
-  /// Makes the content durable. After a failure the content is unknown: never retry, write a new file.
+  /// Makes the content durable. After a failure the content is unknown: never retry,
+  /// write a new file.
   [[nodiscard]] virtual result<void> sync() = 0;
   [[nodiscard]] virtual const std::string& path() const noexcept = 0;
 };
@@ -37,12 +42,15 @@ enum class open_mode : std::uint8_t { read, read_write, create_new, create_or_op
 class file_system {
  public:
   virtual ~file_system() = default;
-  [[nodiscard]] virtual result<std::unique_ptr<file>> open(const std::string& path, open_mode mode) = 0;
+  [[nodiscard]] virtual result<std::unique_ptr<file>> open(const std::string& path,
+                                                           open_mode mode) = 0;
   /// Replaces `to` if it exists. @error{io, also across file systems (EXDEV)}
-  [[nodiscard]] virtual result<void> rename(const std::string& from, const std::string& to) = 0;
+  [[nodiscard]] virtual result<void> rename(const std::string& from,
+                                            const std::string& to) = 0;
   [[nodiscard]] virtual result<void> remove(const std::string& path) = 0;
   /// Names in a folder, sorted bytewise, without "." and "..".
-  [[nodiscard]] virtual result<std::vector<std::string>> list(const std::string& folder) = 0;
+  [[nodiscard]] virtual result<std::vector<std::string>> list(
+      const std::string& folder) = 0;
   [[nodiscard]] virtual result<void> make_folder(const std::string& path) = 0;
   /// Makes the entries of a folder durable.
   [[nodiscard]] virtual result<void> sync_folder(const std::string& path) = 0;
@@ -72,11 +80,13 @@ class file_lock {
 [[nodiscard]] result<void> write_all(file& f, std::uint64_t offset, bytes_view from);
 [[nodiscard]] result<byte_vector> read_file(file_system& fs, const std::string& path);
 
-/// Writes a whole file so that at any instant either the old or the new one is there, and the new one once this
-/// returns: temporary name in the same folder, write, sync, rename, sync of the folder.
-/// `write` fills the temporary file; on failure the temporary file is removed and `path` is untouched.
-[[nodiscard]] result<void> write_file_atomically(file_system& fs, const std::string& path,
-                                                 const std::function<result<void>(file&)>& write);
+/// Writes a whole file so that at any instant either the old or the new one is there, and
+/// the new one once this returns: temporary name in the same folder, write, sync, rename,
+/// sync of the folder. `write` fills the temporary file; on failure the temporary file is
+/// removed and `path` is untouched.
+[[nodiscard]] result<void> write_file_atomically(
+    file_system& fs, const std::string& path,
+    const std::function<result<void>(file&)>& write);
 [[nodiscard]] result<void> write_file_atomically(file_system& fs, const std::string& path,
                                                  bytes_view content);
 

@@ -31,10 +31,12 @@ class xxh3_stream {
   std::unique_ptr<state> state_;
 };
 
-/// CRC-32 as in zlib: reflected polynomial 0xEDB88320; `crc` is the value so far, 0 at the start.
+/// CRC-32 as in zlib: reflected polynomial 0xEDB88320; `crc` is the value so far, 0 at
+/// the start.
 ///
-/// Starting from a register of zero instead (as HN4's block headers do) is `crc = 0xFFFFFFFF`.
-/// Uses carry-less multiplication where the processor has it, else slices of 16 bytes.
+/// Starting from a register of zero instead (as HN4's block headers do) is `crc =
+/// 0xFFFFFFFF`. Uses carry-less multiplication where the processor has it, else slices of
+/// 16 bytes.
 [[nodiscard]] std::uint32_t crc32(std::uint32_t crc, bytes_view bytes) noexcept;
 /// The table-driven form alone: the oracle of the fast one. Same arguments as `crc32`.
 [[nodiscard]] std::uint32_t crc32_portable(std::uint32_t crc, bytes_view bytes) noexcept;

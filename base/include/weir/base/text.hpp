@@ -11,11 +11,13 @@
 
 namespace weir {
 
-/// The candidate with the smallest edit distance to `name`, if it is near enough to be meant.
-[[nodiscard]] std::optional<std::string> nearest_name(std::string_view name,
-                                                      std::span<const std::string> candidates);
+/// The candidate with the smallest edit distance to `name`, if it is near enough to be
+/// meant.
+[[nodiscard]] std::optional<std::string> nearest_name(
+    std::string_view name, std::span<const std::string> candidates);
 /// `; did you mean "x"?`, or nothing.
-[[nodiscard]] std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+[[nodiscard]] std::string did_you_mean(std::string_view name,
+                                       std::span<const std::string> candidates);
 /// 1.5 KiB, 3.0 MiB.
 [[nodiscard]] std::string human_bytes(std::uint64_t bytes);
 /// 12 s, 3 min 20 s.
