@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Asking a run to end: a flag and an event descriptor, both safe in a signal handler.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "weir/actors/run.hpp"
+
+namespace weir::actors {
+
+struct run_control::flags {
+  std::atomic<bool> stop{false};
+};
+
+run_control::run_control()
+    : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      flags_(std::make_unique<flags>()) {
+  WEIR_EXPECT(descriptor_ >= 0);
+}
+
+run_control::~run_control() {
+  ::close(descriptor_);
+}
+
+void run_control::wake() noexcept {
+  const int saved = errno;
+  const std::uint64_t one = 1;
+  // A full counter is readable as well, so a failed write loses nothing.
+  [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
+  errno = saved;
+}
+
+void run_control::request_stop() noexcept {
+  flags_->stop.store(true, std::memory_order_seq_cst);
+  wake();
+}
+
+bool run_control::stop_requested() const noexcept {
+  return flags_->stop.load(std::memory_order_seq_cst);
+}
+
+namespace {
+
+static_assert(std::atomic<run_control*>::is_always_lock_free);
+std::atomic<run_control*> active_control{nullptr};
+
+extern "C" void weir_on_signal(int) {
+  auto* control = active_control.load(std::memory_order_seq_cst);
+  if (control == nullptr || control->stop_requested()) {
+    ::_exit(130);
+  }
+  control->request_stop();
+}
+
+}  // namespace
+
+struct signal_scope::saved {
+  struct sigaction interrupt {};
+  struct sigaction terminate {};
+};
+
+signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved>()) {
+  run_control* expected = nullptr;
+  WEIR_EXPECT(active_control.compare_exchange_strong(expected, &control));
+  struct sigaction action {};
+  action.sa_handler = weir_on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, &saved_->interrupt);
+  ::sigaction(SIGTERM, &action, &saved_->terminate);
+}
+
+signal_scope::~signal_scope() {
+  ::sigaction(SIGINT, &saved_->interrupt, nullptr);
+  ::sigaction(SIGTERM, &saved_->terminate, nullptr);
+  active_control.store(nullptr, std::memory_order_seq_cst);
+}
+
+}  // namespace weir::actors
