@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cbor.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+using head_buffer = std::array<unsigned char, 9>;
+
+/// Appends a head that one of libcbor's primitives, which choose the shortest form, has
+/// written.
+template <class Write>
+void append_head(byte_vector& to, Write write) {
+  head_buffer buffer{};
+  const std::size_t size = write(buffer.data(), buffer.size());
+  append(to, std::as_bytes(std::span(buffer.data(), size)));
+}
+
+/// Bits of the half that equals `value`, if there is one.
+std::optional<std::uint16_t> exact_half(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const int exponent = static_cast<int>((bits >> 23) & 0xFFu);
+  const std::uint32_t fraction = bits & 0x7F'FFFFu;
+  if (exponent == 0xFF) {  // infinity; NaN never comes here
+    return static_cast<std::uint16_t>(sign | 0x7C00u);
+  }
+  if (exponent == 0 && fraction == 0) {
+    return sign;
+  }
+  const int unbiased = exponent - 127;
+  if (unbiased >= -14 && unbiased <= 15 && (fraction & 0x1FFFu) == 0) {
+    return static_cast<std::uint16_t>(
+        sign | (static_cast<unsigned>(unbiased + 15) << 10) | (fraction >> 13));
+  }
+  if (unbiased >= -24 &&
+      unbiased < -14) {  // subnormal half: the leading one becomes explicit
+    const std::uint32_t full = fraction | 0x80'0000u;
+    const int shift = -1 - unbiased;  // 14 .. 23 places below the half's last bit
+    if ((full & ((1u << shift) - 1u)) == 0) {
+      return static_cast<std::uint16_t>(sign | (full >> shift));
+    }
+  }
+  return std::nullopt;
+}
+
+template <std::unsigned_integral T>
+void append_float(byte_vector& to, unsigned char initial, T bits) {
+  std::array<std::byte, 1 + sizeof(T)> buffer{};
+  buffer[0] = std::byte{initial};
+  store_be(buffer.data() + 1, bits);
+  append(to, buffer);
+}
+
+void encode_real(double value, byte_vector& to) {
+  if (std::isnan(value)) {
+    append_float<std::uint16_t>(to, 0xF9, 0x7E00);
+    return;
+  }
+  const auto single = static_cast<float>(value);
+  if (static_cast<double>(single) != value) {
+    append_float(to, 0xFB, std::bit_cast<std::uint64_t>(value));
+  } else if (const auto half = exact_half(single)) {
+    append_float(to, 0xF9, *half);
+  } else {
+    append_float(to, 0xFA, std::bit_cast<std::uint32_t>(single));
+  }
+}
+
+void encode_scalar(const cbor_value& value, byte_vector& to) {
+  switch (value.kind()) {
+    case cbor_kind::boolean:
+      append_head(
+          to, [&](auto* p, auto n) { return cbor_encode_bool(*value.boolean(), p, n); });
+      break;
+    case cbor_kind::integer:
+      append_head(to, [&](auto* p, auto n) {
+        const cbor_integer& i = *value.integer();
+        return i.negative ? cbor_encode_negint(i.bits, p, n)
+                          : cbor_encode_uint(i.bits, p, n);
+      });
+      break;
+    case cbor_kind::real: encode_real(*value.real(), to); break;
+    case cbor_kind::text:
+      append_head(to, [&](auto* p, auto n) {
+        return cbor_encode_string_start(value.text()->size(), p, n);
+      });
+      append(to, as_view(*value.text()));
+      break;
+    case cbor_kind::bytes:
+      append_head(to, [&](auto* p, auto n) {
+        return cbor_encode_bytestring_start(value.bytes()->size(), p, n);
+      });
+      append(to, *value.bytes());
+      break;
+    default: append_head(to, [](auto* p, auto n) { return cbor_encode_null(p, n); });
+  }
+}
+
+}  // namespace
+
+void encode_cbor(const cbor_value& value, byte_vector& to) {
+  if (const cbor_array* array = value.array()) {
+    append_head(to, [&](auto* p, auto n) {
+      return cbor_encode_array_start(array->size(), p, n);
+    });
+    for (const cbor_value& item : *array) {
+      encode_cbor(item, to);
+    }
+  } else if (const cbor_map* map = value.map()) {
+    append_head(
+        to, [&](auto* p, auto n) { return cbor_encode_map_start(map->size(), p, n); });
+    for (const cbor_entry& entry : *map) {
+      encode_cbor(entry.key, to);
+      encode_cbor(entry.value, to);
+    }
+  } else if (const cbor_tag* tag = value.tag()) {
+    WEIR_EXPECT(tag->content.size() == 1);
+    append_head(to, [&](auto* p, auto n) { return cbor_encode_tag(tag->number, p, n); });
+    encode_cbor(tag->content.front(), to);
+  } else {
+    encode_scalar(value, to);
+  }
+}
+
+byte_vector encode_cbor(const cbor_value& value) {
+  byte_vector out;
+  encode_cbor(value, out);
+  return out;
+}
+
+std::size_t cbor_head_size(std::uint64_t value) noexcept {
+  if (value < 24) {
+    return 1;
+  }
+  if (value <= 0xFF) {
+    return 2;
+  }
+  if (value <= 0xFFFF) {
+    return 3;
+  }
+  return value <= 0xFFFF'FFFF ? 5 : 9;
+}
+
+}  // namespace weir::formats

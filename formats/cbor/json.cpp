@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "weir/base/text.hpp"
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+class json_writer {
+ public:
+  explicit json_writer(int indent) : indent_(indent) {}
+
+  void write(const cbor_value& value) {
+    switch (value.kind()) {
+      case cbor_kind::null: out_ += "null"; break;
+      case cbor_kind::boolean: out_ += *value.boolean() ? "true" : "false"; break;
+      case cbor_kind::integer: write_integer(value); break;
+      case cbor_kind::real: write_real(*value.real()); break;
+      case cbor_kind::text: out_ += json_quote(*value.text()); break;
+      case cbor_kind::bytes: write_bytes(*value.bytes()); break;
+      case cbor_kind::array: write_array(*value.array()); break;
+      case cbor_kind::map: write_map(*value.map()); break;
+      case cbor_kind::tag: write(value.tag()->content.front()); break;
+    }
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void write_integer(const cbor_value& value) {
+    if (const auto u = value.uint64()) {
+      out_ += fmt::format("{}", *u);
+    } else if (const auto i = value.int64()) {
+      out_ += fmt::format("{}", *i);
+    } else {
+      out_ += fmt::format("\"{}\"", decimal_below_int64(value.integer()->bits));
+    }
+  }
+  /// Text of -1 - bits, which is below -2^63.
+  static std::string decimal_below_int64(std::uint64_t bits) {
+    return bits == ~std::uint64_t{0} ? "-18446744073709551616"
+                                     : fmt::format("-{}", bits + 1);
+  }
+  void write_real(double value) {
+    if (!std::isfinite(value)) {
+      out_ += "null";
+      return;
+    }
+    std::string text = fmt::format("{}", value);
+    if (text.find_first_of(".e") == std::string::npos) {
+      text += ".0";
+    }
+    out_ += text;
+  }
+  void write_bytes(const byte_vector& bytes) {
+    out_ += '"';
+    for (const std::byte b : bytes) {
+      out_ += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+    }
+    out_ += '"';
+  }
+  void write_array(const cbor_array& array) {
+    open('[');
+    for (const cbor_value& item : array) {
+      next();
+      write(item);
+    }
+    close(']', array.empty());
+  }
+  void write_map(const cbor_map& map) {
+    open('{');
+    for (const cbor_entry& entry : map) {
+      next();
+      const std::string* text = entry.key.text();
+      out_ += json_quote(text != nullptr ? *text : to_json(entry.key));
+      out_ += indent_ > 0 ? ": " : ":";
+      write(entry.value);
+    }
+    close('}', map.empty());
+  }
+  void open(char bracket) {
+    out_ += bracket;
+    ++level_;
+    first_ = true;
+  }
+  void next() {
+    if (!first_) {
+      out_ += ',';
+    }
+    first_ = false;
+    new_line();
+  }
+  void close(char bracket, bool empty) {
+    --level_;
+    first_ = false;
+    if (!empty) {
+      new_line();
+    }
+    out_ += bracket;
+  }
+  void new_line() {
+    if (indent_ > 0) {
+      out_ += '\n';
+      out_.append(static_cast<std::size_t>(indent_ * level_), ' ');
+    }
+  }
+
+  int indent_;
+  int level_ = 0;
+  bool first_ = true;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_json(const cbor_value& value, int indent) {
+  json_writer writer(indent);
+  writer.write(value);
+  return writer.take();
+}
+
+}  // namespace weir::formats

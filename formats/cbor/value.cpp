@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// Major type of the encoding: the first thing that decides the order of keys.
+int major_type(const cbor_value& v) noexcept {
+  switch (v.kind()) {
+    case cbor_kind::integer: return v.integer()->negative ? 1 : 0;
+    case cbor_kind::bytes: return 2;
+    case cbor_kind::text: return 3;
+    case cbor_kind::array: return 4;
+    case cbor_kind::map: return 5;
+    case cbor_kind::tag: return 6;
+    default: return 7;
+  }
+}
+
+bool text_before(std::string_view a, std::string_view b) noexcept {
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+bool before_text(const cbor_value& key, std::string_view text) noexcept {
+  const std::string* own = key.text();
+  return own != nullptr ? text_before(*own, text) : major_type(key) < 3;
+}
+
+bool is_text(const cbor_value& key, std::string_view text) noexcept {
+  return key.text() != nullptr && *key.text() == text;
+}
+
+std::uint64_t comparable_bits(double value) noexcept {
+  return std::bit_cast<std::uint64_t>(
+      std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
+}
+
+}  // namespace
+
+bool cbor_key_before(const cbor_value& a, const cbor_value& b) {
+  const int major_a = major_type(a);
+  const int major_b = major_type(b);
+  if (major_a != major_b) {
+    return major_a < major_b;
+  }
+  if (major_a <= 1) {
+    return a.integer()->bits < b.integer()->bits;
+  }
+  if (major_a == 3) {
+    return text_before(*a.text(), *b.text());
+  }
+  const byte_vector left = encode_cbor(a);
+  const byte_vector right = encode_cbor(b);
+  return std::lexicographical_compare(left.begin(), left.end(), right.begin(),
+                                      right.end());
+}
+
+cbor_map::cbor_map() noexcept = default;
+cbor_map::cbor_map(const cbor_map& other) = default;
+cbor_map::cbor_map(cbor_map&& other) noexcept = default;
+cbor_map& cbor_map::operator=(const cbor_map& other) = default;
+cbor_map& cbor_map::operator=(cbor_map&& other) noexcept = default;
+cbor_map::~cbor_map() = default;
+
+cbor_map::cbor_map(
+    std::initializer_list<std::pair<std::string_view, cbor_value>> entries) {
+  for (const auto& [key, value] : entries) {
+    set(cbor_value(key), value);
+  }
+}
+
+cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
+  const auto before = [](const cbor_entry& a, const cbor_entry& b) {
+    return cbor_key_before(a.key, b.key);
+  };
+  if (!std::is_sorted(entries.begin(), entries.end(), before)) {
+    std::stable_sort(entries.begin(), entries.end(), before);
+  }
+  // Equal keys stand side by side in the order of the file: keep the last of each run.
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i + 1 < entries.size() && !before(entries[i], entries[i + 1])) {
+      continue;
+    }
+    if (kept != i) {
+      entries[kept] = std::move(entries[i]);
+    }
+    ++kept;
+  }
+  entries.resize(kept);
+  cbor_map map;
+  map.entries_ = std::move(entries);
+  return map;
+}
+
+std::size_t cbor_map::size() const noexcept {
+  return entries_.size();
+}
+const cbor_entry* cbor_map::begin() const noexcept {
+  return entries_.data();
+}
+const cbor_entry* cbor_map::end() const noexcept {
+  return entries_.data() + entries_.size();
+}
+
+const cbor_value* cbor_map::find(std::string_view key) const noexcept {
+  const auto at = std::lower_bound(
+      entries_.begin(), entries_.end(), key,
+      [](const cbor_entry& e, std::string_view k) { return before_text(e.key, k); });
+  return at != entries_.end() && is_text(at->key, key) ? &at->value : nullptr;
+}
+
+cbor_value* cbor_map::find(std::string_view key) noexcept {
+  return const_cast<cbor_value*>(std::as_const(*this).find(key));
+}
+
+bool cbor_map::set(cbor_value key, cbor_value value) {
+  const auto at = std::lower_bound(
+      entries_.begin(), entries_.end(), key,
+      [](const cbor_entry& e, const cbor_value& k) { return cbor_key_before(e.key, k); });
+  if (at != entries_.end() && !cbor_key_before(key, at->key)) {
+    at->value = std::move(value);
+    return true;
+  }
+  entries_.insert(at, cbor_entry{std::move(key), std::move(value)});
+  return false;
+}
+
+bool cbor_map::erase(std::string_view key) {
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&](const cbor_entry& e) { return is_text(e.key, key); });
+  if (at == entries_.end()) {
+    return false;
+  }
+  entries_.erase(at);
+  return true;
+}
+
+bool operator==(const cbor_map& a, const cbor_map& b) {
+  return a.entries_ == b.entries_;
+}
+
+bool operator==(const cbor_tag& a, const cbor_tag& b) {
+  return a.number == b.number && a.content == b.content;
+}
+
+bool operator==(const cbor_value& a, const cbor_value& b) {
+  if (a.kind() == cbor_kind::real && b.kind() == cbor_kind::real) {
+    return comparable_bits(*a.real()) == comparable_bits(*b.real());
+  }
+  return a.data_ == b.data_;
+}
+
+std::optional<bool> cbor_value::boolean() const noexcept {
+  const bool* value = std::get_if<bool>(&data_);
+  return value != nullptr ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<std::int64_t> cbor_value::int64() const noexcept {
+  const cbor_integer* value = integer();
+  if (value == nullptr || value->bits > 0x7FFF'FFFF'FFFF'FFFFu) {
+    return std::nullopt;
+  }
+  const auto bits = static_cast<std::int64_t>(value->bits);
+  return value->negative ? -1 - bits : bits;
+}
+
+std::optional<std::uint64_t> cbor_value::uint64() const noexcept {
+  const cbor_integer* value = integer();
+  return value != nullptr && !value->negative ? std::optional(value->bits) : std::nullopt;
+}
+
+std::optional<double> cbor_value::real() const noexcept {
+  const double* value = std::get_if<double>(&data_);
+  return value != nullptr ? std::optional(*value) : std::nullopt;
+}
+
+const cbor_integer* cbor_value::integer() const noexcept {
+  return std::get_if<cbor_integer>(&data_);
+}
+const std::string* cbor_value::text() const noexcept {
+  return std::get_if<std::string>(&data_);
+}
+const byte_vector* cbor_value::bytes() const noexcept {
+  return std::get_if<byte_vector>(&data_);
+}
+const cbor_array* cbor_value::array() const noexcept {
+  return std::get_if<cbor_array>(&data_);
+}
+cbor_array* cbor_value::array() noexcept {
+  return std::get_if<cbor_array>(&data_);
+}
+const cbor_map* cbor_value::map() const noexcept {
+  return std::get_if<cbor_map>(&data_);
+}
+cbor_map* cbor_value::map() noexcept {
+  return std::get_if<cbor_map>(&data_);
+}
+const cbor_tag* cbor_value::tag() const noexcept {
+  return std::get_if<cbor_tag>(&data_);
+}
+
+std::string_view name_of(cbor_kind kind) noexcept {
+  constexpr std::array<std::string_view, 9> names{
+      "null", "boolean", "integer", "real", "text", "bytes", "array", "map", "tag"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::size_t depth_of(const cbor_value& value) noexcept {
+  std::size_t inner = 0;
+  if (const cbor_array* array = value.array()) {
+    for (const cbor_value& item : *array) {
+      inner = std::max(inner, depth_of(item));
+    }
+  } else if (const cbor_map* map = value.map()) {
+    for (const cbor_entry& entry : *map) {
+      inner = std::max({inner, depth_of(entry.key), depth_of(entry.value)});
+    }
+  } else if (const cbor_tag* tag = value.tag()) {
+    for (const cbor_value& item : tag->content) {
+      inner = std::max(inner, depth_of(item));
+    }
+  } else {
+    return 0;
+  }
+  return inner + 1;
+}
+
+}  // namespace weir::formats

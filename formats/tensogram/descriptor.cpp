@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "tensogram/metadata.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+error bad(std::string_view key, std::string_view expected, std::string_view found) {
+  return error(errc::corrupt, fmt::format("cannot read descriptor key \"{}\": expected {}, found {}",
+                                          key, expected, found));
+}
+
+result<std::string> text_at(const cbor_map& map, std::string_view key) {
+  const cbor_value* value = map.find(key);
+  if (value == nullptr || value->text() == nullptr) {
+    return bad(key, "text", value == nullptr ? "nothing" : name_of(value->kind()));
+  }
+  return *value->text();
+}
+
+result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map, std::string_view key) {
+  const cbor_value* value = map.find(key);
+  if (value == nullptr || value->array() == nullptr) {
+    return bad(key, "an array", value == nullptr ? "nothing" : name_of(value->kind()));
+  }
+  std::vector<std::uint64_t> out;
+  out.reserve(value->array()->size());
+  for (const cbor_value& item : *value->array()) {
+    if (!item.uint64()) {
+      return bad(key, "unsigned integers", to_json(item));
+    }
+    out.push_back(*item.uint64());
+  }
+  return out;
+}
+
+/// Tensogram knows neither Tessera's names nor its fp8 and bool types.
+result<dtype> tensogram_dtype(std::string_view name) {
+  std::vector<std::string> names;
+  for (const dtype_info& row : all_dtypes()) {
+    if (!row.tensogram.empty() && row.tensogram == name) {
+      return row.id;
+    }
+    names.emplace_back(row.tensogram);
+  }
+  return bad("dtype", "a type of Tensogram", fmt::format("\"{}\"{}", name,
+                                                         did_you_mean(name, names)));
+}
+
+result<shape_vector> parse_shape(const cbor_map& map) {
+  WEIR_TRY(const auto extents, unsigned_array_at(map, "shape"));
+  shape_vector shape;
+  for (const std::uint64_t n : extents) {
+    if (n > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return bad("shape", "extents below 2^63", std::to_string(n));
+    }
+    shape.push_back(static_cast<std::int64_t>(n));
+  }
+  const cbor_value* ndim = map.find("ndim");
+  if (ndim == nullptr || !ndim->uint64()) {
+    return bad("ndim", "an unsigned integer", ndim == nullptr ? "nothing" : to_json(*ndim));
+  }
+  if (*ndim->uint64() != shape.size()) {
+    return bad("ndim", fmt::format("{} as in the shape", shape.size()),
+               std::to_string(*ndim->uint64()));
+  }
+  return shape;
+}
+
+result<byte_order> parse_order(const cbor_map& map) {
+  if (map.find("byte_order") == nullptr) {
+    return native_byte_order;
+  }
+  WEIR_TRY(const std::string name, text_at(map, "byte_order"));
+  if (name != "big" && name != "little") {
+    return bad("byte_order", "\"big\" or \"little\"", fmt::format("\"{}\"", name));
+  }
+  return name == "big" ? byte_order::big : byte_order::little;
+}
+
+bool is_descriptor_key(std::string_view key) {
+  for (const std::string_view own : {"type", "ndim", "shape", "strides", "dtype", "byte_order",
+                                     "encoding", "filter", "compression", "masks"}) {
+    if (key == own) {
+      return true;
+    }
+  }
+  return false;
+}
+
+result<void> take_rest(const cbor_map& map, object_descriptor& out) {
+  if (const cbor_value* masks = map.find("masks")) {
+    if (masks->map() == nullptr) {
+      return bad("masks", "a map", name_of(masks->kind()));
+    }
+    out.masks = *masks->map();
+  }
+  std::vector<cbor_entry> rest;
+  for (const cbor_entry& entry : map) {
+    if (entry.key.text() == nullptr || !is_descriptor_key(*entry.key.text())) {
+      rest.push_back(entry);
+    }
+  }
+  out.parameters = cbor_map::from_entries(std::move(rest));
+  return {};
+}
+
+cbor_array as_array(const shape_vector& shape) {
+  cbor_array out;
+  out.reserve(shape.size());
+  for (const std::int64_t n : shape) {
+    out.emplace_back(n);
+  }
+  return out;
+}
+
+cbor_array as_array(const std::vector<std::uint64_t>& values) {
+  return cbor_array(values.begin(), values.end());
+}
+
+}  // namespace
+
+result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
+  std::vector<std::uint64_t> strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    strides[k] = static_cast<std::uint64_t>(stride);
+    if (shape[k] < 0 || (k > 0 && !checked_mul(stride, shape[k], stride))) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot lay out shape [{}]: expected extents whose products stay "
+                               "below 2^63, found more",
+                               fmt::join(shape, ",")));
+    }
+  }
+  return strides;
+}
+
+result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
+  const std::int64_t count = element_count(descriptor.shape);
+  if (count < 0) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot size shape [{}]: expected fewer than 2^63 elements, found "
+                             "more",
+                             fmt::join(descriptor.shape, ",")));
+  }
+  WEIR_TRY(const std::int64_t bytes, byte_size(descriptor.type, count));
+  return static_cast<std::uint64_t>(bytes);
+}
+
+result<object_descriptor> parse_descriptor(const cbor_value& from) {
+  const cbor_map* map = from.map();
+  if (map == nullptr) {
+    return error(errc::corrupt, fmt::format("cannot read descriptor: expected a map, found {}",
+                                            name_of(from.kind())));
+  }
+  object_descriptor out;
+  WEIR_TRY(out.object_type, text_at(*map, "type"));
+  WEIR_TRY(const std::string type, text_at(*map, "dtype"));
+  WEIR_TRY(out.type, tensogram_dtype(type));
+  WEIR_TRY(out.shape, parse_shape(*map));
+  WEIR_TRY(out.strides, unsigned_array_at(*map, "strides"));
+  if (out.strides.size() != out.shape.size()) {
+    return bad("strides", fmt::format("{} as in the shape", out.shape.size()),
+               std::to_string(out.strides.size()));
+  }
+  WEIR_TRY(out.order, parse_order(*map));
+  WEIR_TRY(out.encoding, text_at(*map, "encoding"));
+  WEIR_TRY(out.filter, text_at(*map, "filter"));
+  WEIR_TRY(out.compression, text_at(*map, "compression"));
+  WEIR_CHECK(take_rest(*map, out));
+  return out;
+}
+
+result<cbor_map> tensor_entry(const object_descriptor& from) {
+  const dtype_info& info = info_of(from.type);
+  if (info.tensogram.empty()) {
+    return error(errc::unsupported,
+                 fmt::format("cannot write dtype {}: expected a type of Tensogram, found one that "
+                             "it does not have",
+                             info.tessera))
+        .hint("store it as uint8 and name the type in the metadata");
+  }
+  WEIR_TRY(const auto strides, element_strides(from.shape));
+  return cbor_map{{"ndim", from.shape.size()},
+                  {"dtype", info.tensogram},
+                  {"shape", as_array(from.shape)},
+                  {"strides", as_array(strides)}};
+}
+
+result<cbor_map> make_descriptor(const object_descriptor& from) {
+  WEIR_TRY(cbor_map out, tensor_entry(from));
+  out.set("type", from.object_type);
+  out.set("byte_order", from.order == byte_order::big ? "big" : "little");
+  out.set("encoding", from.encoding);
+  out.set("filter", from.filter);
+  out.set("compression", from.compression);
+  for (const cbor_entry& entry : from.parameters) {
+    if (out.set(entry.key, entry.value)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot write descriptor: expected pipeline parameters, found its "
+                               "own key {}",
+                               to_json(entry.key)));
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensogram/metadata.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <ctime>
+#include <random>
+
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+error bad(std::string_view what, std::string_view expected, std::string_view found) {
+  return error(errc::corrupt,
+               fmt::format("cannot read {}: expected {}, found {}", what, expected, found));
+}
+
+result<std::vector<cbor_map>> parse_base(const cbor_value& from) {
+  if (from.array() == nullptr) {
+    return bad("metadata key \"base\"", "an array of maps", name_of(from.kind()));
+  }
+  std::vector<cbor_map> out;
+  out.reserve(from.array()->size());
+  for (const cbor_value& item : *from.array()) {
+    if (item.map() == nullptr) {
+      return bad(fmt::format("metadata key \"base\", entry {}", out.size()), "a map",
+                 name_of(item.kind()));
+    }
+    out.push_back(*item.map());
+  }
+  return out;
+}
+
+result<cbor_map> parse_submap(const cbor_entry& entry) {
+  if (entry.value.map() == nullptr) {
+    return bad(fmt::format("metadata key {}", to_json(entry.key)), "a map",
+               name_of(entry.value.kind()));
+  }
+  return *entry.value.map();
+}
+
+result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map, std::string_view key) {
+  std::vector<std::uint64_t> out;
+  const cbor_value* value = map.find(key);
+  if (value == nullptr) {
+    return out;
+  }
+  if (value->array() == nullptr) {
+    return bad(fmt::format("index key \"{}\"", key), "an array", name_of(value->kind()));
+  }
+  for (const cbor_value& item : *value->array()) {
+    if (!item.uint64()) {
+      return bad(fmt::format("index key \"{}\"", key), "unsigned integers", to_json(item));
+    }
+    out.push_back(*item.uint64());
+  }
+  return out;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now));
+}
+
+std::string random_uuid() {
+  std::random_device device;
+  const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
+  const std::uint64_t high = (word() & ~std::uint64_t{0xF000}) | 0x4000;
+  const std::uint64_t low = (word() & ~(std::uint64_t{3} << 62)) | std::uint64_t{1} << 63;
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xFFFF,
+                     high & 0xFFFF, low >> 48, low & 0xFFFF'FFFF'FFFF);
+}
+
+const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
+  const cbor_map* level = &map;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const cbor_value* value = level->find(path.substr(0, dot));
+    if (value == nullptr || dot == std::string_view::npos) {
+      return value;
+    }
+    level = value->map();
+    path.remove_prefix(dot + 1);
+    if (level == nullptr) {
+      return nullptr;
+    }
+  }
+}
+
+}  // namespace
+
+const cbor_value* find_path(const cbor_map& map, std::string_view path) {
+  return walk_path(map, path);
+}
+
+const cbor_value* find_path(const message_metadata& metadata, std::string_view path) {
+  for (const std::string_view prefix : {"extra.", "_extra_."}) {
+    if (path.substr(0, prefix.size()) == prefix) {
+      return walk_path(metadata.extra, path.substr(prefix.size()));
+    }
+  }
+  if (path.substr(0, path.find('.')) != "_reserved_") {
+    for (const cbor_map& entry : metadata.base) {
+      if (const cbor_value* value = walk_path(entry, path)) {
+        return value;
+      }
+    }
+    return walk_path(metadata.extra, path);
+  }
+  return nullptr;
+}
+
+result<message_metadata> parse_metadata(const cbor_value& from) {
+  if (from.map() == nullptr) {
+    return bad("metadata", "a map", name_of(from.kind()));
+  }
+  message_metadata out;
+  std::vector<const cbor_entry*> free_keys;
+  for (const cbor_entry& entry : *from.map()) {
+    if (entry.key.text() == nullptr) {
+      return bad("metadata", "text keys", to_json(entry.key));
+    }
+    if (*entry.key.text() == "base") {
+      WEIR_TRY(out.base, parse_base(entry.value));
+    } else if (*entry.key.text() == "_extra_") {
+      WEIR_TRY(out.extra, parse_submap(entry));
+    } else if (*entry.key.text() == "_reserved_") {
+      WEIR_TRY(out.reserved, parse_submap(entry));
+    } else {
+      free_keys.push_back(&entry);
+    }
+  }
+  for (const cbor_entry* entry : free_keys) {
+    if (out.extra.set(entry->key, entry->value)) {
+      return bad(fmt::format("metadata key {}", to_json(entry->key)), "one place",
+                 "it at the top and in _extra_");
+    }
+  }
+  return out;
+}
+
+cbor_map make_metadata(const message_metadata& from) {
+  cbor_map out;
+  if (!from.base.empty()) {
+    out.set("base", cbor_array(from.base.begin(), from.base.end()));
+  }
+  if (!from.extra.empty()) {
+    out.set("_extra_", from.extra);
+  }
+  if (!from.reserved.empty()) {
+    out.set("_reserved_", from.reserved);
+  }
+  return out;
+}
+
+cbor_map make_provenance(const provenance& from) {
+  cbor_map out{{"encoder", cbor_map{{"name", from.name},
+                                    {"version", from.version.empty() ? std::string(WEIR_VERSION)
+                                                                     : from.version}}}};
+  if (from.time || !from.reproducible) {
+    out.set("time", from.time ? *from.time : utc_now());
+  }
+  if (from.uuid || !from.reproducible) {
+    out.set("uuid", from.uuid ? *from.uuid : random_uuid());
+  }
+  return out;
+}
+
+void overlay(cbor_map& base, const cbor_map& preceder) {
+  for (const cbor_entry& entry : preceder) {
+    if (entry.key.text() == nullptr || *entry.key.text() != "_reserved_") {
+      base.set(entry.key, entry.value);
+    }
+  }
+}
+
+result<object_index> parse_index(const cbor_value& from) {
+  if (from.map() == nullptr) {
+    return bad("index", "a map", name_of(from.kind()));
+  }
+  object_index out;
+  WEIR_TRY(out.offsets, unsigned_list(*from.map(), "offsets"));
+  WEIR_TRY(out.lengths, unsigned_list(*from.map(), "lengths"));
+  if (out.offsets.size() != out.lengths.size()) {
+    return bad("index", fmt::format("{} lengths as there are offsets", out.offsets.size()),
+               std::to_string(out.lengths.size()));
+  }
+  return out;
+}
+
+cbor_map make_index(const object_index& from) {
+  return cbor_map{{"lengths", cbor_array(from.lengths.begin(), from.lengths.end())},
+                  {"offsets", cbor_array(from.offsets.begin(), from.offsets.end())}};
+}
+
+std::uint64_t index_size(const object_index& index) noexcept {
+  constexpr std::uint64_t map_and_keys = 1 + 2 * 8;  // A2 67"lengths" 67"offsets"
+  std::uint64_t size = map_and_keys + 2 * cbor_head_size(index.offsets.size());
+  for (std::size_t i = 0; i < index.offsets.size(); ++i) {
+    size += cbor_head_size(index.offsets[i]) + cbor_head_size(index.lengths[i]);
+  }
+  return size;
+}
+
+result<digest_list> parse_digests(const cbor_value& from) {
+  if (from.map() == nullptr) {
+    return bad("digest list", "a map", name_of(from.kind()));
+  }
+  digest_list out;
+  if (const cbor_value* algorithm = from.map()->find("algorithm")) {
+    out.algorithm = algorithm->text() != nullptr ? *algorithm->text() : to_json(*algorithm);
+  }
+  const cbor_value* digests = from.map()->find("hashes");
+  if (digests == nullptr || digests->array() == nullptr) {
+    return bad("digest list key \"hashes\"", "an array",
+               digests == nullptr ? "nothing" : name_of(digests->kind()));
+  }
+  for (const cbor_value& item : *digests->array()) {
+    if (item.text() == nullptr) {
+      return bad("digest list key \"hashes\"", "text", to_json(item));
+    }
+    out.digests.push_back(*item.text());
+  }
+  return out;
+}
+
+cbor_map make_digests(std::span<const std::uint64_t> digests) {
+  cbor_array texts;
+  texts.reserve(digests.size());
+  for (const std::uint64_t digest : digests) {
+    texts.emplace_back(hex64(digest));
+  }
+  return cbor_map{{"hashes", std::move(texts)}, {"algorithm", "xxh3"}};
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The fixed parts of a Tensogram v3 message. Everything structural is big-endian.
+/// @source{Tensogram v3, wire format; docs/formats/tensogram.md}
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/error.hpp"
+
+namespace weir::formats {
+
+inline constexpr std::string_view start_magic = "TENSOGRM";
+inline constexpr std::string_view end_magic = "39277777";
+inline constexpr std::string_view frame_magic = "FR";
+inline constexpr std::string_view frame_end_magic = "ENDF";
+inline constexpr std::uint16_t wire_version = 3;
+
+inline constexpr std::uint64_t preamble_size = 24;
+inline constexpr std::uint64_t postamble_size = 24;
+inline constexpr std::uint64_t frame_header_size = 16;
+inline constexpr std::uint64_t frame_tail_size = 12;   ///< digest, ENDF
+inline constexpr std::uint64_t object_tail_size = 20;  ///< descriptor offset, digest, ENDF
+inline constexpr std::uint64_t smallest_message = preamble_size + postamble_size;
+inline constexpr std::uint64_t frame_alignment = 8;
+
+namespace frame_type {
+inline constexpr std::uint16_t header_metadata = 1;
+inline constexpr std::uint16_t header_index = 2;
+inline constexpr std::uint16_t header_hashes = 3;
+inline constexpr std::uint16_t footer_hashes = 5;
+inline constexpr std::uint16_t footer_index = 6;
+inline constexpr std::uint16_t footer_metadata = 7;
+inline constexpr std::uint16_t preceder = 8;
+inline constexpr std::uint16_t object = 9;
+}  // namespace frame_type
+
+namespace preamble_flag {
+inline constexpr std::uint16_t header_metadata = 0x01;
+inline constexpr std::uint16_t footer_metadata = 0x02;
+inline constexpr std::uint16_t header_index = 0x04;
+inline constexpr std::uint16_t footer_index = 0x08;
+inline constexpr std::uint16_t header_hashes = 0x10;
+inline constexpr std::uint16_t footer_hashes = 0x20;
+inline constexpr std::uint16_t preceder = 0x40;
+inline constexpr std::uint16_t hashes_present = 0x80;
+}  // namespace preamble_flag
+
+namespace frame_flag {
+inline constexpr std::uint16_t descriptor_after_payload = 1;  ///< of a data object
+inline constexpr std::uint16_t hash_present = 2;
+}  // namespace frame_flag
+
+/// Preamble flag that announces a frame type; 0 for a data object.
+[[nodiscard]] std::uint16_t flag_of_frame(std::uint16_t type) noexcept;
+/// 0 header, 1 body, 2 footer; -1 for a type that does not exist in version 3.
+[[nodiscard]] int phase_of(std::uint16_t type) noexcept;
+[[nodiscard]] constexpr bool is_metadata_frame(std::uint16_t type) noexcept {
+  return type == frame_type::header_metadata || type == frame_type::footer_metadata;
+}
+[[nodiscard]] constexpr std::uint64_t tail_size(std::uint16_t type) noexcept {
+  return type == frame_type::object ? object_tail_size : frame_tail_size;
+}
+
+struct preamble {
+  std::uint16_t flags = 0;
+  std::uint64_t total_length = 0;  ///< 0: a stream
+};
+
+struct postamble {
+  std::uint64_t first_footer_offset = 0;
+  std::uint64_t total_length = 0;
+};
+
+/// Parses `preamble_size` bytes. @error{corrupt, magic; unsupported_version}
+[[nodiscard]] result<preamble> parse_preamble(bytes_view from);
+/// Parses `postamble_size` bytes. @error{corrupt, end magic}
+[[nodiscard]] result<postamble> parse_postamble(bytes_view from);
+
+[[nodiscard]] std::array<std::byte, preamble_size> make_preamble(const preamble& p) noexcept;
+[[nodiscard]] std::array<std::byte, postamble_size> make_postamble(const postamble& p) noexcept;
+[[nodiscard]] std::array<std::byte, frame_header_size> make_frame_header(
+    std::uint16_t type, std::uint16_t flags, std::uint64_t length) noexcept;
+[[nodiscard]] std::array<std::byte, frame_tail_size> make_frame_tail(
+    std::uint64_t digest) noexcept;
+
+/// Whether `text` stands at the start of `bytes`.
+[[nodiscard]] inline bool starts_with(bytes_view bytes, std::string_view text) noexcept {
+  return as_text(bytes).substr(0, text.size()) == text;
+}
+
+}  // namespace weir::formats
