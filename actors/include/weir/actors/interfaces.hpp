@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// All typed interfaces of the actors: for each message what the receiver does, who
+/// answers, and with which errors.
+///
+/// Any request may also end in `timeout` (its deadline passed), `stopping` (the receiver
+/// is gone or going) or `abandoned` (the receiver dropped it). Errors arrive with text,
+/// place and causes.
+#pragma once
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+#include <string>
+#include <vector>
+
+#include "weir/actors/messages.hpp"
+#include "weir/actors/orders.hpp"
+
+namespace weir::actors {
+
+/// Where a child stands in the order of shutdown: lower ones stop first.
+enum class stop_rank : std::uint8_t { source, conductor, sink, engine, last };
+
+/// A child as the supervisor knows it.
+struct child_spec {
+  std::string name;
+  stop_rank rank = stop_rank::last;
+  caf::actor handle;
+};
+/// Children that did not end in time; empty is good.
+using survivors = std::vector<std::string>;
+
+/// Watches its children; stops them in order.
+using supervisor_actor = caf::typed_actor<
+    // Adopts a child: watches it, and reports its failure with its cause chain.
+    caf::reacts_to<adopt_atom, local<child_spec>>,
+    // Stops all children, ranks in order, each rank within the deadline of the
+    // configuration. Answers who survived.
+    caf::replies_to<stop_atom>::with<local<survivors>>,
+    // A deadline of one rank has passed (from itself).
+    caf::reacts_to<settle_atom, std::uint32_t>,
+    // Names, ranks and states of all children, one line each.
+    caf::replies_to<status_atom>::with<std::string>>;
+
+/// The context stream: owns the source, hands out chunks of lanes, makes cursors. Own
+/// thread, because files block.
+using stream_hub_actor = caf::typed_actor<
+    // Answers the chunks of the orders, in their order. Errors: source_unavailable.
+    caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>,
+    // Opens the corpus, and continues behind a cursor if there is one. Errors:
+    // source_unavailable, history_mismatch and all of `context_stream::restore`.
+    caf::replies_to<open_atom, local<stream_spec>>::with<local<stream_info>>,
+    // Answers the cursor after these chunks. Errors: source_unavailable.
+    caf::replies_to<cursor_atom,
+                    local<cursor_order>>::with<local<storage::stream_cursor>>>;
+
+/// A rank: hosts lanes, pulls their chunks from the hub and hands them on, checking that
+/// each continues its lane.
+using rank_actor = caf::typed_actor<
+    // Answers the chunks of the orders, which must be of its lanes. Errors: those of the
+    // hub; internal.
+    caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>>;
+
+/// Owns one task engine and the model built on it; the engine's only submitter. Own
+/// thread; runs tasks between messages.
+using orchestrator_actor = caf::typed_actor<
+    // Runs tasks until a pulse has ended, then looks at its mailbox again (from itself).
+    caf::reacts_to<work_atom>,
+    // Submits a pulse behind those before. Answers when it has ended. Errors:
+    // kernel_failed, upstream_failed.
+    caf::replies_to<pulse_atom, local<pulse_order>>::with<local<pulse_done>>,
+    // Copies the state behind the pulses submitted so far, while later ones run. Answers
+    // when the copy is whole.
+    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_image>>,
+    // Builds engine and model, and fills it from a checkpoint if there is one. Errors:
+    // invalid_argument, config_mismatch, corrupt.
+    caf::replies_to<open_atom, local<model_spec>>::with<local<model_info>>,
+    // Answers digests and counters once all tasks have ended, and writes the trace.
+    caf::replies_to<report_atom, local<trace_order>>::with<local<engine_report>>>;
+
+/// Drives the run: pulses, phases, budgets, commits, checkpoints. Ends by telling its
+/// configuration's listener.
+using conductor_actor = caf::typed_actor<
+    // Begins to order chunks and to issue pulses.
+    caf::reacts_to<launch_atom>,
+    // Ends at the next boundary: pulses in flight are committed, a last checkpoint is
+    // written.
+    caf::reacts_to<drain_atom>>;
+
+/// Owns the checkpoint folder and its lock. Own thread, because files block.
+using checkpointer_actor = caf::typed_actor<
+    // Writes a generation; answers when it is durable. Errors: no_space, io.
+    caf::replies_to<save_atom, local<save_order>>::with<local<save_done>>,
+    // Takes the lock and reads the newest valid generation. Errors: locked,
+    // already_exists, those of `checkpoint_store::load_newest` when no generation is
+    // valid.
+    caf::replies_to<open_atom, local<store_spec>>::with<local<store_info>>>;
+
+/// Reads one tag of an HN4 volume as a stream of bytes. Own thread.
+using volume_reader_actor = caf::typed_actor<
+    // Answers up to so many bytes from an offset, every CRC verified; fewer at the end
+    // only. Errors: corrupt, hole, generation_skew, out_of_range.
+    caf::replies_to<read_atom, std::uint64_t, std::uint64_t>::with<local<byte_vector>>,
+    // Opens volume and tag; answers the size in bytes. Errors: not_found, corrupt.
+    caf::replies_to<open_atom, local<volume_spec>>::with<std::uint64_t>>;
+
+/// Writes Tensogram messages to files. Own thread.
+using message_writer_actor = caf::typed_actor<
+    // Replaces the file with one message that holds the curve; answers its bytes. Errors:
+    // io, no_space.
+    caf::replies_to<write_atom, local<curve_order>>::with<std::uint64_t>>;
+
+/// Collects samples and tells the listener of its configuration how the run stands.
+using observer_actor = caf::typed_actor<
+    // Takes a sample.
+    caf::reacts_to<sample_atom, local<run_sample>>,
+    // The last thing it told, one line.
+    caf::replies_to<status_atom>::with<std::string>>;
+
+}  // namespace weir::actors

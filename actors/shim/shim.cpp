@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Errors through CAF and back, and the configuration of the actor system.
+#include "shim/shim.hpp"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace weir::actors {
+
+namespace {
+
+const caf::atom_value weir_category = caf::atom("weir");
+
+errc code_of(const caf::error& e) {
+  if (e.category() == caf::atom("system")) {
+    switch (static_cast<caf::sec>(e.code())) {
+      case caf::sec::request_timeout: return errc::timeout;
+      case caf::sec::request_receiver_down: return errc::stopping;
+      default: return errc::internal;
+    }
+  }
+  return e.category() == caf::atom("exit") ? errc::stopping : errc::internal;
+}
+
+}  // namespace
+
+caf::error to_caf(const error& e) {
+  return caf::error(static_cast<std::uint8_t>(e.code()), weir_category,
+                    caf::make_message(by_reference(e)));
+}
+
+error from_caf(const caf::error& e, const std::string& what) {
+  if (e.category() == weir_category && e.context().size() == 1 &&
+      e.context().match_element<local<error>>(0)) {
+    return *e.context().get_as<local<error>>(0);
+  }
+  switch (code_of(e)) {
+    case errc::timeout:
+      return error(errc::timeout, fmt::format("{}: no answer within the deadline", what));
+    case errc::stopping:
+      return error(errc::stopping, fmt::format("{}: the receiver has ended", what));
+    default:
+      return error(errc::internal,
+                   fmt::format("{}: the actor system reported code {} of {}", what,
+                               e.code(), caf::to_string(e.category())));
+  }
+}
+
+error error_of_exception(const std::string& where) {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory, "memory ran out").at(where);
+  } catch (const std::exception& e) {
+    return error(errc::internal, fmt::format("unexpected exception: {}", e.what()))
+        .at(where);
+  } catch (...) {
+    return error(errc::internal, "unexpected exception of unknown type").at(where);
+  }
+}
+
+result<std::unique_ptr<system_config>> system_config::make(const system_options& o) {
+  auto config = std::make_unique<system_config>();
+  config->add_message_types<caf::id_block::weir_actors>();
+  const auto policy = o.testing ? caf::atom("testing") : caf::atom("sharing");
+  config->set("scheduler.policy", policy);
+  config->set("scheduler.max-threads", std::size_t{2});
+  config->set("scheduler.max-throughput", std::size_t{300});
+  // CAF prints a line and goes on when a setting has a wrong type, so read them back.
+  const auto& content = caf::content(*config);
+  const auto taken = caf::get_if<caf::atom_value>(&content, "scheduler.policy");
+  const auto threads = caf::get_if<std::size_t>(&content, "scheduler.max-threads");
+  if (!taken || *taken != policy || !threads || *threads != 2) {
+    return error(errc::internal,
+                 "configuring the actor system failed: a setting was not taken");
+  }
+  return config;
+}
+
+}  // namespace weir::actors
