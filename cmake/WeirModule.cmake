@@ -40,10 +40,16 @@ function(weir_test name)
     PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
-# weir_bench(NAME SOURCES ... [DEPENDS ...]): a program below build/bench that prints JSON rows (bench/README.md).
+# weir_bench(NAME SOURCES ... [DEPENDS ...])
+# A program below bench/ of the build folder that prints JSON rows (bench/README.md); the target
+# `benches` builds them all.
 function(weir_bench name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_executable(${name} ${arg_SOURCES})
+  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  if(NOT TARGET benches)
+    add_custom_target(benches)
+  endif()
+  add_dependencies(benches ${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/bench")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")

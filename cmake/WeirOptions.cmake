@@ -15,6 +15,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# The target all_verify_interface_header_sets compiles every public header alone.
+set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 include(GNUInstallDirs)
 
@@ -23,7 +25,8 @@ if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${WEIR_CCACHE}")
 endif()
 
-# -ffp-contract=off: a multiplication and an addition are never fused, so g++ and clang++ give the same bits.
+# -ffp-contract=off: a multiplication and an addition are never fused, so g++ and clang++ give the
+# same bits.
 add_library(weir_flags INTERFACE)
 target_compile_options(weir_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -ffp-contract=off
@@ -41,7 +44,8 @@ endif()
 
 function(weir_print_summary)
   get_property(notes GLOBAL PROPERTY WEIR_SUMMARY)
-  message(STATUS "weir ${PROJECT_VERSION}: ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, "
+  message(STATUS "weir ${PROJECT_VERSION}: "
+                 "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, "
                  "${CMAKE_BUILD_TYPE}, sanitizer '${WEIR_SANITIZE}', modules: ${WEIR_MODULES}")
   foreach(note IN LISTS notes)
     message(STATUS "  ${note}")

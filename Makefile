@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin wrappers around scripts/, CMake presets and ctest. Everything they make is below build/ and runs/.
+PREFIX ?= /usr/local
+export JOBS
+
+.PHONY: build demo test lint soak bench install clean help packages
+.DEFAULT_GOAL := build
+
+build: packages  ## builds the libraries and the command line; leaves build/weir
+	@scripts/build release product
+	@ln -sfn release/tools/weir build/weir
+
+demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes other text
+	@scripts/install-packages demo
+	@demos/prose/demo.sh
+
+test: packages  ## builds and runs all tests, also under sanitizers
+	@scripts/install-packages demo test
+	@scripts/test
+
+soak: packages  ## runs the long tests and the second compiler
+	@scripts/install-packages demo test soak
+	@scripts/test --soak release
+	@scripts/same-bits
+
+lint: packages  ## checks layers, sizes, words, messages, format and the tour
+	@scripts/install-packages test lint
+	@scripts/build lint
+	@ctest --preset lint -L lint
+
+bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
+	@scripts/install-packages test bench
+	@scripts/build release benches
+	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)'
+
+install: build  ## installs into PREFIX=DIR (default /usr/local)
+	@cmake --install build/release --prefix '$(PREFIX)' >/dev/null
+	@echo "weir: installed into $(PREFIX)"
+
+clean:  ## removes build/
+	rm -rf build
+
+help:  ## prints this list
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+packages:
+	@scripts/install-packages build

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every check complains about what it forbids, and about nothing else: made-up trees."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+HEAD = "// SPDX-License-Identifier: Apache-2.0\n/// @file\n/// A file.\n"
+README = "# x\n\n## Does\n\n## Does not\n\n## Read first\n\n## Invariants\n\n## Tests\n"
+
+
+class Checks(unittest.TestCase):
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.temp.name)
+
+    def tearDown(self):
+        self.temp.cleanup()
+
+    def write(self, path, text):
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def check(self, name):
+        return subprocess.run([sys.executable, str(HERE / f"{name}.py")], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, WEIR_LINT_ROOT=str(self.root)))
+
+    def assert_clean(self, name):
+        done = self.check(name)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def assert_complains(self, name, *texts):
+        done = self.check(name)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for text in texts:
+            self.assertIn(text, done.stdout)
+
+    def test_layers_accept_the_graph(self):
+        self.write("models/a.cpp", '#include "weir/runtime/engine.hpp"\n#include <weir/base/error.hpp>\n')
+        self.write("actors/b.cpp", "#include <caf/all.hpp>\n// #include <cuda.h>\n")
+        self.assert_clean("layers")
+
+    def test_layers_refuse_an_edge_upwards(self):
+        self.write("storage/a.cpp", '#include "weir/base/error.hpp"\n#include "weir/formats/cbor.hpp"\n')
+        self.assert_complains("layers", "storage/a.cpp:2: storage includes weir/formats/cbor.hpp")
+
+    def test_layers_refuse_caf_outside_actors(self):
+        self.write("runtime/a.cpp", "#include <caf/all.hpp>\n")
+        self.assert_complains("layers", "<caf/all.hpp> may be included only under actors/")
+
+    def test_layers_refuse_a_link_upwards(self):
+        self.write("base/a.cpp", "\n")
+        self.write("base/CMakeLists.txt", "weir_module(base DEPENDS weir::runtime)\n")
+        self.assert_complains("layers", "base/CMakeLists.txt:1: base links weir::runtime")
+
+    def test_sizes_accept_a_plain_file(self):
+        body = "".join(f"  x += {i};\n" for i in range(55))
+        self.write("base/a.cpp", HEAD + "namespace weir {\n" + "\n" * 80 + f"int f(int x) {{\n{body}  return x;\n}}\n}}\n")
+        self.assert_clean("sizes")
+
+    def test_sizes_refuse_long_lines_functions_files_and_folders(self):
+        body = "".join(f"  x += {i};\n" for i in range(70))
+        self.write("base/a.cpp", HEAD + f"namespace weir {{\nint f(int x) {{\n{body}  return x;\n}}\n}}\n")
+        self.write("base/b.cpp", HEAD + "// " + "x" * 90 + "\n")
+        self.write("base/c.cpp", HEAD + "\n" * 600)
+        self.write("base/d.hpp", "#pragma once\n")
+        for i in range(16):
+            self.write(f"tests/base/f{i}.txt", "")
+        self.assert_complains("sizes", "base/a.cpp:5: function of 73 lines", "base/b.cpp:4: 93 columns",
+                              "base/c.cpp: 603 lines, limit 600", "base/d.hpp:1: the first line", "tests/base: 16 files")
+
+    def test_sizes_see_members_and_lambdas_as_parts_of_their_function(self):
+        body = "".join(f"    x += {i};\n" for i in range(30))
+        lambdas = f"  auto a = [&] {{\n{body}  }};\n  auto b = [&](int) {{\n{body}  }};\n"
+        self.write("base/a.cpp", HEAD + f"struct s {{\n  void f(int x) const {{\n{lambdas}  }}\n}};\n")
+        self.assert_complains("sizes", "base/a.cpp:5: function of 66 lines")
+
+    def test_words_accept_other_words(self):
+        self.write("base/a.md", "constraint, restrained, strained, DataLoad, epoxy\n")
+        self.write("storage/hn4/a.md", "the epoch ring\n")
+        self.assert_clean("words")
+
+    def test_words_refuse_the_forbidden_ones_in_every_spelling(self):
+        self.write("base/a.md", "train_steps\nstopTraining\nDataLoader\ndata_loader\nmax_epochs\nPretrained\n")
+        self.assert_complains("words", *(f"base/a.md:{i}:" for i in range(1, 7)))
+
+    def test_messages_accept_the_grammar(self):
+        self.write("base/a.cpp", 'return error(errc::torn, fmt::format("cannot read \\"{}\\": expected {} bytes, "\n'
+                                 '"found {}", a, b, c));\n')
+        self.assert_clean("messages")
+
+    def test_messages_refuse_what_says_nothing(self):
+        for text in ("invalid", "Cannot read the file", "cannot read the file.", "invalid dtype in header", "bad file"):
+            with self.subTest(text):
+                self.write("base/a.cpp", f'return error(errc::torn, "{text}");\n')
+                self.assert_complains("messages", "base/a.cpp:1:")
+
+    def test_readmes_want_five_headings_in_every_folder(self):
+        for folder in ("base", "formats", "storage", "runtime", "models", "actors", "tools", "bench", "tests", "docs"):
+            self.write(f"{folder}/README.md", README)
+        self.assert_clean("readmes")
+        self.write("base/README.md", README.replace("## Invariants\n", ""))
+        (self.root / "docs/README.md").unlink()
+        self.assert_complains("readmes", "base/README.md: headings are", "docs/README.md: is missing")
+
+    def test_the_tour_names_what_exists(self):
+        self.write("base/a.cpp", "int answer() { return 42; }  // question\n")
+        self.write("docs/tour.md", "`base/a.cpp · answer` and `base/a.cpp`; see `build/weir`, `DIR/log`\n")
+        self.assert_clean("tour")
+        self.write("docs/tour.md", "`base/a.cpp · question`\n`base/b.cpp`\n`a · b`\n")
+        self.assert_complains("tour", '"question" does not stand in base/a.cpp', '"base/b.cpp" does not exist',
+                              '"a" is no path')
+
+
+if __name__ == "__main__":
+    unittest.main()

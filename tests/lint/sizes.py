@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hard limits of size: files, functions, lines, folders."""
+import collections
+import re
+
+import tree
+
+LINE = 90
+FUNCTION = 60
+FILES_PER_FOLDER = 15
+README_LINES = 60
+# Test cases have a wider limit than functions.
+TEST_CASE = 80
+OPENER = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|using|typedef)\b")
+JUSTIFIED = re.compile(r"//.*\blong:\s*\S")
+
+
+def file_limit(path):
+    if path.parts[0] == "tests":
+        return 800
+    return 400 if "include/weir" in str(path) else 600
+
+
+def blank_literals(text):
+    keep = lambda m: m.group(0)[0] + re.sub(r"[^\n]", " ", m.group(0)[1:-1]) + m.group(0)[-1]
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', keep, text)
+
+
+def blank_raw(text):
+    return re.sub(r'R"([^()\\ ]*)\(.*?\)\1"',
+                  lambda m: '""' + re.sub(r"[^\n]", " ", m.group(0)[2:]), text, flags=re.DOTALL)
+
+
+def functions(text):
+    """(first line, last line) of every outermost braced body that has parameters before its brace."""
+    lines = blank_literals(blank_raw(tree.without_comments(text)))
+    stack, head_start, found = [], 0, []
+    inside = 0
+    for i, c in enumerate(lines):
+        if c == "{":
+            head = lines[head_start:i].strip()
+            scope = bool(OPENER.match(head)) and "(" not in head.split(":")[0].split("template")[-1]
+            is_function = inside == 0 and not scope and head.endswith(FUNCTION_ENDS) and "(" in head
+            first = lines.count("\n", 0, head_start + len(lines[head_start:i]) - len(lines[head_start:i].lstrip())) + 1
+            stack.append((is_function, first))
+            inside += is_function
+            head_start = i + 1
+        elif c == "}":
+            if stack:
+                is_function, first = stack.pop()
+                if is_function:
+                    inside -= 1
+                    found.append((first, lines.count("\n", 0, i) + 1))
+            head_start = i + 1
+        elif c == ";" and inside == 0:
+            head_start = i + 1
+    return found
+
+
+FUNCTION_ENDS = (")", "const", "noexcept", "override", "final", "mutable", "&&", "&", "}", "*", ">",
+                 "try") + tuple("abcdefghijklmnopqrstuvwxyz_0123456789")
+
+
+def check_code(path, text, out):
+    lines = text.splitlines()
+    if len(lines) > file_limit(path):
+        out.add(path, 0, f"{len(lines)} lines, limit {file_limit(path)}")
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE:
+            out.add(path, number, f"{len(line)} columns, limit {LINE}")
+    for first, last in functions(text):
+        limit = TEST_CASE if path.parts[0] == "tests" else FUNCTION
+        justified = any(JUSTIFIED.search(l) for l in lines[max(0, first - 3):first + 1])
+        if last - first + 1 > limit and not (justified and last - first < 80):
+            out.add(path, first, f"function of {last - first + 1} lines, limit {limit}")
+    if not text.startswith("// SPDX-License-Identifier: Apache-2.0\n"):
+        out.add(path, 1, "the first line is not the SPDX line")
+    elif path.parts[0] != "tests" and "/// @file" not in "\n".join(lines[:3]):
+        out.add(path, 2, "no /// @file with a sentence or two")
+    if path.suffix == ".hpp" and "#pragma once" not in text:
+        out.add(path, 0, "a header without #pragma once")
+
+
+def main():
+    out = tree.Complaints("sizes")
+    everything = tree.files()
+    folders = collections.Counter(str(p.parent) for p in everything)
+    for folder, count in sorted(folders.items()):
+        if count > FILES_PER_FOLDER:
+            out.add(folder, 0, f"{count} files, limit {FILES_PER_FOLDER}")
+    for path in tree.code_files():
+        check_code(path, tree.read(path), out)
+    for path in everything:
+        if path.name == "README.md" and str(path.parent) != ".":
+            count = len(tree.read(path).splitlines())
+            if count > README_LINES:
+                out.add(path, 0, f"{count} lines, limit {README_LINES}")
+    out.finish(len(everything))
+
+
+main()

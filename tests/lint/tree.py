@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree as the checks see it: files of the project, and a list of complaints that becomes the exit code."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# The tests of the checks set another root.
+ROOT = pathlib.Path(os.environ.get("WEIR_LINT_ROOT") or pathlib.Path(__file__).resolve().parents[2])
+LAYERS = ("base", "formats", "storage", "runtime", "models", "actors", "tools")
+CODE = (".hpp", ".cpp", ".h")
+_SKIPPED = re.compile(r"^(build|build-.*|runs|install|\.git|__pycache__)$")
+
+
+def _walk(folder):
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if not _SKIPPED.match(path.name):
+                yield from _walk(path)
+        elif not path.name.endswith(".pyc"):
+            yield path
+
+
+def files():
+    """Paths of the project's files, relative to its root, sorted."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, text=True, check=False) if (ROOT / ".git").exists() else None
+    if listed is not None and listed.returncode == 0:
+        names = sorted(set(listed.stdout.splitlines()))
+        return [pathlib.PurePosixPath(n) for n in names if (ROOT / n).is_file()]
+    return [pathlib.PurePosixPath(p.relative_to(ROOT).as_posix()) for p in _walk(ROOT)]
+
+
+def code_files():
+    return [p for p in files() if p.suffix in CODE]
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def without_comments(text):
+    """C++ text with comments blanked out; line numbers stay, string literals stay."""
+    pattern = re.compile(
+        r'R"(?P<d>[^()\\ ]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//[^\n]*|/\*.*?\*/',
+        re.DOTALL)
+
+    def blank(match):
+        token = match.group(0)
+        return re.sub(r"[^\n]", " ", token) if token.startswith("/") else token
+
+    return pattern.sub(blank, text)
+
+
+class Complaints:
+    def __init__(self, what):
+        self.what = what
+        self.lines = []
+
+    def add(self, path, line, text):
+        self.lines.append(f"{path}:{line}: {text}" if line else f"{path}: {text}")
+
+    def finish(self, checked):
+        for line in self.lines:
+            print(line)
+        verdict = f"{len(self.lines)} complaints" if self.lines else "clean"
+        print(f"{self.what}: {checked} checked, {verdict}")
+        sys.exit(1 if self.lines or checked == 0 else 0)
