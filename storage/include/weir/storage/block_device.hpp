@@ -22,25 +22,32 @@ struct extent {
   [[nodiscard]] std::uint64_t end() const noexcept { return offset + size; }
 };
 
-/// Fixed-size storage addressed in bytes. Ranges outside the device are errors, never short transfers.
-/// @threads{concurrent reads are safe; a write concurrent with anything else needs disjoint ranges}
+/// Fixed-size storage addressed in bytes. Ranges outside the device are errors, never
+/// short transfers.
+/// @threads{concurrent reads are safe; a write concurrent with anything else needs
+/// disjoint ranges}
 class block_device {
  public:
   virtual ~block_device() = default;
 
-  /// Reads exactly `to.size()` bytes. @error{torn, the range leaves the device; io, the system's word}
+  /// Reads exactly `to.size()` bytes. @error{torn, the range leaves the device; io, the
+  /// system's word}
   [[nodiscard]] virtual result<void> read(std::uint64_t offset, mutable_bytes to) = 0;
-  /// Reads consecutive bytes into several places, in order; the pieces may have any sizes.
-  [[nodiscard]] virtual result<void> read_scattered(std::uint64_t offset,
-                                                    std::span<const mutable_bytes> pieces);
-  /// Writes all of `from`. @error{out_of_range; io; no_space; invalid_argument, opened for reading}
+  /// Reads consecutive bytes into several places, in order; the pieces may have any
+  /// sizes.
+  [[nodiscard]] virtual result<void> read_scattered(
+      std::uint64_t offset, std::span<const mutable_bytes> pieces);
+  /// Writes all of `from`. @error{out_of_range; io; no_space; invalid_argument, opened
+  /// for reading}
   [[nodiscard]] virtual result<void> write(std::uint64_t offset, bytes_view from) = 0;
   /// Makes everything written before durable.
   [[nodiscard]] virtual result<void> sync() = 0;
   /// Bytes, constant.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
-  /// The bytes themselves where they lie in memory in one piece, else empty. Valid while the device lives.
-  [[nodiscard]] virtual bytes_view view(std::uint64_t offset, std::size_t count) const noexcept;
+  /// The bytes themselves where they lie in memory in one piece, else empty. Valid while
+  /// the device lives.
+  [[nodiscard]] virtual bytes_view view(std::uint64_t offset,
+                                        std::size_t count) const noexcept;
   /// First extent at or after `offset`, cut at `end`, that may hold anything but zeros.
   [[nodiscard]] virtual result<extent> next_data(std::uint64_t offset, std::uint64_t end);
   /// Name for messages: the path of a file.
@@ -49,13 +56,15 @@ class block_device {
 
 enum class device_mode : std::uint8_t { read_only, writable };
 
-/// Opens a file or a block special file. Writable devices hold an exclusive advisory lock on it.
+/// Opens a file or a block special file. Writable devices hold an exclusive advisory lock
+/// on it.
 /// @error{not_found; locked, another process writes to it; io}
-[[nodiscard]] result<std::unique_ptr<block_device>> open_file_device(const std::string& path,
-                                                                     device_mode mode);
-/// Creates a sparse file of `size` zero bytes, locked for writing. @error{already_exists; io; no_space}
-[[nodiscard]] result<std::unique_ptr<block_device>> create_file_device(const std::string& path,
-                                                                       std::uint64_t size);
+[[nodiscard]] result<std::unique_ptr<block_device>> open_file_device(
+    const std::string& path, device_mode mode);
+/// Creates a sparse file of `size` zero bytes, locked for writing. @error{already_exists;
+/// io; no_space}
+[[nodiscard]] result<std::unique_ptr<block_device>> create_file_device(
+    const std::string& path, std::uint64_t size);
 
 /// A sparse device in memory, in pages of 64 KiB that exist once they are written.
 /// @threads{as block_device}
@@ -72,7 +81,8 @@ class memory_device final : public block_device {
   result<void> write(std::uint64_t offset, bytes_view from) override;
   result<void> sync() override { return {}; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
-  [[nodiscard]] bytes_view view(std::uint64_t offset, std::size_t count) const noexcept override;
+  [[nodiscard]] bytes_view view(std::uint64_t offset,
+                                std::size_t count) const noexcept override;
   result<extent> next_data(std::uint64_t offset, std::uint64_t end) override;
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// HN4 volumes: make one, store bytes under a tag, read a tag back as one stream with every checksum verified.
+/// HN4 volumes: make one, store bytes under a tag, read a tag back as one stream with
+/// every checksum verified.
 #pragma once
 
 #include <cstdint>
@@ -44,22 +45,27 @@ enum class hn4_profile : std::uint32_t {
 /// GENERIC, GAMING, ...; "unknown" beyond the table.
 [[nodiscard]] std::string_view name_of(hn4_profile profile) noexcept;
 
-/// What a new volume is like. Volumes are made in the GENERIC profile: blocks of 4096 bytes.
+/// What a new volume is like. Volumes are made in the GENERIC profile: blocks of 4096
+/// bytes.
 struct hn4_format_options {
-  std::uint64_t capacity = std::uint64_t{128} << 20;  ///< bytes, a multiple of 4096, at least 128 MiB
-  std::string label = "weir";                          ///< at most 31 bytes of UTF-8
-  std::uint32_t sector = 512;                          ///< 512 or 4096
-  std::optional<std::uint64_t> uuid_seed;              ///< the identity follows from it; unset: random
-  std::optional<std::int64_t> time_ns;                 ///< creation time; unset: the system clock
-  bool overwrite = false;                              ///< replace an existing file
+  std::uint64_t capacity = std::uint64_t{128}
+                           << 20;  ///< bytes, a multiple of 4096, at least 128 MiB
+  std::string label = "weir";      ///< at most 31 bytes of UTF-8
+  std::uint32_t sector = 512;      ///< 512 or 4096
+  std::optional<std::uint64_t>
+      uuid_seed;                        ///< the identity follows from it; unset: random
+  std::optional<std::int64_t> time_ns;  ///< creation time; unset: the system clock
+  bool overwrite = false;               ///< replace an existing file
 };
 
 /// Makes an empty volume as a sparse file that the reference implementation mounts.
 /// @error{already_exists; invalid_argument, an option is out of its range; no_space; io}
 /// @source{HN4 on-disk format, sections 1.4 to 1.6 and 8}
-[[nodiscard]] result<void> hn4_format(const std::string& path, const hn4_format_options& options = {});
+[[nodiscard]] result<void> hn4_format(const std::string& path,
+                                      const hn4_format_options& options = {});
 /// The same on a device that reads as zeros; its size is the capacity.
-[[nodiscard]] result<void> hn4_format(block_device& device, const hn4_format_options& options = {});
+[[nodiscard]] result<void> hn4_format(block_device& device,
+                                      const hn4_format_options& options = {});
 
 /// Where things are, in bytes from the start of the volume.
 struct hn4_geometry {
@@ -69,14 +75,16 @@ struct hn4_geometry {
   std::uint32_t block = 0;
   std::uint32_t payload = 0;  ///< bytes of data per block: block - 48
   std::uint64_t blocks = 0;   ///< whole blocks of the volume
-  std::uint64_t epoch = 0, cortex = 0, bitmap = 0, qmask = 0, flux = 0, horizon = 0, journal = 0;
+  std::uint64_t epoch = 0, cortex = 0, bitmap = 0, qmask = 0, flux = 0, horizon = 0,
+                journal = 0;
 };
 
-/// Order of the shards of one tag. They differ only where creation times contradict the identities; a
-/// stream opened then says so in `warnings`.
+/// Order of the shards of one tag. They differ only where creation times contradict the
+/// identities; a stream opened then says so in `warnings`.
 enum class hn4_order : std::uint8_t {
   seed,             ///< by identity, as the specification says
-  clock_then_seed,  ///< by creation second, then identity, as the reference implementation does
+  clock_then_seed,  ///< by creation second, then identity, as the reference
+                    ///< implementation does
 };
 
 enum class hn4_holes : std::uint8_t {
@@ -118,8 +126,9 @@ struct hn4_shard {
 
 /// The shards of one tag as one read-only run of bytes.
 ///
-/// Every block that a read touches is verified whole: header and payload checksums, identity, block
-/// number, exact generation. Reads that start and end at shard offset + n * payload copy least.
+/// Every block that a read touches is verified whole: header and payload checksums,
+/// identity, block number, exact generation. Reads that start and end at shard offset + n
+/// * payload copy least.
 /// @threads{const; reads may run concurrently; lives on when the volume object is gone}
 /// @source{HN4 Tensor Stream Layer 2.1}
 class hn4_stream {
@@ -134,9 +143,10 @@ class hn4_stream {
   [[nodiscard]] std::span<const hn4_shard> shards() const noexcept;
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
-  /// Reads from `offset`; returns how many bytes: `to.size()`, fewer only where the stream ends.
-  /// After an error the content of `to` is unspecified.
-  /// @error{out_of_range, `offset` >= size() and `to` is not empty; corrupt, a checksum, magic, identity or
+  /// Reads from `offset`; returns how many bytes: `to.size()`, fewer only where the
+  /// stream ends. After an error the content of `to` is unspecified.
+  /// @error{out_of_range, `offset` >= size() and `to` is not empty; corrupt, a checksum,
+  /// magic, identity or
   ///   number is wrong; generation_skew; hole; unsupported, unknown compression; io}
   [[nodiscard]] result<std::size_t> read(std::uint64_t offset, mutable_bytes to) const;
   /// The whole stream. @error{as read; out_of_memory}
@@ -155,12 +165,15 @@ class hn4_volume {
  public:
   /// Opens an image file or block device.
   ///
-  /// Writable volumes hold a lock; those that the reference would mount read-only are refused.
-  /// @error{not_found; locked; torn, the file is shorter than the volume; corrupt, no valid superblock
+  /// Writable volumes hold a lock; those that the reference would mount read-only are
+  /// refused.
+  /// @error{not_found; locked; torn, the file is shorter than the volume; corrupt, no
+  /// valid superblock
   ///   or a contradictory one; unsupported_version, incompatible flags; unsupported; io}
   [[nodiscard]] static result<hn4_volume> open(const std::string& path,
                                                device_mode mode = device_mode::read_only);
-  [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device, device_mode mode);
+  [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device,
+                                               device_mode mode);
 
   hn4_volume(hn4_volume&&) noexcept;
   hn4_volume& operator=(hn4_volume&&) noexcept;
@@ -171,22 +184,27 @@ class hn4_volume {
   [[nodiscard]] hn4_id uuid() const noexcept;
   /// State word of the superblock: 0x2001 clean, 0x2002 in use or crashed.
   [[nodiscard]] std::uint32_t state() const noexcept;
-  /// What is wrong but does not stop reading: lost superblock copies, bad epoch entry, damaged anchors.
+  /// What is wrong but does not stop reading: lost superblock copies, bad epoch entry,
+  /// damaged anchors.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
-  /// All tags with at least one live shard, sorted bytewise. Tags that cannot be opened are listed too.
+  /// All tags with at least one live shard, sorted bytewise. Tags that cannot be opened
+  /// are listed too.
   [[nodiscard]] result<std::vector<hn4_tag>> tags() const;
 
-  /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a directory entry that may
-  ///   belong to it is damaged, or a shard is empty or larger than the volume; torn, shards are missing}
+  /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a
+  /// directory entry that may
+  ///   belong to it is damaged, or a shard is empty or larger than the volume; torn,
+  ///   shards are missing}
   [[nodiscard]] result<hn4_stream> stream(std::string_view tag,
                                           const hn4_stream_options& options = {}) const;
 
   /// Stores `source` under `tag`, durable when it returns; replaces what the tag held.
   ///
-  /// A crash at any instant leaves the old stream or the new one. Names of up to 24 bytes stay in the
-  /// directory, longer ones take a block per shard.
-  /// @error{invalid_argument, read-only volume, empty source, name of 0 or more than 255 bytes, with a NUL
+  /// A crash at any instant leaves the old stream or the new one. Names of up to 24 bytes
+  /// stay in the directory, longer ones take a block per shard.
+  /// @error{invalid_argument, read-only volume, empty source, name of 0 or more than 255
+  /// bytes, with a NUL
   ///   or of separators only; no_space; unsupported, profile other than GENERIC; io}
   [[nodiscard]] result<void> put(std::string_view tag, bytes_view source,
                                  const hn4_put_options& options = {});

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/storage/block_device.hpp"
+
+#include <fmt/core.h>
+
+namespace weir::storage {
+
+result<void> block_device::read_scattered(std::uint64_t offset,
+                                          std::span<const mutable_bytes> pieces) {
+  for (const mutable_bytes piece : pieces) {
+    WEIR_CHECK(read(offset, piece));
+    offset += piece.size();
+  }
+  return {};
+}
+
+bytes_view block_device::view(std::uint64_t, std::size_t) const noexcept {
+  return {};
+}
+
+result<extent> block_device::next_data(std::uint64_t offset, std::uint64_t end) {
+  return offset < end ? extent{offset, end - offset} : extent{end, 0};
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "weir/storage/block_device.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+// One system call takes at most so many pieces (IOV_MAX on Linux).
+constexpr std::size_t max_pieces = 1024;
+
+error system_error(const char* what, const std::string& path, int number) {
+  const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
+                    : number == EEXIST                     ? errc::already_exists
+                    : number == ENOSPC || number == EDQUOT ? errc::no_space
+                                                           : errc::io;
+  return error(code,
+               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
+}
+
+class file_device final : public block_device {
+ public:
+  file_device(int descriptor, std::string path, device_mode mode)
+      : descriptor_(descriptor), path_(std::move(path)), mode_(mode) {}
+  file_device(const file_device&) = delete;
+  file_device& operator=(const file_device&) = delete;
+  ~file_device() override { ::close(descriptor_); }
+
+  result<void> lock();
+  result<void> measure();
+  result<void> resize(std::uint64_t size);
+
+  result<void> read(std::uint64_t offset, mutable_bytes to) override;
+  result<void> read_scattered(std::uint64_t offset,
+                              std::span<const mutable_bytes> pieces) override;
+  result<void> write(std::uint64_t offset, bytes_view from) override;
+  result<void> sync() override;
+  std::uint64_t size() const noexcept override { return size_; }
+  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override;
+  const std::string& name() const noexcept override { return path_; }
+
+ private:
+  error place(error e, std::uint64_t offset) const {
+    return std::move(e).at(fmt::format("{}:{}", path_, offset));
+  }
+  error ended(std::uint64_t offset, std::uint64_t count) const {
+    return place(
+        error(errc::torn, fmt::format("cannot read {} bytes of \"{}\": expected them "
+                                      "below {}, found the end of the file",
+                                      count, path_, size_)),
+        offset);
+  }
+  result<void> read_pieces(std::uint64_t& offset, std::span<iovec> pieces);
+
+  int descriptor_;
+  std::string path_;
+  device_mode mode_;
+  std::uint64_t size_ = 0;
+};
+
+result<void> file_device::lock() {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return error(
+          errc::locked,
+          fmt::format("cannot lock \"{}\": another process writes to it", path_));
+    }
+    return system_error("lock", path_, errno);
+  }
+  return {};
+}
+
+result<void> file_device::measure() {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) {
+    return system_error("stat", path_, errno);
+  }
+  if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot use \"{}\" as a volume: expected a file or a block device, "
+                    "found something else",
+                    path_));
+  }
+  // The end tells the size of block special files too, where st_size is 0.
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+  if (end < 0) {
+    return system_error("measure", path_, errno);
+  }
+  size_ = static_cast<std::uint64_t>(end);
+  return {};
+}
+
+result<void> file_device::resize(std::uint64_t size) {
+  if (size > static_cast<std::uint64_t>(INT64_MAX)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot resize \"{}\": expected at most 2^63-1 bytes, found {}",
+                    path_, size));
+  }
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    return system_error("resize", path_, errno);
+  }
+  size_ = size;
+  return {};
+}
+
+result<void> file_device::read(std::uint64_t offset, mutable_bytes to) {
+  const mutable_bytes whole[] = {to};
+  return read_scattered(offset, whole);
+}
+
+result<void> file_device::read_scattered(std::uint64_t offset,
+                                         std::span<const mutable_bytes> pieces) {
+  std::array<iovec, max_pieces> vectors;
+  while (!pieces.empty()) {
+    const std::size_t count = std::min(pieces.size(), max_pieces);
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      vectors[i] = {pieces[i].data(), pieces[i].size()};
+      bytes += pieces[i].size();
+    }
+    if (offset > size_ || bytes > size_ - offset) {
+      return ended(offset, bytes);
+    }
+    WEIR_CHECK(read_pieces(offset, std::span(vectors).first(count)));
+    pieces = pieces.subspan(count);
+  }
+  return {};
+}
+
+// Advances `offset` and consumes `pieces`, however short the transfers are.
+result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pieces) {
+  while (!pieces.empty()) {
+    if (pieces.front().iov_len == 0) {
+      pieces = pieces.subspan(1);
+      continue;
+    }
+    const ssize_t n =
+        ::preadv(descriptor_, pieces.data(), static_cast<int>(pieces.size()),
+                 static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return place(system_error("read", path_, errno), offset);
+    }
+    if (n == 0) {
+      return ended(offset, pieces.front().iov_len);
+    }
+    offset += static_cast<std::uint64_t>(n);
+    for (auto left = static_cast<std::size_t>(n); left > 0;) {
+      const std::size_t step = std::min(left, pieces.front().iov_len);
+      pieces.front().iov_base = static_cast<char*>(pieces.front().iov_base) + step;
+      pieces.front().iov_len -= step;
+      left -= step;
+      if (pieces.front().iov_len == 0) {
+        pieces = pieces.subspan(1);
+      }
+    }
+  }
+  return {};
+}
+
+result<void> file_device::write(std::uint64_t offset, bytes_view from) {
+  if (mode_ != device_mode::writable) {
+    return place(
+        error(errc::invalid_argument,
+              fmt::format("cannot write to \"{}\": it was opened for reading", path_)),
+        offset);
+  }
+  if (offset > size_ || from.size() > size_ - offset) {
+    return place(
+        error(errc::out_of_range,
+              fmt::format("cannot write {} bytes to \"{}\": expected a range below {}",
+                          from.size(), path_, size_)),
+        offset);
+  }
+  while (!from.empty()) {
+    const ssize_t n =
+        ::pwrite(descriptor_, from.data(), from.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return place(system_error("write", path_, n < 0 ? errno : EIO), offset);
+    }
+    from = from.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+result<void> file_device::sync() {
+  if (::fsync(descriptor_) != 0) {
+    return system_error("sync", path_, errno);
+  }
+  return {};
+}
+
+result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
+  end = std::min(end, size_);
+  if (offset >= end) {
+    return extent{end, 0};
+  }
+  const off_t data = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
+  if (data < 0) {
+    // ENXIO: only a hole is left. Anything else: the file system cannot tell, so all of
+    // it may be data.
+    return errno == ENXIO ? extent{end, 0} : extent{offset, end - offset};
+  }
+  if (static_cast<std::uint64_t>(data) >= end) {
+    return extent{end, 0};
+  }
+  const off_t hole = ::lseek(descriptor_, data, SEEK_HOLE);
+  const std::uint64_t stop =
+      hole < 0 ? end : std::min(end, static_cast<std::uint64_t>(hole));
+  return extent{static_cast<std::uint64_t>(data),
+                stop - static_cast<std::uint64_t>(data)};
+}
+
+result<std::unique_ptr<file_device>> open_descriptor(const std::string& path, int flags,
+                                                     device_mode mode) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) {
+    return system_error("open", path, errno);
+  }
+  auto device = std::make_unique<file_device>(descriptor, path, mode);
+  if (mode == device_mode::writable) {
+    WEIR_CHECK(device->lock());
+  }
+  WEIR_CHECK(device->measure());
+  return device;
+}
+
+}  // namespace
+
+result<std::unique_ptr<block_device>> open_file_device(const std::string& path,
+                                                       device_mode mode) {
+  WEIR_TRY(
+      auto device,
+      open_descriptor(path, mode == device_mode::writable ? O_RDWR : O_RDONLY, mode));
+  return std::unique_ptr<block_device>(std::move(device));
+}
+
+result<std::unique_ptr<block_device>> create_file_device(const std::string& path,
+                                                         std::uint64_t size) {
+  WEIR_TRY(auto device,
+           open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, device_mode::writable));
+  WEIR_CHECK(device->resize(size));
+  return std::unique_ptr<block_device>(std::move(device));
+}
+
+}  // namespace weir::storage

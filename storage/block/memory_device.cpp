@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/storage/block_device.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+error outside(const std::string& name, std::uint64_t offset, std::uint64_t count,
+              std::uint64_t size, errc code) {
+  return error(code, fmt::format("cannot reach {} bytes at {}: expected a range below {}",
+                                 count, offset, size))
+      .at(fmt::format("{}:{}", name, offset));
+}
+
+}  // namespace
+
+memory_device::memory_device(std::uint64_t size, std::string name)
+    : size_(size),
+      name_(std::move(name)),
+      pages_(static_cast<std::size_t>(size / page_bytes +
+                                      (size % page_bytes != 0 ? 1 : 0))) {}
+
+std::unique_ptr<memory_device> memory_device::clone() const {
+  auto copy = std::make_unique<memory_device>(size_, name_);
+  for (std::size_t i = 0; i < pages_.size(); ++i) {
+    if (pages_[i]) {
+      copy->pages_[i] = std::make_unique<std::byte[]>(page_bytes);
+      std::memcpy(copy->pages_[i].get(), pages_[i].get(), page_bytes);
+    }
+  }
+  return copy;
+}
+
+result<void> memory_device::read(std::uint64_t offset, mutable_bytes to) {
+  if (offset > size_ || to.size() > size_ - offset) {
+    return outside(name_, offset, to.size(), size_, errc::torn);
+  }
+  while (!to.empty()) {
+    const std::size_t in_page = static_cast<std::size_t>(offset % page_bytes);
+    const std::size_t n = std::min(to.size(), page_bytes - in_page);
+    const page& p = pages_[static_cast<std::size_t>(offset / page_bytes)];
+    if (p) {
+      std::memcpy(to.data(), p.get() + in_page, n);
+    } else {
+      std::memset(to.data(), 0, n);
+    }
+    to = to.subspan(n);
+    offset += n;
+  }
+  return {};
+}
+
+result<void> memory_device::write(std::uint64_t offset, bytes_view from) {
+  if (offset > size_ || from.size() > size_ - offset) {
+    return outside(name_, offset, from.size(), size_, errc::out_of_range);
+  }
+  while (!from.empty()) {
+    const std::size_t in_page = static_cast<std::size_t>(offset % page_bytes);
+    const std::size_t n = std::min(from.size(), page_bytes - in_page);
+    page& p = pages_[static_cast<std::size_t>(offset / page_bytes)];
+    if (!p) {
+      p = std::make_unique<std::byte[]>(page_bytes);
+    }
+    std::memcpy(p.get() + in_page, from.data(), n);
+    from = from.subspan(n);
+    offset += n;
+  }
+  return {};
+}
+
+bytes_view memory_device::view(std::uint64_t offset, std::size_t count) const noexcept {
+  const std::size_t in_page = static_cast<std::size_t>(offset % page_bytes);
+  if (offset > size_ || count > size_ - offset || count > page_bytes - in_page) {
+    return {};
+  }
+  const page& p = pages_[static_cast<std::size_t>(offset / page_bytes)];
+  return p ? bytes_view(p.get() + in_page, count) : bytes_view();
+}
+
+result<extent> memory_device::next_data(std::uint64_t offset, std::uint64_t end) {
+  end = std::min(end, size_);
+  while (offset < end) {
+    const std::uint64_t page_end =
+        std::min(end, align_down(offset, std::uint64_t{page_bytes}) + page_bytes);
+    if (pages_[static_cast<std::size_t>(offset / page_bytes)]) {
+      return extent{offset, page_end - offset};
+    }
+    offset = page_end;
+  }
+  return extent{end, 0};
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directory entries, their names and their places.
+#include <algorithm>
+
+#include "disk.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint64_t mark_magic = 0x3144524853524557U;  // "WERSHRD1"
+
+std::uint32_t checksum_of(bytes_view from) noexcept {
+  static constexpr std::array<std::byte, 4> zero{};
+  const std::uint32_t head = crc32(0, from.first(0x60));
+  return crc32(crc32(head, zero), from.subspan(0x64, anchor_bytes - 0x64));
+}
+
+hn4_id load_id(const std::byte* from) noexcept {
+  hn4_id id;
+  id.lo = load_le<std::uint64_t>(from);
+  id.hi = load_le<std::uint64_t>(from + 8);
+  return id;
+}
+
+void store_id(hn4_id id, std::byte* to) noexcept {
+  store_le(to, id.lo);
+  store_le(to + 8, id.hi);
+}
+
+std::uint64_t fnv1a(std::string_view piece) noexcept {
+  std::uint64_t h = 0xCBF29CE484222325U;
+  for (const char c : piece) {
+    h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  }
+  return h;
+}
+
+}  // namespace
+
+bool load_anchor(bytes_view from, anchor& to) noexcept {
+  const std::byte* p = from.data();
+  to.seed = load_id(p);
+  to.public_id = load_id(p + 0x10);
+  to.gravity = load_le<std::uint64_t>(p + 0x20);
+  to.mass = load_le<std::uint64_t>(p + 0x28);
+  to.data_class = load_le<std::uint64_t>(p + 0x30);
+  to.tag_filter = load_le<std::uint64_t>(p + 0x38);
+  const std::uint64_t orbit = load_le<std::uint64_t>(p + 0x40);
+  to.orbit_vector = orbit & 0xFFFFFFFFFFFFU;
+  to.fractal_scale = static_cast<std::uint16_t>(orbit >> 48);
+  to.permissions = load_le<std::uint32_t>(p + 0x48);
+  to.sovereign = load_le<std::uint32_t>(p + 0x4C);
+  to.mod_clock = static_cast<std::int64_t>(load_le<std::uint64_t>(p + 0x50));
+  to.write_gen = load_le<std::uint32_t>(p + 0x58);
+  to.create_clock = load_le<std::uint32_t>(p + 0x5C);
+  to.orbit_hints = load_le<std::uint32_t>(p + 0x64);
+  std::memcpy(to.name.data(), p + 0x68, inline_name_bytes);
+  return load_le<std::uint32_t>(p + 0x60) == checksum_of(from);
+}
+
+void store_anchor(const anchor& from, mutable_bytes to) noexcept {
+  std::byte* p = to.data();
+  store_id(from.seed, p);
+  store_id(from.public_id, p + 0x10);
+  store_le(p + 0x20, from.gravity);
+  store_le(p + 0x28, from.mass);
+  store_le(p + 0x30, from.data_class);
+  store_le(p + 0x38, from.tag_filter);
+  store_le(p + 0x40, from.orbit_vector | std::uint64_t{from.fractal_scale} << 48);
+  store_le(p + 0x48, from.permissions);
+  store_le(p + 0x4C, from.sovereign);
+  store_le(p + 0x50, static_cast<std::uint64_t>(from.mod_clock));
+  store_le(p + 0x58, from.write_gen);
+  store_le(p + 0x5C, from.create_clock);
+  store_le(p + 0x64, from.orbit_hints);
+  std::memcpy(p + 0x68, from.name.data(), inline_name_bytes);
+  store_le(p + 0x60, checksum_of(to));
+}
+
+std::string inline_name(const anchor& a) {
+  const std::size_t skip = a.has(class_bits::extended) ? 8 : 0;
+  const std::string_view all = as_text(bytes_view(a.name).subspan(skip));
+  return std::string(all.substr(0, all.find('\0')));
+}
+
+std::uint64_t tag_mask(std::string_view tag) noexcept {
+  std::uint64_t mask = 0;
+  while (!tag.empty()) {
+    const std::size_t n =
+        std::min(tag.find_first_of(std::string_view("/:\0", 3)), tag.size());
+    if (n > 0) {
+      const std::uint64_t h = fnv1a(tag.substr(0, n));
+      mask |= std::uint64_t{1} << (h & 63) | std::uint64_t{1} << (h >> 21 & 63) |
+              std::uint64_t{1} << (h >> 42 & 63);
+    }
+    tag.remove_prefix(std::min(n + 1, tag.size()));
+  }
+  return mask;
+}
+
+std::uint64_t slot_hash(hn4_id seed) noexcept {
+  std::uint64_t h = seed.lo ^ seed.hi;
+  h ^= h >> 33;
+  h *= 0xFF51AFD7ED558CCDU;
+  h ^= h >> 33;
+  return h;
+}
+
+std::optional<group_mark> group_of(const anchor& a) noexcept {
+  if (a.public_id.hi != mark_magic) {
+    return std::nullopt;
+  }
+  group_mark mark;
+  mark.index = static_cast<std::uint32_t>(a.public_id.lo);
+  mark.count = static_cast<std::uint32_t>(a.public_id.lo >> 32);
+  return mark;
+}
+
+hn4_id public_id_of(group_mark mark) noexcept {
+  hn4_id id;
+  id.hi = mark_magic;
+  id.lo = std::uint64_t{mark.count} << 32 | mark.index;
+  return id;
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Headers of data blocks.
+#include <fmt/core.h>
+
+#include "disk.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint32_t block_magic = 0x424C4B30U;
+constexpr std::uint32_t header_seed = 0xFFFFFFFFU;
+constexpr unsigned raw = 0, tcc = 3;
+
+std::string hex_id(hn4_id id) {
+  return hex64(id.hi) + hex64(id.lo);
+}
+
+error mismatch(errc code, std::string_view what, const std::string& expected,
+               const std::string& found) {
+  return error(code, fmt::format("expected {} {}, found {}", what, expected, found));
+}
+
+error no_block(bytes_view header) {
+  bool poisoned = true;
+  for (const std::byte b : header) {
+    poisoned = poisoned && b == std::byte{0xCC};
+  }
+  if (poisoned) {
+    return error(errc::io,
+                 "expected a block, found poison (0xCC): the medium failed here");
+  }
+  return mismatch(errc::corrupt, "block magic", fmt::format("{:#010x}", block_magic),
+                  fmt::format("{:#010x}", load_le<std::uint32_t>(header.data() + 0x20)));
+}
+
+result<void> check_identity(const block_header& h, const block_claim& claim) {
+  if (h.well != claim.seed) {
+    return mismatch(errc::corrupt, "block of shard", hex_id(claim.seed), hex_id(h.well));
+  }
+  if (h.number != claim.number) {
+    return mismatch(errc::corrupt, "block number", std::to_string(claim.number),
+                    std::to_string(h.number));
+  }
+  if (h.generation != claim.generation) {
+    return mismatch(errc::generation_skew, "block generation",
+                    std::to_string(claim.generation), std::to_string(h.generation));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<block_header> check_header(bytes_view header, const block_claim& claim) {
+  const std::byte* p = header.data();
+  if (load_le<std::uint32_t>(p + 0x20) != block_magic) {
+    return no_block(header.first(header_bytes));
+  }
+  const std::uint32_t stored = load_le<std::uint32_t>(p + 0x2C);
+  const std::uint32_t actual = crc32(header_seed, header.first(0x2C));
+  if (stored != actual) {
+    return mismatch(errc::corrupt, "header checksum", fmt::format("{:#010x}", stored),
+                    fmt::format("{:#010x}", actual));
+  }
+  block_header h;
+  h.well.lo = load_le<std::uint64_t>(p);
+  h.well.hi = load_le<std::uint64_t>(p + 8);
+  h.number = load_le<std::uint64_t>(p + 0x10);
+  h.generation = load_le<std::uint64_t>(p + 0x18);
+  h.data_crc = load_le<std::uint32_t>(p + 0x24);
+  h.compression = load_le<std::uint32_t>(p + 0x28);
+  WEIR_CHECK(check_identity(h, claim));
+  if (h.algorithm() != raw && h.algorithm() != tcc) {
+    return mismatch(errc::unsupported, "compression", "0 or 3",
+                    std::to_string(h.algorithm()));
+  }
+  if (claim.encrypted && h.algorithm() != raw) {
+    return error(errc::corrupt,
+                 "expected an encrypted shard to be stored uncompressed, found a "
+                 "compressed block");
+  }
+  if (h.stored() > claim.payload) {
+    return mismatch(errc::corrupt, "stored bytes at most", std::to_string(claim.payload),
+                    std::to_string(h.stored()));
+  }
+  return h;
+}
+
+result<void> check_payload(const block_header& header, std::uint32_t found) {
+  if (header.data_crc != found) {
+    return mismatch(errc::corrupt, "payload checksum",
+                    fmt::format("{:#010x}", header.data_crc),
+                    fmt::format("{:#010x}", found));
+  }
+  return {};
+}
+
+void store_header(const block_header& from, mutable_bytes to) noexcept {
+  std::byte* p = to.data();
+  store_le(p, from.well.lo);
+  store_le(p + 8, from.well.hi);
+  store_le(p + 0x10, from.number);
+  store_le(p + 0x18, from.generation);
+  store_le(p + 0x20, block_magic);
+  store_le(p + 0x24, from.data_crc);
+  store_le(p + 0x28, from.compression);
+  store_le(p + 0x2C, crc32(header_seed, bytes_view(to).first(0x2C)));
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Superblock, region layout and epoch entry.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "disk.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint64_t magic = 0x48594452415F4E34U;
+constexpr std::uint64_t magic_tail = 0xEFBEADDEU;
+constexpr std::uint32_t endian_tag = 0x11223344U;
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+constexpr std::uint64_t largest_block = 64 * mib;
+
+struct profile_row {
+  std::string_view name;
+  std::uint64_t block;
+  std::uint64_t flux_alignment;
+};
+constexpr std::array<profile_row, 8> profiles{{{"GENERIC", 4096, 2 * mib},
+                                               {"GAMING", 16384, 65536},
+                                               {"AI", 64 * mib, 64 * mib},
+                                               {"ARCHIVE", 64 * mib, 64 * mib},
+                                               {"PICO", 512, 512},
+                                               {"SYSTEM", 4096, 2 * mib},
+                                               {"USB", 65536, 65536},
+                                               {"HYPER_CLOUD", 65536, mib}}};
+
+// Offsets of the 64-bit fields that are stored as they are.
+template <class Superblock, class Visit>
+void visit_words(Superblock& sb, Visit visit) {
+  visit(0x010, sb.uuid.lo);
+  visit(0x018, sb.uuid.hi);
+  visit(0x020, sb.epoch_lba);
+  visit(0x028, sb.capacity);
+  visit(0x030, sb.cortex_lba);
+  visit(0x038, sb.bitmap_lba);
+  visit(0x040, sb.flux_lba);
+  visit(0x048, sb.horizon_lba);
+  visit(0x058, sb.qmask_lba);
+  visit(0x060, sb.epoch_id);
+  visit(0x068, sb.epoch_block);
+  visit(0x070, sb.generation);
+  visit(0x080, sb.hardware);
+  visit(0x08C, sb.compatible);
+  visit(0x094, sb.incompatible);
+  visit(0x09C, sb.read_only_compatible);
+  visit(0x0A4, sb.mount_intent);
+  visit(0x0C4, sb.journal_lba);
+}
+
+template <class Superblock, class Visit>
+void visit_halves(Superblock& sb, Visit visit) {
+  visit(0x008, sb.version);
+  visit(0x00C, sb.block);
+  visit(0x088, sb.state);
+  visit(0x0F0, sb.profile);
+  visit(0x0F4, sb.device_type);
+}
+
+error bad_geometry(std::string text) {
+  return error(errc::corrupt, "cannot use the volume's geometry: " + std::move(text));
+}
+
+}  // namespace
+
+std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
+  if (load_le<std::uint64_t>(from.data()) != magic) {
+    return fmt::format("expected magic {:#x}, found {:#x}", magic,
+                       load_le<std::uint64_t>(from.data()));
+  }
+  const std::uint32_t stored = load_le<std::uint32_t>(from.data() + superblock_bytes - 4);
+  const std::uint32_t actual = crc32(0, from.first(superblock_bytes - 4));
+  if (stored != actual) {
+    return fmt::format("expected checksum {:#010x}, found {:#010x}", stored, actual);
+  }
+  if (load_le<std::uint64_t>(from.data() + 0x100) != magic_tail) {
+    return "expected the second magic, found something else";
+  }
+  visit_words(to, [&](std::size_t at, std::uint64_t& field) {
+    field = load_le<std::uint64_t>(from.data() + at);
+  });
+  visit_halves(to, [&](std::size_t at, std::uint32_t& field) {
+    field = load_le<std::uint32_t>(from.data() + at);
+  });
+  to.mount_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0B4));
+  to.format_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0F8));
+  const std::string_view label = as_text(from.subspan(0x0D0, 32));
+  to.label = label.substr(0, label.find('\0'));
+  if (to.uuid == hn4_id{}) {
+    return "expected an identity, found zero";
+  }
+  return std::nullopt;
+}
+
+void store_superblock(const superblock& from, mutable_bytes to) {
+  std::fill(to.begin(), to.end(), std::byte{0});
+  store_le(to.data(), magic);
+  visit_words(from, [&](std::size_t at, std::uint64_t field) {
+    store_le(to.data() + at, field);
+  });
+  visit_halves(from, [&](std::size_t at, std::uint32_t field) {
+    store_le(to.data() + at, field);
+  });
+  store_le(to.data() + 0x050,
+           from.horizon_lba);  // the stream region starts with the Horizon
+  store_le(to.data() + 0x0B4, static_cast<std::uint64_t>(from.mount_time));
+  store_le(to.data() + 0x0BC, from.journal_lba);  // next entry: the log is empty
+  store_le(to.data() + 0x0CC, endian_tag);
+  std::memcpy(to.data() + 0x0D0, from.label.data(),
+              std::min<std::size_t>(from.label.size(), 31));
+  store_le(to.data() + 0x0F8, static_cast<std::uint64_t>(from.format_time));
+  store_le(to.data() + 0x100, magic_tail);
+  store_le(to.data() + superblock_bytes - 4,
+           crc32(0, bytes_view(to).first(superblock_bytes - 4)));
+}
+
+copy_places places_of_copies(std::uint64_t capacity, std::uint32_t block) noexcept {
+  const std::uint64_t bs = block;
+  const std::uint64_t room = align_up(std::uint64_t{superblock_bytes}, bs);
+  copy_places places;
+  places.east = align_up(capacity / 100 * 33, bs);
+  places.west = align_up(capacity / 100 * 66, bs);
+  places.south = capacity >= 16 * room ? align_down(capacity - room, bs) : 0;
+  return places;
+}
+
+result<hn4_geometry> lay_out(hn4_profile profile, std::uint64_t capacity,
+                             std::uint32_t sector) {
+  const auto row = static_cast<std::size_t>(profile);
+  WEIR_EXPECT(row < profiles.size() && (sector == 512 || sector == 4096));
+  const std::uint64_t bs = std::max<std::uint64_t>(profiles[row].block, sector);
+  const bool pico = profile == hn4_profile::pico;
+  const auto too_small = [&] {
+    return error(
+        errc::no_space,
+        fmt::format("cannot lay out a volume of {} bytes: expected more for its regions",
+                    capacity));
+  };
+  if (capacity < mib || capacity > (std::uint64_t{1} << 62)) {
+    return too_small();
+  }
+  hn4_geometry g;
+  g.profile = profile;
+  g.capacity = capacity;
+  g.sector = sector;
+  g.block = static_cast<std::uint32_t>(bs);
+  g.payload = static_cast<std::uint32_t>(bs - header_bytes);
+  g.blocks = capacity / bs;
+  g.epoch = align_up(std::uint64_t{superblock_bytes}, bs);
+  g.cortex = g.epoch + align_up(pico ? 2 * bs : mib, bs);
+  const std::uint64_t cortex =
+      pico && capacity < 100 * mib ? capacity / 100 : capacity / 50;
+  g.bitmap = g.cortex + align_up(std::max<std::uint64_t>(cortex, 65536), bs);
+  g.qmask = g.bitmap + align_up((g.blocks + 7) / 8, bs);
+  const std::uint64_t end = g.qmask + align_up((g.blocks + 3) / 4, bs);
+  g.flux = align_up(end, align_up(std::max(profiles[row].flux_alignment, bs), bs));
+  const std::uint64_t log = align_up(pico ? 65536 : 10 * mib, bs);
+  if (capacity < g.flux + log + 32768) {
+    return too_small();
+  }
+  const std::uint64_t log_end =
+      align_down(capacity - std::max<std::uint64_t>(bs, 8192), bs);
+  g.journal = log_end - log;
+  if (log_end < log || g.journal < g.flux + 4 * bs) {
+    return too_small();
+  }
+  const std::uint64_t percent = profile == hn4_profile::archive ? 2 : 10;
+  const std::uint64_t horizon = std::max(
+      align_up(capacity / 100 * percent + capacity % 100 * percent / 100, bs), 4 * bs);
+  g.horizon = horizon < g.journal ? g.journal - horizon : 0;
+  if (g.horizon <= g.flux) {
+    g.horizon = g.flux + (pico ? bs : 1024 * bs);
+    if (g.horizon + 4 * bs > g.journal) {
+      return too_small();
+    }
+  }
+  return g;
+}
+
+result<hn4_geometry> geometry_of(const superblock& sb) {
+  const std::uint64_t bs = sb.block;
+  if (bs < 512 || bs > largest_block || !std::has_single_bit(bs)) {
+    return bad_geometry(
+        fmt::format("expected a block of 512 bytes to 64 MiB, found {}", bs));
+  }
+  if (sb.capacity < 2 * mib) {
+    return bad_geometry(
+        fmt::format("expected at least 2 MiB, found {} bytes", sb.capacity));
+  }
+  // The sector size is not stored; the ring starts right behind the superblock, which
+  // gives it away.
+  const std::uint64_t ring = align_up(std::uint64_t{superblock_bytes}, bs);
+  const std::uint64_t sector = sb.epoch_lba != 0 ? ring / sb.epoch_lba : 0;
+  if ((sector != 512 && sector != 4096) || sector * sb.epoch_lba != ring || sector > bs) {
+    return bad_geometry(fmt::format(
+        "expected the epoch ring at byte {}, found it at sector {}", ring, sb.epoch_lba));
+  }
+  hn4_geometry g;
+  g.profile = static_cast<hn4_profile>(sb.profile);
+  g.capacity = sb.capacity;
+  g.sector = static_cast<std::uint32_t>(sector);
+  g.block = sb.block;
+  g.payload = static_cast<std::uint32_t>(bs - header_bytes);
+  g.blocks = sb.capacity / bs;
+  const auto place = [&](std::uint64_t lba, std::uint64_t& to) {
+    return checked_mul(lba, sector, to) && to < sb.capacity;
+  };
+  if (!place(sb.epoch_lba, g.epoch) || !place(sb.cortex_lba, g.cortex) ||
+      !place(sb.bitmap_lba, g.bitmap) || !place(sb.qmask_lba, g.qmask) ||
+      !place(sb.flux_lba, g.flux) || !place(sb.horizon_lba, g.horizon) ||
+      !place(sb.journal_lba, g.journal)) {
+    return bad_geometry("expected every region inside the volume, found one outside");
+  }
+  if (!(g.epoch < g.cortex && g.cortex < g.bitmap && g.bitmap < g.qmask &&
+        g.qmask < g.flux) ||
+      g.flux % bs != 0) {
+    return bad_geometry(
+        "expected superblock, epoch ring, directory, bitmap, quality mask and "
+        "data in this order, found another");
+  }
+  const bool pico = g.profile == hn4_profile::pico;
+  if (!pico && (g.qmask - g.bitmap) < (g.blocks + 7) / 8) {
+    return bad_geometry(fmt::format("expected a bitmap of {} bits, found {} bytes",
+                                    g.blocks, g.qmask - g.bitmap));
+  }
+  return g;
+}
+
+std::array<std::byte, epoch_bytes> make_epoch(std::uint64_t id, std::int64_t time_ns) {
+  std::array<std::byte, epoch_bytes> entry{};
+  store_le(entry.data(), id);
+  store_le(entry.data() + 8, static_cast<std::uint64_t>(time_ns));
+  store_le(entry.data() + 20, std::uint32_t{1});
+  store_le(entry.data() + 124, crc32(0, std::span<const std::byte>(entry).first(124)));
+  return entry;
+}
+
+}  // namespace weir::storage::hn4
+
+namespace weir::storage {
+
+std::string_view name_of(hn4_profile profile) noexcept {
+  const auto row = static_cast<std::size_t>(profile);
+  return row < hn4::profiles.size() ? hn4::profiles[row].name : "unknown";
+}
+
+}  // namespace weir::storage

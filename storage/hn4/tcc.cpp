@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token stream of compressed payloads.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "disk.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::size_t longest_token = 8223;
+
+constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
+                                                      "http://",
+                                                      "https://",
+                                                      "error",
+                                                      "false",
+                                                      "true",
+                                                      "null",
+                                                      "value",
+                                                      "timestamp",
+                                                      " <div class=\"",
+                                                      "background",
+                                                      "function",
+                                                      "return",
+                                                      "success",
+                                                      "jsonrpc",
+                                                      "application",
+                                                      "\":\"",
+                                                      "\",\"",
+                                                      "{\"name\":",
+                                                      "{\"type\":",
+                                                      "content-type",
+                                                      "authorization",
+                                                      "bearer ",
+                                                      "user-agent",
+                                                      "response",
+                                                      "status",
+                                                      "message",
+                                                      "token",
+                                                      "created_at",
+                                                      "updated_at",
+                                                      "const ",
+                                                      "struct ",
+                                                      "localhost",
+                                                      "127.0.0.1",
+                                                      "192.168.",
+                                                      "[INFO] ",
+                                                      "[WARN] ",
+                                                      "[ERROR] ",
+                                                      "[DEBUG] ",
+                                                      "exception",
+                                                      "stacktrace",
+                                                      "undefined",
+                                                      "timeout",
+                                                      "connection",
+                                                      "database",
+                                                      "server",
+                                                      "client",
+                                                      "password",
+                                                      "00000000",
+                                                      "ffffff",
+                                                      "0000000000000000",
+                                                      "FFFFFFFFFFFFFFFF",
+                                                      "\\u00",
+                                                      "0x",
+                                                      "class ",
+                                                      "import ",
+                                                      "public ",
+                                                      "private ",
+                                                      "void ",
+                                                      "string",
+                                                      "uint64_t",
+                                                      "uint32_t",
+                                                      "<tbody>",
+                                                      "</span>"};
+
+// Each step returns false when the token contradicts the rules or a bound.
+class decoder {
+ public:
+  decoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
+
+  [[nodiscard]] bool run() {
+    const std::size_t most_tokens = 16 * from_.size() + 1024;
+    for (std::size_t tokens = 0; in_ < from_.size(); ++tokens) {
+      if (tokens >= most_tokens || !token()) {
+        return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] std::size_t consumed() const { return in_; }
+  [[nodiscard]] std::size_t produced() const { return out_; }
+
+ private:
+  [[nodiscard]] bool has_input(std::size_t n) const { return n <= from_.size() - in_; }
+  [[nodiscard]] bool has_room(std::size_t n) const { return n <= to_.size() - out_; }
+  [[nodiscard]] unsigned next() { return static_cast<unsigned>(from_[in_++]); }
+  void put(unsigned value) { to_[out_++] = static_cast<std::byte>(value); }
+  void put(bytes_view bytes) {
+    std::memcpy(to_.data() + out_, bytes.data(), bytes.size());
+    out_ += bytes.size();
+  }
+
+  // Adds bytes up to and including the first that is not 255.
+  bool lengthen(std::size_t& length) {
+    for (;;) {
+      if (!has_input(1)) {
+        return false;
+      }
+      const unsigned b = next();
+      length += b;
+      if (length > longest_token) {
+        return false;
+      }
+      if (b != 255) {
+        return true;
+      }
+    }
+  }
+
+  bool token() {
+    const unsigned t = next();
+    const unsigned tag = t & 0xC0U;
+    std::size_t length = t & 0x3FU;
+    if (t == 0) {
+      return escape();
+    }
+    if (length == 63 && !lengthen(length)) {
+      return false;
+    }
+    if (tag == 0x40 || tag == 0x80) {
+      length += 4;
+    }
+    if (!has_room(length)) {
+      return false;
+    }
+    switch (tag) {
+      case 0x00:
+        return literal(length);
+      case 0x40:
+        return isotope(length);
+      case 0x80:
+        return gradient(length);
+      default:
+        return bitmask(length);
+    }
+  }
+
+  bool escape() {
+    if (!has_input(1)) {
+      return false;
+    }
+    switch (next()) {
+      case 1:
+        return word();
+      case 2:
+        return manifold();
+      default:
+        return false;
+    }
+  }
+
+  bool word() {
+    if (!has_input(1)) {
+      return false;
+    }
+    const unsigned index = next();
+    if (index >= dictionary.size() || !has_room(dictionary[index].size())) {
+      return false;
+    }
+    put(as_view(dictionary[index]));
+    return true;
+  }
+
+  bool manifold() {
+    if (!has_input(1)) {
+      return false;
+    }
+    const std::size_t stride = next();
+    std::size_t length = 0;
+    if (stride == 0 || stride > out_ || !lengthen(length) || stride > length ||
+        !has_input(length) || !has_room(length)) {
+      return false;
+    }
+    for (std::size_t i = 0; i < length; ++i) {
+      const unsigned b = next();
+      const unsigned guess = i < stride ? 0U
+                                        : (static_cast<unsigned>(to_[out_ - 1]) +
+                                           static_cast<unsigned>(to_[out_ - stride])) >>
+                                              1;
+      put((b + guess) & 0xFFU);
+    }
+    return true;
+  }
+
+  bool literal(std::size_t length) {
+    if (!has_input(length)) {
+      return false;
+    }
+    put(from_.subspan(in_, length));
+    in_ += length;
+    return true;
+  }
+
+  bool isotope(std::size_t length) {
+    if (!has_input(1)) {
+      return false;
+    }
+    std::memset(to_.data() + out_, static_cast<int>(next()), length);
+    out_ += length;
+    return true;
+  }
+
+  bool gradient(std::size_t length) {
+    if (!has_input(2)) {
+      return false;
+    }
+    const auto start = static_cast<int>(next());
+    const auto slope = static_cast<int>(static_cast<std::int8_t>(next()));
+    const int last = start + (static_cast<int>(length) - 1) * slope;
+    if (slope == 0 || slope == -128 || last < 0 || last > 255) {
+      return false;
+    }
+    for (std::size_t i = 0; i < length; ++i) {
+      put(static_cast<unsigned>(start + static_cast<int>(i) * slope));
+    }
+    return true;
+  }
+
+  bool bitmask(std::size_t length) {
+    const std::size_t words = length / 4;
+    const std::size_t mask_bytes = (words + 7) / 8;
+    if (length == 0 || length % 4 != 0 || !has_input(mask_bytes)) {
+      return false;
+    }
+    const bytes_view mask = from_.subspan(in_, mask_bytes);
+    in_ += mask_bytes;
+    if (words % 8 != 0 && static_cast<unsigned>(mask.back()) >> (words % 8) != 0) {
+      return false;
+    }
+    for (std::size_t i = 0; i < words; ++i) {
+      if ((static_cast<unsigned>(mask[i / 8]) >> (i % 8) & 1U) == 0) {
+        std::memset(to_.data() + out_, 0, 4);
+        out_ += 4;
+      } else if (!literal(4)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bytes_view from_;
+  mutable_bytes to_;
+  std::size_t in_ = 0;
+  std::size_t out_ = 0;
+};
+
+}  // namespace
+
+result<std::size_t> tcc_decode(bytes_view from, mutable_bytes to) {
+  decoder d(from, to);
+  if (!d.run()) {
+    return error(
+        errc::corrupt,
+        fmt::format("cannot decompress {} bytes: expected a valid token before byte {}",
+                    from.size(), d.consumed()));
+  }
+  return d.produced();
+}
+
+}  // namespace weir::storage::hn4

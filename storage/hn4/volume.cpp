@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core.hpp"
+
+namespace weir::storage {
+
+hn4_volume::hn4_volume(std::shared_ptr<hn4::core> core) noexcept
+    : core_(std::move(core)) {}
+hn4_volume::hn4_volume(hn4_volume&&) noexcept = default;
+hn4_volume& hn4_volume::operator=(hn4_volume&&) noexcept = default;
+hn4_volume::~hn4_volume() = default;
+
+result<hn4_volume> hn4_volume::open(const std::string& path, device_mode mode) {
+  WEIR_TRY(auto device, open_file_device(path, mode));
+  return open(std::move(device), mode);
+}
+
+result<hn4_volume> hn4_volume::open(std::unique_ptr<block_device> device,
+                                    device_mode mode) {
+  WEIR_TRY(auto core, hn4::mount(std::move(device), mode));
+  return hn4_volume(std::move(core));
+}
+
+const hn4_geometry& hn4_volume::geometry() const noexcept {
+  return core_->geometry;
+}
+const std::string& hn4_volume::label() const noexcept {
+  return core_->sb.label;
+}
+hn4_id hn4_volume::uuid() const noexcept {
+  return core_->sb.uuid;
+}
+std::uint32_t hn4_volume::state() const noexcept {
+  return core_->sb.state;
+}
+const std::vector<std::string>& hn4_volume::warnings() const noexcept {
+  return core_->warnings;
+}
+
+result<std::vector<hn4_tag>> hn4_volume::tags() const {
+  return hn4::list_tags(*core_);
+}
+
+result<hn4_stream> hn4_volume::stream(std::string_view tag,
+                                      const hn4_stream_options& options) const {
+  WEIR_TRY(auto map, hn4::map_stream(*core_, tag, options));
+  return hn4_stream(std::move(map));
+}
+
+result<void> hn4_volume::put(std::string_view tag, bytes_view source,
+                             const hn4_put_options& options) {
+  return hn4::put_stream(*core_, tag, source, options);
+}
+
+}  // namespace weir::storage
