@@ -27,6 +27,7 @@ lint: packages  ## checks layers, sizes, words, messages, format and the tour
 	@scripts/install-packages test lint
 	@scripts/build lint
 	@ctest --preset lint -L lint
+	@echo "weir: lint is clean"
 
 bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
 	@scripts/install-packages test bench

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writing a whole file so that a crash leaves the old or the new one.
 #include "weir/base/file.hpp"
 
 namespace weir {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// CRC-32 with carry-less multiplication where the processor has it, and with 16 tables.
 #include <array>
 
 #include "weir/base/hash.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The table of element types and look-ups in it.
 #include "weir/base/dtype.hpp"
 
 #include <fmt/core.h>

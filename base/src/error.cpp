@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names, exit codes and texts of errors.
 #include "weir/base/error.hpp"
 
 #include <fmt/core.h>

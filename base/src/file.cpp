@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The file system on POSIX calls; interrupted calls are repeated.
 #include "weir/base/file.hpp"
 
 #include <dirent.h>

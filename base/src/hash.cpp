@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// XXH3-64 of spans and streams.
 #include "weir/base/hash.hpp"
 
 #include <fmt/core.h>

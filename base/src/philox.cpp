@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Philox4x32-10 and what is derived from its bits.
 #include "weir/base/philox.hpp"
 
 namespace weir {

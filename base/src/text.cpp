@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Nearest names, sizes, durations and JSON strings.
 #include "weir/base/text.hpp"
 
 #include <fmt/core.h>

@@ -59,7 +59,7 @@ class Checks(unittest.TestCase):
 
     def test_sizes_accept_a_plain_file(self):
         body = "".join(f"  x += {i};\n" for i in range(55))
-        self.write("base/a.cpp", HEAD + "namespace weir {\n" + "\n" * 80 + f"int f(int x) {{\n{body}  return x;\n}}\n}}\n")
+        self.write("base/a.cpp", HEAD + "#include <a>\n#define B(c) \\\n  (c)\nnamespace weir {\n" + "\n" * 80 + f"int f(int x) {{\n{body}  return x;\n}}\n}}\n")
         self.assert_clean("sizes")
 
     def test_sizes_refuse_long_lines_functions_files_and_folders(self):

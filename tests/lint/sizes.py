@@ -31,9 +31,14 @@ def blank_raw(text):
                   lambda m: '""' + re.sub(r"[^\n]", " ", m.group(0)[2:]), text, flags=re.DOTALL)
 
 
+def blank_directives(text):
+    """Without preprocessor lines, continued ones included: macros are no functions."""
+    return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.MULTILINE)
+
+
 def functions(text):
     """(first line, last line) of every outermost braced body that has parameters before its brace."""
-    lines = blank_literals(blank_raw(tree.without_comments(text)))
+    lines = blank_directives(blank_literals(blank_raw(tree.without_comments(text))))
     stack, head_start, found = [], 0, []
     inside = 0
     for i, c in enumerate(lines):

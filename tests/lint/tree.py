@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -24,9 +25,10 @@ def _walk(folder):
 
 def files():
     """Paths of the project's files, relative to its root, sorted."""
+    asked = (ROOT / ".git").exists() and shutil.which("git") is not None
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True, text=True, check=False) if (ROOT / ".git").exists() else None
+        capture_output=True, text=True, check=False) if asked else None
     if listed is not None and listed.returncode == 0:
         names = sorted(set(listed.stdout.splitlines()))
         return [pathlib.PurePosixPath(n) for n in names if (ROOT / n).is_file()]
