@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sums of likelihoods, and the bytes of the CONDUCTOR and METRICS sections.
+#include "conductor/accounts.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace weir::actors {
+
+namespace {
+
+constexpr double nats_per_bit = 0.693147180559945309417232121458;
+constexpr std::uint32_t record_version = 1;
+
+/// Appends and takes little-endian u64; a reader that ran out of bytes says so once, at the end.
+class writer {
+ public:
+  explicit writer(std::uint32_t version) { put(version); }
+  void put(std::uint64_t value) {
+    std::byte raw[8];
+    store_le(raw, value);
+    append(bytes_, raw);
+  }
+  void put(const nat_sum& s) {
+    put(s.whole);
+    put(s.fraction);
+    put(s.bytes);
+  }
+  [[nodiscard]] byte_vector take() { return std::move(bytes_); }
+
+ private:
+  byte_vector bytes_;
+};
+
+class reader {
+ public:
+  reader(bytes_view bytes, const char* section) : bytes_(bytes), section_(section) {}
+  [[nodiscard]] result<void> version() {
+    const std::uint64_t found = take();
+    if (found != record_version) {
+      return error(errc::unsupported_version,
+                   fmt::format("reading section {} failed: expected version {}, found {}", section_,
+                               record_version, found));
+    }
+    return {};
+  }
+  std::uint64_t take() {
+    if (bytes_.size() - at_ < 8) {
+      short_ = true;
+      return 0;
+    }
+    const auto value = load_le<std::uint64_t>(bytes_.data() + at_);
+    at_ += 8;
+    return value;
+  }
+  nat_sum sum() {
+    nat_sum s;
+    s.whole = take();
+    s.fraction = take();
+    s.bytes = take();
+    return s;
+  }
+  /// A count of entries of `words` u64 each that the remaining bytes can hold, else 0 and a failure.
+  std::uint64_t count(std::size_t words) {
+    const std::uint64_t n = take();
+    if (n > (bytes_.size() - at_) / (8 * words)) {
+      short_ = true;
+      return 0;
+    }
+    return n;
+  }
+  [[nodiscard]] result<void> end() const {
+    if (short_ || at_ != bytes_.size()) {
+      return error(errc::corrupt,
+                   fmt::format("reading section {} failed: expected as many bytes as its counts say, "
+                               "found {}",
+                               section_, bytes_.size()));
+    }
+    return {};
+  }
+
+ private:
+  bytes_view bytes_;
+  std::string section_;
+  std::size_t at_ = 0;
+  bool short_ = false;
+};
+
+}  // namespace
+
+void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
+  fraction += nats_q32 & 0xFFFF'FFFF;
+  whole += (nats_q32 >> 32) + (fraction >> 32);
+  fraction &= 0xFFFF'FFFF;
+  bytes += more_bytes;
+}
+
+void nat_sum::add(const nat_sum& other) noexcept {
+  fraction += other.fraction;
+  whole += other.whole + (fraction >> 32);
+  fraction &= 0xFFFF'FFFF;
+  bytes += other.bytes;
+}
+
+double nat_sum::bits_per_byte() const noexcept {
+  if (bytes == 0) {
+    return 0;
+  }
+  const double nats = static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
+  return nats / nats_per_bit / static_cast<double>(bytes);
+}
+
+byte_vector encode(const conductor_record& record) {
+  writer w(record_version);
+  w.put(record.pulses);
+  w.put(record.tokens);
+  w.put(record.total_updates);
+  for (const phase_use& use : record.used) {
+    w.put(use.tokens);
+    w.put(use.pulses);
+  }
+  w.put(record.reset_due.size());
+  for (const std::uint8_t due : record.reset_due) {
+    w.put(due);
+  }
+  return w.take();
+}
+
+result<conductor_record> decode_conductor(bytes_view bytes) {
+  reader r(bytes, "CONDUCTOR");
+  WEIR_CHECK(r.version());
+  conductor_record record;
+  record.pulses = r.take();
+  record.tokens = r.take();
+  record.total_updates = r.take();
+  for (phase_use& use : record.used) {
+    use.tokens = r.take();
+    use.pulses = r.take();
+  }
+  const std::uint64_t lanes = r.count(1);
+  for (std::uint64_t i = 0; i < lanes; ++i) {
+    record.reset_due.push_back(r.take() != 0 ? 1 : 0);
+  }
+  WEIR_CHECK(r.end());
+  return record;
+}
+
+byte_vector encode(const run_accounts& accounts) {
+  writer w(record_version);
+  for (const nat_sum* s :
+       {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
+    w.put(*s);
+  }
+  w.put(static_cast<std::uint64_t>(accounts.build_ns));
+  w.put(static_cast<std::uint64_t>(accounts.kernel_ns));
+  w.put(static_cast<std::uint64_t>(accounts.stall_ns));
+  w.put(accounts.generations);
+  w.put(accounts.resumed);
+  w.put(accounts.curve.size());
+  for (const curve_window& point : accounts.curve) {
+    w.put(point.tokens);
+    w.put(point.sum);
+  }
+  return w.take();
+}
+
+result<run_accounts> decode_accounts(bytes_view bytes) {
+  reader r(bytes, "METRICS");
+  WEIR_CHECK(r.version());
+  run_accounts accounts;
+  for (nat_sum* s :
+       {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
+    *s = r.sum();
+  }
+  accounts.build_ns = static_cast<std::int64_t>(r.take());
+  accounts.kernel_ns = static_cast<std::int64_t>(r.take());
+  accounts.stall_ns = static_cast<std::int64_t>(r.take());
+  accounts.generations = r.take();
+  accounts.resumed = r.take();
+  const std::uint64_t points = r.count(4);
+  for (std::uint64_t i = 0; i < points; ++i) {
+    curve_window point;
+    point.tokens = r.take();
+    point.sum = r.sum();
+    accounts.curve.push_back(point);
+  }
+  WEIR_CHECK(r.end());
+  return accounts;
+}
+
+}  // namespace weir::actors

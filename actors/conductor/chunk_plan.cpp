@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ordering of chunks: sizes, lanes, phases.
+#include "conductor/chunk_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+std::uint64_t pulse_chunks::tokens() const {
+  std::uint64_t sum = 0;
+  for (const auto& lane : lanes) {
+    sum += lane ? lane->tokens.size() : 0;
+  }
+  return sum;
+}
+
+chunk_plan::chunk_plan(settings s, const phase_uses& used)
+    : settings_(std::move(s)), used_(used), ended_(settings_.lanes, false) {
+  tokens_ = used_[0].tokens;
+  slots_ = used_[0].pulses;
+}
+
+std::uint64_t chunk_plan::left() const noexcept {
+  const std::uint64_t budget = phase_ < phase_count ? settings_.budgets[phase_].tokens : 0;
+  return budget > tokens_ ? budget - tokens_ : 0;
+}
+
+bool chunk_plan::all_ended() const noexcept {
+  return std::find(ended_.begin(), ended_.end(), false) == ended_.end();
+}
+
+void chunk_plan::close_phase() {
+  ++phase_;
+  tokens_ = phase_ < phase_count ? used_[phase_].tokens : 0;
+  slots_ = phase_ < phase_count ? used_[phase_].pulses : 0;
+}
+
+/// Begins the next slot if budgets allow it now; moves on to the next phase where one is used up.
+bool chunk_plan::open_slot() {
+  while (phase_ < phase_count) {
+    if (all_ended()) {
+      ended_early_ = left() > 0;
+      phase_ = phase_count;
+      break;
+    }
+    const std::uint64_t pulses = settings_.budgets[phase_].pulses;
+    const bool over = left() == 0 || (pulses != 0 && slots_ >= pulses);
+    if (!over && left() > granted_) {
+      ++slots_;
+      open_.push_back(slot{phase_, std::vector<cell>(settings_.lanes), 0});
+      return true;
+    }
+    if (granted_ != 0) {
+      return false;  // what is on its way decides
+    }
+    close_phase();
+  }
+  return false;
+}
+
+/// Assigns the remaining lanes of a slot; false if that has to wait for answers.
+bool chunk_plan::fill_slot(slot& s, chunk_orders& out) {
+  for (; s.assigned < settings_.lanes; ++s.assigned) {
+    cell& c = s.cells[s.assigned];
+    const bool whole = left() >= granted_ + settings_.chunk;
+    if (!whole && granted_ != 0 && !ended_[s.assigned]) {
+      return false;
+    }
+    const std::uint64_t tokens = std::min(settings_.chunk, left());
+    if (ended_[s.assigned] || tokens == 0) {
+      c.state = cell_state::absent;
+      continue;
+    }
+    c.state = cell_state::ordered;
+    granted_ += tokens;
+    ++orders_out_;
+    out.push_back({s.assigned, tokens});
+  }
+  return true;
+}
+
+chunk_orders chunk_plan::take_orders(std::size_t slots) {
+  chunk_orders out;
+  drop_empty_slots();
+  while (true) {
+    const bool filled =
+        open_.empty() || open_.back().assigned == settings_.lanes || fill_slot(open_.back(), out);
+    if (!filled || open_.size() >= slots || !open_slot()) {
+      return out;
+    }
+  }
+}
+
+result<void> chunk_plan::resolve(chunk_reply reply) {
+  const std::uint32_t lane = reply.order.lane;
+  const auto at = lane >= settings_.lanes
+                      ? open_.end()
+                      : std::find_if(open_.begin(), open_.end(), [&](const slot& s) {
+                          return s.cells[lane].state == cell_state::ordered;
+                        });
+  const std::uint64_t tokens = reply.chunk ? reply.chunk->tokens.size() : 0;
+  if (at == open_.end() || tokens > reply.order.tokens || (reply.chunk && tokens == 0)) {
+    return error(errc::internal,
+                 fmt::format("taking a chunk of lane {} failed: expected an answer to an order of "
+                             "{} tokens, found {} tokens",
+                             lane, reply.order.tokens, tokens));
+  }
+  granted_ -= reply.order.tokens;
+  --orders_out_;
+  tokens_ += tokens;
+  cell& c = at->cells[lane];
+  c.state = reply.chunk ? cell_state::ready : cell_state::absent;
+  ended_[lane] = ended_[lane] || !reply.chunk;
+  c.chunk = std::move(reply.chunk);
+  return {};
+}
+
+/// A slot whose lanes have all ended is no pulse.
+void chunk_plan::drop_empty_slots() {
+  std::erase_if(open_, [&](const slot& s) {
+    return s.assigned == settings_.lanes &&
+           std::all_of(s.cells.begin(), s.cells.end(),
+                       [](const cell& c) { return c.state == cell_state::absent; });
+  });
+}
+
+bool chunk_plan::ready() {
+  drop_empty_slots();
+  if (open_.empty() || open_.front().assigned < settings_.lanes) {
+    return false;
+  }
+  const auto& cells = open_.front().cells;
+  return std::none_of(cells.begin(), cells.end(),
+                      [](const cell& c) { return c.state == cell_state::ordered; });
+}
+
+std::optional<pulse_chunks> chunk_plan::take_pulse() {
+  if (!ready()) {
+    return std::nullopt;
+  }
+  pulse_chunks out;
+  out.phase = open_.front().phase;
+  for (cell& c : open_.front().cells) {
+    out.lanes.push_back(std::move(c.chunk));
+  }
+  open_.pop_front();
+  return out;
+}
+
+bool chunk_plan::exhausted() {
+  drop_empty_slots();
+  if (open_.empty() && granted_ == 0 && phase_ < phase_count && open_slot()) {
+    // Probing began the next slot; `take_orders` fills it.
+    return false;
+  }
+  return open_.empty() && granted_ == 0 && phase_ == phase_count;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Issue and commit of pulses, and what is counted at commit.
+#include "conductor/conductor_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+bool save_gate::pass(std::uint64_t before, std::uint64_t after) noexcept {
+  due_ = due_ || (every_ != 0 && after / every_ > before / every_);
+  if (!due_ || busy_) {
+    return false;
+  }
+  due_ = false;
+  busy_ = true;
+  return true;
+}
+
+namespace {
+
+/// End-of-text among the tokens that this chunk predicts. The first token is the target of the chunk before.
+std::uint64_t ends_of_text_in(const storage::token_chunk& c) {
+  const auto in_chunk = std::count(c.tokens.begin() + 1, c.tokens.end(), storage::end_of_text);
+  return static_cast<std::uint64_t>(in_chunk) + (c.lookahead == storage::end_of_text ? 1 : 0);
+}
+
+}  // namespace
+
+conductor_state::conductor_state(settings s, conductor_record record, run_accounts accounts)
+    : settings_(std::move(s)),
+      record_(std::move(record)),
+      accounts_(std::move(accounts)),
+      plan_({settings_.lanes, settings_.chunk, settings_.budgets}, record_.used),
+      gate_(settings_.every_tokens),
+      marks_(settings_.lanes),
+      issued_pulses_(record_.pulses),
+      issued_tokens_(record_.tokens),
+      issued_updates_(record_.used[0].pulses) {
+  record_.reset_due.resize(settings_.lanes, 0);
+  reset_due_ = record_.reset_due;
+  build_base_ns_ = accounts_.build_ns;
+  kernel_base_ns_ = accounts_.kernel_ns;
+  stall_base_ns_ = accounts_.stall_ns;
+}
+
+chunk_orders conductor_state::take_orders() {
+  if (draining_) {
+    return {};
+  }
+  const std::size_t room = settings_.window - std::min(settings_.window, flights_.size());
+  const std::size_t slots = settings_.prefetch == 0 ? std::min<std::size_t>(room, 1)
+                                                    : static_cast<std::size_t>(settings_.prefetch);
+  return slots == 0 ? chunk_orders{} : plan_.take_orders(slots);
+}
+
+/// Which lanes are emptied before this pulse, and which before their next one.
+void conductor_state::note_boundaries(const pulse_chunks& chunks, pulse_order& order) {
+  if (settings_.boundary == storage::boundary_policy::never) {
+    return;
+  }
+  for (std::uint32_t lane = 0; lane < settings_.lanes; ++lane) {
+    if (!chunks.lanes[lane]) {
+      continue;
+    }
+    const auto& boundaries = chunks.lanes[lane]->boundaries;
+    const bool before = !boundaries.empty() && boundaries.front() == 0;
+    if (reset_due_[lane] != 0 || before) {
+      order.resets.push_back(lane);
+    }
+    reset_due_[lane] = !boundaries.empty() && boundaries.back() > 0 ? 1 : 0;
+  }
+}
+
+std::optional<issued_pulse> conductor_state::take_pulse(std::int64_t now_ns) {
+  if (draining_ || flights_.size() >= settings_.window) {
+    return std::nullopt;
+  }
+  auto chunks = plan_.take_pulse();
+  if (!chunks) {
+    return std::nullopt;
+  }
+  pulse_order order;
+  note_boundaries(*chunks, order);
+  models::pulse& p = order.pulse;
+  p.id = issued_pulses_++;
+  p.ph = static_cast<models::phase>(chunks->phase);
+  p.update = issued_updates_;
+  p.total_updates = record_.total_updates;
+  flight f;
+  f.tokens = chunks->tokens();
+  for (const auto& lane : chunks->lanes) {
+    if (lane) {
+      f.marks.push_back(lane->mark);
+      f.ends_of_text += ends_of_text_in(*lane);
+      const std::uint64_t from = lane->lane_position;
+      p.active_levels |=
+          p.ph == models::phase::build
+              ? models::active_mask(settings_.frequencies, from, from + lane->tokens.size())
+              : 0;
+    }
+  }
+  if (p.ph == models::phase::build) {
+    ++issued_updates_;
+    build_start_ns_ = build_began_ ? build_start_ns_ : now_ns;
+    build_began_ = true;
+  }
+  f.snapshot = gate_.pass(issued_tokens_, issued_tokens_ + f.tokens);
+  issued_tokens_ += f.tokens;
+  f.pulse = p;
+  f.reset_due = reset_due_;
+  order.lanes = std::move(chunks->lanes);
+  order.more_follow = !plan_.exhausted();
+  const bool snapshot = f.snapshot;
+  flights_.push_back(std::move(f));
+  return issued_pulse{std::make_shared<const pulse_order>(std::move(order)), snapshot};
+}
+
+void conductor_state::close_window(std::uint64_t build_tokens) {
+  accounts_.curve.push_back({build_tokens, accounts_.window});
+  accounts_.window = {};
+}
+
+void conductor_state::count_scores(const flight& f, const models::pulse_result& r) {
+  const std::uint64_t bytes = r.scored - std::min(r.scored, f.ends_of_text);
+  if (f.pulse.ph == models::phase::test) {
+    accounts_.test.add(r.nats_q32, bytes);
+  }
+  if (f.pulse.ph != models::phase::build) {
+    return;
+  }
+  accounts_.build.add(r.nats_q32, bytes);
+  const std::uint64_t budget = settings_.budgets[0].tokens;
+  if (record_.used[0].tokens >= budget - budget / 4) {
+    accounts_.last_quarter.add(r.nats_q32, bytes);
+  }
+  accounts_.window.add(r.nats_q32, bytes);
+  const std::uint64_t before = record_.used[0].tokens;
+  const std::uint64_t after = before + f.tokens;
+  const std::uint64_t every = settings_.curve_window;
+  if (every != 0 && (after / every > before / every || after == budget)) {
+    close_window(after);
+  }
+}
+
+void conductor_state::count_times(const flight& f, const pulse_done& done, std::int64_t now_ns) {
+  if (f.pulse.ph == models::phase::build) {
+    accounts_.build_ns = build_base_ns_ + (now_ns - build_start_ns_);
+    accounts_.kernel_ns = kernel_base_ns_ + done.kernel_ns;
+    accounts_.stall_ns = stall_base_ns_ + done.stall_ns;
+  }
+}
+
+result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns) {
+  if (flights_.empty() || flights_.front().pulse.id != done.pulse_id) {
+    return error(errc::internal,
+                 fmt::format("committing pulse {} failed: expected pulse {}", done.pulse_id,
+                             flights_.empty() ? record_.pulses : flights_.front().pulse.id));
+  }
+  const flight f = std::move(flights_.front());
+  flights_.pop_front();
+  for (const observer& o : observers_) {
+    o(pulse_view{f.pulse, done.result, f.tokens});
+  }
+  count_scores(f, done.result);
+  count_times(f, done, now_ns);
+  for (const storage::chunk_mark& mark : f.marks) {
+    marks_[mark.lane] = mark;
+  }
+  record_.reset_due = f.reset_due;
+  auto& used = record_.used[static_cast<std::size_t>(f.pulse.ph)];
+  used.tokens += f.tokens;
+  used.pulses += 1;
+  record_.tokens += f.tokens;
+  record_.pulses += 1;
+  phase_ = f.pulse.ph;
+  if (f.snapshot) {
+    boundaries_.push_back(boundary_now());
+  }
+  return {};
+}
+
+boundary conductor_state::boundary_now() const {
+  boundary b;
+  b.pulses = record_.pulses;
+  b.tokens = record_.tokens;
+  for (const auto& mark : marks_) {
+    if (mark) {
+      b.marks.push_back(*mark);
+    }
+  }
+  run_accounts accounts = accounts_;
+  accounts.generations += 1;  // the one that this boundary becomes
+  b.conductor = encode(record_);
+  b.metrics = encode(accounts);
+  return b;
+}
+
+std::optional<boundary> conductor_state::take_boundary() {
+  if (boundaries_.empty()) {
+    return std::nullopt;
+  }
+  boundary b = std::move(boundaries_.front());
+  boundaries_.pop_front();
+  return b;
+}
+
+bool conductor_state::at_rest() {
+  return flights_.empty() && (draining_ || plan_.exhausted());
+}
+
+}  // namespace weir::actors
