@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir checkpoint`: the generations of a run.
+#include <filesystem>
+
+#include "commands.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/checkpoint.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using storage::checkpoint_store;
+using entries = std::vector<checkpoint_store::entry>;
+
+// DIR is a run folder, or the folder of its checkpoints.
+result<std::string> checkpoint_folder(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return error(
+        errc::not_found,
+        fmt::format(
+            "cannot look for checkpoints in \"{}\": expected a folder, found none",
+            folder));
+  }
+  const std::string inside = join_path(folder, "checkpoint");
+  return std::filesystem::is_directory(inside, ignored) ? inside : folder;
+}
+
+void print_json(const entries& all, const std::string& folder, bool verified,
+                output& out) {
+  out.print("{{\"folder\": {}, \"verified\": {}, \"checkpoints\": [", json_quote(folder),
+            verified);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& e = all[i];
+    out.print("{}\n  {{\"file\": {}, \"bytes\": {}, ", i == 0 ? "" : ",",
+              json_quote(e.path), e.bytes);
+    if (e.problem) {
+      out.print("\"valid\": false, \"code\": \"{}\", \"problem\": {}}}",
+                name_of(e.problem->code()), json_quote(e.problem->message()));
+    } else {
+      out.print("\"valid\": true, \"generation\": {}, \"pulse\": {}}}",
+                e.header.generation, e.header.pulse_id);
+    }
+  }
+  out.write("]}\n");
+}
+
+void print_text(const entries& all, const std::string& good, output& out) {
+  for (const auto& e : all) {
+    if (e.problem) {
+      out.print("{}  {:>10}  BAD: {}\n", e.path, human_bytes(e.bytes),
+                e.problem->message());
+    } else {
+      out.print("{}  {:>10}  generation {}, pulse {}, {}\n", e.path, human_bytes(e.bytes),
+                e.header.generation, e.header.pulse_id, good);
+    }
+  }
+}
+
+bool is_valid(const checkpoint_store::entry& e) {
+  return !e.problem.has_value();
+}
+
+}  // namespace
+
+command_result checkpoint_ls(const folder_options& options, output& out) {
+  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
+  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  // A generation counts only once all of it was read; a preamble alone may be all that is
+  // left of it.
+  WEIR_TRY(const entries all, store.verify());
+  if (options.json) {
+    print_json(all, folder, true, out);
+  } else {
+    print_text(all, "valid", out);
+  }
+  if (std::any_of(all.begin(), all.end(), is_valid)) {
+    return 0;
+  }
+  if (all.empty()) {
+    return error(
+        errc::not_found,
+        fmt::format(
+            "cannot list checkpoints of \"{}\": expected ck-<generation>.weir, found "
+            "no file",
+            folder));
+  }
+  return error(errc::corrupt,
+               fmt::format("cannot use any checkpoint of \"{}\": expected one valid "
+                           "generation, found {} damaged",
+                           folder, all.size()));
+}
+
+command_result checkpoint_verify(const folder_options& options, output& out) {
+  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
+  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  WEIR_TRY(const entries all, store.verify());
+  if (options.json) {
+    print_json(all, folder, true, out);
+  } else {
+    print_text(all, "every byte verified", out);
+  }
+  if (all.empty()) {
+    return error(
+        errc::not_found,
+        fmt::format("cannot verify checkpoints of \"{}\": expected ck-<generation>.weir, "
+                    "found no file",
+                    folder));
+  }
+  const auto bad = std::find_if_not(all.begin(), all.end(), is_valid);
+  if (bad == all.end()) {
+    return 0;
+  }
+  return error(*bad->problem);
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What each command of `weir` takes and does. The command tree itself is in main.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "weir/base/error.hpp"
+
+namespace weir::tools {
+
+/// Exit code of a command that ran; failures travel as errors and get theirs from
+/// `exit_code_of`.
+using command_result = result<int>;
+
+struct run_options {
+  std::string file;               ///< configuration
+  std::vector<std::string> sets;  ///< key=value
+  std::string out;                ///< run folder; empty: runs/NAME-N
+  bool json = false;
+};
+struct resume_options {
+  std::string folder;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+/// @error{already_exists, the folder holds a checkpoint; what the run returns}
+[[nodiscard]] command_result run_command(const run_options& options, output& out);
+/// @error{not_found, no such folder; config_mismatch; what the run returns}
+[[nodiscard]] command_result resume_command(const resume_options& options, output& out);
+
+struct speak_options {
+  std::string from;  ///< run folder or volume
+  std::string tag = "prose";
+  std::string prompt;
+  std::uint64_t tokens = 200;
+  double temperature = 0.8;
+  std::uint64_t seed = 1;
+  bool json = false;
+};
+[[nodiscard]] command_result speak_command(const speak_options& options, output& out);
+
+struct store_options {
+  std::string folder;
+  std::string volume;
+  std::string tag = "prose";
+  bool json = false;
+};
+[[nodiscard]] command_result store_command(const store_options& options, output& out);
+
+struct report_options {
+  std::string folder;
+};
+[[nodiscard]] command_result report_command(const report_options& options, output& out);
+
+struct folder_options {
+  std::string folder;
+  bool json = false;
+};
+/// 0 only if a valid generation exists.
+[[nodiscard]] command_result checkpoint_ls(const folder_options& options, output& out);
+/// 0 only if every file is good; names each that is not.
+[[nodiscard]] command_result checkpoint_verify(const folder_options& options,
+                                               output& out);
+
+struct hn4_options {
+  std::string volume;
+  std::string tag;
+  std::string file = "-";  ///< what `put` stores
+  std::string size = "128MiB";
+  std::string label = "weir";
+  std::uint32_t shards = 0;  ///< of `put`; 0: as few as fit
+  std::uint64_t seed = 0;    ///< of `mkfs`: identity and creation time follow from it
+  bool seeded = false;
+  bool force = false;  ///< of `mkfs`: replace an existing file
+  bool json = false;
+};
+[[nodiscard]] command_result hn4_mkfs(const hn4_options& options, output& out);
+[[nodiscard]] command_result hn4_put(const hn4_options& options, output& out);
+[[nodiscard]] command_result hn4_ls(const hn4_options& options, output& out);
+[[nodiscard]] command_result hn4_cat(const hn4_options& options, output& out);
+
+struct tgm_options {
+  std::string file;         ///< or "-"
+  std::string object;       ///< of `dump`: a name or a number; empty: all
+  std::uint64_t limit = 8;  ///< of `dump`: elements per object, 0 for all
+  bool raw = false;         ///< of `dump`: the bytes of one object
+  std::string level = "integrity";
+  bool json = false;
+};
+[[nodiscard]] command_result tgm_ls(const tgm_options& options, output& out);
+[[nodiscard]] command_result tgm_dump(const tgm_options& options, output& out);
+[[nodiscard]] command_result tgm_validate(const tgm_options& options, output& out);
+
+struct doctor_options {
+  bool json = false;
+};
+[[nodiscard]] command_result doctor_command(const doctor_options& options, output& out);
+
+}  // namespace weir::tools

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir doctor`: what this build is and what it found on this machine.
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "commands.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/models/prose.hpp"
+#include "weir/runtime/engine.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json build_facts() {
+#if defined(__clang__)
+  const std::string compiler = "clang++ " __clang_version__;
+#else
+  const std::string compiler = "g++ " __VERSION__;
+#endif
+#if defined(NDEBUG)
+  const std::string type = "release";
+#else
+  const std::string type = "with assertions";
+#endif
+  return {{"version", WEIR_VERSION},
+          {"compiler", compiler},
+          {"build", type},
+          {"sanitizer", std::string(WEIR_SANITIZER).empty() ? "none" : WEIR_SANITIZER}};
+}
+
+json library_facts() {
+  return {{"caf", WEIR_CAF_VERSION},
+          {"zstd", ZSTD_versionString()},
+          {"zlib", zlibVersion()},
+          {"xxhash", XXH_versionNumber()},
+          {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
+                              FMT_VERSION % 100)},
+          {"nlohmann-json",
+           fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                       NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
+}
+
+json features() {
+  json out = json::array();
+  const auto add = [&](bool has, const char* name) {
+    if (has) {
+      out.push_back(name);
+    }
+  };
+  __builtin_cpu_init();
+  add(__builtin_cpu_supports("sse4.2") != 0, "sse4.2");
+  add(__builtin_cpu_supports("pclmul") != 0, "pclmul");
+  add(__builtin_cpu_supports("avx") != 0, "avx");
+  add(__builtin_cpu_supports("avx2") != 0, "avx2");
+  add(__builtin_cpu_supports("fma") != 0, "fma");
+  add(__builtin_cpu_supports("avx512f") != 0, "avx512f");
+  add(__builtin_cpu_supports("avx512vl") != 0, "avx512vl");
+  return out;
+}
+
+json machine_facts() {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const auto free_pages = static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES));
+  return {{"cores", std::thread::hardware_concurrency()},
+          {"memory_bytes", page * pages},
+          {"memory_free_bytes", page * free_pages},
+          {"cpu_features", features()}};
+}
+
+// The kernel set as the model itself names it: a small one is made to ask.
+json kernel_facts() {
+  auto engine = runtime::engine::create({});
+  if (!engine) {
+    return {{"problem", engine.error().message()}};
+  }
+  auto model = models::prose::create(**engine, {});
+  if (!model) {
+    return {{"problem", model.error().message()}};
+  }
+  return {{"kernel_set", (*model)->kernel_set()},
+          {"parameters", (*model)->parameter_count()}};
+}
+
+json built_in() {
+  return {{"formats", {"tensogram"}},
+          {"compression", {"none", "zstd"}},
+          {"volumes", {"hn4 (GENERIC profile)"}},
+          {"devices", {"cpu"}},
+          {"models", {"prose"}}};
+}
+
+// Whether files can be made durable and replaced in a folder.
+json folder_fact(const std::string& folder) {
+  const std::string path = join_path(folder, fmt::format(".weir-doctor-{}", getpid()));
+  const auto written = write_file_atomically(posix_file_system(), path, as_view("weir"));
+  if (!written) {
+    return {
+        {"folder", folder}, {"writable", false}, {"problem", written.error().message()}};
+  }
+  const auto removed = posix_file_system().remove(path);
+  return {{"folder", folder}, {"writable", removed.has_value()}};
+}
+
+json folder_facts() {
+  std::error_code ignored;
+  json out = json::array();
+  out.push_back(folder_fact(std::filesystem::current_path(ignored).string()));
+  out.push_back(folder_fact(std::filesystem::temp_directory_path(ignored).string()));
+  return out;
+}
+
+json clock_facts() {
+  std::int64_t step = INT64_MAX;
+  for (int i = 0; i < 1000; ++i) {
+    const std::int64_t from = now_ns();
+    std::int64_t to = now_ns();
+    while (to == from) {
+      to = now_ns();
+    }
+    step = std::min(step, to - from);
+  }
+  std::array<char, 32> text{};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {{"utc", text.data()}, {"monotonic_step_ns", step}};
+}
+
+std::string in_words(const std::string& key, const json& value) {
+  if (value.is_array()) {
+    std::string out;
+    for (const json& item : value) {
+      out += (out.empty() ? "" : ", ") + in_words("", item);
+    }
+    return out;
+  }
+  if (value.is_object()) {  // a folder
+    return value["folder"].get<std::string>() +
+           (value["writable"].get<bool>() ? " is writable" : " is NOT writable");
+  }
+  if (key.size() > 6 && key.substr(key.size() - 6) == "_bytes") {
+    return human_bytes(value.get<std::uint64_t>());
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void print_text(const json& facts, output& out) {
+  for (const auto& [section, content] : facts.items()) {
+    if (!content.is_object()) {
+      out.print("{:10} {}\n", section, in_words("", content));
+      continue;
+    }
+    std::string title = section;
+    for (const auto& [key, value] : content.items()) {
+      out.print("{:10} {:18} {}\n", title, key, in_words(key, value));
+      title.clear();
+    }
+  }
+}
+
+}  // namespace
+
+command_result doctor_command(const doctor_options& options, output& out) {
+  const json facts{{"build", build_facts()},     {"kernels", kernel_facts()},
+                   {"machine", machine_facts()}, {"libraries", library_facts()},
+                   {"built_in", built_in()},     {"folders", folder_facts()},
+                   {"clock", clock_facts()}};
+  if (options.json) {
+    out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
+  } else {
+    print_text(facts, out);
+  }
+  return facts["kernels"].contains("problem") ? exit_code_of(errc::internal) : 0;
+}
+
+}  // namespace weir::tools

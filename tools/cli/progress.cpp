@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress.hpp"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+std::string grouped(double value) {
+  std::string digits = fmt::format("{:.0f}", value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) {
+    digits.insert(i - 3, ",");
+  }
+  return digits;
+}
+
+// Columns of the terminal; a line that wraps cannot be drawn over.
+std::size_t columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return (no_colour == nullptr || *no_colour == '\0') &&
+         (term == nullptr || std::string(term) != "dumb");
+}
+
+}  // namespace
+
+std::string progress_text(const actors::run_progress& p, bool colour) {
+  const char* strong = colour ? "\x1b[1m" : "";
+  const char* plain = colour ? "\x1b[0m" : "";
+  std::string out = p.phase;
+  if (p.phase_budget > 0) {
+    out += fmt::format(" {:.1f} %", 100.0 * static_cast<double>(p.phase_tokens) /
+                                        static_cast<double>(p.phase_budget));
+  } else {
+    out += fmt::format(" {} tokens", p.phase_tokens);
+  }
+  out += fmt::format("  {}{}{} tokens/s", strong, grouped(p.tokens_per_second), plain);
+  if (p.bits_per_byte > 0) {
+    out += fmt::format("  {}{:.3f}{} bits/byte", strong, p.bits_per_byte, plain);
+  }
+  if (p.seconds_left > 0) {
+    out += fmt::format("  ETA {}", human_seconds(p.seconds_left));
+  }
+  out += p.durable_generation > 0 ? fmt::format("  checkpoint {}", p.durable_generation)
+                                  : std::string("  no checkpoint yet");
+  return out;
+}
+
+progress_line::progress_line() : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
+
+progress_line::~progress_line() { clear(); }
+
+void progress_line::show(const actors::run_progress& p) {
+  if (!terminal_) {
+    return;
+  }
+  std::string text = progress_text(p, false);
+  // An escape sequence must not be cut in two, so a line that is too long goes without.
+  text = text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1);
+  fmt::print(stderr, "\r\x1b[K{}", text);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void progress_line::clear() {
+  if (shown_) {
+    fmt::print(stderr, "\r\x1b[K");
+    std::fflush(stderr);
+    shown_ = false;
+  }
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir run`, `weir resume` and `weir report`: the life of a run folder.
+#include "weir/actors/run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "commands.hpp"
+#include "config/config.hpp"
+#include "progress.hpp"
+#include "report/report.hpp"
+#include "run_log.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+using actors::run_config;
+using actors::run_report;
+
+bool holds_checkpoint(const std::string& folder) {
+  const auto names = posix_file_system().list(join_path(folder, "checkpoint"));
+  return names && std::any_of(names->begin(), names->end(), [](const std::string& name) {
+           return name.size() > 8 && name.compare(0, 3, "ck-") == 0 &&
+                  name.compare(name.size() - 5, 5, ".weir") == 0;
+         });
+}
+
+result<void> make_folders(const std::string& path) {
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (problem && !fs::is_directory(path)) {
+    return error(errc::io, fmt::format("cannot make run folder \"{}\": expected to create it, found "
+                                       "\"{}\"",
+                                       path, problem.message()));
+  }
+  return {};
+}
+
+// runs/NAME-1, runs/NAME-2, ...: the first that nobody has, taken by making it.
+result<std::string> next_run_folder(const std::string& name) {
+  WEIR_CHECK(make_folders("runs"));
+  for (int n = 1; n < 1'000'000; ++n) {
+    const std::string path = fmt::format("runs/{}-{}", name, n);
+    std::error_code problem;
+    if (fs::create_directory(path, problem)) {
+      return path;
+    }
+    if (problem && problem != std::errc::file_exists) {
+      return error(errc::io, fmt::format("cannot make run folder \"{}\": expected to create it, found "
+                                         "\"{}\"",
+                                         path, problem.message()));
+    }
+  }
+  return error(errc::already_exists, fmt::format("cannot make a run folder runs/{}-N: expected a free "
+                                                 "number, found none",
+                                                 name))
+      .hint("choose one with --out");
+}
+
+std::string corpus_text(const actors::run_start& start) {
+  std::string out = start.corpus.empty() ? "none" : start.corpus.front();
+  if (start.corpus.size() > 1) {
+    out += fmt::format(" ... {} ({} files)", start.corpus.back(), start.corpus.size());
+  }
+  return start.corpus_tokens == 0 ? out : fmt::format("{}, {} tokens", out, start.corpus_tokens);
+}
+
+// What one process of a run says: lines for people, the log, the line of progress.
+class narrator {
+ public:
+  narrator(output& out, bool json, run_log& log) : out_(out), json_(json), log_(log) {}
+
+  // People read standard output, unless it carries JSON.
+  void say(const std::string& line) {
+    progress_.clear();
+    if (json_) {
+      fmt::print(stderr, "{}\n", line);
+    } else {
+      out_.write(line + "\n");
+      out_.flush();
+    }
+  }
+
+  void start(const actors::run_start& start) {
+    say(fmt::format("corpus     {}", corpus_text(start)));
+    say(fmt::format("model      {} parameters, kernels {}", start.parameters, start.kernel_set));
+    if (start.resumed_from) {
+      say(fmt::format("resumed    from generation {} at {} tokens", *start.resumed_from,
+                      start.resumed_tokens));
+      log_.info(fmt::format("resumed from generation {} at {} tokens, kernels {}",
+                            *start.resumed_from, start.resumed_tokens, start.kernel_set));
+    } else {
+      log_.info(fmt::format("started, corpus {}, kernels {}", corpus_text(start), start.kernel_set));
+    }
+  }
+
+  void progress(const actors::run_progress& p) {
+    progress_.show(p);
+    if (p.durable_generation > logged_generation_) {
+      logged_generation_ = p.durable_generation;
+      log_.info(fmt::format("generation {} is durable at {} tokens, {:.3f} bits per byte so far",
+                            p.durable_generation, p.durable_tokens, p.cumulative_bits_per_byte));
+    }
+  }
+
+  void warning(const std::string& text) {
+    progress_.clear();
+    fmt::print(stderr, "warning: {}\n", text);
+    log_.warning(text);
+  }
+
+  void finish(const run_report& r) {
+    progress_.clear();
+    if (r.build_tokens > 0) {
+      say(fmt::format("build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",
+                      r.build_tokens, r.tokens_per_second, r.bits_cumulative, r.bits_last_quarter));
+    }
+    if (r.test_tokens > 0) {
+      say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens, r.bits_test));
+    }
+    say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
+                    hex64(r.context_hash), hex64(r.parameter_hash)));
+    log_.info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended, r.tokens,
+                          r.generation, hex64(r.state_hash)));
+  }
+
+  progress_line& line() { return progress_; }
+
+ private:
+  output& out_;
+  bool json_;
+  run_log& log_;
+  progress_line progress_;
+  std::uint64_t logged_generation_ = 0;
+};
+
+using run_call = result<run_report> (*)(const run_config&, const actors::run_callbacks&);
+
+// Runs or resumes in a folder whose lock the caller holds.
+command_result perform(run_call call, const run_config& config, bool json, output& out) {
+  WEIR_TRY(run_log log, run_log::open(config.out));
+  narrator tell(out, json, log);
+  tell.say(fmt::format("run folder {}", config.out));
+  actors::run_control control;
+  const actors::signal_scope signals(control);
+  actors::run_callbacks callbacks;
+  callbacks.started = [&](const actors::run_start& start) { tell.start(start); };
+  callbacks.progress = [&](const actors::run_progress& p) { tell.progress(p); };
+  callbacks.warning = [&](const std::string& text) { tell.warning(text); };
+  callbacks.control = &control;
+  const auto report = call(config, callbacks);
+  tell.line().clear();
+  if (!report) {
+    log.failure(report.error().message());
+    return error(report.error());
+  }
+  tell.finish(*report);
+  if (const auto page = write_report(config.out); page) {
+    tell.say(fmt::format("report     {}", *page));
+  } else {
+    tell.warning(page.error().message());
+  }
+  if (report->ended == "interrupted") {
+    tell.say(fmt::format("interrupted; continue with: weir resume {}", config.out));
+  }
+  if (json) {
+    out.write(actors::metrics_json(*report));
+  }
+  return 0;
+}
+
+result<void> check(const run_config& config) {
+  WEIR_TRY(const auto warnings, actors::check_config(config));
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "warning: {}\n", warning);
+  }
+  return {};
+}
+
+result<void> write_config(const run_config& config) {
+  const std::string text = "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
+  return write_file_atomically(posix_file_system(), join_path(config.out, "config.toml"),
+                               as_view(text));
+}
+
+// Held while a process works in a run folder.
+result<file_lock> lock_folder(const std::string& folder) {
+  return file_lock::acquire(join_path(folder, "lock"));
+}
+
+}  // namespace
+
+command_result run_command(const run_options& options, output& out) {
+  WEIR_TRY(run_config config, load_config(options.file, options.sets));
+  WEIR_CHECK(check(config));
+  if (options.out.empty()) {
+    WEIR_TRY(config.out, next_run_folder(config.name));
+  } else {
+    config.out = options.out;
+    WEIR_CHECK(make_folders(config.out));
+  }
+  WEIR_TRY(const file_lock lock, lock_folder(config.out));
+  if (holds_checkpoint(config.out)) {
+    return error(errc::already_exists,
+                 fmt::format("cannot begin a run in \"{}\": expected a folder without checkpoints, "
+                             "found some",
+                             config.out))
+        .hint(fmt::format("continue it with `weir resume {}`, or choose another --out", config.out));
+  }
+  WEIR_CHECK(write_config(config));
+  return perform(&actors::run, config, options.json, out);
+}
+
+command_result resume_command(const resume_options& options, output& out) {
+  std::error_code ignored;
+  if (!fs::is_directory(options.folder, ignored)) {
+    return error(errc::not_found, fmt::format("cannot resume \"{}\": expected a run folder, found "
+                                              "none",
+                                              options.folder));
+  }
+  WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
+  config.out = options.folder;
+  WEIR_CHECK(check(config));
+  WEIR_TRY(const file_lock lock, lock_folder(config.out));
+  return perform(&actors::resume, config, options.json, out);
+}
+
+command_result report_command(const report_options& options, output& out) {
+  WEIR_TRY(const std::string page, write_report(options.folder));
+  out.print("{}\n", page);
+  return 0;
+}
+
+}  // namespace weir::tools

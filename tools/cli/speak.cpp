@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir speak` and `weir store`: what a run has learned, outside of it.
+#include "weir/actors/speak.hpp"
+
+#include "commands.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+command_result speak_command(const speak_options& options, output& out) {
+  if (!(options.temperature >= 0) || options.temperature > 100) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot speak: expected a temperature from 0 to 100, found {}",
+                             options.temperature));
+  }
+  actors::speak_request request;
+  request.source = options.from;
+  request.tag = options.tag;
+  request.prompt = options.prompt;
+  request.tokens = options.tokens;
+  request.temperature = options.temperature;
+  request.seed = options.seed;
+  bool begun = false;
+  const auto on_text = [&](std::string_view piece) {
+    if (!options.json) {
+      // Nothing is printed before the source is known to be good.
+      out.write(begun ? std::string_view() : std::string_view(options.prompt));
+      out.write(piece);
+      out.flush();
+      begun = true;
+    }
+    return true;
+  };
+  WEIR_TRY(const actors::speak_report report, actors::speak(request, on_text));
+  if (!options.json) {
+    out.write(begun ? "\n" : options.prompt + "\n");
+    return 0;
+  }
+  out.print("{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": {}, "
+            "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"with_context\": {}, "
+            "\"seconds\": {:.3f}}}\n",
+            json_quote(options.prompt), json_quote(report.text), report.tokens, options.temperature,
+            options.seed, hex64(report.parameter_hash), hex64(report.context_hash),
+            report.with_context, report.seconds);
+  return 0;
+}
+
+command_result store_command(const store_options& options, output& out) {
+  WEIR_TRY(const std::uint64_t hash,
+           actors::store_parameters(options.folder, options.volume, options.tag));
+  if (options.json) {
+    out.print("{{\"volume\": {}, \"tag\": {}, \"parameter_hash\": \"{}\"}}\n",
+              json_quote(options.volume), json_quote(options.tag), hex64(hash));
+  } else {
+    out.print("{} in {}: parameter_hash {}\n", options.tag, options.volume, hex64(hash));
+  }
+  return 0;
+}
+
+}  // namespace weir::tools

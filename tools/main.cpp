@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The command line of Weir: reads it, calls one command, turns its failure into a
+/// message and an exit code.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <functional>
+
+#include "cli/commands.hpp"
+
+namespace {
+
+using namespace weir::tools;
+using action = std::function<command_result(output&)>;
+
+struct all_options {
+  run_options run;
+  resume_options resume;
+  speak_options speak;
+  store_options store;
+  report_options report;
+  folder_options checkpoint;
+  hn4_options hn4;
+  tgm_options tgm;
+  doctor_options doctor;
+};
+
+CLI::App* verb(CLI::App& parent, const char* name, const char* what,
+               const char* example) {
+  CLI::App* app = parent.add_subcommand(name, what);
+  app->footer(std::string("Example:\n  ") + example);
+  return app;
+}
+
+void json_flag(CLI::App* app, bool& json) {
+  app->add_flag("--json", json, "Print facts as JSON");
+}
+
+void sets_option(CLI::App* app, std::vector<std::string>& sets) {
+  app->add_option("--set", sets,
+                  "Set a key: the value as TOML, else as a string; repeatable")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
+  auto* run = verb(app, "run", "Run a pipeline and leave one run folder",
+                   "weir run demos/prose/prose.toml --set phase.build.tokens=100000");
+  run->add_option("FILE", o.run.file, "Configuration in TOML")->required();
+  sets_option(run, o.run.sets);
+  run->add_option("--out", o.run.out, "Run folder; without it runs/NAME-N")
+      ->type_name("DIR");
+  json_flag(run, o.run.json);
+  run->callback([&] { chosen = [&](output& out) { return run_command(o.run, out); }; });
+
+  auto* resume = verb(app, "resume", "Continue a run from its newest valid checkpoint",
+                      "weir resume runs/demo --set run.workers=1");
+  resume->add_option("DIR", o.resume.folder, "Run folder")->required();
+  sets_option(resume, o.resume.sets);
+  json_flag(resume, o.resume.json);
+  resume->callback(
+      [&] { chosen = [&](output& out) { return resume_command(o.resume, out); }; });
+
+  auto* report =
+      verb(app, "report", "Write report.html of a run again and print its path",
+           "weir report runs/demo");
+  report->add_option("DIR", o.report.folder, "Run folder")->required();
+  report->callback(
+      [&] { chosen = [&](output& out) { return report_command(o.report, out); }; });
+}
+
+void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
+  auto* speak =
+      verb(app, "speak", "Continue a text with the parameters of a run or volume",
+           "weir speak runs/demo --prompt 'The function' --tokens 200 --temperature 0.7");
+  speak->add_option("FROM", o.speak.from, "Run folder, or HN4 volume")->required();
+  speak->add_option("--prompt", o.speak.prompt, "Text to continue")->required();
+  speak->add_option("--tokens", o.speak.tokens, "Tokens to add")->required();
+  speak->add_option("--temperature", o.speak.temperature,
+                    "0 takes the likeliest token (default 0.8)");
+  speak->add_option("--seed", o.speak.seed, "Of the random numbers (default 1)");
+  speak->add_option("--tag", o.speak.tag, "Tag of the volume (default \"prose\")");
+  json_flag(speak, o.speak.json);
+  speak->callback(
+      [&] { chosen = [&](output& out) { return speak_command(o.speak, out); }; });
+
+  auto* store =
+      verb(app, "store", "Store the parameters of a run under one tag of a volume",
+           "weir store runs/demo parameters.hn4");
+  store->add_option("DIR", o.store.folder, "Run folder")->required();
+  store->add_option("VOLUME", o.store.volume, "HN4 volume; made if it is not there")
+      ->required();
+  store->add_option("--tag", o.store.tag, "Tag (default \"prose\")");
+  json_flag(store, o.store.json);
+  store->callback(
+      [&] { chosen = [&](output& out) { return store_command(o.store, out); }; });
+}
+
+void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
+  auto* group = app.add_subcommand("checkpoint", "Look at the checkpoints of a run");
+  group->require_subcommand(1);
+  const auto add = [&](const char* name, const char* what, const char* example,
+                       auto command) {
+    auto* v = verb(*group, name, what, example);
+    v->add_option("DIR", o.checkpoint.folder, "Run folder")->required();
+    json_flag(v, o.checkpoint.json);
+    v->callback([&, command] {
+      chosen = [&, command](output& out) { return command(o.checkpoint, out); };
+    });
+  };
+  add("ls", "List generations; succeeds only if one is valid",
+      "weir checkpoint ls runs/demo", &checkpoint_ls);
+  add("verify", "Read every byte of every generation; fails if any is bad",
+      "weir checkpoint verify runs/demo", &checkpoint_verify);
+}
+
+void add_hn4_verbs(CLI::App& app, all_options& o, action& chosen) {
+  auto* group = app.add_subcommand("hn4", "Make, fill and read HN4 volumes");
+  group->require_subcommand(1);
+  const auto add = [&](const char* name, const char* what, const char* example,
+                       auto command) {
+    auto* v = verb(*group, name, what, example);
+    v->add_option("VOLUME", o.hn4.volume, "Image file or block device")->required();
+    v->callback([&, command] {
+      chosen = [&, command](output& out) { return command(o.hn4, out); };
+    });
+    return v;
+  };
+  auto* mkfs = add("mkfs", "Make an empty volume",
+                   "weir hn4 mkfs parameters.hn4 --size 128MiB", &hn4_mkfs);
+  mkfs->add_option("--size", o.hn4.size, "Capacity (default 128MiB, the least)");
+  mkfs->add_option("--label", o.hn4.label, "At most 31 bytes (default \"weir\")");
+  mkfs->add_option("--seed", o.hn4.seed, "Identity follows from it; without it, random");
+  mkfs->add_flag("--force", o.hn4.force, "Replace an existing file");
+  json_flag(mkfs, o.hn4.json);
+  auto* put = add("put", "Store a file or standard input under a tag",
+                  "weir hn4 put parameters.hn4 licence < LICENSE", &hn4_put);
+  put->add_option("TAG", o.hn4.tag, "Name of the stream")->required();
+  put->add_option("FILE", o.hn4.file, "What to store; \"-\" is standard input (default)");
+  put->add_option("--shards", o.hn4.shards, "Number of shards (default: as few as fit)");
+  json_flag(put, o.hn4.json);
+  auto* ls = add("ls", "List the tags", "weir hn4 ls parameters.hn4", &hn4_ls);
+  json_flag(ls, o.hn4.json);
+  auto* cat = add("cat", "Write a tag to standard output, every checksum verified",
+                  "weir hn4 cat parameters.hn4 prose | weir tgm ls -", &hn4_cat);
+  cat->add_option("TAG", o.hn4.tag, "Name of the stream")->required();
+}
+
+void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
+  auto* group = app.add_subcommand("tgm", "Look into Tensogram files");
+  group->require_subcommand(1);
+  const auto add = [&](const char* name, const char* what, const char* example,
+                       auto command) {
+    auto* v = verb(*group, name, what, example);
+    v->add_option("FILE", o.tgm.file, "File, or \"-\" for standard input")->required();
+    v->callback([&, command] {
+      chosen = [&, command](output& out) { return command(o.tgm, out); };
+    });
+    return v;
+  };
+  json_flag(add("ls", "List messages and objects, with digests",
+                "weir tgm ls runs/demo/curve.tgm", &tgm_ls),
+            o.tgm.json);
+  auto* dump = add("dump", "Print metadata and values, one JSON object per line",
+                   "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
+                   &tgm_dump);
+  dump->add_option("--object", o.tgm.object, "Only this object: a name or a number");
+  dump->add_option("--limit", o.tgm.limit, "Values per object (default 8, 0 for all)");
+  dump->add_flag("--raw", o.tgm.raw, "The bytes of the object instead");
+  dump->add_flag("--json", o.tgm.json,
+                 "Accepted for symmetry: the output is JSON anyway");
+  auto* validate = add("validate", "Say everything that is wrong with a file",
+                       "weir tgm validate runs/demo/curve.tgm", &tgm_validate);
+  validate->add_option("--level", o.tgm.level,
+                       "structure, metadata, integrity (default) or fidelity");
+  json_flag(validate, o.tgm.json);
+}
+
+void add_doctor(CLI::App& app, all_options& o, action& chosen) {
+  auto* doctor =
+      verb(app, "doctor", "Say what this build is and what it finds on this machine",
+           "weir doctor --json");
+  json_flag(doctor, o.doctor.json);
+  doctor->callback(
+      [&] { chosen = [&](output& out) { return doctor_command(o.doctor, out); }; });
+}
+
+int fail(const weir::error& e) {
+  fmt::print(stderr, "weir: {}\n", e.message());
+  return weir::exit_code_of(e.code());
+}
+
+int perform(const action& chosen) {
+  output out;
+  const command_result code = chosen(out);
+  const auto closed = out.close();
+  if (!code) {
+    return fail(code.error());
+  }
+  return closed ? *code : fail(closed.error());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  all_options options;
+  action chosen;
+  CLI::App app{
+      "Weir: dataflow of actors and tensors; learns, stops, resumes and speaks bit for "
+      "bit"};
+  app.name("weir");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("weir ") + WEIR_VERSION);
+  app.footer(
+      "Exit codes: 0 well, 2 usage, 3 not found, 4 damaged data, 5 system, 6 run failed");
+  add_run_verbs(app, options, chosen);
+  add_speak_verbs(app, options, chosen);
+  add_checkpoint_verbs(app, options, chosen);
+  add_hn4_verbs(app, options, chosen);
+  add_tgm_verbs(app, options, chosen);
+  add_doctor(app, options, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  options.hn4.seeded =
+      app.get_subcommand("hn4")->get_subcommand("mkfs")->count("--seed") > 0;
+  try {
+    return perform(chosen);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "weir: cannot go on: expected no exception, found \"{}\"\n",
+               e.what());
+    return weir::exit_code_of(weir::errc::internal);
+  }
+}

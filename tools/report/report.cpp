@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "page.hpp"
+#include "run_data.hpp"
+#include "svg.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using points = std::vector<std::pair<double, double>>;
+
+// Averages the model's windows over those of the other models, so that the curves
+// compare.
+points resample(const points& curve, double window) {
+  points out;
+  double bits = 0;
+  double before = 0;
+  double begun = 0;
+  for (const auto& [tokens, value] : curve) {
+    bits += value * (tokens - before);
+    before = tokens;
+    if (before - begun >= window) {
+      out.emplace_back(before, bits / (before - begun));
+      begun = before;
+      bits = 0;
+    }
+  }
+  if (before > begun) {
+    out.emplace_back(before, bits / (before - begun));
+  }
+  return out;
+}
+
+points count_points(const count_curve& counts, const corpus_comparison& corpus) {
+  points out;
+  for (std::size_t i = 0; i < counts.windows.size(); ++i) {
+    const std::uint64_t end =
+        std::min<std::uint64_t>((i + 1) * corpus.window, corpus.tokens);
+    out.emplace_back(static_cast<double>(end), counts.windows[i]);
+  }
+  return out;
+}
+
+std::vector<curve_line> all_curves(const run_data& run, double tokens) {
+  std::vector<curve_line> lines;
+  if (run.corpus) {
+    const corpus_comparison& c = *run.corpus;
+    for (const count_curve& counts : c.counts) {
+      lines.push_back({fmt::format("order {}  {:.2f}", counts.order, counts.cumulative),
+                       fmt::format("o{}", std::min(counts.order, 3U)),
+                       count_points(counts, c)});
+    }
+    lines.push_back({fmt::format("gzip -9  {:.2f}", c.gzip),
+                     "gzip",
+                     {{0, c.gzip}, {tokens, c.gzip}}});
+  }
+  const double window =
+      run.corpus ? static_cast<double>(run.corpus->window) : tokens / 150;
+  lines.push_back({fmt::format("this model  {:.2f}",
+                               number_at(run.metrics, "bits_per_byte.cumulative")),
+                   "model", resample(run.curve, window)});
+  return lines;
+}
+
+void add_head(html_page& page, const run_data& run) {
+  const auto& m = run.metrics;
+  page.tiles(
+      {{"bits per byte, whole text",
+        fmt::format("{:.3f}", number_at(m, "bits_per_byte.cumulative"))},
+       {"bits per byte, last quarter",
+        fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))},
+       {"tokens learned from",
+        fmt::format("{:.0f}", number_at(m, "build_tokens", number_at(m, "tokens")))},
+       {"tokens per second", fmt::format("{:.0f}", number_at(m, "tokens_per_second"))},
+       {"peak memory",
+        human_bytes(static_cast<std::uint64_t>(number_at(m, "peak_rss_bytes")))},
+       {"times resumed", fmt::format("{:.0f}", number_at(m, "resumed"))}});
+}
+
+void add_curve(html_page& page, const run_data& run) {
+  const double tokens =
+      number_at(run.metrics, "build_tokens", number_at(run.metrics, "tokens"));
+  page.section("Learning curve");
+  if (run.curve.empty()) {
+    page.paragraph("No tokens were learned from.", "note");
+    return;
+  }
+  if (run.corpus) {
+    page.paragraph(
+        verdict(*run.corpus, number_at(run.metrics, "bits_per_byte.cumulative"),
+                number_at(run.metrics, "bits_per_byte.last_quarter")),
+        "verdict");
+  }
+  page.figure(
+      draw_curves(all_curves(run, tokens), tokens),
+      "Bits per byte of each window of text, predicted before it was learned; the "
+      "figures at the "
+      "right are of the whole text. Orders 0 to 3 are adaptive count models "
+      "(Witten-Bell) of the same "
+      "tokens under the same protocol. The dashed line is gzip -9 of the same bytes.");
+}
+
+void add_time(html_page& page, const run_data& run) {
+  const auto& m = run.metrics;
+  page.section("Where the time went");
+  std::vector<std::pair<std::string, std::string>> rows{
+      {"Build", human_seconds(number_at(m, "build_seconds"))},
+      {"inside kernels", human_seconds(number_at(m, "kernel_seconds"))},
+      {"waiting for text (stall)",
+       fmt::format("{:.1f} ms", 1000 * number_at(m, "stall_seconds"))}};
+  if (number_at(m, "workers", 1) < 2) {
+    rows.emplace_back("engine overhead",
+                      fmt::format("{:.1f} %", 100 * number_at(m, "engine_overhead")));
+  } else {
+    rows.emplace_back("idle, all workers", human_seconds(number_at(m, "idle_seconds")));
+  }
+  page.table(rows);
+  if (!run.trace || run.trace->spans.empty()) {
+    page.paragraph("No tasks were recorded (run.trace is off, or the run had none).",
+                   "note");
+    return;
+  }
+  page.figure(draw_load(*run.trace),
+              "Load of each thread; where nothing is drawn nothing was recorded "
+              "(run.trace says what is).");
+  page.figure(draw_tasks(*run.trace, 8000),
+              "8 ms of tasks, one colour per kernel as in the table.");
+  page.figure(kernel_table(*run.trace));
+}
+
+void add_memory(html_page& page, const run_data& run) {
+  page.section("Memory by owner");
+  std::vector<bar> bars;
+  const auto memory = run.metrics.find("memory");
+  if (memory != run.metrics.end() && memory->is_object()) {
+    for (const auto& [owner, bytes] : memory->items()) {
+      if (bytes.is_number()) {
+        const auto n = bytes.get<double>();
+        bars.push_back({owner, n, human_bytes(static_cast<std::uint64_t>(n))});
+      }
+    }
+  }
+  if (bars.empty()) {
+    page.paragraph("Not recorded.", "note");
+    return;
+  }
+  page.figure(draw_bars(bars, "Bytes by owner"),
+              "Memory of the tensors; the peak of the whole process is above.");
+}
+
+void add_corpus(html_page& page, const run_data& run) {
+  page.section("Corpus");
+  const std::string identity = text_at(run.metrics, "corpus_identity");
+  if (!identity.empty()) {
+    page.paragraph(fmt::format("Identity over names, sizes and content: {}", identity));
+  }
+  if (!run.corpus) {
+    page.paragraph("Its files could not be compared; see the end of this page.", "note");
+    return;
+  }
+  std::string rows =
+      "<table><tr><th>file</th><th class=\"n\">bytes</th><th "
+      "class=\"n\">XXH3-64</th></tr>";
+  for (const corpus_file& f : run.corpus->files) {
+    rows += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{}</td><td "
+        "class=\"n\"><code>{}</code></td></tr>\n",
+        html_escape(f.path), f.bytes, hex64(f.digest));
+  }
+  page.figure(rows + "</table>");
+}
+
+void add_state(html_page& page, const run_data& run) {
+  const auto& m = run.metrics;
+  page.section("State and history");
+  page.table({{"ended", text_at(m, "ended")},
+              {"state_hash", text_at(m, "state_hash")},
+              {"context_hash", text_at(m, "context_hash")},
+              {"parameter_hash", text_at(m, "parameter_hash")},
+              {"pulses", fmt::format("{:.0f}", number_at(m, "pulses"))},
+              {"checkpoints written", fmt::format("{:.0f}", number_at(m, "generations"))},
+              {"kernels", text_at(m, "kernel_set")}});
+  page.folded("Log of all processes of this run, resumes included", run.log);
+  page.folded("Settings (config.toml)", run.config_text);
+  page.folded("All metrics (metrics.json)",
+              m.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  for (const std::string& missing : run.missing) {
+    page.paragraph("Left out: " + missing, "note");
+  }
+}
+
+}  // namespace
+
+result<std::string> write_report(const std::string& folder) {
+  WEIR_TRY(const run_data run, read_run(folder));
+  html_page page("Run " + run.config.name,
+                 fmt::format("{}, {} in {}", text_at(run.metrics, "ended"),
+                             text_at(run.metrics, "kernel_set"), folder));
+  add_head(page, run);
+  add_curve(page, run);
+  add_time(page, run);
+  add_memory(page, run);
+  add_corpus(page, run);
+  add_state(page, run);
+  const std::string path = join_path(folder, "report.html");
+  const std::string html = std::move(page).finish();
+  WEIR_CHECK(write_file_atomically(posix_file_system(), path, as_view(html)));
+  return path;
+}
+
+}  // namespace weir::tools

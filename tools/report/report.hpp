@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// report.html of a run folder: what was learned, from what, how the time went.
+#pragma once
+
+#include <string>
+
+#include "weir/base/error.hpp"
+
+namespace weir::tools {
+
+/// Writes `DIR/report.html` from metrics.json, config.toml, curve.tgm, trace.json and log
+/// of the folder, and from the corpus if it is still what the run read. What is missing
+/// is said on the page.
+/// @return the path of the page
+/// @error{not_found, no folder or no metrics.json} @error{corrupt, metrics.json is not
+/// JSON}
+/// @error{no_space, io, from the file system}
+[[nodiscard]] result<std::string> write_report(const std::string& folder);
+
+}  // namespace weir::tools

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_data.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "config/config.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using nlohmann::json;
+
+result<json> read_metrics(const std::string& folder) {
+  const std::string path = join_path(folder, "metrics.json");
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  json metrics = json::parse(as_text(content), nullptr, false);
+  if (!metrics.is_object()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read \"{}\": expected a JSON object, found "
+                             "something else",
+                             path));
+  }
+  return metrics;
+}
+
+std::string text_of(const std::string& path) {
+  const auto content = read_file(posix_file_system(), path);
+  return content ? std::string(as_text(*content)) : std::string();
+}
+
+// All elements of an object as numbers.
+result<std::vector<double>> numbers(const formats::message_reader& reader,
+                                    const std::string& name) {
+  const auto index = reader.find(name);
+  if (!index) {
+    return error(errc::not_found,
+                 fmt::format("cannot read the curve: expected an object \"{}\", "
+                             "found none",
+                             name));
+  }
+  WEIR_TRY(const byte_vector bytes, reader.decode(*index));
+  const auto convert = [&bytes](auto example) {
+    using type = decltype(example);
+    std::vector<double> out(bytes.size() / sizeof(type));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      type value;
+      std::memcpy(&value, bytes.data() + i * sizeof(type), sizeof(type));
+      out[i] = static_cast<double>(value);
+    }
+    return out;
+  };
+  switch (reader.descriptor(*index).type) {
+    case dtype::fp32: return convert(float{});
+    case dtype::fp64: return convert(double{});
+    case dtype::uint64: return convert(std::uint64_t{});
+    case dtype::int64: return convert(std::int64_t{});
+    default:
+      return error(
+          errc::unsupported,
+          fmt::format(
+              "cannot read the curve: expected \"{}\" as fp32, fp64 or 64-bit integers, "
+              "found {}",
+              name, info_of(reader.descriptor(*index).type).tensogram));
+  }
+}
+
+result<std::vector<std::pair<double, double>>> read_curve(const std::string& path) {
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  WEIR_TRY(const auto reader, formats::message_reader::open(bytes_view(content)));
+  WEIR_TRY(const auto tokens, numbers(reader, "tokens"));
+  WEIR_TRY(const auto bits, numbers(reader, "bits_per_byte"));
+  std::vector<std::pair<double, double>> out;
+  for (std::size_t i = 0; i < std::min(tokens.size(), bits.size()); ++i) {
+    out.emplace_back(tokens[i], bits[i]);
+  }
+  return out;
+}
+
+// Takes a part, or says why the report has to do without it.
+template <class T, class Part>
+void take(result<T> read, Part& part, const char* what, run_data& data) {
+  if (read) {
+    part = std::move(*read);
+  } else {
+    data.missing.push_back(fmt::format("{}: {}", what, read.error().message()));
+  }
+}
+
+void read_corpus(run_data& data) {
+  const double tokens =
+      number_at(data.metrics, "build_tokens", number_at(data.metrics, "tokens"));
+  auto corpus = compare_corpus(data.config.paths, data.config.eot,
+                               static_cast<std::uint64_t>(tokens));
+  const std::string known = text_at(data.metrics, "corpus_identity");
+  if (corpus && !known.empty() && known != hex64(corpus->identity)) {
+    data.missing.push_back(
+        "comparison with other models: the corpus has changed since the run");
+    return;
+  }
+  take(std::move(corpus), data.corpus, "comparison with other models", data);
+}
+
+}  // namespace
+
+double number_at(const json& metrics, const std::string& key, double otherwise) {
+  const json* at = &metrics;
+  for (std::size_t from = 0; from <= key.size();) {
+    const std::size_t dot = std::min(key.find('.', from), key.size());
+    const auto found =
+        at->is_object() ? at->find(key.substr(from, dot - from)) : at->end();
+    if (!at->is_object() || found == at->end()) {
+      return otherwise;
+    }
+    at = &*found;
+    from = dot + 1;
+  }
+  return at->is_number() ? at->get<double>() : otherwise;
+}
+
+std::string text_at(const json& metrics, const std::string& key) {
+  const auto found = metrics.find(key);
+  return found != metrics.end() && found->is_string() ? found->get<std::string>()
+                                                      : std::string();
+}
+
+result<run_data> read_run(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return error(errc::not_found,
+                 fmt::format("cannot report on \"{}\": expected a run folder, found "
+                             "none",
+                             folder));
+  }
+  run_data data;
+  data.folder = folder;
+  WEIR_TRY(data.metrics, read_metrics(folder));
+  take(load_config(join_path(folder, "config.toml"), {}), data.config, "settings", data);
+  data.config_text = text_of(join_path(folder, "config.toml"));
+  data.log = text_of(join_path(folder, "log"));
+  take(read_curve(join_path(folder, "curve.tgm")), data.curve, "learning curve", data);
+  if (data.config.trace != runtime::trace_mode::off) {
+    take(read_trace(join_path(folder, "trace.json")), data.trace, "time line", data);
+  }
+  read_corpus(data);
+  return data;
+}
+
+}  // namespace weir::tools

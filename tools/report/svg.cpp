@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "svg.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir::tools {
+
+namespace {
+
+constexpr double page_width = 960;
+
+// Area of the curves within their drawing.
+struct frame {
+  double left = 44;
+  double right = page_width - 150;
+  double top = 14;
+  double bottom = 340;
+  double tokens = 1;
+  double low = 0;
+  double high = 8;
+
+  [[nodiscard]] double x(double token) const {
+    return left + (right - left) * token / tokens;
+  }
+  [[nodiscard]] double y(double bits) const {
+    const double part = (std::clamp(bits, low, high) - low) / (high - low);
+    return bottom - (bottom - top) * part;
+  }
+};
+
+std::string short_number(double value) {
+  if (value >= 999'999) {
+    return fmt::format("{:g} M", value / 1e6);
+  }
+  return value >= 1000 ? fmt::format("{:g} k", value / 1000) : fmt::format("{:g}", value);
+}
+
+frame frame_of(const std::vector<curve_line>& lines, double tokens) {
+  frame f;
+  f.tokens = std::max(tokens, 1.0);
+  double low = 8;
+  double high = 1;
+  for (const curve_line& line : lines) {
+    // The first windows start at eight bits and would press everything else together.
+    for (const auto& [token, bits] : line.points) {
+      low = std::min(low, bits);
+      high = token > tokens / 100 ? std::max(high, bits) : high;
+    }
+  }
+  f.low = std::max(0.0, std::floor(2 * (low - 0.15)) / 2);
+  f.high = std::min(8.0, std::max(f.low + 1, std::ceil(2 * high) / 2));
+  return f;
+}
+
+void draw_axes(svg& s, const frame& f) {
+  for (const double bits : axis_ticks(f.low, f.high, 8)) {
+    s.line(f.left, f.y(bits), f.right, f.y(bits), "grid");
+    s.text(f.left - 8, f.y(bits) + 4, "tick", "end", fmt::format("{:g}", bits));
+  }
+  for (const double token : axis_ticks(0, f.tokens, 8)) {
+    s.line(f.x(token), f.bottom, f.x(token), f.bottom + 5, "axis");
+    s.text(f.x(token), f.bottom + 19, "tick", "middle", short_number(token));
+  }
+  s.line(f.left, f.bottom, f.right, f.bottom, "axis");
+  s.text((f.left + f.right) / 2, f.bottom + 38, "tick", "middle", "tokens");
+  s.text(f.left + 6, f.top + 4, "tick", "start", "bits per byte");
+}
+
+// Moves labels apart, top to bottom, and back up where they would leave the drawing.
+void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bottom) {
+  constexpr double distance = 16;
+  std::stable_sort(labels.begin(), labels.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 1; i < labels.size(); ++i) {
+    labels[i].first = std::max(labels[i].first, labels[i - 1].first + distance);
+  }
+  double limit = bottom;
+  for (std::size_t i = labels.size(); i-- > 0; limit -= distance) {
+    labels[i].first = std::min(labels[i].first, limit);
+    limit = labels[i].first;
+  }
+}
+
+}  // namespace
+
+std::string html_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+svg::svg(double width, double height, std::string_view title)
+    : out_(fmt::format("<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"{}\">\n",
+                       width, height, html_escape(title))) {}
+
+void svg::line(double x1, double y1, double x2, double y2, std::string_view css) {
+  out_ += fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n",
+      x1, y1, x2, y2, css);
+}
+
+void svg::rect(double x, double y, double width, double height, std::string_view css,
+               std::string_view tip) {
+  out_ += fmt::format(
+      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" class=\"{}\"",
+      x, y, width, height, css);
+  out_ +=
+      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", html_escape(tip));
+}
+
+void svg::text(double x, double y, std::string_view css, std::string_view anchor,
+               std::string_view text) {
+  out_ += fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y,
+      css, anchor, html_escape(text));
+}
+
+void svg::polyline(const std::vector<std::pair<double, double>>& points,
+                   std::string_view css, std::string_view tip) {
+  out_ += fmt::format("<polyline class=\"{}\" points=\"", css);
+  for (const auto& [x, y] : points) {
+    out_ += fmt::format("{:.1f},{:.1f} ", x, y);
+  }
+  out_ += tip.empty()
+              ? "\"/>\n"
+              : fmt::format("\"><title>{}</title></polyline>\n", html_escape(tip));
+}
+
+std::string svg::finish() && {
+  return std::move(out_) + "</svg>\n";
+}
+
+std::vector<double> axis_ticks(double low, double high, int count) {
+  std::vector<double> out;
+  if (!(high > low) || count < 1) {
+    return out;
+  }
+  const double raw = (high - low) / count;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  const double head = raw / power;
+  const double step = power * (head <= 1 ? 1 : head <= 2 ? 2 : head <= 5 ? 5 : 10);
+  for (double n = std::ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
+    out.push_back(n * step);
+  }
+  return out;
+}
+
+std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
+  const frame f = frame_of(lines, tokens);
+  svg s(page_width, f.bottom + 48, "Bits per byte over the tokens of the run");
+  draw_axes(s, f);
+  std::vector<std::pair<double, const curve_line*>> labels;
+  for (const curve_line& line : lines) {
+    std::vector<std::pair<double, double>> points;
+    for (const auto& [token, bits] : line.points) {
+      points.emplace_back(f.x(token), f.y(bits));
+    }
+    if (!points.empty()) {
+      s.polyline(points, "curve " + line.css, line.name);
+      labels.emplace_back(points.back().second + 4, &line);
+    }
+  }
+  spread(labels, f.bottom);
+  for (const auto& [y, line] : labels) {
+    s.text(f.right + 8, y, "label " + line->css, "start", line->name);
+  }
+  return std::move(s).finish();
+}
+
+std::string draw_bars(std::vector<bar> bars, std::string_view title) {
+  std::stable_sort(bars.begin(), bars.end(),
+                   [](const bar& a, const bar& b) { return a.value > b.value; });
+  constexpr double row = 24;
+  constexpr double left = 190;
+  constexpr double right = page_width - 130;
+  svg s(page_width, row * static_cast<double>(bars.size()) + 8, title);
+  const double most = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
+  double y = 4;
+  for (const bar& b : bars) {
+    const double width = std::max(1.0, (right - left) * b.value / most);
+    s.text(left - 8, y + 15, "label", "end", b.name);
+    s.rect(left, y + 3, width, row - 8, "bar", b.name + ": " + b.text);
+    s.text(left + width + 8, y + 15, "tick", "start", b.text);
+    y += row;
+  }
+  return std::move(s).finish();
+}
+
+}  // namespace weir::tools

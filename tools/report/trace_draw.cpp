@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Drawings of a trace: load of the threads, tasks of a few pulses, table of kernels.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "svg.hpp"
+#include "trace_data.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr double left = 120;
+constexpr double right = 950;
+constexpr std::size_t colours =
+    8;  // kernels with a colour of their own; the rest share one
+
+double lane_top(std::size_t lane, double height) {
+  return 6 + static_cast<double>(lane) * (height + 10);
+}
+
+// Class of each kernel: k0 for the one with most time, ..., k8 for all from the ninth on.
+std::vector<std::size_t> colour_of_names(const trace_data& trace) {
+  std::vector<std::size_t> out(trace.names.size(), colours);
+  const auto shares = kernel_shares(trace);
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    out[shares[i].name] = std::min(i, colours);
+  }
+  return out;
+}
+
+void draw_time_axis(svg& s, double from, double to, double y, double unit,
+                    const char* name) {
+  const double scale = (right - left) / std::max(to - from, 1e-9);
+  s.line(left, y, right, y, "axis");
+  for (const double t : axis_ticks(0, (to - from) / unit, 8)) {
+    const double x = left + t * unit * scale;
+    s.line(x, y, x, y + 5, "axis");
+    s.text(x, y + 19, "tick", "middle", fmt::format("{:g} {}", t, name));
+  }
+}
+
+// Busy microseconds per thread and bin, the span cut at the edges of the bins.
+std::vector<std::vector<double>> bin_load(const trace_data& trace, std::size_t bins) {
+  std::vector<std::vector<double>> busy(trace.lanes.size(),
+                                        std::vector<double>(bins, 0.0));
+  const double width = trace.length / static_cast<double>(bins);
+  for (const trace_span& s : trace.spans) {
+    const double end = s.start + s.length;
+    auto bin = static_cast<std::size_t>(s.start / width);
+    for (double at = s.start; bin < bins && at < end; ++bin) {
+      const double edge = std::min(end, static_cast<double>(bin + 1) * width);
+      busy[s.lane][bin] += std::max(0.0, edge - at);
+      at = std::max(at, edge);
+    }
+  }
+  return busy;
+}
+
+}  // namespace
+
+std::string draw_load(const trace_data& trace) {
+  constexpr std::size_t bins = 300;
+  constexpr double height = 34;
+  const std::size_t lanes = trace.lanes.size();
+  const double bottom = lane_top(lanes, height);
+  svg s(960, bottom + 26, "Load of the threads over the run");
+  if (trace.length <= 0) {
+    return std::move(s).finish();
+  }
+  const auto busy = bin_load(trace, bins);
+  const double bin_us = trace.length / bins;
+  const double step = (right - left) / bins;
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const double top = lane_top(lane, height);
+    s.text(left - 8, top + height / 2 + 4, "label", "end", trace.lanes[lane]);
+    for (std::size_t bin = 0; bin < bins; ++bin) {
+      const auto recorded = [&](const std::vector<double>& of) { return of[bin] > 0; };
+      if (std::any_of(busy.begin(), busy.end(), recorded)) {
+        const double x = left + step * static_cast<double>(bin);
+        const double part = std::min(1.0, busy[lane][bin] / bin_us);
+        s.rect(x, top, step, height, "idle");
+        s.rect(x, top + height * (1 - part), step, height * part, "busy");
+      }
+    }
+  }
+  draw_time_axis(s, 0, trace.length, bottom - 4, 1e6, "s");
+  return std::move(s).finish();
+}
+
+std::string draw_tasks(const trace_data& trace, double microseconds) {
+  constexpr double height = 30;
+  const std::size_t lanes = trace.lanes.size();
+  const double bottom = lane_top(lanes, height);
+  svg s(960, bottom + 26, "Tasks of a few pulses");
+  // From the last quarter of the recorded tasks: after the warm-up, before the end
+  // drains.
+  const std::size_t first = trace.spans.size() - trace.spans.size() / 4;
+  const double from = first < trace.spans.size() ? trace.spans[first].start : 0;
+  const double to = std::min(from + microseconds, std::max(trace.length, from + 1));
+  const double scale = (right - left) / (to - from);
+  const auto colour = colour_of_names(trace);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    s.text(left - 8, lane_top(lane, height) + height / 2 + 4, "label", "end",
+           trace.lanes[lane]);
+    s.rect(left, lane_top(lane, height), right - left, height, "idle");
+  }
+  for (std::size_t i = first; i < trace.spans.size() && trace.spans[i].start < to; ++i) {
+    const trace_span& t = trace.spans[i];
+    const double end = std::min(t.start + t.length, to);
+    s.rect(left + (t.start - from) * scale, lane_top(t.lane, height),
+           std::max(0.3, (end - t.start) * scale), height,
+           fmt::format("k{}", colour[t.name]),
+           fmt::format("{} {:.1f} us", trace.names[t.name], t.length));
+  }
+  draw_time_axis(s, from, to, bottom - 4, 1000, "ms");
+  return std::move(s).finish();
+}
+
+std::string kernel_table(const trace_data& trace) {
+  double all = 0;
+  const auto shares = kernel_shares(trace);
+  for (const kernel_share& k : shares) {
+    all += k.total;
+  }
+  std::string out =
+      "<table><tr><th>kernel</th><th class=\"n\">tasks</th><th class=\"n\">mean, us</th>"
+      "<th class=\"n\">total, ms</th><th class=\"n\">share</th></tr>\n";
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const kernel_share& k = shares[i];
+    out += fmt::format(
+        "<tr><td><svg class=\"key\" viewBox=\"0 0 10 10\"><rect width=\"10\" "
+        "height=\"10\" "
+        "class=\"k{}\"/></svg> {}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f}</td>"
+        "<td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td></tr>\n",
+        std::min(i, colours), html_escape(trace.names[k.name]), k.count,
+        k.total / static_cast<double>(std::max<std::uint64_t>(k.count, 1)),
+        k.total / 1000, all > 0 ? 100 * k.total / all : 0);
+  }
+  return out + "</table>\n";
+}
+
+}  // namespace weir::tools
