@@ -8,7 +8,6 @@ export JOBS
 
 build: packages  ## builds the libraries and the command line; leaves build/weir
 	@scripts/build release product
-	@ln -sfn release/tools/weir build/weir
 
 demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes other text
 	@scripts/install-packages demo
@@ -20,7 +19,7 @@ test: packages  ## builds and runs all tests, also under sanitizers
 
 soak: packages  ## runs the long tests and the second compiler
 	@scripts/install-packages demo test soak
-	@scripts/test --soak release
+	@scripts/test --soak
 	@scripts/same-bits
 
 lint: packages  ## checks layers, sizes, words, messages, format and the tour

@@ -150,6 +150,11 @@ def bits_last_quarter(job):
     return row(lookup(job.runs(1, run_workers=1)[0], "bits_per_byte.last_quarter"), "bits/byte", "<=", 1.96)
 
 
+def checkpoint_stall_ms(job):
+    """Longest pause for a snapshot, median of three runs that write a checkpoint every 20,000 tokens."""
+    return row(median_of(job, "checkpoint_stall_ms", checkpoint_every_tokens=20_000), "ms", "<=", 1)
+
+
 def torch_tokens_per_s(job, workers):
     """Median rate of the peer's best graph on the same text, or None without PyTorch."""
     python = os.environ.get("WEIR_TORCH_PYTHON")
@@ -184,6 +189,7 @@ ROWS = {
     "prose_peak_rss_mb": peak_rss_mb,
     "prose_bits_cumulative": bits_cumulative,
     "prose_bits_last_quarter": bits_last_quarter,
+    "checkpoint_stall_ms": checkpoint_stall_ms,
     "prose_torch_ratio_1": torch_ratio(1, 1.25),
     "prose_torch_ratio_2": torch_ratio(2, 1.6),
 }
