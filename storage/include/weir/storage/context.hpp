@@ -69,6 +69,7 @@ struct era {
   std::uint64_t chunk = 0;
   std::uint64_t lane_block = 1;
   std::vector<std::uint64_t> lane_positions;  ///< position of every lane at its start
+  bool boundary = false;                      ///< begun by a reset
   friend bool operator==(const era&, const era&) = default;
 };
 
@@ -152,6 +153,8 @@ struct token_chunk {
 /// @source{Context Stream, "The Stream Abstraction" and "Multi-GPU Considerations"}
 class context_stream {
  public:
+  struct state;  ///< of the implementation
+
   /// @error{invalid_argument, chunk below the fastest period, lanes or ranks out of
   /// range, loop or lanes on a pipe}
   [[nodiscard]] static result<std::unique_ptr<context_stream>> open(
@@ -207,7 +210,6 @@ class context_stream {
   [[nodiscard]] const std::string& warning() const noexcept;
 
  private:
-  struct state;
   explicit context_stream(std::unique_ptr<state> s);
   std::unique_ptr<state> state_;
 };

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/layout.hpp"
+
+#include <fmt/core.h>
+
+#include "context/record.hpp"
+
+namespace weir::storage {
+
+error damaged(const std::string& path, std::uint64_t offset, std::string_view section,
+              std::string text) {
+  return error(errc::corrupt,
+               fmt::format("cannot read checkpoint section {}: {}", section, text))
+      .at(fmt::format("{}:{} (section {})", path, offset, section));
+}
+
+byte_vector encode_preamble(const preamble& p) {
+  record_writer out;
+  out.put_bytes(as_view(preamble_magic));
+  out.put(layout_version);
+  out.put(p.sections);
+  out.put(p.header.generation);
+  out.put(p.header.pulse_id);
+  out.put(p.table_bytes);
+  out.put(p.file_bytes);
+  out.put(p.table_hash);
+  out.put(xxh3_64(out.view()));
+  return std::move(out).take();
+}
+
+result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
+  record_reader from(bytes.first(preamble_bytes));
+  if (as_text(from.get_bytes(preamble_magic.size())) != preamble_magic) {
+    return damaged(path, 0, "PREAMBLE", "the magic is wrong");
+  }
+  const auto version = from.get<std::uint32_t>();
+  if (version != layout_version) {
+    return error(errc::unsupported_version,
+                 fmt::format(
+                     "cannot read checkpoint section PREAMBLE: expected version {}, "
+                     "found {}",
+                     layout_version, version))
+        .at(fmt::format("{}:8 (section PREAMBLE)", path));
+  }
+  preamble p;
+  p.sections = from.get<std::uint32_t>();
+  p.header.generation = from.get<std::uint64_t>();
+  p.header.pulse_id = from.get<std::uint64_t>();
+  p.table_bytes = from.get<std::uint64_t>();
+  p.file_bytes = from.get<std::uint64_t>();
+  p.table_hash = from.get<std::uint64_t>();
+  const auto expected = from.get<std::uint64_t>();
+  const auto found = xxh3_64(bytes.first(preamble_bytes - 8));
+  if (expected != found) {
+    return damaged(
+        path, preamble_bytes - 8, "PREAMBLE",
+        fmt::format("expected hash {}, found {}", hex64(expected), hex64(found)));
+  }
+  if (p.header.generation >= generation_limit) {
+    return damaged(path, 16, "PREAMBLE", "the generation is out of range");
+  }
+  return p;
+}
+
+byte_vector encode_table(std::span<const table_entry> entries) {
+  record_writer out;
+  for (const table_entry& e : entries) {
+    out.put(static_cast<std::uint16_t>(e.name.size()));
+    out.put(static_cast<std::uint8_t>(e.type));
+    out.put(static_cast<std::uint8_t>(e.shape.size()));
+    out.put(std::uint32_t{0});
+    out.put(e.offset);
+    out.put(e.length);
+    out.put(e.hash);
+    for (const std::int64_t n : e.shape) {
+      out.put(static_cast<std::uint64_t>(n));
+    }
+    out.put_bytes(as_view(e.name));
+    out.put_zeros(align_up<std::size_t>(e.name.size(), 8) - e.name.size());
+  }
+  return std::move(out).take();
+}
+
+namespace {
+
+result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
+                                 std::uint64_t after_sections, const std::string& path) {
+  const auto wrong = [&](std::string text) {
+    return damaged(path, preamble_bytes, "TABLE", std::move(text));
+  };
+  const auto name_bytes = from.get<std::uint16_t>();
+  const auto type = from.get<std::uint8_t>();
+  const auto dimensions = from.get<std::uint8_t>();
+  const auto reserved = from.get<std::uint32_t>();
+  table_entry e;
+  e.offset = from.get<std::uint64_t>();
+  e.length = from.get<std::uint64_t>();
+  e.hash = from.get<std::uint64_t>();
+  if (name_bytes == 0 || name_bytes > longest_name || dimensions > most_dimensions ||
+      reserved != 0) {
+    return wrong("an entry has an impossible name, shape or reserved byte");
+  }
+  for (std::uint8_t i = 0; i < dimensions; ++i) {
+    e.shape.push_back(static_cast<std::int64_t>(from.get<std::uint64_t>()));
+  }
+  e.name = std::string(as_text(from.get_bytes(name_bytes)));
+  const std::size_t zeros = align_up<std::size_t>(name_bytes, 8) - name_bytes;
+  for (const std::byte b : from.get_bytes(zeros)) {
+    if (b != std::byte{0}) {
+      return wrong("a reserved byte is not zero");
+    }
+  }
+  if (from.failed()) {
+    return wrong("it ends within an entry");
+  }
+  auto info = info_of(int{type});
+  if (!info) {
+    return wrong(fmt::format("entry \"{}\" has no known type", e.name));
+  }
+  e.type = info->id;
+  // Where a section lies follows from those before it: a table that says otherwise is not
+  // of ours.
+  if (e.offset != offset || e.length > after_sections - offset) {
+    return wrong(
+        fmt::format("entry \"{}\" of {} bytes at {} does not fit: expected it at {}",
+                    e.name, e.length, e.offset, offset));
+  }
+  const auto bytes = byte_size(e.type, element_count(e.shape));
+  if (!bytes || static_cast<std::uint64_t>(*bytes) != e.length) {
+    return wrong(fmt::format("the shape of entry \"{}\" does not make {} bytes", e.name,
+                             e.length));
+  }
+  return e;
+}
+
+}  // namespace
+
+result<std::vector<table_entry>> decode_table(bytes_view bytes, const preamble& p,
+                                              const std::string& path) {
+  record_reader from(bytes);
+  std::vector<table_entry> out;
+  const std::uint64_t after_sections = p.file_bytes - footer_bytes;
+  std::uint64_t offset = align_up(preamble_bytes + bytes.size(), section_alignment);
+  for (std::uint32_t i = 0; i < p.sections; ++i) {
+    if (offset > after_sections) {
+      return damaged(path, preamble_bytes, "TABLE",
+                     "sections lie beyond the end of the file");
+    }
+    WEIR_TRY(table_entry e, decode_entry(from, offset, after_sections, path));
+    offset = align_up(e.offset + e.length, section_alignment);
+    out.push_back(std::move(e));
+  }
+  if (!from.rest().empty() || offset != after_sections) {
+    return damaged(path, preamble_bytes, "TABLE",
+                   fmt::format("{} sections end at {}, expected {}", p.sections, offset,
+                               after_sections));
+  }
+  return out;
+}
+
+byte_vector encode_footer(const preamble& p, std::uint64_t root) {
+  record_writer out;
+  out.put(p.header.generation);
+  out.put(p.header.pulse_id);
+  out.put(p.file_bytes);
+  out.put(root);
+  out.put_zeros(footer_bytes - 32 - footer_magic.size());
+  out.put_bytes(as_view(footer_magic));
+  return std::move(out).take();
+}
+
+byte_vector lay_out(std::vector<table_entry>& entries, preamble& p) {
+  p.sections = static_cast<std::uint32_t>(entries.size());
+  p.table_bytes = encode_table(entries).size();
+  std::uint64_t offset = align_up(preamble_bytes + p.table_bytes, section_alignment);
+  for (table_entry& e : entries) {
+    e.offset = offset;
+    offset = align_up(offset + e.length, section_alignment);
+  }
+  p.file_bytes = offset + footer_bytes;
+  const byte_vector table = encode_table(entries);
+  p.table_hash = xxh3_64(table);
+  byte_vector out = encode_preamble(p);
+  append(out, table);
+  out.resize(align_up<std::size_t>(out.size(), section_alignment));
+  return out;
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "checkpoint/layout.hpp"
+#include "context/cursor_codec.hpp"
+#include "context/record.hpp"
+
+namespace weir::storage {
+
+std::vector<checkpoint_section> cursor_sections::sections() const {
+  return {{std::string(section::cursor), cursor},
+          {std::string(section::source_state), source_state},
+          {std::string(section::rng), rng}};
+}
+
+cursor_sections sections_of(const stream_cursor& cursor) {
+  cursor_sections out;
+  stream_cursor bare = cursor;
+  bare.rng.reset();
+  bare.source_state.clear();
+  out.cursor = encode(bare);
+  out.source_state = cursor.source_state;
+  out.rng = encode_rng(cursor.rng);
+  return out;
+}
+
+byte_vector conductor_section(std::uint64_t pulse_id, bytes_view rest) {
+  record_writer out;
+  out.put(pulse_id);
+  out.put_bytes(rest);
+  return std::move(out).take();
+}
+
+namespace {
+
+using loaded = checkpoint::loaded_section;
+
+const loaded* find_in(std::span<const loaded> sections, std::string_view name) {
+  const auto found = std::find_if(sections.begin(), sections.end(),
+                                  [&](const loaded& s) { return s.name == name; });
+  return found == sections.end() ? nullptr : &*found;
+}
+
+error absent(const std::string& path, std::string_view name) {
+  return error(errc::corrupt,
+               fmt::format("cannot read checkpoint: section {} is missing", name))
+      .at(fmt::format("{} (section {})", path, name));
+}
+
+error in_section(const std::string& path, std::string_view name, error cause) {
+  const errc code = cause.code();
+  return error(code, fmt::format("cannot read checkpoint section {}", name))
+      .at(fmt::format("{} (section {})", path, name))
+      .because(std::move(cause));
+}
+
+/// Pulse of the stream, of the model and of the file as a whole must be one.
+result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t file,
+                       const std::string& path) {
+  if (stream == model && model == file) {
+    return {};
+  }
+  return error(errc::stream_model_mismatch,
+               fmt::format(
+                   "model and stream are out of sync, cannot resume: expected one "
+                   "pulse, found {} of the stream, {} of the model and {} of the file",
+                   stream, model, file))
+      .at(fmt::format("{} (section {})", path, section::cursor))
+      .hint("use another generation");
+}
+
+}  // namespace
+
+result<standing> check_standing(std::span<const loaded> sections, std::uint64_t pulse_id,
+                                const std::string& path) {
+  const loaded* const cursor = find_in(sections, section::cursor);
+  if (cursor == nullptr) {
+    return error(errc::missing_cursor,
+                 "there is no valid checkpoint without a StreamCursor")
+        .at(fmt::format("{} (section {})", path, section::cursor));
+  }
+  for (const std::string_view name :
+       {section::config, section::conductor, section::source_state, section::rng}) {
+    if (find_in(sections, name) == nullptr) {
+      return absent(path, name);
+    }
+  }
+  if (std::none_of(sections.begin(), sections.end(), [](const loaded& s) {
+        return s.name.compare(0, section::param_prefix.size(), section::param_prefix) ==
+               0;
+      })) {
+    return absent(path, section::param_prefix);
+  }
+  standing out;
+  auto decoded = decode_cursor(cursor->data);
+  if (!decoded) {
+    return in_section(path, section::cursor, std::move(decoded).error());
+  }
+  out.cursor = std::move(*decoded);
+  auto rng = decode_rng(find_in(sections, section::rng)->data);
+  if (!rng) {
+    return in_section(path, section::rng, std::move(rng).error());
+  }
+  out.cursor.rng = *rng;
+  const bytes_view source = find_in(sections, section::source_state)->data;
+  out.cursor.source_state.assign(source.begin(), source.end());
+  const bytes_view conductor = find_in(sections, section::conductor)->data;
+  if (conductor.size() < 8) {
+    return error(errc::corrupt,
+                 fmt::format(
+                     "cannot read checkpoint section {}: expected at least 8 bytes, "
+                     "found {}",
+                     section::conductor, conductor.size()))
+        .at(fmt::format("{} (section {})", path, section::conductor));
+  }
+  WEIR_CHECK(pass_gate(out.cursor.pulse_id, load_le<std::uint64_t>(conductor.data()),
+                       pulse_id, path));
+  out.conductor = conductor.subspan(8);
+  return out;
+}
+
+}  // namespace weir::storage

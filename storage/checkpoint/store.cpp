@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "checkpoint/layout.hpp"
+#include "checkpoint/writer.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::string_view prefix = "ck-";
+constexpr std::string_view suffix = ".weir";
+constexpr std::string_view temporary_suffix = ".weir.tmp";
+constexpr std::size_t kept_generations = 2;
+
+/// Number in "ck-<number><ending>", if the name is of that form and the number as we
+/// write it.
+std::optional<std::uint64_t> number_in(std::string_view name, std::string_view ending) {
+  if (name.size() <= prefix.size() + ending.size() ||
+      name.substr(0, prefix.size()) != prefix ||
+      name.substr(name.size() - ending.size()) != ending) {
+    return std::nullopt;
+  }
+  const std::string_view digits =
+      name.substr(prefix.size(), name.size() - prefix.size() - ending.size());
+  std::uint64_t number = 0;
+  const auto [end, problem] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (problem != std::errc() || end != digits.data() + digits.size() ||
+      (digits.size() > 1 && digits.front() == '0') || number >= generation_limit) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+struct checkpoint_store::state {
+  file_system* fs = nullptr;
+  std::string folder;
+  std::optional<file_lock> lock;
+  std::uint64_t next_generation = 1;
+  std::vector<std::string>
+      verified;  ///< paths that this writer knows to be whole, oldest first
+
+  [[nodiscard]] result<std::vector<entry>> list() const;
+  [[nodiscard]] result<void> write_temporary(const std::string& path,
+                                             std::span<const checkpoint_section> sections,
+                                             const checkpoint_header& header) const;
+  void remember_previous(const std::string& newest);
+  void prune(const std::string& newest);
+};
+
+checkpoint_store::checkpoint_store(std::unique_ptr<state> s) : state_(std::move(s)) {}
+checkpoint_store::checkpoint_store(checkpoint_store&&) noexcept = default;
+checkpoint_store& checkpoint_store::operator=(checkpoint_store&&) noexcept = default;
+checkpoint_store::~checkpoint_store() = default;
+const std::string& checkpoint_store::folder() const noexcept {
+  return state_->folder;
+}
+
+result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string folder,
+                                                role as) {
+  auto s = std::make_unique<state>();
+  s->fs = &fs;
+  s->folder = std::move(folder);
+  if (as == role::writer) {
+    WEIR_CHECK(fs.make_folder(s->folder));
+    WEIR_TRY(s->lock, file_lock::acquire(join_path(s->folder, "lock")));
+  }
+  WEIR_TRY(const auto names, fs.list(s->folder));
+  for (const std::string& name : names) {
+    if (as == role::writer && number_in(name, temporary_suffix)) {
+      WEIR_CHECK(fs.remove(join_path(s->folder, name)));
+    }
+    if (const auto number = number_in(name, suffix)) {
+      s->next_generation = std::max(s->next_generation, *number + 1);
+    }
+  }
+  WEIR_TRY(const auto entries, s->list());
+  for (const entry& e : entries) {
+    s->next_generation = std::max(s->next_generation, e.header.generation + 1);
+  }
+  return checkpoint_store(std::move(s));
+}
+
+result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() const {
+  WEIR_TRY(const auto names, fs->list(folder));
+  struct ranked {
+    entry e;
+    std::uint64_t rank;
+  };
+  std::vector<ranked> found;
+  for (const std::string& name : names) {
+    const auto number = number_in(name, suffix);
+    if (!number) {
+      continue;
+    }
+    ranked r{{join_path(folder, name), 0, {}, {}}, *number};
+    auto f = fs->open(r.e.path, open_mode::read);
+    if (!f && f.error().code() == errc::not_found) {
+      continue;  // pruned by the writer meanwhile
+    }
+    auto p = f ? read_preamble(**f) : result<preamble>(std::move(f).error());
+    if (p) {
+      r.e.header = p->header;
+      r.e.bytes = p->file_bytes;
+      r.rank = p->header.generation;
+    } else {
+      r.e.problem = std::move(p).error();
+      r.e.bytes = f ? (*f)->size().value_or(0) : 0;
+    }
+    found.push_back(std::move(r));
+  }
+  // Names come sorted, so equal generations keep one order.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const ranked& a, const ranked& b) { return a.rank > b.rank; });
+  std::vector<entry> out;
+  for (ranked& r : found) {
+    out.push_back(std::move(r.e));
+  }
+  return out;
+}
+
+result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
+  return state_->list();
+}
+
+result<std::vector<checkpoint_store::entry>> checkpoint_store::verify() {
+  WEIR_TRY(auto entries, state_->list());
+  for (entry& e : entries) {
+    if (!e.problem) {
+      if (auto loaded = load_checkpoint(*state_->fs, e.path); !loaded) {
+        e.problem = std::move(loaded).error();
+      }
+    }
+  }
+  return entries;
+}
+
+result<checkpoint> checkpoint_store::load(const std::string& path) {
+  return load_checkpoint(*state_->fs, path);
+}
+
+result<checkpoint> checkpoint_store::load_newest() {
+  constexpr int attempts = 3;  // a writer may prune what was just listed
+  std::vector<error> skipped;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    skipped.clear();
+    WEIR_TRY(auto entries, state_->list());
+    bool vanished = false;
+    for (entry& e : entries) {
+      if (e.problem) {
+        skipped.push_back(std::move(*e.problem));
+        continue;
+      }
+      auto loaded = load_checkpoint(*state_->fs, e.path);
+      if (loaded) {
+        loaded->skipped_ = std::move(skipped);
+        return loaded;
+      }
+      vanished = vanished || loaded.error().code() == errc::not_found;
+      skipped.push_back(std::move(loaded).error());
+    }
+    if (!vanished) {
+      break;
+    }
+  }
+  if (skipped.empty()) {
+    return error(errc::not_found,
+                 fmt::format("cannot find a checkpoint in \"{}\"", state_->folder))
+        .at(state_->folder);
+  }
+  error newest = std::move(skipped.front());
+  return std::move(newest).hint(fmt::format(
+      "none of the {} generations in \"{}\" is valid", skipped.size(), state_->folder));
+}
+
+result<void> checkpoint_store::state::write_temporary(
+    const std::string& path, std::span<const checkpoint_section> sections,
+    const checkpoint_header& header) const {
+  {
+    WEIR_TRY(const auto f, fs->open(path, open_mode::create_new));
+    WEIR_CHECK(write_checkpoint(*f, sections, header));
+    // After a failed sync the content is unknown and a second sync may lie: this file is
+    // given up.
+    WEIR_CHECK(f->sync());
+  }
+  auto again = load_checkpoint(*fs, path);
+  if (!again) {
+    return std::move(again).error();
+  }
+  return {};
+}
+
+result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section> sections,
+                                             std::uint64_t pulse_id) {
+  state& s = *state_;
+  if (!s.lock) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot save a checkpoint in \"{}\": it is open for reading",
+                             s.folder));
+  }
+  WEIR_CHECK(check_for_save(sections, pulse_id));
+  const std::uint64_t generation = s.next_generation++;
+  const std::string path =
+      join_path(s.folder, fmt::format("{}{}{}", prefix, generation, suffix));
+  const std::string temporary =
+      join_path(s.folder, fmt::format("{}{}{}", prefix, generation, temporary_suffix));
+  auto published = s.write_temporary(temporary, sections, {generation, pulse_id});
+  if (published) {
+    published = s.fs->rename(temporary, path);
+  }
+  if (!published) {
+    // The first failure is the one to report; a leftover is removed by the next writer.
+    static_cast<void>(s.fs->remove(temporary));
+    return std::move(published).error();
+  }
+  WEIR_CHECK(s.fs->sync_folder(s.folder));
+  s.remember_previous(path);
+  s.verified.push_back(path);
+  s.prune(path);
+  return generation;
+}
+
+/// The first save of a writer finds files of an earlier one: the newest that is whole
+/// counts as verified.
+void checkpoint_store::state::remember_previous(const std::string& newest) {
+  if (!verified.empty()) {
+    return;
+  }
+  const auto entries = list();
+  if (!entries) {
+    return;
+  }
+  for (const entry& e : *entries) {
+    if (e.path != newest && !e.problem && load_checkpoint(*fs, e.path)) {
+      verified.push_back(e.path);
+      return;
+    }
+  }
+}
+
+/// Only once the new generation is durable. Failing to remove an old one loses nothing
+/// and is tried again next time.
+void checkpoint_store::state::prune(const std::string& newest) {
+  while (verified.size() > kept_generations) {
+    verified.erase(verified.begin());
+  }
+  const auto entries = list();
+  if (!entries || verified.size() < kept_generations) {
+    return;
+  }
+  std::size_t seen = 0;
+  for (const entry& e : *entries) {
+    if (seen == kept_generations && e.path != newest) {
+      static_cast<void>(fs->remove(e.path));
+    }
+    seen +=
+        std::find(verified.begin(), verified.end(), e.path) != verified.end() ? 1U : 0U;
+  }
+}
+
+}  // namespace weir::storage

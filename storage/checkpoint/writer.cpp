@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/writer.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <unordered_set>
+
+#include "checkpoint/layout.hpp"
+#include "context/record.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+shape_vector shape_of(const checkpoint_section& s) {
+  if (!s.shape.empty()) {
+    return s.shape;
+  }
+  const std::size_t unit = info_of(s.type).size;
+  return {
+      static_cast<std::int64_t>(unit == 0 ? s.data.size() * 8 : s.data.size() / unit)};
+}
+
+error bad_section(const checkpoint_section& s, std::string_view text) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot save checkpoint section \"{}\": {}", s.name, text));
+}
+
+constexpr std::array<std::byte, section_alignment> zeros{};
+
+}  // namespace
+
+result<void> check_for_save(std::span<const checkpoint_section> sections,
+                            std::uint64_t pulse_id) {
+  std::unordered_set<std::string_view> names;
+  std::vector<checkpoint::loaded_section> views;
+  for (const checkpoint_section& s : sections) {
+    if (s.name.empty() || s.name.size() > longest_name) {
+      return bad_section(s, fmt::format("expected a name of 1 to {} bytes, found {}",
+                                        longest_name, s.name.size()));
+    }
+    if (!names.insert(s.name).second) {
+      return bad_section(s, "its name is there twice");
+    }
+    const shape_vector shape = shape_of(s);
+    const auto bytes = byte_size(s.type, element_count(shape));
+    if (shape.size() > most_dimensions || element_count(shape) < 0 || !bytes ||
+        static_cast<std::uint64_t>(*bytes) != s.data.size()) {
+      return bad_section(s,
+                         fmt::format("its shape does not make {} bytes", s.data.size()));
+    }
+    views.push_back({s.name, s.type, shape, s.data});
+  }
+  auto checked = check_standing(views, pulse_id, "new checkpoint");
+  if (!checked) {
+    // What is corrupt in a file is a wrong argument before there is one.
+    const errc code = checked.error().code() == errc::corrupt ? errc::invalid_argument
+                                                              : checked.error().code();
+    return error(code, "cannot save checkpoint: " + checked.error().text())
+        .at(checked.error().where())
+        .because(std::move(checked).error());
+  }
+  return {};
+}
+
+result<void> write_checkpoint(file& f, std::span<const checkpoint_section> sections,
+                              const checkpoint_header& header) {
+  std::vector<table_entry> entries;
+  for (const checkpoint_section& s : sections) {
+    entries.push_back({s.name, s.type, shape_of(s), 0, s.data.size(), xxh3_64(s.data)});
+  }
+  preamble p;
+  p.header = header;
+  const byte_vector head = lay_out(entries, p);
+  WEIR_CHECK(write_all(f, 0, head));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::uint64_t end = entries[i].offset + entries[i].length;
+    const auto padding = static_cast<std::size_t>(align_up(end, section_alignment) - end);
+    WEIR_CHECK(write_all(f, entries[i].offset, sections[i].data));
+    WEIR_CHECK(write_all(f, end, bytes_view(zeros).first(padding)));
+  }
+  const auto covered = static_cast<std::size_t>(preamble_bytes + p.table_bytes);
+  const std::uint64_t root = xxh3_64(bytes_view(head).first(covered));
+  return write_all(f, p.file_bytes - footer_bytes, encode_footer(p, root));
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/identity.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+class chained_tokens final : public token_source {
+ public:
+  explicit chained_tokens(std::vector<std::unique_ptr<token_source>> parts)
+      : parts_(std::move(parts)) {}
+
+  result<void> attach() {
+    std::vector<source_leaf> leaves;
+    bool digested = true;
+    bool listed = true;
+    for (const auto& part : parts_) {
+      starts_.push_back(size_);
+      first_leaf_.push_back(leaves.size());
+      size_ += part->size() + 1;
+      const source_identity& identity = part->identity();
+      leaves.insert(leaves.end(), identity.leaves.begin(), identity.leaves.end());
+      // Parts too long to list their files still count, by the digest of their list.
+      leaves.push_back({"", identity.list_digest, 0});
+      digested = digested && identity.segment_tokens != 0;
+      listed = listed && !identity.leaves.empty();
+    }
+    --size_;
+    identity_.tokens = size_;
+    set_leaves(identity_, std::move(leaves), 2);
+    if (!listed) {
+      identity_.leaves.clear();
+    }
+    return digested ? digest_content(*this, identity_) : result<void>();
+  }
+  std::uint64_t size() const noexcept override { return size_; }
+
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    std::size_t done = 0;
+    while (done < to.size() && index + done < size_) {
+      const std::size_t part = part_of(index + done);
+      const std::uint64_t inside = index + done - starts_[part];
+      if (inside == parts_[part]->size()) {
+        to[done++] = end_of_text;
+        continue;
+      }
+      WEIR_TRY(const std::size_t got, parts_[part]->read(inside, to.subspan(done)));
+      if (got == 0) {
+        return error(errc::source_unavailable,
+                     fmt::format("cannot read source: expected {} tokens, found {}",
+                                 parts_[part]->size(), inside))
+            .at(parts_[part]->where(inside));
+      }
+      done += got;
+    }
+    return done;
+  }
+  std::string where(std::uint64_t index) const override {
+    const std::size_t part = part_of(index);
+    return parts_[part]->where(index - starts_[part]);
+  }
+  place place_of(std::uint64_t index) const override {
+    const std::size_t part = part_of(index);
+    place p = parts_[part]->place_of(index - starts_[part]);
+    p.leaf += first_leaf_[part];
+    return p;
+  }
+  const source_identity& identity() const noexcept override { return identity_; }
+  result<std::uint64_t> next_document(std::uint64_t index) override {
+    if (index >= size_) {
+      return size_;
+    }
+    const std::size_t part = part_of(index);
+    const std::uint64_t end = starts_[part] + parts_[part]->size();
+    WEIR_TRY(const std::uint64_t inside,
+             parts_[part]->next_document(index - starts_[part]));
+    const std::uint64_t next = starts_[part] + inside;
+    // At the end of a part comes the separator, and then the next document.
+    return next < end || next >= size_ ? std::min(next, size_) : end + 1;
+  }
+
+ private:
+  std::size_t part_of(std::uint64_t index) const {
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
+    return static_cast<std::size_t>(after - starts_.begin()) - 1;
+  }
+
+  std::vector<std::unique_ptr<token_source>> parts_;
+  std::vector<std::uint64_t> starts_;
+  std::vector<std::size_t> first_leaf_;
+  std::uint64_t size_ = 0;
+  source_identity identity_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<token_source>> chain_sources(
+    std::vector<std::unique_ptr<token_source>> sources) {
+  if (sources.empty()) {
+    return error(errc::invalid_argument,
+                 "cannot chain sources: expected at least 1, found 0");
+  }
+  for (const auto& source : sources) {
+    if (!source->seekable() || source->rng()) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot chain source {}: expected a sequential one that can seek",
+                      source->where(0)));
+    }
+  }
+  auto chained = std::make_unique<chained_tokens>(std::move(sources));
+  WEIR_CHECK(chained->attach());
+  return std::unique_ptr<token_source>(std::move(chained));
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/cursor_codec.hpp"
+
+#include <fmt/core.h>
+
+#include "context/identity.hpp"
+#include "context/record.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::string_view cursor_magic = "WEIRCURS";
+constexpr std::uint32_t cursor_version = 1;
+constexpr std::uint32_t state_version = 1;
+
+error corrupt(std::string text) {
+  return error(errc::corrupt, std::move(text));
+}
+
+void put_eras(record_writer& to, const std::vector<era>& eras) {
+  to.put(static_cast<std::uint32_t>(eras.size()));
+  to.put(std::uint32_t{0});
+  for (const era& e : eras) {
+    to.put(e.first_chunk);
+    to.put(e.first_token);
+    to.put(e.source_offset);
+    to.put(e.chunk);
+    to.put(e.lane_block);
+    to.put(std::uint64_t{e.boundary ? 1U : 0U});
+    to.put_all(std::span<const std::uint64_t>(e.lane_positions));
+  }
+}
+
+result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
+  const std::size_t count = from.get_count<std::uint32_t>(48 + 8 * lanes);
+  bool clean = from.get<std::uint32_t>() == 0;
+  std::vector<era> out;
+  for (std::size_t i = 0; i < count && !from.failed(); ++i) {
+    era e;
+    e.first_chunk = from.get<std::uint64_t>();
+    e.first_token = from.get<std::uint64_t>();
+    e.source_offset = from.get<std::uint64_t>();
+    e.chunk = from.get<std::uint64_t>();
+    e.lane_block = from.get<std::uint64_t>();
+    const auto flags = from.get<std::uint64_t>();
+    clean = clean && flags <= 1;
+    e.boundary = flags == 1;
+    e.lane_positions = from.get_all<std::uint64_t>(lanes);
+    out.push_back(std::move(e));
+  }
+  if (!clean) {
+    return corrupt("cannot read cursor: a reserved byte is not zero");
+  }
+  return out;
+}
+
+void put_rng(record_writer& to, const rng_state& rng) {
+  to.put(rng.algorithm);
+  to.put(rng.version);
+  to.put(std::uint32_t{0});
+  to.put(rng.key);
+  to.put(rng.counter_low);
+  to.put(rng.counter_high);
+}
+
+}  // namespace
+
+byte_vector encode_rng(const std::optional<rng_state>& rng) {
+  record_writer out;
+  if (rng) {
+    put_rng(out, *rng);
+  }
+  return std::move(out).take();
+}
+
+result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
+  if (bytes.empty()) {
+    return std::optional<rng_state>();
+  }
+  if (bytes.size() != 32) {
+    return corrupt(fmt::format(
+        "cannot read generator state: expected 0 or 32 bytes, found {}", bytes.size()));
+  }
+  record_reader from(bytes);
+  rng_state rng;
+  rng.algorithm = from.get<std::uint16_t>();
+  rng.version = from.get<std::uint16_t>();
+  const auto reserved = from.get<std::uint32_t>();
+  rng.key = from.get<std::uint64_t>();
+  rng.counter_low = from.get<std::uint64_t>();
+  rng.counter_high = from.get<std::uint64_t>();
+  if (reserved != 0) {
+    return corrupt("cannot read generator state: a reserved byte is not zero");
+  }
+  return std::optional<rng_state>(rng);
+}
+
+byte_vector encode(const stream_cursor& c) {
+  record_writer out;
+  out.put_bytes(as_view(cursor_magic));
+  out.put(cursor_version);
+  out.put(static_cast<std::uint32_t>(c.lanes.size()));
+  for (const std::uint64_t value :
+       {c.dataset_index, c.chunk_id, c.pulse_id, c.content_hash, c.content_count,
+        c.history_hash, c.stream_identity}) {
+    out.put(value);
+  }
+  for (const lane_state& lane : c.lanes) {
+    out.put(lane.position);
+    out.put(lane.chunks);
+    out.put(lane.history);
+  }
+  put_eras(out, c.eras);
+  const byte_vector rng = encode_rng(c.rng);
+  out.put(static_cast<std::uint64_t>(rng.size()));
+  out.put_bytes(rng);
+  out.put(static_cast<std::uint64_t>(c.source_state.size()));
+  out.put_bytes(c.source_state);
+  out.put(static_cast<std::uint64_t>(c.ring.size()));
+  out.put_all(std::span<const std::uint32_t>(c.ring));
+  return std::move(out).take();
+}
+
+namespace {
+
+result<void> check_ring(const stream_cursor& c) {
+  if (c.ring.empty()) {
+    return {};
+  }
+  if (c.ring.size() != c.content_count) {
+    return corrupt(
+        fmt::format("cannot read cursor: expected {} tokens in the ring, found {}",
+                    c.content_count, c.ring.size()));
+  }
+  if (hash_tokens(c.ring) != c.content_hash) {
+    return corrupt("cannot read cursor: the ring does not have the content hash");
+  }
+  return {};
+}
+
+}  // namespace
+
+result<stream_cursor> decode_cursor(bytes_view bytes) {
+  record_reader from(bytes);
+  if (as_text(from.get_bytes(cursor_magic.size())) != cursor_magic) {
+    return corrupt("cannot read cursor: the magic is wrong");
+  }
+  if (const auto version = from.get<std::uint32_t>();
+      version != cursor_version && !from.failed()) {
+    return error(errc::unsupported_version,
+                 fmt::format("cannot read cursor: expected version {}, found {}",
+                             cursor_version, version));
+  }
+  stream_cursor c;
+  const auto lanes = from.get<std::uint32_t>();
+  for (std::uint64_t* value :
+       {&c.dataset_index, &c.chunk_id, &c.pulse_id, &c.content_hash, &c.content_count,
+        &c.history_hash, &c.stream_identity}) {
+    *value = from.get<std::uint64_t>();
+  }
+  for (std::uint32_t l = 0; l < lanes && !from.failed(); ++l) {
+    lane_state lane;
+    lane.position = from.get<std::uint64_t>();
+    lane.chunks = from.get<std::uint64_t>();
+    lane.history = from.get<std::uint64_t>();
+    c.lanes.push_back(lane);
+  }
+  if (!from.failed()) {
+    WEIR_TRY(c.eras, get_eras(from, lanes));
+  }
+  WEIR_TRY(c.rng, decode_rng(from.get_bytes(from.get<std::uint64_t>())));
+  const bytes_view blob = from.get_bytes(from.get<std::uint64_t>());
+  c.source_state.assign(blob.begin(), blob.end());
+  c.ring = from.get_all<std::uint32_t>(from.get_count<std::uint64_t>(4));
+  if (from.failed()) {
+    return error(errc::torn,
+                 fmt::format("cannot read cursor: it ends within its {} bytes, or "
+                             "a length in it is wrong",
+                             bytes.size()));
+  }
+  if (!from.rest().empty()) {
+    return corrupt(
+        fmt::format("cannot read cursor: {} bytes follow it", from.rest().size()));
+  }
+  WEIR_CHECK(check_ring(c));
+  return c;
+}
+
+byte_vector encode_source_state(const stored_source& state) {
+  record_writer out;
+  out.put(state_version);
+  out.put(static_cast<std::uint32_t>(state.lanes.size()));
+  for (const stored_place& place : state.lanes) {
+    out.put(place.offset);
+    out.put(place.round);
+    out.put(place.leaf);
+    out.put(place.byte);
+  }
+  put_identity(out, state.identity);
+  return std::move(out).take();
+}
+
+result<stored_source> decode_source_state(bytes_view bytes) {
+  record_reader from(bytes);
+  if (const auto version = from.get<std::uint32_t>();
+      version != state_version && !from.failed()) {
+    return error(errc::unsupported_version,
+                 fmt::format("cannot read source state: expected version {}, found {}",
+                             state_version, version));
+  }
+  stored_source out;
+  const std::size_t lanes = from.get_count<std::uint32_t>(32);
+  for (std::size_t l = 0; l < lanes; ++l) {
+    stored_place place;
+    place.offset = from.get<std::uint64_t>();
+    place.round = from.get<std::uint64_t>();
+    place.leaf = from.get<std::uint64_t>();
+    place.byte = from.get<std::uint64_t>();
+    out.lanes.push_back(place);
+  }
+  out.identity = get_identity(from);
+  if (from.failed()) {
+    return error(errc::torn,
+                 "cannot read source state: it ends early, or a length in it is wrong");
+  }
+  if (!from.rest().empty()) {
+    return corrupt(
+        fmt::format("cannot read source state: {} bytes follow it", from.rest().size()));
+  }
+  return out;
+}
+
+result<std::string> describe_source_state(bytes_view source_state) {
+  WEIR_TRY(const stored_source state, decode_source_state(source_state));
+  std::string out;
+  for (std::size_t l = 0; l < state.lanes.size(); ++l) {
+    const stored_place& p = state.lanes[l];
+    const std::string name = p.leaf < state.identity.leaves.size()
+                                 ? state.identity.leaves[p.leaf].name
+                                 : fmt::format("file {}", p.leaf);
+    out += fmt::format("{}lane {}: {}:{}", l == 0 ? "" : ", ", l, name, p.byte);
+    if (p.round != 0) {
+      out += fmt::format(" (round {})", p.round);
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::storage

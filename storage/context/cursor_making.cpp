@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/cursor_codec.hpp"
+#include "context/record.hpp"
+#include "context/stream_state.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// The first era that the windows of all lanes need; what lies before it is forgotten.
+std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> at) {
+  std::size_t first = eras.size() - 1;
+  for (std::uint32_t l = 0; l < at.size(); ++l) {
+    const std::uint64_t start = at[l].position - window_of(at.size(), at[l].position);
+    first = std::min(first, era_at(eras, l, start));
+  }
+  return first;
+}
+
+}  // namespace
+
+byte_vector context_stream::state::source_state(std::span<const lane_state> at,
+                                                const era& current) {
+  stored_source out;
+  out.identity = source->identity();
+  for (std::uint32_t l = 0; l < at.size(); ++l) {
+    const std::uint64_t delta = at[l].position - current.lane_positions[l];
+    const std::uint64_t offset = std::min(locate(current, l, delta).offset, pages.end());
+    const token_source::place place = source->place_of(pages.index_of(offset));
+    out.lanes.push_back({offset, pages.round_of(offset), place.leaf, place.byte});
+  }
+  return encode_source_state(out);
+}
+
+result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_state> at,
+                                                         std::size_t current_era,
+                                                         std::uint64_t pulse_id) {
+  const std::span<const era> all = std::span<const era>(eras).first(current_era + 1);
+  stream_cursor c;
+  c.pulse_id = pulse_id;
+  c.rng = source->rng();
+  c.lanes.assign(at.begin(), at.end());
+  for (std::uint32_t l = 0; l < at.size(); ++l) {
+    c.dataset_index += at[l].position;
+    c.chunk_id += at[l].chunks;
+    const auto window = static_cast<std::size_t>(window_of(at.size(), at[l].position));
+    const std::size_t before = c.ring.size();
+    c.ring.resize(before + window);
+    WEIR_TRY(const std::size_t got, read_lane(all, l, at[l].position - window,
+                                              std::span(c.ring).subspan(before)));
+    if (got != window) {
+      return error(
+          errc::source_unavailable,
+          fmt::format("cannot make a cursor: expected {} tokens of lane {} again, "
+                      "found {}",
+                      window, l, got));
+    }
+  }
+  c.content_hash = hash_tokens(c.ring);
+  c.content_count = c.ring.size();
+  WEIR_TRY(c.history_hash, history_hash_of(*this, all, at));
+  c.source_state = source_state(at, all.back());
+  c.stream_identity = source->identity().digest();
+  const auto kept = all.subspan(first_needed(all, at));
+  c.eras.assign(kept.begin(), kept.end());
+  return c;
+}
+
+result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> committed,
+                                                std::uint64_t pulse_id) {
+  state& s = *state_;
+  std::vector<lane_state> at = s.base;
+  std::uint32_t current = s.base_era;
+  for (const chunk_mark& mark : committed) {
+    if (mark.lane >= at.size() || mark.era >= s.eras.size()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot make a cursor: expected a lane below {}, found {}",
+                               at.size(), mark.lane));
+    }
+    if (mark.after.position >= at[mark.lane].position) {
+      at[mark.lane] = mark.after;
+    }
+    current = std::max(current, mark.era);
+  }
+  return s.make_cursor(at, current, pulse_id);
+}
+
+result<stream_cursor> context_stream::cursor_at(const chunk_mark& committed,
+                                                std::uint64_t pulse_id) {
+  return cursor_at(std::span(&committed, 1), pulse_id);
+}
+
+result<stream_cursor> context_stream::cursor(std::uint64_t pulse_id) {
+  std::vector<lane_state> at;
+  for (const lane& l : state_->lanes) {
+    at.push_back(l.at);
+  }
+  return state_->make_cursor(at, state_->eras.size() - 1, pulse_id);
+}
+
+}  // namespace weir::storage

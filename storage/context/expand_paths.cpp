@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/storage/context_source.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Folders below folders: a chain of links that leads back to itself ends here.
+constexpr int deepest = 40;
+
+bool is_pattern(std::string_view text) {
+  return text.find_first_of("*?[") != std::string_view::npos;
+}
+
+/// Length of a set `[...]` at the front of a pattern, 0 if it is not closed; `hit` says
+/// whether c is in it.
+std::size_t match_set(std::string_view pattern, char c, bool& hit) {
+  std::size_t i = 1;
+  const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
+  i += negated ? 1 : 0;
+  bool found = false;
+  for (const std::size_t first = i; i < pattern.size(); ++i) {
+    if (pattern[i] == ']' && i > first) {
+      hit = found != negated;
+      return i + 1;
+    }
+    const auto low = static_cast<unsigned char>(pattern[i]);
+    auto high = low;
+    if (i + 2 < pattern.size() && pattern[i + 1] == '-' && pattern[i + 2] != ']') {
+      high = static_cast<unsigned char>(pattern[i + 2]);
+      i += 2;
+    }
+    const auto x = static_cast<unsigned char>(c);
+    found = found || (low <= x && x <= high);
+  }
+  return 0;
+}
+
+/// Does one name match one pattern? Backtracks to the last star alone, so it never
+/// explodes.
+bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0;
+  std::size_t n = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t star_name = 0;
+  while (n < name.size()) {
+    bool hit = false;
+    std::size_t used = 0;
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_name = n;
+      continue;
+    }
+    if (p < pattern.size() && pattern[p] == '[') {
+      used = match_set(pattern.substr(p), name[n], hit);
+    }
+    if (used == 0 && p < pattern.size()) {
+      hit = pattern[p] == '?' || pattern[p] == name[n];
+      used = 1;
+    }
+    if (hit) {
+      p += used;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++star_name;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+using names = std::vector<std::string>;
+
+result<void> add_tree(file_system& fs, const std::string& path, int depth, names& out) {
+  const auto entries = fs.list(path);
+  if (!entries) {
+    out.push_back(path);  // not a folder; attaching it reports what else may be wrong
+    return {};
+  }
+  if (depth == deepest) {
+    return error(errc::invalid_argument,
+                 fmt::format(
+                     "cannot list \"{}\": expected at most {} folders inside each other",
+                     path, deepest))
+        .hint("a link leads back to a folder above it");
+  }
+  for (const std::string& name : *entries) {
+    if (name.front() != '.') {
+      WEIR_CHECK(add_tree(fs, join_path(path, name), depth + 1, out));
+    }
+  }
+  return {};
+}
+
+/// Replaces the components of a pattern one by one by what is there.
+void add_matches(file_system& fs, const std::string& done, std::string_view rest,
+                 names& out) {
+  const std::size_t slash = rest.find('/');
+  const std::string_view part = rest.substr(0, slash);
+  const bool last = slash == std::string_view::npos;
+  const std::string_view next = last ? std::string_view() : rest.substr(slash + 1);
+  names found;
+  if (!is_pattern(part)) {
+    found.emplace_back(part);
+  } else if (const auto entries = fs.list(done.empty() ? "." : done)) {
+    for (const std::string& name : *entries) {
+      if ((name.front() != '.' || part.front() == '.') && matches(part, name)) {
+        found.push_back(name);
+      }
+    }
+  }
+  for (const std::string& name : found) {
+    const std::string path = done.empty() && !name.empty() ? name : join_path(done, name);
+    if (last) {
+      if (fs.exists(path)) {
+        out.push_back(path);
+      }
+    } else {
+      add_matches(fs, name.empty() && done.empty() ? "/" : path, next, out);
+    }
+  }
+}
+
+}  // namespace
+
+result<std::vector<std::string>> expand_paths(file_system& fs,
+                                              std::span<const std::string> patterns) {
+  names out;
+  for (const std::string& pattern : patterns) {
+    names found;
+    if (!is_pattern(pattern) || fs.exists(pattern)) {
+      found.push_back(pattern);
+    } else {
+      add_matches(fs, "", pattern, found);
+    }
+    const std::size_t before = out.size();
+    for (const std::string& path : found) {
+      if (!fs.exists(path)) {
+        return error(
+            errc::not_found,
+            fmt::format("cannot find source \"{}\": there is no such file", path));
+      }
+      WEIR_CHECK(add_tree(fs, path, 0, out));
+    }
+    if (out.size() == before) {
+      return error(errc::not_found,
+                   fmt::format("cannot find source \"{}\": no file matches", pattern));
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace weir::storage

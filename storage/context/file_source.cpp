@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/identity.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Files that stay open; sets may be larger than the limit of descriptors.
+constexpr std::size_t open_files = 16;
+
+error unavailable(const std::string& path, error cause) {
+  return error(errc::source_unavailable, fmt::format("cannot attach source \"{}\"", path))
+      .at(path)
+      .because(std::move(cause));
+}
+
+class file_tokens final : public token_source {
+ public:
+  file_tokens(file_system& fs, std::vector<std::string> paths, source_options options)
+      : fs_(fs), paths_(std::move(paths)), options_(options) {}
+
+  /// Sizes are taken once: a file that grows while it is read does not change the
+  /// sequence.
+  result<void> attach() {
+    std::vector<source_leaf> leaves;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      WEIR_TRY(const std::uint64_t size, measure(paths_[i]));
+      if (!checked_add(bytes, size, bytes) || bytes >> 62 != 0) {
+        return error(errc::source_unavailable,
+                     fmt::format("cannot attach source \"{}\": the set is too large",
+                                 paths_[i]))
+            .at(paths_[i]);
+      }
+      starts_.push_back(size_);
+      sizes_.push_back(size);
+      size_ += size + (separates(i) ? 1 : 0);
+      leaves.push_back(make_leaf(paths_[i], size));
+    }
+    identity_.tokens = size_;
+    set_leaves(identity_, std::move(leaves), options_.separate_documents ? 1 : 0);
+    return bytes <= options_.digest_limit ? digest_content(*this, identity_)
+                                          : result<void>();
+  }
+
+  std::uint64_t size() const noexcept override { return size_; }
+  const source_identity& identity() const noexcept override { return identity_; }
+
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    std::size_t done = 0;
+    while (done < to.size() && index + done < size_) {
+      const std::size_t leaf = leaf_of(index + done);
+      const std::uint64_t byte = index + done - starts_[leaf];
+      if (byte == sizes_[leaf]) {
+        to[done++] = end_of_text;
+        continue;
+      }
+      const auto count = static_cast<std::size_t>(
+          std::min<std::uint64_t>(to.size() - done, sizes_[leaf] - byte));
+      WEIR_CHECK(read_bytes(leaf, byte, to.subspan(done, count)));
+      done += count;
+    }
+    return done;
+  }
+
+  std::string where(std::uint64_t index) const override {
+    const place p = place_of(index);
+    return fmt::format("{}:{}", paths_[p.leaf], p.byte);
+  }
+  place place_of(std::uint64_t index) const override {
+    const std::size_t leaf = leaf_of(std::min(index, size_));
+    return {leaf, std::min(index, size_) - starts_[leaf]};
+  }
+  result<std::uint64_t> next_document(std::uint64_t index) override {
+    if (!options_.separate_documents) {
+      return index == 0 ? 0 : size_;
+    }
+    const auto next = std::lower_bound(starts_.begin(), starts_.end(), index);
+    return next == starts_.end() ? size_ : *next;
+  }
+
+ private:
+  struct slot {
+    std::size_t leaf = 0;
+    std::uint64_t used = 0;
+    std::unique_ptr<file> f;
+  };
+
+  bool separates(std::size_t leaf) const {
+    return options_.separate_documents && leaf + 1 < paths_.size();
+  }
+  std::size_t leaf_of(std::uint64_t index) const {
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
+    return static_cast<std::size_t>(after - starts_.begin()) - 1;
+  }
+
+  result<std::uint64_t> measure(const std::string& path) {
+    auto opened = fs_.open(path, open_mode::read);
+    if (!opened) {
+      return unavailable(path, std::move(opened).error());
+    }
+    auto size = (*opened)->size();
+    if (!size) {
+      return unavailable(path, std::move(size).error());
+    }
+    if (*size == 0) {
+      return error(errc::source_unavailable,
+                   fmt::format(
+                       "cannot attach source \"{}\": expected at least 1 byte, found 0",
+                       path))
+          .at(path)
+          .hint("leave the empty file out");
+    }
+    return *size;
+  }
+
+  result<file*> file_of(std::size_t leaf) {
+    slot* oldest = nullptr;
+    for (slot& s : slots_) {
+      if (s.leaf == leaf) {
+        s.used = ++clock_;
+        return s.f.get();
+      }
+      if (oldest == nullptr || s.used < oldest->used) {
+        oldest = &s;
+      }
+    }
+    auto opened = fs_.open(paths_[leaf], open_mode::read);
+    if (!opened) {
+      return unavailable(paths_[leaf], std::move(opened).error());
+    }
+    slot fresh{leaf, ++clock_, std::move(*opened)};
+    if (slots_.size() < open_files) {
+      slots_.push_back(std::move(fresh));
+      return slots_.back().f.get();
+    }
+    *oldest = std::move(fresh);
+    return oldest->f.get();
+  }
+
+  result<void> read_bytes(std::size_t leaf, std::uint64_t byte,
+                          std::span<std::uint32_t> to) {
+    WEIR_TRY(file* const f, file_of(leaf));
+    bytes_.resize(to.size());
+    if (auto read = read_exactly(*f, byte, bytes_); !read) {
+      return error(errc::source_unavailable,
+                   fmt::format(
+                       "cannot read source \"{}\": expected {} bytes as when it was "
+                       "attached",
+                       paths_[leaf], sizes_[leaf]))
+          .at(fmt::format("{}:{}", paths_[leaf], byte))
+          .because(std::move(read).error());
+    }
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] = std::to_integer<std::uint32_t>(bytes_[i]);
+    }
+    return {};
+  }
+
+  file_system& fs_;
+  std::vector<std::string> paths_;
+  source_options options_;
+  std::vector<std::uint64_t> starts_;  ///< index of the first token of every file
+  std::vector<std::uint64_t> sizes_;
+  std::uint64_t size_ = 0;
+  source_identity identity_;
+  std::vector<slot> slots_;
+  std::uint64_t clock_ = 0;
+  byte_vector bytes_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
+                                                    std::vector<std::string> paths,
+                                                    source_options options) {
+  if (paths.empty()) {
+    return error(errc::invalid_argument,
+                 "cannot attach a set of files: expected at least 1, found 0");
+  }
+  std::sort(paths.begin(), paths.end());
+  if (const auto twice = std::adjacent_find(paths.begin(), paths.end());
+      twice != paths.end()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot attach a set of files: \"{}\" is in it twice", *twice));
+  }
+  auto source = std::make_unique<file_tokens>(fs, std::move(paths), options);
+  WEIR_CHECK(source->attach());
+  return std::unique_ptr<token_source>(std::move(source));
+}
+
+result<std::unique_ptr<token_source>> open_file_source(file_system& fs,
+                                                       const std::string& path,
+                                                       source_options options) {
+  return open_file_set(fs, {path}, options);
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/identity.hpp"
+
+#include <fmt/core.h>
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::uint64_t smallest_segment = 4096;
+
+error other_corpus(std::string expected, std::string found, std::string where) {
+  return error(errc::history_mismatch,
+               fmt::format("cannot resume on another corpus: expected {}, found {}",
+                           expected, found))
+      .at(std::move(where))
+      .hint("restore the files that the run began with, or start another run");
+}
+
+result<void> compare_leaves(const source_identity& expected, const source_identity& found,
+                            const token_source& source) {
+  const std::size_t common = std::min(expected.leaves.size(), found.leaves.size());
+  std::uint64_t index = 0;
+  for (std::size_t i = 0; i < common; ++i) {
+    const source_leaf& a = expected.leaves[i];
+    const source_leaf& b = found.leaves[i];
+    if (a.name != b.name || a.bytes != b.bytes) {
+      return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
+                          fmt::format("\"{}\" of {} bytes", b.name, b.bytes),
+                          source.where(index));
+    }
+    index += b.bytes;
+    while (index < found.tokens && source.place_of(index).leaf == i) {
+      ++index;  // a separator belongs to the file before it
+    }
+  }
+  if (expected.leaves.size() != found.leaves.size()) {
+    return other_corpus(fmt::format("{} files", expected.leaves.size()),
+                        fmt::format("{} files", found.leaves.size()),
+                        source.where(index < found.tokens ? index : 0));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t source_identity::digest() const {
+  record_writer out;
+  put_identity(out, *this);
+  return xxh3_64(out.view());
+}
+
+source_leaf make_leaf(const std::string& path, std::uint64_t bytes) {
+  source_leaf leaf;
+  leaf.name = path.substr(path.find_last_of('/') + 1);
+  leaf.name_hash = xxh3_64(as_view(leaf.name));
+  leaf.bytes = bytes;
+  return leaf;
+}
+
+void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
+                std::uint32_t rule) {
+  record_writer out;
+  out.put(rule);
+  for (const source_leaf& leaf : leaves) {
+    out.put(leaf.name_hash);
+    out.put(leaf.bytes);
+  }
+  identity.list_digest = xxh3_64(out.view());
+  if (leaves.size() <= max_listed_leaves) {
+    identity.leaves = std::move(leaves);
+  }
+}
+
+result<void> digest_content(token_source& source, source_identity& identity) {
+  std::uint64_t segment = smallest_segment;
+  while ((source.size() + segment - 1) / segment > max_segments) {
+    segment *= 2;
+  }
+  std::vector<std::uint32_t> piece(64 * 1024);
+  std::vector<std::uint64_t> segments;
+  for (std::uint64_t start = 0; start < source.size(); start += segment) {
+    xxh3_stream hash;
+    const std::uint64_t end = std::min(source.size(), start + segment);
+    for (std::uint64_t at = start; at < end;) {
+      const auto want =
+          static_cast<std::size_t>(std::min<std::uint64_t>(end - at, piece.size()));
+      WEIR_TRY(const std::size_t got, source.read(at, std::span(piece).first(want)));
+      if (got == 0) {
+        return error(errc::source_unavailable,
+                     fmt::format("cannot digest source: expected {} tokens, found {}",
+                                 source.size(), at))
+            .at(source.where(at));
+      }
+      record_writer bytes;
+      bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
+      hash.update(bytes.view());
+      at += got;
+    }
+    segments.push_back(hash.digest());
+  }
+  identity.segment_tokens = segment;
+  identity.segments = std::move(segments);
+  return {};
+}
+
+void put_identity(record_writer& to, const source_identity& identity) {
+  to.put(identity.tokens);
+  to.put(identity.list_digest);
+  to.put(static_cast<std::uint32_t>(identity.leaves.size()));
+  for (const source_leaf& leaf : identity.leaves) {
+    to.put_text(leaf.name);
+    to.put(leaf.name_hash);
+    to.put(leaf.bytes);
+  }
+  to.put(identity.segment_tokens);
+  to.put(static_cast<std::uint32_t>(identity.segments.size()));
+  to.put_all(std::span<const std::uint64_t>(identity.segments));
+}
+
+source_identity get_identity(record_reader& from) {
+  source_identity out;
+  out.tokens = from.get<std::uint64_t>();
+  out.list_digest = from.get<std::uint64_t>();
+  const std::size_t leaves = from.get_count<std::uint32_t>(20);
+  for (std::size_t i = 0; i < leaves && !from.failed(); ++i) {
+    source_leaf leaf;
+    leaf.name = from.get_text();
+    leaf.name_hash = from.get<std::uint64_t>();
+    leaf.bytes = from.get<std::uint64_t>();
+    out.leaves.push_back(std::move(leaf));
+  }
+  out.segment_tokens = from.get<std::uint64_t>();
+  const std::size_t segments = from.get_count<std::uint32_t>(8);
+  out.segments = from.get_all<std::uint64_t>(segments);
+  return out;
+}
+
+result<void> compare_identity(const source_identity& expected,
+                              const token_source& source) {
+  const source_identity& found = source.identity();
+  WEIR_CHECK(compare_leaves(expected, found, source));
+  if (expected.list_digest != found.list_digest || expected.tokens != found.tokens) {
+    return other_corpus(
+        fmt::format("{} tokens, list digest {}", expected.tokens,
+                    hex64(expected.list_digest)),
+        fmt::format("{} tokens, list digest {}", found.tokens, hex64(found.list_digest)),
+        source.where(0));
+  }
+  // One of them was attached without a digest of its content: the window alone speaks
+  // then.
+  if (expected.segment_tokens != found.segment_tokens ||
+      expected.segments.size() != found.segments.size()) {
+    return {};
+  }
+  for (std::size_t i = 0; i < found.segments.size(); ++i) {
+    if (expected.segments[i] != found.segments[i]) {
+      const std::uint64_t start = i * found.segment_tokens;
+      const std::uint64_t end = std::min(found.tokens, start + found.segment_tokens);
+      return other_corpus(fmt::format("digest {} of the tokens from {} to {}",
+                                      hex64(expected.segments[i]), source.where(start),
+                                      source.where(end - 1)),
+                          hex64(found.segments[i]), source.where(start));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "context/record.hpp"
+#include "context/stream_state.hpp"
+
+namespace weir::storage {
+
+location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
+  const std::uint64_t lanes = e.lane_positions.size();
+  if (lanes == 1) {
+    return {e.source_offset + delta, position_limit};
+  }
+  __extension__ using wide = unsigned __int128;
+  const std::uint64_t block = e.chunk * e.lane_block;
+  const std::uint64_t inside = delta % block;
+  const wide offset =
+      (wide{delta / block} * lanes + lane) * block + inside + e.source_offset;
+  return {offset < position_limit ? static_cast<std::uint64_t>(offset) : position_limit,
+          block - inside};
+}
+
+std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
+                   std::uint64_t position) {
+  std::size_t found = eras.size() - 1;
+  while (found > 0 && eras[found].lane_positions[lane] > position) {
+    --found;
+  }
+  return found;
+}
+
+lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> open)
+    : chain_(chain), open_(open.size()) {
+  WEIR_EXPECT(open.size() < history_block);
+  std::copy(open.begin(), open.end(), block_.begin());
+}
+
+void lane_history::add(std::span<const std::uint32_t> tokens) {
+  while (!tokens.empty()) {
+    const std::size_t count = std::min(tokens.size(), history_block - open_);
+    std::copy_n(tokens.data(), count, block_.data() + open_);
+    open_ += count;
+    tokens = tokens.subspan(count);
+    if (open_ == history_block) {
+      std::array<std::byte, 8 + 4 * history_block> bytes;
+      store_le(bytes.data(), chain_);
+      for (std::size_t i = 0; i < history_block; ++i) {
+        store_le(bytes.data() + 8 + 4 * i, block_[i]);
+      }
+      chain_ = xxh3_64(bytes);
+      open_ = 0;
+    }
+  }
+}
+
+std::uint64_t window_of(std::size_t lanes, std::uint64_t position) {
+  return std::min<std::uint64_t>(position,
+                                 std::max<std::size_t>(1, cursor_window / lanes));
+}
+
+result<std::size_t> context_stream::state::read_lane(std::span<const era> within,
+                                                     std::uint32_t l,
+                                                     std::uint64_t position,
+                                                     std::span<std::uint32_t> to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const std::size_t e = era_at(within, l, position + done);
+    const std::uint64_t delta = position + done - within[e].lane_positions[l];
+    const location at = locate(within[e], l, delta);
+    std::uint64_t run = at.run;
+    if (e + 1 < within.size()) {
+      run = std::min(run, within[e + 1].lane_positions[l] - position - done);
+    }
+    const auto want =
+        static_cast<std::size_t>(std::min<std::uint64_t>(run, to.size() - done));
+    WEIR_TRY(const std::size_t got, pages.read(at.offset, to.subspan(done, want)));
+    done += got;
+    if (got < want) {
+      break;
+    }
+  }
+  return done;
+}
+
+result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
+                                      std::span<const lane_state> at) {
+  record_writer out;
+  for (std::uint32_t l = 0; l < at.size(); ++l) {
+    out.put(at[l].position);
+    out.put(at[l].history);
+    std::array<std::uint32_t, history_block> open{};
+    const auto count = static_cast<std::size_t>(at[l].position % history_block);
+    const auto tokens = std::span(open).first(count);
+    WEIR_TRY(const std::size_t got, s.read_lane(eras, l, at[l].position - count, tokens));
+    if (got != count) {
+      return error(errc::position_out_of_bounds,
+                   "cannot hash the history: the source ends before the position");
+    }
+    out.put_all(std::span<const std::uint32_t>(tokens));
+  }
+  return xxh3_64(out.view());
+}
+
+}  // namespace weir::storage

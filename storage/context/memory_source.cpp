@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/identity.hpp"
+
+namespace weir::storage {
+
+result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint32_t>) {
+  return error(errc::unsupported,
+               "cannot set the position of a source that is read by index");
+}
+
+namespace {
+
+class memory_tokens final : public token_source {
+ public:
+  memory_tokens(std::vector<std::uint32_t> tokens, std::string name)
+      : tokens_(std::move(tokens)), name_(std::move(name)) {}
+
+  result<void> attach() {
+    identity_.tokens = tokens_.size();
+    set_leaves(identity_, {make_leaf(name_, tokens_.size())}, 0);
+    return digest_content(*this, identity_);
+  }
+  std::uint64_t size() const noexcept override { return tokens_.size(); }
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    if (index >= tokens_.size()) {
+      return std::size_t{0};
+    }
+    const auto start = static_cast<std::size_t>(index);
+    const std::size_t count = std::min(to.size(), tokens_.size() - start);
+    std::copy_n(tokens_.data() + start, count, to.data());
+    return count;
+  }
+  std::string where(std::uint64_t index) const override {
+    return fmt::format("{}:{}", name_, index);
+  }
+  place place_of(std::uint64_t index) const override { return {0, index}; }
+  const source_identity& identity() const noexcept override { return identity_; }
+  result<std::uint64_t> next_document(std::uint64_t index) override {
+    if (index == 0 || (index <= tokens_.size() && tokens_[index - 1] == end_of_text)) {
+      return index;
+    }
+    const auto from =
+        tokens_.begin() +
+        static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(index, tokens_.size()));
+    const auto found = std::find(from, tokens_.end(), end_of_text);
+    return static_cast<std::uint64_t>(found - tokens_.begin()) +
+           (found == tokens_.end() ? 0U : 1U);
+  }
+
+ private:
+  std::vector<std::uint32_t> tokens_;
+  std::string name_;
+  source_identity identity_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<token_source>> memory_source(std::vector<std::uint32_t> tokens,
+                                                    std::string name) {
+  if (tokens.empty()) {
+    return error(
+        errc::source_unavailable,
+        fmt::format("cannot attach source \"{}\": expected at least 1 token, found 0",
+                    name));
+  }
+  auto source = std::make_unique<memory_tokens>(std::move(tokens), std::move(name));
+  WEIR_CHECK(source->attach());
+  return std::unique_ptr<token_source>(std::move(source));
+}
+
+result<std::unique_ptr<token_source>> memory_source(bytes_view bytes, std::string name) {
+  std::vector<std::uint32_t> tokens(bytes.size());
+  std::transform(bytes.begin(), bytes.end(), tokens.begin(),
+                 [](std::byte b) { return std::to_integer<std::uint32_t>(b); });
+  return memory_source(std::move(tokens), std::move(name));
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/pages.hpp"
+
+#include <algorithm>
+
+namespace weir::storage {
+
+namespace {
+
+/// 16 Ki tokens: a page of u32 stays in the second-level cache and one read call serves
+/// 256 chunks of 64.
+constexpr std::uint64_t page_tokens = 16384;
+constexpr std::size_t most_pages = 64;
+
+}  // namespace
+
+token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lanes)
+    : source_(source),
+      loops_(end == end_policy::loop),
+      period_(source.size() == unknown_size ? unknown_size : source.size() + 1),
+      // One page per lane that reads elsewhere, one for windows, one for what comes next.
+      pages_(std::min<std::size_t>(most_pages, std::size_t{lanes} + 2)) {}
+
+std::uint64_t token_pages::end() const noexcept {
+  return loops_ ? unknown_size : source_.size();
+}
+std::uint64_t token_pages::index_of(std::uint64_t offset) const noexcept {
+  return loops_ ? offset % period_ : offset;
+}
+std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
+  return loops_ ? offset / period_ : 0;
+}
+
+result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
+  const std::uint64_t index = index_of(offset);
+  if (index == source_.size()) {
+    return offset + 1;
+  }
+  WEIR_TRY(const std::uint64_t next, source_.next_document(index));
+  const bool wraps = loops_ && next == source_.size();
+  return offset - index + next + (wraps ? 1 : 0);
+}
+
+result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint32_t> to) {
+  if (!source_.seekable()) {
+    return source_.read(offset, to);  // a page would wait for more than was asked for
+  }
+  std::size_t done = 0;
+  while (done < to.size() && offset + done < end()) {
+    WEIR_TRY(page* const p, page_of((offset + done) / page_tokens));
+    const auto inside = static_cast<std::size_t>((offset + done) % page_tokens);
+    if (inside >= p->count) {
+      break;
+    }
+    const std::size_t count = std::min(to.size() - done, p->count - inside);
+    std::copy_n(p->tokens.data() + inside, count, to.data() + done);
+    done += count;
+  }
+  return done;
+}
+
+result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
+  if (pages_[last_].number == number) {
+    return &pages_[last_];
+  }
+  std::size_t oldest = 0;
+  for (std::size_t i = 0; i < pages_.size(); ++i) {
+    if (pages_[i].number == number) {
+      pages_[i].used = ++clock_;
+      last_ = i;
+      return &pages_[i];
+    }
+    if (pages_[i].used < pages_[oldest].used) {
+      oldest = i;
+    }
+  }
+  page& p = pages_[oldest];
+  p.number = unknown_size;
+  p.tokens.resize(page_tokens);
+  WEIR_TRY(p.count, fill(number * page_tokens, p.tokens));
+  p.number = number;
+  p.used = ++clock_;
+  last_ = oldest;
+  return &p;
+}
+
+result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint32_t> to) {
+  std::size_t done = 0;
+  while (done < to.size() && offset + done < end()) {
+    const std::uint64_t index = index_of(offset + done);
+    if (index == source_.size()) {
+      to[done++] = end_of_text;
+      continue;
+    }
+    const auto want = static_cast<std::size_t>(
+        std::min<std::uint64_t>(to.size() - done, source_.size() - index));
+    WEIR_TRY(const std::size_t got, source_.read(index, to.subspan(done, want)));
+    if (got < want) {
+      return error(errc::source_unavailable,
+                   "cannot read source: it is shorter than when it was attached")
+          .at(source_.where(index + got));
+    }
+    done += got;
+  }
+  return done;
+}
+
+}  // namespace weir::storage

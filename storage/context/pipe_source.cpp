@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "context/identity.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Tokens that stay readable behind the newest one: room for reading ahead and for the
+/// window of a cursor.
+constexpr std::size_t remembered = std::size_t{1} << 20;
+
+class pipe_tokens final : public token_source {
+ public:
+  pipe_tokens(int descriptor, std::string name)
+      : descriptor_(descriptor), name_(std::move(name)) {
+    set_leaves(identity_, {make_leaf(name_, unknown_size)}, 0);
+  }
+  std::uint64_t size() const noexcept override { return unknown_size; }
+  bool seekable() const noexcept override { return false; }
+
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    if (index < first_) {
+      return error(errc::source_unavailable,
+                   fmt::format(
+                       "cannot read {} again: expected a position from {} on, found {}",
+                       name_, first_, index))
+          .at(where(index));
+    }
+    WEIR_CHECK(fill(index - first_ + to.size()));
+    const std::uint64_t start = index - first_;
+    if (start >= kept_.size()) {
+      return std::size_t{0};
+    }
+    const auto at = static_cast<std::size_t>(start);
+    const std::size_t count = std::min(to.size(), kept_.size() - at);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = std::to_integer<std::uint32_t>(kept_[at + i]);
+    }
+    forget();
+    return count;
+  }
+  std::string where(std::uint64_t index) const override {
+    return fmt::format("{}:{}", name_, index);
+  }
+  place place_of(std::uint64_t index) const override { return {0, index}; }
+  const source_identity& identity() const noexcept override { return identity_; }
+  result<std::uint64_t> next_document(std::uint64_t index) override { return index; }
+
+  result<void> continue_at(std::uint64_t index,
+                           std::span<const std::uint32_t> before) override {
+    if (first_ + kept_.size() != 0) {
+      return error(errc::unsupported,
+                   fmt::format("cannot continue {}: it has been read already", name_));
+    }
+    byte_vector bytes;
+    for (const std::uint32_t token : before) {
+      if (token > 255) {
+        return error(errc::history_mismatch,
+                     fmt::format("cannot continue {}: expected bytes, found token {}",
+                                 name_, token))
+            .at(where(index));
+      }
+      bytes.push_back(static_cast<std::byte>(token));
+    }
+    WEIR_EXPECT(before.size() <= index);
+    kept_ = std::move(bytes);
+    first_ = index - kept_.size();
+    return {};
+  }
+
+ private:
+  /// Reads until `count` bytes are kept or the pipe ends.
+  result<void> fill(std::uint64_t count) {
+    std::array<std::byte, 16384> piece{};
+    while (!ended_ && kept_.size() < count) {
+      const std::size_t want =
+          std::min<std::uint64_t>(piece.size(), count - kept_.size());
+      const ssize_t got = ::read(descriptor_, piece.data(), want);
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got < 0) {
+        return error(errc::source_unavailable,
+                     fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
+            .at(where(first_ + kept_.size()));
+      }
+      ended_ = got == 0;
+      append(kept_, bytes_view(piece).first(static_cast<std::size_t>(got)));
+    }
+    return {};
+  }
+  void forget() {
+    if (kept_.size() > 2 * remembered) {
+      const std::size_t old = kept_.size() - remembered;
+      kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(old));
+      first_ += old;
+    }
+  }
+
+  int descriptor_;
+  std::string name_;
+  source_identity identity_;
+  byte_vector kept_;
+  std::uint64_t first_ = 0;  ///< index of kept_[0]
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<token_source> open_pipe_source(int descriptor, std::string name) {
+  return std::make_unique<pipe_tokens>(descriptor, std::move(name));
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/cursor_codec.hpp"
+#include "context/identity.hpp"
+#include "context/stream_state.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+error contradiction(std::string_view what) {
+  return error(errc::corrupt, fmt::format("cannot restore the stream: {}", what));
+}
+
+/// Sums, counts and eras of a cursor must agree before anything is computed from them.
+result<void> check_inside(const stream_cursor& c) {
+  std::uint64_t tokens = 0;
+  std::uint64_t chunks = 0;
+  std::uint64_t window = 0;
+  for (std::size_t l = 0; l < c.lanes.size(); ++l) {
+    if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
+      return contradiction("a position of a lane is beyond every source");
+    }
+    tokens += c.lanes[l].position;
+    chunks += c.lanes[l].chunks;
+    window += window_of(c.lanes.size(), c.lanes[l].position);
+  }
+  if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
+    return contradiction("counts of the lanes do not add up to those of the stream");
+  }
+  if (!c.ring.empty() && c.ring.size() != c.content_count) {
+    return contradiction("the ring has not as many tokens as the content hash");
+  }
+  if (c.eras.empty()) {
+    return contradiction("it has no era");
+  }
+  for (std::size_t i = 0; i < c.eras.size(); ++i) {
+    const era& e = c.eras[i];
+    if (e.chunk == 0 || e.chunk >> 32 != 0 || e.lane_block == 0 ||
+        e.lane_block >> 32 != 0 || e.source_offset >= position_limit ||
+        e.lane_positions.size() != c.lanes.size()) {
+      return contradiction(fmt::format("era {} is out of range", i));
+    }
+    for (std::size_t l = 0; l < c.lanes.size(); ++l) {
+      const std::uint64_t next =
+          i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
+      const std::uint64_t start =
+          c.lanes[l].position - window_of(c.lanes.size(), c.lanes[l].position);
+      if (e.lane_positions[l] > next || (i == 0 && e.lane_positions[l] > start)) {
+        return contradiction(fmt::format("era {} does not fit to lane {}", i, l));
+      }
+    }
+  }
+  return {};
+}
+
+result<void> check_geometry(const stream_cursor& c, const stream_config& config) {
+  if (c.lanes.size() != config.lanes) {
+    return error(errc::lane_mismatch,
+                 fmt::format("cannot restore the stream: expected {} lanes, found {}",
+                             c.lanes.size(), config.lanes))
+        .hint("lanes are fixed for a run; ranks may change");
+  }
+  const era& e = c.eras.back();
+  if (config.lanes > 1 && e.lane_block != config.lane_block) {
+    return error(
+        errc::lane_mismatch,
+        fmt::format("cannot restore the stream: expected lane block {}, found {}",
+                    e.lane_block, config.lane_block));
+  }
+  if (config.lanes > 1 && e.chunk != config.chunk) {
+    return error(
+               errc::config_mismatch,
+               fmt::format("cannot restore the stream: expected chunk size {}, found {}",
+                           e.chunk, config.chunk))
+        .hint("with several lanes the chunk size decides which lane reads what");
+  }
+  return {};
+}
+
+std::string text_of(const std::optional<rng_state>& rng) {
+  return rng ? fmt::format("algorithm {} version {} key {:#x} counter {:#x}:{:#x}",
+                           rng->algorithm, rng->version, rng->key, rng->counter_high,
+                           rng->counter_low)
+             : "none";
+}
+
+result<void> check_rng(const stream_cursor& c, const token_source& source) {
+  const std::optional<rng_state> found = source.rng();
+  if (c.rng != found) {
+    return error(errc::rng_mismatch,
+                 fmt::format("cannot restore the stream: expected generator {}, found {}",
+                             text_of(c.rng), text_of(found)))
+        .at(source.where(0));
+  }
+  return {};
+}
+
+result<void> check_bounds(const stream_cursor& c, const context_stream::state& s) {
+  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
+    for (std::size_t i = 0; i < c.eras.size(); ++i) {
+      const std::uint64_t end =
+          i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
+      const std::uint64_t delta = end - c.eras[i].lane_positions[l];
+      const std::uint64_t last = delta == 0 ? c.eras[i].source_offset
+                                            : locate(c.eras[i], l, delta - 1).offset + 1;
+      if (last > std::min(s.pages.end(), position_limit)) {
+        return error(errc::position_out_of_bounds,
+                     fmt::format(
+                         "cannot restore lane {}: expected at least {} tokens in the "
+                         "source, found {}",
+                         l, last, s.pages.end()))
+            .at(s.source->where(s.source->size()));
+      }
+    }
+  }
+  return {};
+}
+
+std::string text_of(std::uint32_t token) {
+  if (token == end_of_text) {
+    return "end of text";
+  }
+  return token > 32 && token < 127
+             ? fmt::format("token {} '{}'", token, static_cast<char>(token))
+             : fmt::format("token {}", token);
+}
+
+std::string where_in_lane(const context_stream::state& s, std::span<const era> eras,
+                          std::uint32_t l, std::uint64_t position) {
+  const era& e = eras[era_at(eras, l, position)];
+  const std::uint64_t offset = locate(e, l, position - e.lane_positions[l]).offset;
+  return s.source->where(std::min(s.pages.index_of(offset), s.source->size()));
+}
+
+/// Reads the windows of all lanes again and compares them with the ring, or their hash if
+/// there is no ring.
+result<void> check_content(context_stream::state& s, const stream_cursor& c,
+                           std::vector<std::uint32_t>& found) {
+  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
+    const auto window =
+        static_cast<std::size_t>(window_of(c.lanes.size(), c.lanes[l].position));
+    const std::uint64_t start = c.lanes[l].position - window;
+    const std::size_t before = found.size();
+    found.resize(before + window);
+    const auto tokens = std::span(found).subspan(before);
+    WEIR_TRY(const std::size_t got, s.read_lane(c.eras, l, start, tokens));
+    for (std::size_t i = 0; !c.ring.empty() && i < got; ++i) {
+      if (tokens[i] != c.ring[before + i]) {
+        return error(errc::history_mismatch,
+                     fmt::format("cannot resume: expected {} as consumed, found {}",
+                                 text_of(c.ring[before + i]), text_of(tokens[i])))
+            .at(where_in_lane(s, c.eras, l, start + i))
+            .hint("the data has changed; restore it, or start another run");
+      }
+    }
+    if (got != window) {
+      return error(errc::position_out_of_bounds,
+                   fmt::format("cannot resume lane {}: expected {} tokens, found {}", l,
+                               window, got))
+          .at(where_in_lane(s, c.eras, l, start + got));
+    }
+  }
+  if (hash_tokens(found) != c.content_hash) {
+    const std::uint64_t start =
+        c.lanes[0].position - window_of(c.lanes.size(), c.lanes[0].position);
+    return error(errc::history_mismatch,
+                 fmt::format(
+                     "cannot resume: expected hash {} of the last {} tokens, found {}",
+                     hex64(c.content_hash), c.content_count, hex64(hash_tokens(found))))
+        .at(where_in_lane(s, c.eras, 0, start))
+        .hint("the data has changed; restore it, or start another run");
+  }
+  return {};
+}
+
+result<void> check_history(context_stream::state& s, const stream_cursor& c) {
+  WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes));
+  if (found != c.history_hash) {
+    return error(errc::history_mismatch,
+                 fmt::format("cannot resume: expected history {}, found {}",
+                             hex64(c.history_hash), hex64(found)))
+        .at(s.source->where(0));
+  }
+  return {};
+}
+
+/// A pipe cannot be read again: what it said before is the ring, and its next byte is
+/// what follows.
+result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
+  if (s.source->seekable()) {
+    return {};
+  }
+  if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
+    return error(errc::history_mismatch,
+                 "cannot continue a pipe: the cursor does not hold the last tokens")
+        .at(s.source->where(c.dataset_index));
+  }
+  const era& e = c.eras.back();
+  const std::uint64_t offset =
+      locate(e, 0, c.lanes[0].position - e.lane_positions[0]).offset;
+  return s.source->continue_at(offset, c.ring);
+}
+
+result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
+  lane out;
+  out.at = c.lanes[l];
+  const auto open = static_cast<std::size_t>(out.at.position % history_block);
+  const std::size_t count = std::max<std::size_t>(open, out.at.position > 0 ? 1 : 0);
+  std::vector<std::uint32_t> tokens(count);
+  WEIR_TRY(const std::size_t got,
+           s.read_lane(c.eras, l, out.at.position - count, tokens));
+  WEIR_EXPECT(got == count);
+  out.after_end_of_text = count > 0 && tokens.back() == end_of_text;
+  out.history = lane_history(out.at.history, std::span(tokens).last(open));
+  return out;
+}
+
+}  // namespace
+
+result<void> context_stream::restore(const stream_cursor& c) {
+  state& s = *state_;
+  if (c.lanes.empty()) {
+    return contradiction("it has no lane");
+  }
+  WEIR_CHECK(check_inside(c));
+  WEIR_CHECK(check_geometry(c, s.config));
+  WEIR_CHECK(check_rng(c, *s.source));
+  WEIR_CHECK(check_bounds(c, s));
+  WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
+  WEIR_CHECK(prepare_pipe(s, c));
+  std::vector<std::uint32_t> found;
+  WEIR_CHECK(check_content(s, c, found));
+  WEIR_CHECK(compare_identity(stored.identity, *s.source));
+  WEIR_CHECK(check_history(s, c));
+  std::vector<lane> lanes;
+  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
+    WEIR_TRY(lane one, lane_at(s, c, l));
+    lanes.push_back(one);
+  }
+  s.lanes = std::move(lanes);
+  s.base = c.lanes;
+  s.eras = c.eras;
+  if (s.eras.back().chunk != s.config.chunk) {
+    const era& old = c.eras.back();
+    era next;
+    next.first_chunk = c.chunk_id;
+    next.first_token = c.dataset_index;
+    next.source_offset =
+        locate(old, 0, c.lanes[0].position - old.lane_positions[0]).offset;
+    next.chunk = s.config.chunk;
+    next.lane_block = s.config.lane_block;
+    next.lane_positions = {c.lanes[0].position};
+    // Nothing read since a reset: the boundary is still ahead.
+    next.boundary = old.boundary && old.lane_positions[0] == c.lanes[0].position;
+    s.eras.push_back(std::move(next));
+  }
+  s.base_era = static_cast<std::uint32_t>(s.eras.size() - 1);
+  return {};
+}
+
+}  // namespace weir::storage

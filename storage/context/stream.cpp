@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/stream_state.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::size_t largest_chunk = std::size_t{1} << 24;
+constexpr std::uint32_t most_lanes = 1 << 16;
+
+error bad_argument(std::string text) {
+  return error(errc::invalid_argument, std::move(text));
+}
+
+result<std::string> check_config(const stream_config& c, const token_source& source) {
+  WEIR_TRY(std::string warning, check_chunk_size(c.chunk, c.frequencies));
+  if (c.chunk > largest_chunk) {
+    return bad_argument(
+        fmt::format("cannot open stream: expected a chunk of at most {}, found {}",
+                    largest_chunk, c.chunk));
+  }
+  if (c.lanes == 0 || c.lanes > most_lanes || c.lane_block == 0) {
+    return bad_argument(
+        fmt::format("cannot open stream: expected 1 to {} lanes and a lane block of at "
+                    "least 1, found {} and {}",
+                    most_lanes, c.lanes, c.lane_block));
+  }
+  if (c.ranks == 0 || c.ranks > c.lanes) {
+    return bad_argument(fmt::format(
+        "cannot open stream: expected 1 to {} ranks, found {}", c.lanes, c.ranks));
+  }
+  if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
+    return bad_argument(
+        fmt::format("cannot open stream on {}: a pipe feeds one lane and cannot loop",
+                    source.where(0)));
+  }
+  return warning;
+}
+
+era first_era(const stream_config& c) {
+  era e;
+  e.chunk = c.chunk;
+  e.lane_block = c.lane_block;
+  e.lane_positions.resize(c.lanes);
+  return e;
+}
+
+bool has_end_of_text(std::span<const std::uint32_t> tokens) {
+  bool any = false;  // no early exit: this loop becomes vector code
+  for (const std::uint32_t token : tokens) {
+    any |= token == end_of_text;
+  }
+  return any;
+}
+
+}  // namespace
+
+context_stream::context_stream(std::unique_ptr<state> s) : state_(std::move(s)) {}
+context_stream::~context_stream() = default;
+
+result<std::unique_ptr<context_stream>> context_stream::open(
+    stream_config config, std::unique_ptr<token_source> source) {
+  WEIR_EXPECT(source != nullptr);
+  WEIR_TRY(std::string warning, check_config(config, *source));
+  if (source->size() == 0) {
+    return error(errc::source_unavailable,
+                 "cannot open stream: expected at least 1 token, found 0");
+  }
+  auto s = std::make_unique<state>(std::move(config), std::move(source));
+  s->warning = std::move(warning);
+  s->lanes.resize(s->config.lanes);
+  s->base.resize(s->config.lanes);
+  s->eras.push_back(first_era(s->config));
+  return std::unique_ptr<context_stream>(new context_stream(std::move(s)));
+}
+
+const stream_config& context_stream::config() const noexcept {
+  return state_->config;
+}
+const token_source& context_stream::source() const noexcept {
+  return *state_->source;
+}
+const std::string& context_stream::warning() const noexcept {
+  return state_->warning;
+}
+
+std::uint64_t context_stream::position() const noexcept {
+  std::uint64_t sum = 0;
+  for (const lane& l : state_->lanes) {
+    sum += l.at.position;
+  }
+  return sum;
+}
+
+result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
+                                                              std::uint32_t rank) {
+  state& s = *state_;
+  if (rank >= s.config.ranks) {
+    return bad_argument(fmt::format(
+        "cannot read chunk: expected a rank below {}, found {}", s.config.ranks, rank));
+  }
+  for (;;) {
+    std::uint32_t next = s.config.lanes;
+    for (std::uint32_t l = rank; l < s.config.lanes; l += s.config.ranks) {
+      // The lane with the fewest chunks: a function of the lanes alone, so it survives a
+      // restore.
+      if (!s.lanes[l].ended &&
+          (next == s.config.lanes || s.lanes[l].at.chunks < s.lanes[next].at.chunks)) {
+        next = l;
+      }
+    }
+    if (next == s.config.lanes) {
+      return std::optional<token_chunk>();
+    }
+    auto chunk = next_lane_chunk(n, next);
+    if (!chunk || *chunk) {
+      return chunk;
+    }
+  }
+}
+
+namespace {
+
+/// Fills `chunk.tokens` with up to n tokens of a lane's text, and the lookahead.
+result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n,
+                        token_chunk& chunk) {
+  const era& e = s.eras.back();
+  const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+  chunk.tokens.resize(n + 1);
+  std::size_t done = 0;
+  bool ahead = true;
+  while (done < n && ahead) {
+    const location at = locate(e, l, delta + done);
+    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(at.run, n - done));
+    // One token more than the chunk takes: the lookahead, unless the next block
+    // overwrites it.
+    WEIR_TRY(const std::size_t got,
+             s.pages.read(at.offset, std::span(chunk.tokens).subspan(done, want + 1)));
+    ahead = got > want;
+    done += std::min(got, want);
+  }
+  if (ahead) {
+    chunk.lookahead = chunk.tokens[done];
+  }
+  chunk.tokens.resize(done);
+  return {};
+}
+
+void cut_at_boundary(token_chunk& chunk) {
+  const auto found = std::find(chunk.tokens.begin(), chunk.tokens.end(), end_of_text);
+  const auto count = static_cast<std::size_t>(found - chunk.tokens.begin()) + 1;
+  if (count < chunk.tokens.size()) {
+    chunk.lookahead = chunk.tokens[count];
+    chunk.tokens.resize(count);
+  }
+}
+
+void note_boundaries(token_chunk& chunk, bool before) {
+  if (before) {
+    chunk.boundaries.push_back(0);
+  }
+  for (std::size_t i = 0; i < chunk.tokens.size(); ++i) {
+    if (chunk.tokens[i] == end_of_text) {
+      chunk.boundaries.push_back(static_cast<std::uint32_t>(i + 1));
+    }
+  }
+  chunk.document_boundary = !chunk.boundaries.empty();
+}
+
+}  // namespace
+
+result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
+                                                                   std::uint32_t index) {
+  state& s = *state_;
+  if (n == 0 || n > largest_chunk || index >= s.config.lanes) {
+    return bad_argument(
+        fmt::format("cannot read chunk: expected 1 to {} tokens of a lane below {}, "
+                    "found {} of lane {}",
+                    largest_chunk, s.config.lanes, n, index));
+  }
+  lane& l = s.lanes[index];
+  if (l.ended) {
+    return std::optional<token_chunk>();
+  }
+  token_chunk chunk;
+  WEIR_CHECK(read_chunk(s, index, n, chunk));
+  if (chunk.tokens.empty()) {
+    l.ended = true;
+    return std::optional<token_chunk>();
+  }
+  const era& e = s.eras.back();
+  const bool fresh = e.boundary && e.lane_positions[index] == l.at.position;
+  const bool inside = has_end_of_text(chunk.tokens);
+  if (inside && s.config.boundary == boundary_policy::split) {
+    cut_at_boundary(chunk);
+  }
+  if (inside || fresh || l.after_end_of_text) {
+    note_boundaries(chunk, fresh || l.after_end_of_text);
+  }
+  const std::uint64_t block = s.config.lane_block;
+  chunk.chunk_id = (l.at.chunks / block) * s.config.lanes * block + index * block +
+                   l.at.chunks % block;
+  chunk.lane = index;
+  chunk.lane_position = l.at.position;
+  l.history.add(chunk.tokens);
+  l.after_end_of_text = chunk.tokens.back() == end_of_text;
+  l.at.position += chunk.tokens.size();
+  l.at.chunks += 1;
+  l.at.history = l.history.chain();
+  chunk.mark = {index, static_cast<std::uint32_t>(s.eras.size() - 1), l.at};
+  return std::optional<token_chunk>(std::move(chunk));
+}
+
+result<void> context_stream::reset() {
+  state& s = *state_;
+  const era& e = s.eras.back();
+  std::uint64_t furthest = e.source_offset;
+  bool read = false;
+  for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
+    const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+    if (delta > 0) {
+      read = true;
+      furthest = std::max(furthest, locate(e, l, delta - 1).offset + 1);
+    }
+  }
+  if (e.boundary && !read) {
+    return {};  // twice without a token between is once
+  }
+  era next = first_era(s.config);
+  WEIR_TRY(next.source_offset, s.pages.next_document(furthest));
+  next.boundary = true;
+  for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
+    next.lane_positions[l] = s.lanes[l].at.position;
+    next.first_token += s.lanes[l].at.position;
+    next.first_chunk += s.lanes[l].at.chunks;
+    s.lanes[l].ended = false;
+  }
+  s.eras.push_back(std::move(next));
+  return {};
+}
+
+}  // namespace weir::storage
