@@ -36,6 +36,7 @@ struct task_record {
   const char* waited_for_name = nullptr;  ///< its kernel
   std::uint32_t worker = 0;
   std::uint64_t pulse = 0;
+  bool keep = false;  ///< recorded whatever the window says
 };
 
 /// Collects records in one ring per worker; written out once, at the end.
@@ -49,6 +50,11 @@ class trace {
   [[nodiscard]] bool recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
   /// Called at the start of each pulse; `keep` records it whatever the window says.
   void begin_pulse(std::uint64_t pulse, bool keep);
+  /// Gives a task submitted now its pulse, and whether that is kept.
+  void stamp(task_record& r) const noexcept {
+    r.pulse = pulse_;
+    r.keep = keep_;
+  }
   void record(unsigned worker, const task_record& r) noexcept;
   /// A span that is no task (a checkpoint, a stall), drawn on its own line.
   void span(std::string_view line, std::string_view name, std::int64_t start_ns, std::int64_t end_ns);
@@ -60,6 +66,8 @@ class trace {
  private:
   struct impl;
   std::atomic<bool> recording_{false};
+  std::uint64_t pulse_ = 0;
+  bool keep_ = false;
   std::unique_ptr<impl> impl_;
 };
 

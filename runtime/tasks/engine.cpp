@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The engine's public face: creation, storages, waits, counters.
+#include "weir/runtime/engine.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "tasks/engine_impl.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr unsigned most_workers = 1024;
+constexpr std::uint32_t most_window = 1U << 24;
+
+}  // namespace
+
+result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
+  if (options.workers < 1 || options.workers > most_workers) {
+    return error(errc::invalid_argument,
+                 fmt::format("engine not created: expected 1 to {} workers, found {}",
+                             most_workers, options.workers));
+  }
+  if (!std::has_single_bit(options.window) || options.window < 2 ||
+      options.window > most_window) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("engine not created: expected a window that is a power of two in "
+                    "[2, {}], found {}",
+                    most_window, options.window));
+  }
+  return std::unique_ptr<engine>(new engine(std::make_unique<impl>(options)));
+}
+
+engine::engine(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
+engine::~engine() = default;
+
+result<storage> engine::allocate(std::int64_t bytes, std::string_view owner) {
+  WEIR_TRY(storage s, impl_->storages.allocate(bytes, owner));
+  impl_->map.add_storage(s.id.index);
+  return s;
+}
+
+storage engine::adopt(std::byte* base, std::int64_t bytes, std::string_view owner) {
+  WEIR_EXPECT(bytes >= 0 && (base != nullptr || bytes == 0));
+  storage s = impl_->storages.adopt(base, bytes, owner);
+  impl_->map.add_storage(s.id.index);
+  return s;
+}
+
+result<void> engine::release(storage_id id) {
+  if (!impl_->storages.valid(id)) {
+    return error(
+        errc::not_found,
+        fmt::format("release of an unknown storage: expected a live one, found index {} "
+                    "generation {}",
+                    id.index, id.generation));
+  }
+  footprint all;
+  all.id = id;
+  all.hi = all.run = impl_->storages.size(id);
+  task_id failed = 0;
+  if (!all.empty()) {
+    // A pruned access was ordered before the write that covers it, so waiting for the
+    // rest waits for all.
+    for (const task_id user : impl_->users(all, true, failed)) {
+      static_cast<void>(impl_->wait_for(user));
+    }
+  }
+  impl_->retire(impl_->window);
+  // A user may have ended behind an older task that still runs: its entries must go
+  // before the index does.
+  while (!all.empty() && !impl_->users(all, true, failed).empty()) {
+    impl_->workers.help_until_ended(impl_->slot(impl_->oldest));
+    impl_->retire(impl_->window);
+  }
+  impl_->map.remove_storage(id.index);
+  impl_->storages.release(id);
+  return {};
+}
+
+std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
+                                         task_id& failed) {
+  std::vector<task_id> out;
+  const auto note = [&](std::uint32_t, const dependency_map::entry& e) {
+    if (e.task != 0) {
+      out.push_back(e.task);
+    } else if (failed == 0 || e.root < failed) {
+      failed = e.root;
+    }
+  };
+  map.conflicts(bytes, true, note);
+  if (readers_too) {
+    map.conflicts(bytes, false, note);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+result<void> engine::impl::wait_for(task_id id) {
+  if (id == 0 || id >= next) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("wait for an unknown task: expected an id in [1, {}), found {}", next,
+                    id));
+  }
+  if (id < oldest) {
+    if (auto failed = failures.retired(id)) {
+      return std::move(*failed);
+    }
+    return {};
+  }
+  task& t = slot(id);
+  workers.help_until_ended(t);
+  if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
+    return failures.answer(id, t.name, root);
+  }
+  return {};
+}
+
+result<void> engine::wait(task_id id) {
+  return impl_->wait_for(id);
+}
+
+result<void> engine::wait(const tensor& t) {
+  if (t.bytes().empty()) {
+    return {};
+  }
+  if (!impl_->storages.valid(t.bytes().id)) {
+    return error(
+        errc::not_found,
+        fmt::format("wait for a tensor of an unknown storage: expected a live one, found "
+                    "index {} generation {}",
+                    t.bytes().id.index, t.bytes().id.generation));
+  }
+  task_id failed = 0;
+  result<void> out;
+  for (const task_id writer : impl_->users(t.bytes(), false, failed)) {
+    if (auto one = impl_->wait_for(writer); !one && out) {
+      out = std::move(one);
+    }
+  }
+  if (failed != 0 && out) {
+    return impl_->failures.answer(0, "wait for a tensor", failed);
+  }
+  return out;
+}
+
+result<void> engine::wait_all() {
+  impl& s = *impl_;
+  while (s.oldest < s.next) {
+    s.workers.help_until_ended(s.slot(s.oldest));
+    s.retire(s.window);
+  }
+  s.map.forget_failures();
+  if (auto first = s.failures.take_first()) {
+    return std::move(*first);
+  }
+  return {};
+}
+
+bool engine::ended(task_id id) const noexcept {
+  return impl_->has_ended(id);
+}
+bool engine::run_one() {
+  return impl_->workers.run_one();
+}
+void engine::idle(std::int64_t timeout_ns) {
+  impl_->workers.idle(timeout_ns);
+}
+void engine::wake() noexcept {
+  impl_->workers.wake();
+}
+
+engine_counters engine::counters() const noexcept {
+  const impl::submitter_tally& s = impl_->tallies;
+  const auto get = [](const auto& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  engine_counters out;
+  out.submitted = get(s.submitted);
+  out.edges_raw = get(s.edges_raw);
+  out.edges_war = get(s.edges_war);
+  out.edges_waw = get(s.edges_waw);
+  out.lookups = get(s.lookups);
+  out.exact_tests = get(s.exact_tests);
+  out.maybe = get(s.maybe);
+  out.pruned = get(s.pruned);
+  out.window_stalls = get(s.window_stalls);
+  std::int64_t ticks = 0;
+  for (unsigned w = 0; w < impl_->workers.workers(); ++w) {
+    const worker_tally& t = impl_->workers.tally_of(w);
+    out.finished += get(t.finished);
+    out.failed += get(t.failed);
+    out.poisoned += get(t.poisoned);
+    out.parks += get(t.parks);
+    out.kernel_ns += get(t.kernel_ns);
+    ticks += get(t.kernel_ticks);
+  }
+  out.kernel_ns += impl_->workers.clock().to_ns(ticks);
+  return out;
+}
+
+unsigned engine::workers() const noexcept {
+  return impl_->workers.workers();
+}
+std::vector<std::pair<std::string, std::int64_t>> engine::memory() const {
+  return impl_->storages.memory();
+}
+trace& engine::tracer() noexcept {
+  return impl_->tracer;
+}
+
+}  // namespace weir::runtime

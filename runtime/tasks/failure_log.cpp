@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Failures of kernels and what waiters are told about them.
+#include "tasks/failure_log.hpp"
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+void keep_newest(std::map<task_id, std::shared_ptr<const error>>& from,
+                 std::size_t kept) {
+  while (from.size() > kept) {
+    from.erase(from.begin());
+  }
+}
+
+}  // namespace
+
+void failure_log::kernel_failed(task_id id, const char* name, error cause) {
+  error failed =
+      error(errc::kernel_failed,
+            fmt::format("kernel failed \"{}\": expected task {} to succeed, found: {}",
+                        name, id, cause.text()))
+          .because(std::move(cause));
+  const std::lock_guard lock(mutex_);
+  failures_.emplace(id, std::make_shared<const error>(std::move(failed)));
+}
+
+error failure_log::answer(task_id id, const char* name, task_id root) const {
+  const std::lock_guard lock(mutex_);
+  return answer_locked(id, name, root);
+}
+
+error failure_log::answer_locked(task_id id, const char* name, task_id root) const {
+  const auto found = failures_.find(root);
+  if (found == failures_.end()) {
+    return error(
+        errc::upstream_failed,
+        fmt::format(
+            "task not run \"{}\": expected the inputs of task {}, found that task "
+            "{} had failed",
+            name, id, root));
+  }
+  if (id == root) {
+    return *found->second;
+  }
+  return error(
+             errc::upstream_failed,
+             fmt::format("task not run \"{}\": expected the inputs of task {}, found: {}",
+                         name, id, found->second->text()))
+      .because(*found->second);
+}
+
+void failure_log::retire(task_id id, const char* name, task_id root) {
+  const std::lock_guard lock(mutex_);
+  retired_.emplace(id, std::make_shared<const error>(answer_locked(id, name, root)));
+  keep_newest(retired_, kept);
+}
+
+std::optional<error> failure_log::retired(task_id id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = retired_.find(id);
+  return found == retired_.end() ? std::nullopt : std::optional<error>(*found->second);
+}
+
+std::optional<error> failure_log::take_first() {
+  const std::lock_guard lock(mutex_);
+  const auto first = failures_.upper_bound(reported_);
+  if (first == failures_.end()) {
+    return std::nullopt;
+  }
+  std::optional<error> out(*first->second);
+  reported_ = failures_.rbegin()->first;
+  keep_newest(failures_, kept);
+  return out;
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Parking on Linux futexes: std::atomic::wait has no time-out.
+#include "tasks/parking.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+namespace {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::int64_t timeout_ns) noexcept {
+  timespec limit{};
+  limit.tv_sec = timeout_ns / 1'000'000'000;
+  limit.tv_nsec = timeout_ns % 1'000'000'000;
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected,
+            timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
+}
+
+}  // namespace
+
+void parking_place::sleep(std::int64_t timeout_ns) noexcept {
+  const std::int64_t end = timeout_ns < 0 ? 0 : now_ns() + timeout_ns;
+  std::int64_t left = timeout_ns;
+  while (parked_.load(std::memory_order_acquire) != 0) {
+    futex_wait(parked_, 1, left);
+    if (timeout_ns >= 0) {
+      left = end - now_ns();
+      if (left <= 0) {
+        break;
+      }
+    }
+  }
+  parked_.store(0, std::memory_order_relaxed);
+}
+
+bool parking_place::wake() noexcept {
+  if (parked_.exchange(0, std::memory_order_seq_cst) == 0) {
+    return false;
+  }
+  ::syscall(SYS_futex, &parked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  return true;
+}
+
+}  // namespace weir::runtime

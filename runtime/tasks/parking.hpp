@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where one thread sleeps until another one wakes it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace weir::runtime {
+
+/// A parking place with room for one. `announce`, look once more for a reason to stay
+/// awake, then `sleep` or `retract`: a `wake` that comes after `announce` is never lost.
+/// @threads{announce, retract, sleep: the owner; wake, parked: any thread}
+class parking_place {
+ public:
+  void announce() noexcept { parked_.store(1, std::memory_order_seq_cst); }
+  void retract() noexcept { parked_.store(0, std::memory_order_relaxed); }
+  /// Sleeps until `wake` or for `timeout_ns`; negative means for ever.
+  void sleep(std::int64_t timeout_ns) noexcept;
+  /// True if the owner was parked and is awake now.
+  bool wake() noexcept;
+  [[nodiscard]] bool parked() const noexcept {
+    return parked_.load(std::memory_order_relaxed) != 0;
+  }
+
+ private:
+  std::atomic<std::uint32_t> parked_{0};
+};
+
+/// A hint to the processor that this thread spins.
+inline void spin_pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace weir::runtime

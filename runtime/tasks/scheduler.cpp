@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Workers: running, releasing, stealing, parking.
+#include "tasks/scheduler.hpp"
+
+#include <algorithm>
+#include <cfenv>
+#include <exception>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+/// About twice what it takes a sleeping thread to run again.
+constexpr std::int64_t spin_ns = 30'000;
+constexpr int pauses_per_look = 16;
+
+}  // namespace
+
+struct alignas(64) scheduler::worker {
+  worker_tally done;
+  alignas(64) parking_place place;
+};
+
+scheduler::scheduler(unsigned workers, std::uint32_t window, failure_log& failures,
+                     trace& tracer)
+    : workers_(workers),
+      alone_(workers == 1),
+      failures_(failures),
+      tracer_(tracer),
+      ready_(workers, window) {
+  for (unsigned w = 0; w < workers; ++w) {
+    state_.push_back(std::make_unique<worker>());
+  }
+  for (unsigned w = 1; w < workers; ++w) {
+    threads_.emplace_back([this, w] { work(w); });
+  }
+}
+
+scheduler::~scheduler() {
+  stop_.store(true, std::memory_order_seq_cst);
+  for (auto& w : state_) {
+    w->place.wake();
+  }
+  for (auto& thread : threads_) {
+    thread.join();
+  }
+}
+
+const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
+  return state_[w]->done;
+}
+
+bool scheduler::add_successor(task& before, edge& e) noexcept {
+  edge* head = before.successors.load(std::memory_order_acquire);
+  do {
+    if (head == sealed_mark()) {
+      return false;
+    }
+    e.next = head;
+    if (alone_) {
+      before.successors.store(&e, std::memory_order_relaxed);
+      return true;
+    }
+  } while (!before.successors.compare_exchange_weak(head, &e, std::memory_order_acq_rel,
+                                                    std::memory_order_acquire));
+  return true;
+}
+
+edge* scheduler::seal(task& t) noexcept {
+  edge* head = nullptr;
+  if (alone_) {
+    head = t.successors.load(std::memory_order_relaxed);
+    t.successors.store(sealed_mark(), std::memory_order_relaxed);
+  } else {
+    head = t.successors.exchange(sealed_mark(), std::memory_order_seq_cst);
+  }
+  // Edges hang newest first; successors are to become ready in the order of their
+  // submission.
+  edge* forward = nullptr;
+  while (head != nullptr) {
+    edge* next = head->next;
+    head->next = forward;
+    forward = head;
+    head = next;
+  }
+  return forward;
+}
+
+bool scheduler::satisfy(task& t, std::int32_t count) noexcept {
+  if (alone_) {
+    const std::int32_t left = t.pending.load(std::memory_order_relaxed) - count;
+    t.pending.store(left, std::memory_order_relaxed);
+    return left == 0;
+  }
+  return t.pending.fetch_sub(count, std::memory_order_acq_rel) == count;
+}
+
+void scheduler::queue(task& t, unsigned w) {
+  ready_.push(w, t);
+}
+
+void scheduler::publish(task& t, std::int32_t satisfied) {
+  if (!satisfy(t, satisfied)) {
+    return;
+  }
+  if (t.traced) {
+    t.history.ready = now_ns();
+  }
+  queue(t, 0);
+  wake_for_tasks(1);
+}
+
+result<void> scheduler::call(task& t, unsigned w) {
+  try {
+    return t.fn(t.captures.data(), {t.id, w});
+  } catch (const std::exception& e) {
+    return error(errc::kernel_failed,
+                 fmt::format("kernel threw an exception: {}", e.what()));
+  } catch (...) {
+    return error(errc::kernel_failed, "kernel threw an exception of unknown type");
+  }
+}
+
+void scheduler::execute(task& t, unsigned w) {
+  worker_tally& done = state_[w]->done;
+  if (t.root.load(std::memory_order_relaxed) != 0) {
+    tally<std::uint64_t>(done.poisoned);
+    return;
+  }
+  const std::int64_t start = t.traced ? now_ns() : clock_.now();
+  result<void> outcome = call(t, w);
+  const std::int64_t end = t.traced ? now_ns() : clock_.now();
+  ensure_kernel_fp();
+  tally(t.traced ? done.kernel_ns : done.kernel_ticks, end - start);
+  if (t.traced) {
+    t.history.started = start;
+    t.history.ended = end;
+    t.history.worker = w;
+    tracer_.record(w, t.history);
+  }
+  if (!outcome) {
+    tally<std::uint64_t>(done.failed);
+    t.root.store(t.id, std::memory_order_relaxed);
+    failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
+  }
+}
+
+task* scheduler::release_successors(task& t, unsigned w) {
+  const task_id root = t.root.load(std::memory_order_relaxed);
+  const task_id id = t.id;
+  const char* name = t.name;
+  const std::int64_t ended = t.traced ? t.history.ended : 0;
+  tally<std::uint64_t>(state_[w]->done.finished);
+  // From here on the submitter may use the slot again: `t` is not touched any more.
+  edge* e = seal(t);
+  task* in_hand = nullptr;
+  unsigned queued = 0;
+  while (e != nullptr) {
+    task& after = *e->to;
+    const bool carries = e->carries_failure;
+    e = e->next;  // the edge goes with its owner once that may run
+    if (root != 0 && carries) {
+      after.poison(root);
+    }
+    if (!satisfy(after, 1)) {
+      continue;
+    }
+    if (after.traced) {
+      after.history.ready = ended != 0 ? ended : now_ns();
+      after.history.waited_for = id;
+      after.history.waited_for_name = name;
+    }
+    if (in_hand == nullptr) {
+      in_hand = &after;
+    } else {
+      queue(after, w);
+      ++queued;
+    }
+  }
+  if (!alone_) {
+    wake_for_tasks(queued);
+    wake_waiter(id);
+  }
+  return in_hand;
+}
+
+task* scheduler::run(task& t, unsigned w) {
+  execute(t, w);
+  return release_successors(t, w);
+}
+
+void scheduler::wake_for_tasks(unsigned count) noexcept {
+  if (alone_ || count == 0) {
+    return;
+  }
+  // Either the sleeper sees the task in its last look or we see the sleeper.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  for (unsigned w = workers_; w-- > 0 && count > 0;) {
+    if (state_[w]->place.parked() && state_[w]->place.wake()) {
+      --count;
+    }
+  }
+}
+
+void scheduler::wake_waiter(task_id ended) noexcept {
+  // The seal before and the announcement of the waiter are both sequentially consistent.
+  const task_id awaited = awaited_.load(std::memory_order_seq_cst);
+  if (awaited == ended || awaited == waits_for_any) {
+    state_[0]->place.wake();
+  }
+}
+
+template <class Reason>
+task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake) {
+  const std::int64_t limit =
+      timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
+  const std::int64_t start = now_ns();
+  do {
+    for (int i = 0; i < pauses_per_look; ++i) {
+      spin_pause();
+    }
+    if (task* t = ready_.pop(w); t != nullptr) {
+      return t;
+    }
+    if (awake()) {
+      return nullptr;
+    }
+  } while (now_ns() - start < limit);
+  parking_place& place = state_[w]->place;
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  place.announce();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (ready_.empty() && !awake()) {
+    tally<std::uint64_t>(state_[w]->done.parks);
+    const std::int64_t left = timeout_ns - (now_ns() - start);
+    place.sleep(timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1));
+  } else {
+    place.retract();
+  }
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  return nullptr;
+}
+
+void scheduler::work(unsigned w) {
+  std::fesetround(FE_TONEAREST);
+  ensure_kernel_fp();
+  const auto stopping = [this] { return stop_.load(std::memory_order_seq_cst); };
+  task* next = nullptr;
+  while (!stopping()) {
+    if (next == nullptr) {
+      next = ready_.pop(w);
+    }
+    if (next == nullptr) {
+      next = spin_or_park(w, -1, stopping);
+    }
+    if (next != nullptr) {
+      next = run(*next, w);
+    }
+  }
+}
+
+bool scheduler::run_one() {
+  task* t = ready_.pop(0);
+  if (t == nullptr) {
+    return false;
+  }
+  const fp_scope scope;
+  if (task* freed = run(*t, 0); freed != nullptr) {
+    queue(*freed, 0);
+    wake_for_tasks(1);
+  }
+  return true;
+}
+
+void scheduler::help_until_ended(const task& t) {
+  const fp_scope scope;
+  const auto ended = [&t] {
+    return t.successors.load(std::memory_order_seq_cst) == sealed_mark();
+  };
+  task* next = nullptr;
+  while (!ended()) {
+    if (next == nullptr) {
+      next = ready_.pop(0);
+    }
+    if (next == nullptr) {
+      WEIR_EXPECT(!alone_);  // a task that waits has a predecessor that is ready, or
+                             // waits for one
+      awaited_.store(t.id, std::memory_order_seq_cst);
+      next = spin_or_park(0, -1, ended);
+      awaited_.store(waits_for_none, std::memory_order_relaxed);
+    }
+    if (next != nullptr) {
+      next = run(*next, 0);
+    }
+  }
+  if (next != nullptr) {
+    queue(*next, 0);
+    wake_for_tasks(1);
+  }
+}
+
+std::uint64_t scheduler::finished_by_others() const noexcept {
+  std::uint64_t sum = 0;
+  for (unsigned w = 1; w < workers_; ++w) {
+    sum += state_[w]->done.finished.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+void scheduler::idle(std::int64_t timeout_ns) {
+  const auto reason = [this] {
+    return woken_.load(std::memory_order_seq_cst) ||
+           finished_by_others() != finished_seen_ || !ready_.empty();
+  };
+  if (!reason()) {
+    awaited_.store(waits_for_any, std::memory_order_seq_cst);
+    if (task* t = spin_or_park(0, timeout_ns, reason); t != nullptr) {
+      queue(*t, 0);
+      wake_for_tasks(1);
+    }
+    awaited_.store(waits_for_none, std::memory_order_relaxed);
+  }
+  woken_.store(false, std::memory_order_seq_cst);
+  finished_seen_ = finished_by_others();
+}
+
+void scheduler::wake() noexcept {
+  woken_.store(true, std::memory_order_seq_cst);
+  state_[0]->place.wake();
+}
+
+}  // namespace weir::runtime

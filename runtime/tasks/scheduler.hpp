@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs ready tasks on k threads: the submitter, which is worker 0, and k - 1 of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tasks/failure_log.hpp"
+#include "tasks/fp_environment.hpp"
+#include "tasks/parking.hpp"
+#include "tasks/ready_queues.hpp"
+#include "tasks/ticks.hpp"
+#include "weir/runtime/trace.hpp"
+
+namespace weir::runtime {
+
+/// What one worker has done. Written by it alone, read by anyone.
+struct worker_tally {
+  std::atomic<std::uint64_t> finished{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::uint64_t> poisoned{0};
+  std::atomic<std::uint64_t> parks{0};
+  std::atomic<std::int64_t> kernel_ticks{0};
+  std::atomic<std::int64_t> kernel_ns{
+      0};  ///< of traced tasks, whose times are in ns anyway
+};
+
+/// Adds without a locked instruction; the writer is alone.
+template <class T>
+void tally(std::atomic<T>& counter, T amount = 1) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + amount,
+                std::memory_order_relaxed);
+}
+
+/// @threads{all but wake and tally_of: the submitter}
+class scheduler {
+ public:
+  scheduler(unsigned workers, std::uint32_t window, failure_log& failures, trace& tracer);
+  /// Running kernels end; tasks that have not started never run.
+  ~scheduler();
+  scheduler(const scheduler&) = delete;
+  scheduler& operator=(const scheduler&) = delete;
+
+  /// Takes one from `t.pending` for each of `satisfied`; the task runs once it is zero.
+  /// Called by the submitter when a task is wired, with the guard that kept it from
+  /// starting.
+  void publish(task& t, std::int32_t satisfied);
+  /// Adds "`e.to` waits for `before`"; false if `before` has ended.
+  [[nodiscard]] bool add_successor(task& before, edge& e) noexcept;
+
+  bool run_one();
+  /// Runs tasks until `t` has ended.
+  void help_until_ended(const task& t);
+  void idle(std::int64_t timeout_ns);
+  void wake() noexcept;
+
+  [[nodiscard]] unsigned workers() const noexcept { return workers_; }
+  [[nodiscard]] const worker_tally& tally_of(unsigned w) const noexcept;
+  [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
+
+ private:
+  struct worker;
+
+  void work(unsigned w);
+  /// Runs the task and releases its successors: the oldest of those that became ready is
+  /// returned, the others are queued.
+  [[nodiscard]] task* run(task& t, unsigned w);
+  void execute(task& t, unsigned w);
+  [[nodiscard]] result<void> call(task& t, unsigned w);
+  [[nodiscard]] task* release_successors(task& t, unsigned w);
+  [[nodiscard]] edge* seal(task& t) noexcept;
+  [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
+  void queue(task& t, unsigned w);
+  /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
+  template <class Reason>
+  [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
+  void wake_for_tasks(unsigned count) noexcept;
+  void wake_waiter(task_id ended) noexcept;
+  [[nodiscard]] std::uint64_t finished_by_others() const noexcept;
+
+  /// Nobody waits / any task's end is waited for.
+  static constexpr task_id waits_for_none = 0;
+  static constexpr task_id waits_for_any = UINT64_MAX;
+
+  unsigned workers_;
+  bool alone_;
+  failure_log& failures_;
+  trace& tracer_;
+  tick_clock clock_;
+  ready_queues ready_;
+  std::vector<std::unique_ptr<worker>> state_;
+  std::uint64_t finished_seen_ = 0;
+  alignas(64) std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<task_id> awaited_{waits_for_none};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> woken_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weir::runtime

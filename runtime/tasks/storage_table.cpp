@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Allocation and naming of storages.
+#include "tasks/storage_table.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::byte* aligned(void* block) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  return static_cast<std::byte*>(block) + (alignment - address % alignment) % alignment;
+}
+
+}  // namespace
+
+result<storage> storage_table::allocate(std::int64_t bytes, std::string_view owner) {
+  constexpr std::int64_t most = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
+  // calloc takes large blocks from fresh pages, which are zero without being touched.
+  void* block = bytes < 0 || bytes > most
+                    ? nullptr
+                    : std::calloc(static_cast<std::size_t>(bytes) + 2 * alignment, 1);
+  if (block == nullptr) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("allocation failed for \"{}\": expected {} bytes, found no memory",
+                    owner, bytes));
+  }
+  storage s = add(aligned(block), bytes, owner);
+  slots_[s.id.index].memory.reset(block);
+  return s;
+}
+
+storage storage_table::adopt(std::byte* base, std::int64_t bytes,
+                             std::string_view owner) {
+  return add(base, bytes, owner);
+}
+
+storage storage_table::add(std::byte* base, std::int64_t bytes, std::string_view owner) {
+  std::uint32_t index = 0;
+  if (free_.empty()) {
+    index = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  slot& s = slots_[index];
+  s.size = bytes;
+  s.live = true;
+  s.owner = owner_index(owner);
+  ++s.generation;
+  owners_[s.owner].second += bytes;
+  return {{index, s.generation}, base, bytes};
+}
+
+void storage_table::release(storage_id id) {
+  slot& s = slots_[id.index];
+  owners_[s.owner].second -= s.size;
+  s.memory.reset();
+  s.live = false;
+  if (s.generation != UINT32_MAX) {  // a generation is never used twice
+    free_.push_back(id.index);
+  }
+}
+
+std::size_t storage_table::owner_index(std::string_view owner) {
+  const auto found = std::find_if(owners_.begin(), owners_.end(),
+                                  [&](const auto& o) { return o.first == owner; });
+  if (found != owners_.end()) {
+    return static_cast<std::size_t>(found - owners_.begin());
+  }
+  owners_.emplace_back(std::string(owner), 0);
+  return owners_.size() - 1;
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The record of a task in flight, and the lock-free list of its successors.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "weir/runtime/engine.hpp"
+
+namespace weir::runtime {
+
+struct task;
+
+/// "`to` waits for me": lives in the record of the waiting task, hangs in the list of its
+/// predecessor.
+struct edge {
+  edge* next = nullptr;
+  task* to = nullptr;
+  bool carries_failure =
+      false;  ///< the successor reads or extends what the predecessor wrote
+};
+
+/// Room for the edges of tasks with many predecessors.
+struct edge_chunk {
+  edge_chunk* next = nullptr;
+  std::array<edge, 15> edges;
+};
+
+/// Head of the list of a task that has ended: nothing can be added.
+inline edge* sealed_mark() noexcept {
+  static edge mark;
+  return &mark;
+}
+
+inline constexpr std::uint32_t no_entry = 0xFFFFFFFFU;
+inline constexpr std::size_t inline_edges = 4;
+
+/// One slot of the window.
+///
+/// Life: prepared by the submitter, reachable through predecessors once an edge is
+/// pushed, ready when `pending` reaches zero, ended when `successors` is sealed; after
+/// that only the submitter touches it.
+struct alignas(64) task {
+  using call_fn = result<void> (*)(const void* captures, const task_context&);
+
+  std::atomic<std::int32_t> pending{0};
+  bool traced = false;
+  bool failed_itself = false;
+  std::atomic<edge*> successors{sealed_mark()};
+  std::atomic<task_id> root{
+      0};  ///< oldest failed task that this one depends on, or itself; 0 if none
+  task_id id = 0;
+  call_fn fn = nullptr;
+  const char* name = nullptr;
+  std::uint32_t first_entry = no_entry;
+  edge_chunk* spill = nullptr;
+
+  alignas(64) std::array<std::byte, engine::max_capture> captures;
+  std::array<edge, inline_edges> edges;
+  task_record history;  ///< filled only while `traced`
+
+  [[nodiscard]] bool ended() const noexcept {
+    return successors.load(std::memory_order_acquire) == sealed_mark();
+  }
+  /// Remembers the oldest failure among the predecessors, so that the answer does not
+  /// depend on timing.
+  void poison(task_id by) noexcept {
+    task_id known = root.load(std::memory_order_relaxed);
+    while ((known == 0 || by < known) &&
+           !root.compare_exchange_weak(known, by, std::memory_order_relaxed)) {
+    }
+  }
+};
+
+}  // namespace weir::runtime

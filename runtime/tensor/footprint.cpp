@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Canonical form of the bytes of a strided view.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "weir/runtime/tensor.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using progression = footprint::progression;
+
+error leaves_range(const char* what) {
+  return error(
+      errc::out_of_range,
+      fmt::format("view is too large: expected bytes in [0, 2^63), found {}", what));
+}
+
+/// Dimensions that matter, with positive strides; `offset` moves to the lowest byte.
+struct open_form {
+  std::array<progression, max_dims> steps{};
+  int depth = 0;
+  std::int64_t offset = 0;
+};
+
+result<open_form> without_trivial(std::int64_t offset,
+                                  std::span<const std::int64_t> shape,
+                                  std::span<const std::int64_t> strides) {
+  open_form form;
+  form.offset = offset;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    std::int64_t stride = strides[i];
+    if (shape[i] == 1 || stride == 0) {
+      continue;
+    }
+    std::int64_t reach = 0;
+    if (!checked_mul(stride, shape[i] - 1, reach)) {
+      return leaves_range("a stride times its extent beyond 2^63");
+    }
+    if (stride < 0) {
+      if (!checked_add(form.offset, reach, form.offset) || form.offset < 0) {
+        return leaves_range("a first byte below 0");
+      }
+      stride = -stride;
+    }
+    form.steps[static_cast<std::size_t>(form.depth++)] = {stride, shape[i]};
+  }
+  return form;
+}
+
+/// Absorbs progressions into the run and into each other; exact unions only. Strides
+/// ascend on entry and exit.
+void merge(open_form& form, std::int64_t& run) {
+  int kept = 0;
+  for (int i = 0; i < form.depth; ++i) {
+    const progression p = form.steps[static_cast<std::size_t>(i)];
+    if (kept == 0 && p.stride <= run) {
+      run += (p.count - 1) * p.stride;
+      continue;
+    }
+    if (kept > 0) {
+      progression& inner = form.steps[static_cast<std::size_t>(kept - 1)];
+      if (p.stride % inner.stride == 0 && p.stride / inner.stride <= inner.count) {
+        inner.count += (p.count - 1) * (p.stride / inner.stride);
+        continue;
+      }
+    }
+    form.steps[static_cast<std::size_t>(kept++)] = p;
+  }
+  form.depth = kept;
+}
+
+}  // namespace
+
+result<footprint> footprint::of(storage_id id, std::int64_t offset,
+                                std::span<const std::int64_t> shape,
+                                std::span<const std::int64_t> strides,
+                                std::int64_t element_size) {
+  if (shape.size() != strides.size() || shape.size() > max_dims || element_size < 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("view is malformed: expected at most {} dimensions with one stride "
+                    "each, found {} extents and {} strides",
+                    max_dims, shape.size(), strides.size()));
+  }
+  footprint out;
+  out.id = id;
+  bool empty = element_size == 0;
+  for (const std::int64_t n : shape) {
+    if (n < 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("view is malformed: expected extents >= 0, found {}", n));
+    }
+    empty = empty || n == 0;
+  }
+  if (offset < 0) {
+    return leaves_range("a first byte below 0");
+  }
+  if (empty) {
+    return out;
+  }
+  WEIR_TRY(open_form form, without_trivial(offset, shape, strides));
+  std::int64_t span = element_size;
+  for (int i = 0; i < form.depth; ++i) {
+    const progression p = form.steps[static_cast<std::size_t>(i)];
+    if (!checked_add(span, p.stride * (p.count - 1), span)) {
+      return leaves_range("a last byte beyond 2^63");
+    }
+  }
+  if (!checked_add(form.offset, span, out.hi)) {
+    return leaves_range("a last byte beyond 2^63");
+  }
+  out.lo = form.offset;
+  out.run = element_size;
+  std::sort(form.steps.begin(), form.steps.begin() + form.depth,
+            [](const progression& a, const progression& b) {
+              return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
+            });
+  merge(form, out.run);
+  out.depth = static_cast<std::uint8_t>(form.depth);
+  std::int64_t inside = out.run;
+  for (int i = 0; i < form.depth; ++i) {
+    const progression p = form.steps[static_cast<std::size_t>(i)];
+    out.nested = out.nested && p.stride >= inside;
+    inside += p.stride * (p.count - 1);
+    out.steps[static_cast<std::size_t>(form.depth - 1 - i)] = p;
+  }
+  return out;
+}
+
+}  // namespace weir::runtime

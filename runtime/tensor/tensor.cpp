@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Strided views and what can be derived from them without moving a byte.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "weir/runtime/tensor.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using extents = std::array<std::int64_t, max_dims>;
+
+result<std::int64_t> element_bytes(dtype type) {
+  const std::int64_t size = info_of(type).size;
+  if (size == 0) {
+    return error(
+        errc::unsupported,
+        fmt::format("tensor of type {}: expected elements of whole bytes, found bits",
+                    info_of(type).tensogram));
+  }
+  return size;
+}
+
+error bad_dim(const char* what, int dim, std::size_t dims) {
+  return error(
+      errc::out_of_range,
+      fmt::format("{}: expected a dimension in [0, {}), found {}", what, dims, dim));
+}
+
+/// Row-major strides in bytes. Empty shapes get the strides of the same shape with
+/// extents of at least 1.
+result<extents> row_major_strides(std::span<const std::int64_t> shape,
+                                  std::int64_t size) {
+  extents out{};
+  std::int64_t stride = size;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    out[i] = stride;
+    if (!checked_mul(stride, std::max<std::int64_t>(shape[i], 1), stride)) {
+      return error(
+          errc::out_of_range,
+          fmt::format("tensor of shape [{}] is too large: expected at most 2^63-1 bytes",
+                      fmt::join(shape, ", ")));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset,
+                               std::span<const std::int64_t> shape,
+                               std::span<const std::int64_t> strides) {
+  WEIR_TRY(const std::int64_t size, element_bytes(type));
+  if (element_count(shape) < 0) {
+    return error(
+        errc::out_of_range,
+        fmt::format("tensor of shape [{}]: expected 0 to 2^63-1 elements, found other",
+                    fmt::join(shape, ", ")));
+  }
+  WEIR_TRY(const footprint bytes, footprint::of(s.id, offset, shape, strides, size));
+  if (bytes.hi > s.size || offset > s.size) {
+    return error(
+        errc::out_of_range,
+        fmt::format("tensor of shape [{}] leaves its storage: expected bytes below {}, "
+                    "found bytes up to {}",
+                    fmt::join(shape, ", "), s.size, std::max(bytes.hi, offset)));
+  }
+  tensor t;
+  t.store_ = s;
+  t.type_ = type;
+  t.dims_ = static_cast<std::uint8_t>(shape.size());
+  t.offset_ = offset;
+  std::copy(shape.begin(), shape.end(), t.shape_.begin());
+  std::copy(strides.begin(), strides.end(), t.strides_.begin());
+  t.bytes_ = bytes;
+  return t;
+}
+
+result<tensor> tensor::over(const storage& s, dtype type,
+                            std::span<const std::int64_t> shape, std::int64_t offset) {
+  if (shape.size() > max_dims) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("tensor has too many dimensions: expected at most {}, found {}",
+                    max_dims, shape.size()));
+  }
+  WEIR_TRY(const std::int64_t size, element_bytes(type));
+  WEIR_TRY(const extents strides, row_major_strides(shape, size));
+  return strided(s, type, offset, shape, std::span(strides.data(), shape.size()));
+}
+
+result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
+                             std::int64_t step) const {
+  if (dim < 0 || dim >= dims_) {
+    return bad_dim("slice", dim, dims_);
+  }
+  const auto d = static_cast<std::size_t>(dim);
+  const std::int64_t extent = shape_[d];
+  const std::int64_t least = step < 0 ? -1 : 0;
+  const std::int64_t most = step < 0 ? extent - 1 : extent;
+  if (step == 0 || start < least || start > most || stop < least || stop > extent) {
+    return error(
+        errc::out_of_range,
+        fmt::format("slice of dimension {}: expected start and stop within its extent {} "
+                    "and a step other than 0, found {}:{}:{}",
+                    dim, extent, start, stop, step));
+  }
+  std::int64_t count = 0;
+  if (step > 0 && stop > start) {
+    count = (stop - start - 1) / step + 1;
+  } else if (step < 0 && start > stop) {
+    count = -((start - stop - 1) / step) + 1;
+  }
+  auto shape = shape_;
+  auto strides = strides_;
+  shape[d] = count;
+  if (count > 1 && !bytes_.empty()) {  // the last element stays inside: no overflow
+    strides[d] *= step;
+  }
+  const bool any = count > 0 && !bytes_.empty();
+  const std::int64_t offset = any ? offset_ + start * strides_[d] : offset_;
+  return strided(store_, type_, offset, std::span(shape.data(), dims_),
+                 std::span(strides.data(), dims_));
+}
+
+result<tensor> tensor::at(int dim, std::int64_t index) const {
+  if (dim < 0 || dim >= dims_) {
+    return bad_dim("at", dim, dims_);
+  }
+  const auto d = static_cast<std::size_t>(dim);
+  if (index < 0 || index >= shape_[d]) {
+    return error(errc::out_of_range,
+                 fmt::format("at of dimension {}: expected an index in [0, {}), found {}",
+                             dim, shape_[d], index));
+  }
+  auto shape = shape_;
+  auto strides = strides_;
+  std::copy(shape.begin() + dim + 1, shape.end(), shape.begin() + dim);
+  std::copy(strides.begin() + dim + 1, strides.end(), strides.begin() + dim);
+  const std::size_t dims = dims_ - 1U;
+  const bool empty = bytes_.empty();
+  return strided(store_, type_, empty ? offset_ : offset_ + index * strides_[d],
+                 std::span(shape.data(), dims), std::span(strides.data(), dims));
+}
+
+namespace {
+
+struct level {
+  std::int64_t extent;
+  std::int64_t stride;
+};
+
+/// Dimensions of a view that are steps through one progression, joined; extents of 1 left
+/// out.
+std::vector<level> joined(std::span<const std::int64_t> shape,
+                          std::span<const std::int64_t> strides) {
+  std::vector<level> out;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) {
+      continue;
+    }
+    if (!out.empty() && out.back().stride == strides[i] * shape[i]) {
+      out.back() = {out.back().extent * shape[i], strides[i]};
+    } else {
+      out.push_back({shape[i], strides[i]});
+    }
+  }
+  return out;
+}
+
+/// Strides that give the elements of `levels` another shape, or false. Both are walked
+/// from the inside: each level must be used up exactly by some of the new dimensions.
+bool split(std::span<const level> levels, std::span<const std::int64_t> shape,
+           extents& out) {
+  std::size_t l = levels.size();
+  std::int64_t left = 1;
+  std::int64_t stride = 0;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 1) {
+      out[i] = 0;
+      continue;
+    }
+    if (left == 1) {
+      if (l == 0) {
+        return false;
+      }
+      --l;
+      left = levels[l].extent;
+      stride = levels[l].stride;
+    }
+    if (left % shape[i] != 0) {
+      return false;
+    }
+    out[i] = stride;
+    stride *= shape[i];
+    left /= shape[i];
+  }
+  return left == 1 && l == 0;
+}
+
+}  // namespace
+
+result<tensor> tensor::reshape(std::span<const std::int64_t> shape) const {
+  if (shape.size() > max_dims || element_count(shape) != count()) {
+    return error(errc::invalid_argument,
+                 fmt::format("reshape to [{}]: expected {} elements, found {}",
+                             fmt::join(shape, ", "), count(), element_count(shape)));
+  }
+  WEIR_TRY(extents strides, row_major_strides(shape, info_of(type_).size));
+  if (count() != 0 && !row_major()) {
+    const auto levels = joined(this->shape(), this->strides());
+    if (!split(levels, shape, strides)) {
+      return error(errc::invalid_argument,
+                   fmt::format(
+                       "reshape of [{}] to [{}]: expected a shape that strides {} can "
+                       "express, found none",
+                       fmt::join(this->shape(), ", "), fmt::join(shape, ", "),
+                       fmt::join(this->strides(), ", ")))
+          .hint("copy the tensor into a row-major one first");
+    }
+  }
+  return strided(store_, type_, offset_, shape, std::span(strides.data(), shape.size()));
+}
+
+result<tensor> tensor::transpose(std::span<const int> order) const {
+  std::array<int, max_dims> reversed{};
+  if (order.empty()) {
+    for (int i = 0; i < dims_; ++i) {
+      reversed[static_cast<std::size_t>(i)] = dims_ - 1 - i;
+    }
+    order = std::span(reversed.data(), dims_);
+  }
+  extents shape{};
+  extents strides{};
+  unsigned seen = 0;
+  for (std::size_t i = 0; i < order.size() && i < dims_; ++i) {
+    if (order[i] < 0 || order[i] >= dims_) {
+      break;
+    }
+    seen |= 1U << order[i];
+    shape[i] = shape_[static_cast<std::size_t>(order[i])];
+    strides[i] = strides_[static_cast<std::size_t>(order[i])];
+  }
+  if (order.size() != dims_ || seen != (1U << dims_) - 1) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("transpose: expected a permutation of {} dimensions, found [{}]",
+                    dims_, fmt::join(order, ", ")));
+  }
+  return strided(store_, type_, offset_, std::span(shape.data(), dims_),
+                 std::span(strides.data(), dims_));
+}
+
+result<tensor> tensor::broadcast(std::span<const std::int64_t> shape) const {
+  const std::size_t added = shape.size() - std::min<std::size_t>(shape.size(), dims_);
+  bool fits = shape.size() >= dims_ && shape.size() <= max_dims;
+  extents strides{};
+  for (std::size_t i = added; fits && i < shape.size(); ++i) {
+    const std::int64_t extent = shape_[i - added];
+    fits = extent == shape[i] || extent == 1;
+    strides[i] = extent == shape[i] ? strides_[i - added] : 0;
+  }
+  if (!fits) {
+    return error(
+        errc::invalid_argument,
+        fmt::format(
+            "broadcast of [{}]: expected a shape that it can repeat into, found [{}]",
+            fmt::join(this->shape(), ", "), fmt::join(shape, ", ")));
+  }
+  return strided(store_, type_, offset_, shape, std::span(strides.data(), shape.size()));
+}
+
+result<tensor> tensor::reinterpret(dtype type) const {
+  WEIR_TRY(const std::int64_t to, element_bytes(type));
+  WEIR_TRY(const std::int64_t from, element_bytes(type_));
+  auto shape = shape_;
+  auto strides = strides_;
+  if (to != from) {
+    const std::size_t last = dims_ - 1U;
+    const bool dense = dims_ > 0 && (shape_[last] == 1 || strides_[last] == from);
+    std::int64_t bytes = 0;
+    if (!dense || !checked_mul(shape_[last], from, bytes) || bytes % to != 0) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("reinterpret of {} as {}: expected a dense last dimension of a "
+                      "multiple of {} bytes, found shape [{}] with strides [{}]",
+                      info_of(type_).tensogram, info_of(type).tensogram, to,
+                      fmt::join(this->shape(), ", "), fmt::join(this->strides(), ", ")));
+    }
+    shape[last] = bytes / to;
+    strides[last] = to;
+  }
+  return strided(store_, type, offset_, std::span(shape.data(), dims_),
+                 std::span(strides.data(), dims_));
+}
+
+std::int64_t tensor::count() const noexcept {
+  return element_count(shape());
+}
+
+bool tensor::row_major() const noexcept {
+  if (count() == 0) {
+    return true;
+  }
+  std::int64_t expected = info_of(type_).size;
+  for (std::size_t i = dims_; i-- > 0;) {
+    if (shape_[i] != 1 && strides_[i] != expected) {
+      return false;
+    }
+    expected *= shape_[i];
+  }
+  return true;
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chrome trace JSON of task records.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "weir/runtime/trace.hpp"
+
+namespace weir::runtime {
+
+struct trace_span {
+  std::string line;
+  std::string name;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+/// Writes records, oldest first, as complete events; one line per worker and one per span
+/// line. Records from the middle are left out until the file has at most `max_bytes`.
+/// @error{io, no_space, from the file system}
+[[nodiscard]] result<void> write_chrome_json(file_system& fs, const std::string& path,
+                                             std::span<const task_record> tasks,
+                                             std::span<const trace_span> spans,
+                                             unsigned workers, std::uint64_t max_bytes);
+
+}  // namespace weir::runtime

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rings of task records: what is kept of a run, and in how much memory.
+#include "weir/runtime/trace.hpp"
+
+#include <algorithm>
+
+#include "trace/chrome_json.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// What one event takes in the file, about: bounds the memory of records by the size of
+/// the file.
+constexpr std::uint64_t typical_event_bytes = 256;
+constexpr std::uint64_t fewest_records = 64;
+
+}  // namespace
+
+struct trace::impl {
+  /// Records of one worker: the start of the run, marked pulses, and a ring of the
+  /// latest.
+  struct alignas(64) ring {
+    std::vector<task_record> head;
+    std::vector<task_record> kept;
+    std::vector<task_record> tail;
+    std::size_t oldest = 0;  ///< of the tail, once it is full
+  };
+
+  trace_options options;
+  std::size_t room = 0;  ///< records per worker in the head and in the tail
+  std::vector<std::unique_ptr<ring>> rings;
+  std::vector<trace_span> spans;
+  std::atomic<std::int64_t> origin{0};
+
+  [[nodiscard]] std::int64_t origin_of(const task_record& r) noexcept {
+    std::int64_t known = origin.load(std::memory_order_relaxed);
+    if (known == 0 &&
+        origin.compare_exchange_strong(known, r.started, std::memory_order_relaxed)) {
+      known = r.started;
+    }
+    return known;
+  }
+};
+
+trace::trace(const trace_options& options, unsigned workers)
+    : impl_(std::make_unique<impl>()) {
+  impl_->options = options;
+  recording_.store(options.mode != trace_mode::off, std::memory_order_relaxed);
+  for (unsigned w = 0; w < workers; ++w) {
+    impl_->rings.push_back(std::make_unique<impl::ring>());
+  }
+  if (options.mode == trace_mode::off) {
+    return;
+  }
+  impl_->room = static_cast<std::size_t>(
+      std::max(options.max_bytes / typical_event_bytes / 2, fewest_records));
+  for (auto& r : impl_->rings) {  // pages are taken when they are written to
+    r->head.reserve(impl_->room);
+    r->tail.reserve(impl_->room);
+    r->kept.reserve(impl_->room / 2);
+  }
+}
+
+trace::~trace() = default;
+
+void trace::begin_pulse(std::uint64_t pulse, bool keep) {
+  pulse_ = pulse;
+  keep_ = keep;
+}
+
+void trace::record(unsigned worker, const task_record& r) noexcept {
+  impl::ring& to = *impl_->rings[worker];
+  const bool all = impl_->options.mode == trace_mode::all;
+  const bool early = all || r.ended - impl_->origin_of(r) <= impl_->options.window_ns;
+  if (early && to.head.size() < impl_->room) {
+    to.head.push_back(r);
+  } else if (r.keep && !all && to.kept.size() < impl_->room / 2) {
+    to.kept.push_back(r);
+  } else if (to.tail.size() < impl_->room) {
+    to.tail.push_back(r);
+  } else if (impl_->room > 0) {
+    to.tail[to.oldest] = r;
+    to.oldest = (to.oldest + 1) % impl_->room;
+  }
+}
+
+void trace::span(std::string_view line, std::string_view name, std::int64_t start_ns,
+                 std::int64_t end_ns) {
+  if (recording() && impl_->spans.size() < impl_->room) {
+    impl_->spans.push_back({std::string(line), std::string(name), start_ns, end_ns});
+  }
+}
+
+std::vector<task_record> trace::records() const {
+  std::vector<task_record> out;
+  std::int64_t last = 0;
+  for (const auto& r : impl_->rings) {
+    for (const task_record& t : r->tail) {
+      last = std::max(last, t.ended);
+    }
+  }
+  const bool all = impl_->options.mode == trace_mode::all;
+  for (const auto& r : impl_->rings) {
+    out.insert(out.end(), r->head.begin(), r->head.end());
+    out.insert(out.end(), r->kept.begin(), r->kept.end());
+    std::copy_if(r->tail.begin(), r->tail.end(), std::back_inserter(out),
+                 [&](const task_record& t) {
+                   return all || last - t.ended <= impl_->options.window_ns;
+                 });
+  }
+  std::sort(out.begin(), out.end(), [](const task_record& a, const task_record& b) {
+    return a.started != b.started ? a.started < b.started : a.id < b.id;
+  });
+  return out;
+}
+
+result<void> trace::write(file_system& fs, const std::string& path) const {
+  const std::vector<task_record> tasks = records();
+  const auto workers = static_cast<unsigned>(impl_->rings.size());
+  return write_chrome_json(fs, path, tasks, impl_->spans, workers,
+                           impl_->options.max_bytes);
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The engine: order, waits, failures, windows, storages.
+#include "weir/runtime/engine.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using i64s = std::vector<std::int64_t>;
+
+std::unique_ptr<engine> make_engine(unsigned workers, std::uint32_t window = 64) {
+  engine_options o;
+  o.workers = workers;
+  o.window = window;
+  return or_throw(engine::create(o));
+}
+
+tensor bytes_of(const storage& s) {
+  const std::array<std::int64_t, 1> shape{s.size};
+  return or_throw(tensor::over(s, dtype::uint8, shape));
+}
+
+task_id submit(engine& e, const char* name, std::vector<access> accesses, auto kernel) {
+  return or_throw(e.submit(name, accesses, kernel));
+}
+
+class Engine : public testing::TestWithParam<unsigned> {
+ protected:
+  std::unique_ptr<engine> e = make_engine(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(Workers, Engine, testing::Values(1U, 2U, 4U));
+
+TEST(EngineOptions, RejectNoWorkersAndOddWindows) {
+  engine_options o;
+  o.workers = 0;
+  EXPECT_EQ(engine::create(o).error().code(), errc::invalid_argument);
+  o.workers = 1;
+  for (const std::uint32_t window : {0U, 1U, 3U, 100U}) {
+    o.window = window;
+    const auto r = engine::create(o);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().code(), errc::invalid_argument);
+  }
+}
+
+TEST_P(Engine, RunsAChainInOrder) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  auto* value = reinterpret_cast<std::uint64_t*>(s.base);
+  std::uint64_t expected = 0;
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    submit(*e, "step", {updates(bytes_of(s))},
+           [value, i](const task_context&) { *value = *value * 31 + i; });
+    expected = expected * 31 + i;
+  }
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(*value, expected);
+  const engine_counters c = e->counters();
+  EXPECT_EQ(c.submitted, 1000U);
+  EXPECT_EQ(c.finished, 1000U);
+  EXPECT_EQ(c.failed + c.poisoned, 0U);
+}
+
+TEST_P(Engine, AllocatesZeroedAlignedMemoryAndReportsIt) {
+  const storage a = or_throw(e->allocate(1000, "one"));
+  const storage b = or_throw(e->allocate(24, "two"));
+  const storage c = or_throw(e->allocate(5 << 20, "one"));
+  for (const storage& s : {a, b, c}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(s.base) % 64, 0U);
+    for (std::int64_t i = 0; i < s.size; ++i) {
+      ASSERT_EQ(s.base[i], std::byte{0});
+    }
+  }
+  using row = std::pair<std::string, std::int64_t>;
+  EXPECT_EQ(e->memory(), (std::vector<row>{{"one", 1000 + (5 << 20)}, {"two", 24}}));
+  ASSERT_TRUE(e->release(a.id));
+  EXPECT_EQ(e->memory(), (std::vector<row>{{"one", 5 << 20}, {"two", 24}}));
+}
+
+TEST_P(Engine, RefusesMoreMemoryThanThereIs) {
+  const auto r = e->allocate(INT64_MAX, "huge");
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::out_of_memory);
+  EXPECT_FALSE(e->allocate(-1, "negative"));
+}
+
+TEST_P(Engine, GivesAReusedStorageANewGeneration) {
+  const storage old = or_throw(e->allocate(64, "test"));
+  const tensor view = bytes_of(old);
+  ASSERT_TRUE(e->release(old.id));
+  const storage fresh = or_throw(e->allocate(64, "test"));
+  EXPECT_EQ(fresh.id.index, old.id.index);
+  EXPECT_NE(fresh.id.generation, old.id.generation);
+  const std::array<access, 1> stale{reads(view)};
+  const auto r = e->submit("stale", stale, [](const task_context&) {});
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::not_found);
+  EXPECT_EQ(e->release(old.id).error().code(), errc::not_found);
+  EXPECT_EQ(e->wait(view).error().code(), errc::not_found);
+  EXPECT_EQ(decide_overlap(view.bytes(), bytes_of(fresh).bytes()), overlap::no);
+}
+
+TEST_P(Engine, WaitsForUsersBeforeItReleases) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  const storage other = or_throw(e->allocate(64, "test"));
+  std::atomic<int> ended{0};
+  auto* count = &ended;
+  const auto slow = [count](const task_context&) {
+    ::usleep(2000);
+    count->fetch_add(1);
+  };
+  submit(*e, "writer", {writes(bytes_of(s))}, slow);
+  submit(*e, "reader", {reads(bytes_of(s)), writes(bytes_of(other))}, slow);
+  ASSERT_TRUE(e->release(s.id));
+  EXPECT_EQ(ended.load(), 2);
+  ASSERT_TRUE(e->wait_all());
+}
+
+TEST_P(Engine, RunsMoreTasksThanTheWindowHolds) {
+  auto small = make_engine(GetParam(), 2);
+  const storage s = or_throw(small->allocate(64, "test"));
+  std::atomic<int> runs{0};
+  auto* count = &runs;
+  for (int i = 0; i < 500; ++i) {
+    const auto part = or_throw(bytes_of(s).slice(0, i % 64, i % 64 + 1));
+    submit(*small, "part", {updates(part)},
+           [count](const task_context&) { count->fetch_add(1); });
+  }
+  ASSERT_TRUE(small->wait_all());
+  EXPECT_EQ(runs.load(), 500);
+  EXPECT_GT(small->counters().window_stalls, 0U);
+}
+
+TEST_P(Engine, ReachesTheWaiterWithTheKernelsNameAndCause) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  const storage t = or_throw(e->allocate(8, "test"));
+  const task_id bad = submit(
+      *e, "divider", {writes(bytes_of(s))}, [](const task_context&) -> result<void> {
+        return error(errc::corrupt, "division failed \"row 3\": expected 1, found 0");
+      });
+  std::atomic<bool> ran{false};
+  auto* flag = &ran;
+  const task_id reader = submit(*e, "reader", {reads(bytes_of(s)), writes(bytes_of(t))},
+                                [flag](const task_context&) { flag->store(true); });
+  const task_id far = submit(*e, "far", {reads(bytes_of(t))},
+                             [flag](const task_context&) { flag->store(true); });
+  const auto first = e->wait(bad);
+  ASSERT_FALSE(first);
+  EXPECT_EQ(first.error().code(), errc::kernel_failed);
+  EXPECT_NE(first.error().text().find("\"divider\""), std::string::npos);
+  ASSERT_NE(first.error().cause(), nullptr);
+  EXPECT_EQ(first.error().cause()->code(), errc::corrupt);
+  for (const task_id id : {reader, far}) {
+    const auto r = e->wait(id);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().code(), errc::upstream_failed);
+    EXPECT_NE(r.error().text().find("\"divider\""), std::string::npos);
+    EXPECT_EQ(r.error().root().code(), errc::corrupt);
+  }
+  EXPECT_EQ(e->wait(bytes_of(t)).error().code(), errc::upstream_failed);
+  EXPECT_FALSE(ran.load());
+  const auto all = e->wait_all();
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code(), errc::kernel_failed);
+  EXPECT_TRUE(e->wait_all());
+  EXPECT_EQ(e->counters().failed, 1U);
+  EXPECT_EQ(e->counters().poisoned, 2U);
+}
+
+TEST_P(Engine, PoisonsWhatIsSubmittedAfterTheFailureHasBeenRetired) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  const storage t = or_throw(e->allocate(8, "test"));
+  const task_id bad = submit(
+      *e, "bad", {writes(bytes_of(s))},
+      [](const task_context&) -> result<void> { return error(errc::io, "read failed"); });
+  EXPECT_FALSE(e->wait(bad));
+  for (int i = 0; i < 200; ++i) {  // more than the window: the slot has been used again
+    submit(*e, "other", {updates(bytes_of(t))}, [](const task_context&) {});
+  }
+  const task_id late =
+      submit(*e, "late", {reads(bytes_of(s))}, [](const task_context&) {});
+  EXPECT_EQ(e->wait(late).error().code(), errc::upstream_failed);
+  EXPECT_EQ(e->wait(bad).error().code(), errc::kernel_failed);
+  EXPECT_EQ(e->wait(bytes_of(s)).error().code(), errc::upstream_failed);
+  EXPECT_FALSE(e->wait_all());
+  const task_id healed =
+      submit(*e, "healed", {reads(bytes_of(s))}, [](const task_context&) {});
+  EXPECT_TRUE(e->wait(healed));
+  EXPECT_TRUE(e->wait_all());
+}
+
+TEST_P(Engine, DoesNotPoisonAWriterBehindAFailedReader) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  submit(*e, "reader", {reads(bytes_of(s))},
+         [](const task_context&) -> result<void> { return error(errc::io, "no"); });
+  const task_id writer =
+      submit(*e, "writer", {writes(bytes_of(s))}, [](const task_context&) {});
+  EXPECT_TRUE(e->wait(writer));
+  EXPECT_FALSE(e->wait_all());
+}
+
+TEST_P(Engine, TurnsAnExceptionIntoAFailure) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  const task_id id =
+      submit(*e, "thrower", {writes(bytes_of(s))},
+             [](const task_context&) { throw std::runtime_error("out of luck"); });
+  const auto r = e->wait(id);
+  ASSERT_FALSE(r);
+  EXPECT_NE(r.error().message().find("out of luck"), std::string::npos);
+  EXPECT_FALSE(e->wait_all());
+}
+
+TEST_P(Engine, ReportsTheOldestFailureFirst) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  for (int i = 0; i < 32; ++i) {
+    const auto part = or_throw(bytes_of(s).slice(0, i, i + 1));
+    submit(*e, i == 3 ? "third" : "later", {writes(part)},
+           [i](const task_context&) -> result<void> {
+             if (i < 3) {
+               return {};
+             }
+             return error(errc::io, "bad part");
+           });
+  }
+  const auto r = e->wait_all();
+  ASSERT_FALSE(r);
+  EXPECT_NE(r.error().text().find("\"third\""), std::string::npos);
+}
+
+TEST_P(Engine, DoesNothingForAccessesOfNoBytes) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  const std::array<std::int64_t, 1> none{0};
+  const tensor empty = or_throw(tensor::over(s, dtype::fp32, none, 16));
+  submit(*e, "whole", {writes(bytes_of(s))}, [](const task_context&) {});
+  submit(*e, "empty", {updates(empty)}, [](const task_context&) {});
+  ASSERT_TRUE(e->wait(empty));
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(e->counters().lookups, 1U);
+  EXPECT_EQ(e->counters().edges_waw, 0U);
+}
+
+TEST_P(Engine, KnowsTasksThatHaveEnded) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  EXPECT_FALSE(e->ended(1));
+  const task_id id = submit(*e, "one", {writes(bytes_of(s))}, [](const task_context&) {});
+  EXPECT_EQ(id, 1U);
+  ASSERT_TRUE(e->wait(id));
+  EXPECT_TRUE(e->ended(id));
+  EXPECT_EQ(e->wait(0).error().code(), errc::invalid_argument);
+  EXPECT_EQ(e->wait(99).error().code(), errc::invalid_argument);
+}
+
+TEST_P(Engine, GivesEveryKernelTheSameFloatingPointEnvironment) {
+  const storage s = or_throw(e->allocate(1024, "test"));
+  for (int i = 0; i < 64; ++i) {
+    const auto part = or_throw(bytes_of(s).slice(0, i * 8, i * 8 + 8));
+    auto* out = reinterpret_cast<double*>(part.data());
+    submit(*e, "subnormal", {writes(part)}, [out](const task_context&) {
+      volatile double tiny = 1e-300;
+      volatile double product = tiny * 1e-10;  // subnormal: flushed to zero
+      *out = product + 1.0;
+    });
+  }
+  ASSERT_TRUE(e->wait_all());
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(reinterpret_cast<double*>(s.base)[i], 1.0);
+  }
+  volatile double tiny = 1e-300;
+  volatile double product = tiny * 1e-10;
+  EXPECT_GT(product, 0.0);  // the submitter's own environment is back
+}
+
+TEST_P(Engine, CountsTimeInsideKernels) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  for (int i = 0; i < 5; ++i) {
+    submit(*e, "busy", {updates(bytes_of(s))}, [](const task_context&) {
+      const std::int64_t end = now_ns() + 2'000'000;
+      while (now_ns() < end) {
+      }
+    });
+  }
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_GT(e->counters().kernel_ns, 9'500'000);
+  EXPECT_LT(e->counters().kernel_ns, 1'000'000'000);
+}
+
+TEST_P(Engine, RunsSingleTasksOnRequestAndIdlesWithATimeout) {
+  EXPECT_FALSE(e->run_one());
+  const std::int64_t start = now_ns();
+  e->idle(5'000'000);
+  EXPECT_GE(now_ns() - start, 4'900'000);
+  const storage s = or_throw(e->allocate(8, "test"));
+  std::atomic<int> runs{0};
+  auto* count = &runs;
+  for (int i = 0; i < 3; ++i) {
+    submit(*e, "one", {updates(bytes_of(s))},
+           [count](const task_context&) { count->fetch_add(1); });
+  }
+  while (!e->ended(3)) {
+    if (!e->run_one()) {
+      e->idle(1'000'000);
+    }
+  }
+  EXPECT_EQ(runs.load(), 3);
+}
+
+TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
+  for (int round = 0; round < 20; ++round) {
+    std::thread other([&] {
+      ::usleep(static_cast<useconds_t>(round * 20));
+      e->wake();
+    });
+    const std::int64_t start = now_ns();
+    e->idle(20'000'000'000);
+    EXPECT_LT(now_ns() - start, 10'000'000'000);
+    other.join();
+  }
+}
+
+TEST_P(Engine, DropsWaitingTasksWhenItGoes) {
+  std::atomic<int> runs{0};
+  auto* count = &runs;
+  const storage s = or_throw(e->allocate(8, "test"));
+  for (int i = 0; i < 50; ++i) {
+    submit(*e, "slow", {updates(bytes_of(s))}, [count](const task_context&) {
+      ::usleep(500);
+      count->fetch_add(1);
+    });
+  }
+  e.reset();
+  EXPECT_LT(runs.load(), 50);
+}
+
+}  // namespace
+}  // namespace weir::runtime
