@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensogram/metadata.hpp"
+#include "tensogram/wire/metadata.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -15,8 +15,8 @@ namespace weir::formats {
 namespace {
 
 error bad(std::string_view what, std::string_view expected, std::string_view found) {
-  return error(errc::corrupt,
-               fmt::format("cannot read {}: expected {}, found {}", what, expected, found));
+  return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", what,
+                                          expected, found));
 }
 
 result<std::vector<cbor_map>> parse_base(const cbor_value& from) {
@@ -43,7 +43,8 @@ result<cbor_map> parse_submap(const cbor_entry& entry) {
   return *entry.value.map();
 }
 
-result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map, std::string_view key) {
+result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
+                                                 std::string_view key) {
   std::vector<std::uint64_t> out;
   const cbor_value* value = map.find(key);
   if (value == nullptr) {
@@ -54,7 +55,8 @@ result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map, std::strin
   }
   for (const cbor_value& item : *value->array()) {
     if (!item.uint64()) {
-      return bad(fmt::format("index key \"{}\"", key), "unsigned integers", to_json(item));
+      return bad(fmt::format("index key \"{}\"", key), "unsigned integers",
+                 to_json(item));
     }
     out.push_back(*item.uint64());
   }
@@ -62,7 +64,8 @@ result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map, std::strin
 }
 
 std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  const std::time_t now =
+      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now));
 }
 
@@ -71,8 +74,9 @@ std::string random_uuid() {
   const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
   const std::uint64_t high = (word() & ~std::uint64_t{0xF000}) | 0x4000;
   const std::uint64_t low = (word() & ~(std::uint64_t{3} << 62)) | std::uint64_t{1} << 63;
-  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xFFFF,
-                     high & 0xFFFF, low >> 48, low & 0xFFFF'FFFF'FFFF);
+  return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32,
+                     (high >> 16) & 0xFFFF, high & 0xFFFF, low >> 48,
+                     low & 0xFFFF'FFFF'FFFF);
 }
 
 const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
@@ -158,9 +162,10 @@ cbor_map make_metadata(const message_metadata& from) {
 }
 
 cbor_map make_provenance(const provenance& from) {
-  cbor_map out{{"encoder", cbor_map{{"name", from.name},
-                                    {"version", from.version.empty() ? std::string(WEIR_VERSION)
-                                                                     : from.version}}}};
+  cbor_map out{
+      {"encoder", cbor_map{{"name", from.name},
+                           {"version", from.version.empty() ? std::string(WEIR_VERSION)
+                                                            : from.version}}}};
   if (from.time || !from.reproducible) {
     out.set("time", from.time ? *from.time : utc_now());
   }
@@ -186,7 +191,8 @@ result<object_index> parse_index(const cbor_value& from) {
   WEIR_TRY(out.offsets, unsigned_list(*from.map(), "offsets"));
   WEIR_TRY(out.lengths, unsigned_list(*from.map(), "lengths"));
   if (out.offsets.size() != out.lengths.size()) {
-    return bad("index", fmt::format("{} lengths as there are offsets", out.offsets.size()),
+    return bad("index",
+               fmt::format("{} lengths as there are offsets", out.offsets.size()),
                std::to_string(out.lengths.size()));
   }
   return out;
@@ -212,7 +218,8 @@ result<digest_list> parse_digests(const cbor_value& from) {
   }
   digest_list out;
   if (const cbor_value* algorithm = from.map()->find("algorithm")) {
-    out.algorithm = algorithm->text() != nullptr ? *algorithm->text() : to_json(*algorithm);
+    out.algorithm =
+        algorithm->text() != nullptr ? *algorithm->text() : to_json(*algorithm);
   }
   const cbor_value* digests = from.map()->find("hashes");
   if (digests == nullptr || digests->array() == nullptr) {

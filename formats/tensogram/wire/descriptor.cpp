@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tensogram/metadata.hpp"
+#include "tensogram/wire/metadata.hpp"
 #include "weir/base/text.hpp"
 
 namespace weir::formats {
@@ -12,8 +12,9 @@ namespace weir::formats {
 namespace {
 
 error bad(std::string_view key, std::string_view expected, std::string_view found) {
-  return error(errc::corrupt, fmt::format("cannot read descriptor key \"{}\": expected {}, found {}",
-                                          key, expected, found));
+  return error(errc::corrupt,
+               fmt::format("cannot read descriptor key \"{}\": expected {}, found {}",
+                           key, expected, found));
 }
 
 result<std::string> text_at(const cbor_map& map, std::string_view key) {
@@ -24,7 +25,8 @@ result<std::string> text_at(const cbor_map& map, std::string_view key) {
   return *value->text();
 }
 
-result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map, std::string_view key) {
+result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
+                                                     std::string_view key) {
   const cbor_value* value = map.find(key);
   if (value == nullptr || value->array() == nullptr) {
     return bad(key, "an array", value == nullptr ? "nothing" : name_of(value->kind()));
@@ -49,8 +51,8 @@ result<dtype> tensogram_dtype(std::string_view name) {
     }
     names.emplace_back(row.tensogram);
   }
-  return bad("dtype", "a type of Tensogram", fmt::format("\"{}\"{}", name,
-                                                         did_you_mean(name, names)));
+  return bad("dtype", "a type of Tensogram",
+             fmt::format("\"{}\"{}", name, did_you_mean(name, names)));
 }
 
 result<shape_vector> parse_shape(const cbor_map& map) {
@@ -64,7 +66,8 @@ result<shape_vector> parse_shape(const cbor_map& map) {
   }
   const cbor_value* ndim = map.find("ndim");
   if (ndim == nullptr || !ndim->uint64()) {
-    return bad("ndim", "an unsigned integer", ndim == nullptr ? "nothing" : to_json(*ndim));
+    return bad("ndim", "an unsigned integer",
+               ndim == nullptr ? "nothing" : to_json(*ndim));
   }
   if (*ndim->uint64() != shape.size()) {
     return bad("ndim", fmt::format("{} as in the shape", shape.size()),
@@ -85,8 +88,9 @@ result<byte_order> parse_order(const cbor_map& map) {
 }
 
 bool is_descriptor_key(std::string_view key) {
-  for (const std::string_view own : {"type", "ndim", "shape", "strides", "dtype", "byte_order",
-                                     "encoding", "filter", "compression", "masks"}) {
+  for (const std::string_view own :
+       {"type", "ndim", "shape", "strides", "dtype", "byte_order", "encoding", "filter",
+        "compression", "masks"}) {
     if (key == own) {
       return true;
     }
@@ -132,10 +136,11 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   for (std::size_t k = shape.size(); k-- > 0;) {
     strides[k] = static_cast<std::uint64_t>(stride);
     if (shape[k] < 0 || (k > 0 && !checked_mul(stride, shape[k], stride))) {
-      return error(errc::out_of_range,
-                   fmt::format("cannot lay out shape [{}]: expected extents whose products stay "
-                               "below 2^63, found more",
-                               fmt::join(shape, ",")));
+      return error(
+          errc::out_of_range,
+          fmt::format("cannot lay out shape [{}]: expected extents whose products stay "
+                      "below 2^63, found more",
+                      fmt::join(shape, ",")));
     }
   }
   return strides;
@@ -144,10 +149,11 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
 result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   const std::int64_t count = element_count(descriptor.shape);
   if (count < 0) {
-    return error(errc::out_of_range,
-                 fmt::format("cannot size shape [{}]: expected fewer than 2^63 elements, found "
-                             "more",
-                             fmt::join(descriptor.shape, ",")));
+    return error(
+        errc::out_of_range,
+        fmt::format("cannot size shape [{}]: expected fewer than 2^63 elements, found "
+                    "more",
+                    fmt::join(descriptor.shape, ",")));
   }
   WEIR_TRY(const std::int64_t bytes, byte_size(descriptor.type, count));
   return static_cast<std::uint64_t>(bytes);
@@ -156,8 +162,9 @@ result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
 result<object_descriptor> parse_descriptor(const cbor_value& from) {
   const cbor_map* map = from.map();
   if (map == nullptr) {
-    return error(errc::corrupt, fmt::format("cannot read descriptor: expected a map, found {}",
-                                            name_of(from.kind())));
+    return error(errc::corrupt,
+                 fmt::format("cannot read descriptor: expected a map, found {}",
+                             name_of(from.kind())));
   }
   object_descriptor out;
   WEIR_TRY(out.object_type, text_at(*map, "type"));
@@ -180,10 +187,12 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
 result<cbor_map> tensor_entry(const object_descriptor& from) {
   const dtype_info& info = info_of(from.type);
   if (info.tensogram.empty()) {
-    return error(errc::unsupported,
-                 fmt::format("cannot write dtype {}: expected a type of Tensogram, found one that "
-                             "it does not have",
-                             info.tessera))
+    return error(
+               errc::unsupported,
+               fmt::format(
+                   "cannot write dtype {}: expected a type of Tensogram, found one that "
+                   "it does not have",
+                   info.tessera))
         .hint("store it as uint8 and name the type in the metadata");
   }
   WEIR_TRY(const auto strides, element_strides(from.shape));
@@ -202,10 +211,11 @@ result<cbor_map> make_descriptor(const object_descriptor& from) {
   out.set("compression", from.compression);
   for (const cbor_entry& entry : from.parameters) {
     if (out.set(entry.key, entry.value)) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot write descriptor: expected pipeline parameters, found its "
-                               "own key {}",
-                               to_json(entry.key)));
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot write descriptor: expected pipeline parameters, found its "
+                      "own key {}",
+                      to_json(entry.key)));
     }
   }
   return out;

@@ -13,9 +13,11 @@
 namespace weir::formats {
 
 /// C-order strides in elements. @error{out_of_range, a product exceeds 2^63-1}
-[[nodiscard]] result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape);
+[[nodiscard]] result<std::vector<std::uint64_t>> element_strides(
+    const shape_vector& shape);
 
-/// @error{corrupt, not a map, a required key absent or of the wrong kind, unknown dtype or byte order,
+/// @error{corrupt, not a map, a required key absent or of the wrong kind, unknown dtype
+/// or byte order,
 ///   ndim or strides that do not match the shape}
 [[nodiscard]] result<object_descriptor> parse_descriptor(const cbor_value& from);
 /// @error{unsupported, a dtype without a Tensogram name; out_of_range}
@@ -24,7 +26,8 @@ namespace weir::formats {
 [[nodiscard]] result<cbor_map> tensor_entry(const object_descriptor& from);
 
 /// Global metadata of frame types 1, 7 and 8. Unknown top-level keys move into extra.
-/// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong kind, key in two places}
+/// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong
+/// kind, key in two places}
 [[nodiscard]] result<message_metadata> parse_metadata(const cbor_value& from);
 [[nodiscard]] cbor_map make_metadata(const message_metadata& from);
 [[nodiscard]] cbor_map make_provenance(const provenance& from);
@@ -37,7 +40,8 @@ struct object_index {
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint64_t> lengths;
 };
-/// @error{corrupt, not a map of two arrays of unsigned integers, arrays of different size}
+/// @error{corrupt, not a map of two arrays of unsigned integers, arrays of different
+/// size}
 [[nodiscard]] result<object_index> parse_index(const cbor_value& from);
 [[nodiscard]] cbor_map make_index(const object_index& from);
 /// Bytes of the encoded index.

@@ -22,8 +22,9 @@ inline constexpr std::uint16_t wire_version = 3;
 inline constexpr std::uint64_t preamble_size = 24;
 inline constexpr std::uint64_t postamble_size = 24;
 inline constexpr std::uint64_t frame_header_size = 16;
-inline constexpr std::uint64_t frame_tail_size = 12;   ///< digest, ENDF
-inline constexpr std::uint64_t object_tail_size = 20;  ///< descriptor offset, digest, ENDF
+inline constexpr std::uint64_t frame_tail_size = 12;  ///< digest, ENDF
+inline constexpr std::uint64_t object_tail_size =
+    20;  ///< descriptor offset, digest, ENDF
 inline constexpr std::uint64_t smallest_message = preamble_size + postamble_size;
 inline constexpr std::uint64_t frame_alignment = 8;
 
@@ -80,8 +81,10 @@ struct postamble {
 /// Parses `postamble_size` bytes. @error{corrupt, end magic}
 [[nodiscard]] result<postamble> parse_postamble(bytes_view from);
 
-[[nodiscard]] std::array<std::byte, preamble_size> make_preamble(const preamble& p) noexcept;
-[[nodiscard]] std::array<std::byte, postamble_size> make_postamble(const postamble& p) noexcept;
+[[nodiscard]] std::array<std::byte, preamble_size> make_preamble(
+    const preamble& p) noexcept;
+[[nodiscard]] std::array<std::byte, postamble_size> make_postamble(
+    const postamble& p) noexcept;
 [[nodiscard]] std::array<std::byte, frame_header_size> make_frame_header(
     std::uint16_t type, std::uint16_t flags, std::uint64_t length) noexcept;
 [[nodiscard]] std::array<std::byte, frame_tail_size> make_frame_tail(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensogram/wire.hpp"
+#include "tensogram/wire/wire.hpp"
 
 #include <fmt/core.h>
 
@@ -30,22 +30,14 @@ std::string shown(bytes_view bytes) {
 
 std::uint16_t flag_of_frame(std::uint16_t type) noexcept {
   switch (type) {
-    case frame_type::header_metadata:
-      return preamble_flag::header_metadata;
-    case frame_type::header_index:
-      return preamble_flag::header_index;
-    case frame_type::header_hashes:
-      return preamble_flag::header_hashes;
-    case frame_type::footer_hashes:
-      return preamble_flag::footer_hashes;
-    case frame_type::footer_index:
-      return preamble_flag::footer_index;
-    case frame_type::footer_metadata:
-      return preamble_flag::footer_metadata;
-    case frame_type::preceder:
-      return preamble_flag::preceder;
-    default:
-      return 0;
+    case frame_type::header_metadata: return preamble_flag::header_metadata;
+    case frame_type::header_index: return preamble_flag::header_index;
+    case frame_type::header_hashes: return preamble_flag::header_hashes;
+    case frame_type::footer_hashes: return preamble_flag::footer_hashes;
+    case frame_type::footer_index: return preamble_flag::footer_index;
+    case frame_type::footer_metadata: return preamble_flag::footer_metadata;
+    case frame_type::preceder: return preamble_flag::preceder;
+    default: return 0;
   }
 }
 
@@ -56,21 +48,24 @@ int phase_of(std::uint16_t type) noexcept {
 
 std::string_view frame_type_name(std::uint16_t type) noexcept {
   constexpr std::array<std::string_view, 10> names{
-      "unknown",       "header metadata", "header index",    "header hashes",     "unknown",
-      "footer hashes", "footer index",    "footer metadata", "preceder metadata", "data object"};
+      "unknown",           "header metadata", "header index", "header hashes",
+      "unknown",           "footer hashes",   "footer index", "footer metadata",
+      "preceder metadata", "data object"};
   return type < names.size() ? names[type] : "unknown";
 }
 
 result<preamble> parse_preamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= preamble_size);
   if (!starts_with(from, start_magic)) {
-    return error(errc::corrupt, fmt::format("cannot read message: expected \"{}\", found \"{}\"",
-                                            start_magic, shown(from.first(8))));
+    return error(errc::corrupt,
+                 fmt::format("cannot read message: expected \"{}\", found \"{}\"",
+                             start_magic, shown(from.first(8))));
   }
-  if (const auto version = load_be<std::uint16_t>(from.data() + 8); version != wire_version) {
+  if (const auto version = load_be<std::uint16_t>(from.data() + 8);
+      version != wire_version) {
     return error(errc::unsupported_version,
-                 fmt::format("cannot read message: expected version {}, found {}", wire_version,
-                             version));
+                 fmt::format("cannot read message: expected version {}, found {}",
+                             wire_version, version));
   }
   return preamble{load_be<std::uint16_t>(from.data() + 10),
                   load_be<std::uint64_t>(from.data() + 16)};
@@ -79,11 +74,13 @@ result<preamble> parse_preamble(bytes_view from) {
 result<postamble> parse_postamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= postamble_size);
   if (!starts_with(from.subspan(16), end_magic)) {
-    return error(errc::corrupt, fmt::format("cannot read end of message: expected \"{}\", found "
-                                            "\"{}\"",
-                                            end_magic, shown(from.subspan(16, 8))));
+    return error(errc::corrupt,
+                 fmt::format("cannot read end of message: expected \"{}\", found "
+                             "\"{}\"",
+                             end_magic, shown(from.subspan(16, 8))));
   }
-  return postamble{load_be<std::uint64_t>(from.data()), load_be<std::uint64_t>(from.data() + 8)};
+  return postamble{load_be<std::uint64_t>(from.data()),
+                   load_be<std::uint64_t>(from.data() + 8)};
 }
 
 std::array<std::byte, preamble_size> make_preamble(const preamble& p) noexcept {
@@ -103,13 +100,13 @@ std::array<std::byte, postamble_size> make_postamble(const postamble& p) noexcep
   return out;
 }
 
-std::array<std::byte, frame_header_size> make_frame_header(std::uint16_t type,
-                                                           std::uint16_t flags,
-                                                           std::uint64_t length) noexcept {
+std::array<std::byte, frame_header_size> make_frame_header(
+    std::uint16_t type, std::uint16_t flags, std::uint64_t length) noexcept {
   std::array<std::byte, frame_header_size> out{};
   put(out.data(), frame_magic);
   store_be<std::uint16_t>(out.data() + 2, type);
-  store_be<std::uint16_t>(out.data() + 4, 1);  // version of the frame: always 1, never checked
+  store_be<std::uint16_t>(out.data() + 4,
+                          1);  // version of the frame: always 1, never checked
   store_be<std::uint16_t>(out.data() + 6, flags);
   store_be<std::uint64_t>(out.data() + 8, length);
   return out;

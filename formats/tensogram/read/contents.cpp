@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensogram/read/contents.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/wire/metadata.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// Codes of the validation for what can go wrong with one kind of CBOR frame.
+struct cbor_codes {
+  const char* failed;
+  const char* non_canonical;
+};
+
+cbor_codes codes_of(std::uint16_t type) {
+  switch (type) {
+    case frame_type::header_metadata:
+    case frame_type::footer_metadata:
+      return {"metadata_cbor_parse_failed", "metadata_cbor_non_canonical"};
+    case frame_type::header_index:
+    case frame_type::footer_index:
+      return {"index_cbor_parse_failed", "metadata_cbor_non_canonical"};
+    case frame_type::preceder:
+      return {"preceder_cbor_parse_failed", "preceder_cbor_non_canonical"};
+    case frame_type::object:
+      return {"descriptor_cbor_parse_failed", "descriptor_cbor_non_canonical"};
+    default: return {"hash_frame_cbor_parse_failed", "metadata_cbor_non_canonical"};
+  }
+}
+
+/// Text of an error with that of its causes.
+std::string whole_text(const error& e) {
+  std::string text = e.text();
+  if (!e.where().empty()) {
+    text += " (" + e.where() + ")";
+  }
+  for (const error* cause = e.cause(); cause != nullptr; cause = cause->cause()) {
+    text += ": " + cause->text();
+  }
+  return text;
+}
+
+class content_reader {
+ public:
+  content_reader(piece_reader& pieces, const message_layout& layout,
+                 const content_checks& checks, issue_list& issues)
+      : pieces_(pieces), layout_(layout), checks_(checks), issues_(issues) {}
+
+  result<message_contents> run() {
+    // Objects first: the index and the digest list of the header speak of them.
+    for (const frame_info& frame : layout_.frames) {
+      if (frame.type == frame_type::object) {
+        WEIR_CHECK(take_object(frame));
+      }
+    }
+    std::size_t next_object = 0;
+    for (const frame_info& frame : layout_.frames) {
+      if (frame.type == frame_type::object) {
+        ++next_object;
+      } else {
+        WEIR_CHECK(take_frame(frame, next_object));
+      }
+    }
+    resolve_metadata();
+    return std::move(out_);
+  }
+
+ private:
+  void add(const char* code, validation_level level, issue_severity severity, errc kind,
+           std::uint64_t offset, std::string text,
+           std::optional<std::size_t> object = {}) {
+    issues_.add({{code, level, severity, object, offset, std::move(text)}, kind});
+  }
+  void fail(const char* code, std::uint64_t offset, std::string text,
+            std::optional<std::size_t> object = {}, errc kind = errc::corrupt) {
+    add(code, validation_level::metadata, issue_severity::error, kind, offset,
+        std::move(text), object);
+  }
+
+  /// Decodes CBOR that somebody has found at `offset`. Nothing comes back after a fault.
+  std::optional<cbor_item> decode(const frame_info& frame, bytes_view bytes,
+                                  std::uint64_t offset,
+                                  std::optional<std::size_t> object) {
+    auto item = decode_cbor(bytes);
+    if (!item) {
+      fail(codes_of(frame.type).failed, offset,
+           fmt::format("cannot read {}: {}", frame_type_name(frame.type),
+                       whole_text(item.error())),
+           object);
+      return std::nullopt;
+    }
+    if (checks_.canonical && !item->deviation.empty()) {
+      add(codes_of(frame.type).non_canonical, validation_level::metadata,
+          issue_severity::warning, errc::corrupt, offset,
+          fmt::format("CBOR of {}: expected canonical form, found {}",
+                      frame_type_name(frame.type), item->deviation),
+          object);
+    }
+    return std::move(*item);
+  }
+
+  /// Passes on the value of a parser, or notes its error under `code`.
+  template <class T>
+  std::optional<T> noted(result<T> parsed, const char* code, std::uint64_t offset,
+                         std::optional<std::size_t> object = {}) {
+    if (!parsed) {
+      fail(code, offset, whole_text(parsed.error()), object);
+      return std::nullopt;
+    }
+    return std::move(*parsed);
+  }
+
+  result<void> take_object(const frame_info& frame) {
+    const std::size_t i = out_.objects.size();
+    object_place& place = out_.objects.emplace_back();
+    place.frame = frame;
+    const std::uint64_t offset = layout_.descriptor_offsets[i];
+    const frame_body body = body_of(frame);
+    if (offset < frame_header_size || offset >= frame.length - object_tail_size) {
+      return {};  // the layout has said so
+    }
+    const bool after = (frame.flags & frame_flag::descriptor_after_payload) != 0;
+    const std::uint64_t start = frame.offset + offset;
+    const std::uint64_t end = body.offset + body.length;
+    WEIR_TRY(const bytes_view bytes,
+             pieces_.at(layout_.span.offset + start, end - start));
+    const auto item = decode(frame, bytes, start, i);
+    if (!item) {
+      return {};
+    }
+    if (after && item->used != bytes.size()) {
+      fail("descriptor_cbor_parse_failed", start,
+           fmt::format("cannot read descriptor: expected {} bytes of CBOR, found {}",
+                       bytes.size(), item->used),
+           i);
+      return {};
+    }
+    auto descriptor =
+        noted(parse_descriptor(item->value), descriptor_code(item->value), start, i);
+    if (descriptor) {
+      place.descriptor = std::move(*descriptor);
+      place.payload_offset = after ? body.offset : start + item->used;
+      finish_object(place, i, after ? start : end);
+    }
+    return {};
+  }
+
+  /// The validation has names of their own for the commonest faults of a descriptor.
+  static const char* descriptor_code(const cbor_value& value) {
+    const cbor_map* map = value.map();
+    const auto count = [&](const char* key) -> std::optional<std::size_t> {
+      const cbor_value* v = map != nullptr ? map->find(key) : nullptr;
+      return v != nullptr && v->array() != nullptr ? std::optional(v->array()->size())
+                                                   : std::nullopt;
+    };
+    if (const auto dimensions = count("shape")) {
+      const cbor_value* ndim = map->find("ndim");
+      if (ndim != nullptr && ndim->uint64() && *ndim->uint64() != *dimensions) {
+        return "ndim_shape_mismatch";
+      }
+      if (count("strides") && *count("strides") != *dimensions) {
+        return "strides_shape_mismatch";
+      }
+    }
+    return "descriptor_cbor_parse_failed";
+  }
+
+  /// Sizes of an object whose payload region ends at `region_end`.
+  void finish_object(object_place& place, std::size_t i, std::uint64_t region_end) {
+    place.payload_length = region_end - place.payload_offset;
+    if (!check_masks(place, i)) {
+      return;
+    }
+    const auto decoded =
+        noted(decoded_size(place.descriptor), "shape_overflow", place.frame.offset, i);
+    if (!decoded) {
+      return;
+    }
+    place.decoded = *decoded;
+    place.usable = true;
+    check_names(place, i);
+  }
+
+  void check_names(const object_place& place, std::size_t i) {
+    if (place.descriptor.object_type.empty()) {
+      add("empty_obj_type", validation_level::metadata, issue_severity::error,
+          errc::corrupt, place.frame.offset,
+          "cannot use descriptor: expected a type, found an empty one", i);
+    }
+    const bool raw = place.descriptor.encoding == "none" &&
+                     place.descriptor.filter == "none" &&
+                     place.descriptor.compression == "none";
+    if (raw && place.payload_length != place.decoded) {
+      fail("decoded_size_mismatch", place.frame.offset,
+           fmt::format(
+               "cannot use payload: expected {} bytes from shape and dtype, found {}",
+               place.decoded, place.payload_length),
+           i);
+    }
+  }
+
+  /// Masks lie behind the payload; the smallest offset among them is where it ends.
+  bool check_masks(object_place& place, std::size_t i) {
+    const std::uint64_t region = place.payload_length;
+    for (const cbor_entry& entry : place.descriptor.masks) {
+      const cbor_map* mask = entry.value.map();
+      const auto number = [&](const char* key) -> std::optional<std::uint64_t> {
+        const cbor_value* v = mask != nullptr ? mask->find(key) : nullptr;
+        return v != nullptr ? v->uint64() : std::nullopt;
+      };
+      const auto offset = number("offset");
+      const auto length = number("length");
+      const cbor_value* method = mask != nullptr ? mask->find("method") : nullptr;
+      if (!offset || !length || method == nullptr || method->text() == nullptr) {
+        fail("descriptor_cbor_parse_failed", place.frame.offset,
+             fmt::format(
+                 "cannot read mask {}: expected offset, length and method, found {}",
+                 to_json(entry.key), to_json(entry.value)),
+             i);
+        return false;
+      }
+      if (*offset > region || *length > region - *offset) {
+        fail("decode_object_failed", place.frame.offset,
+             fmt::format(
+                 "cannot read mask {}: expected it within {} bytes, found offset {} and "
+                 "length {}",
+                 to_json(entry.key), region, *offset, *length),
+             i);
+        return false;
+      }
+      if (!known_mask_method(*method->text())) {
+        fail("decode_object_failed", place.frame.offset,
+             fmt::format(
+                 "cannot read mask {}: expected a method of Tensogram v3, found \"{}\"",
+                 to_json(entry.key), *method->text()),
+             i);
+        return false;
+      }
+      place.payload_length = std::min(place.payload_length, *offset);
+    }
+    return true;
+  }
+  static bool known_mask_method(std::string_view name) {
+    for (const std::string_view known :
+         {"none", "rle", "roaring", "lz4", "zstd", "blosc2"}) {
+      if (name == known) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  result<void> take_frame(const frame_info& frame, std::size_t next_object) {
+    const frame_body body = body_of(frame);
+    WEIR_TRY(const bytes_view bytes,
+             pieces_.at(layout_.span.offset + body.offset, body.length));
+    if (checks_.digests && has_digest(frame, layout_.head, checks_.legacy)) {
+      if (const std::uint64_t actual = xxh3_64(bytes); actual != frame.digest) {
+        add("hash_mismatch", validation_level::integrity, issue_severity::error,
+            errc::hash_mismatch, frame.offset,
+            fmt::format("cannot trust {}: expected digest {}, found {}",
+                        frame_type_name(frame.type), hex64(frame.digest), hex64(actual)));
+        return {};
+      }
+    }
+    const auto item = decode(frame, bytes, body.offset, std::nullopt);
+    if (item) {
+      use_frame(frame, item->value, next_object);
+    }
+    return {};
+  }
+
+  void use_frame(const frame_info& frame, const cbor_value& value,
+                 std::size_t next_object) {
+    const char* failed = codes_of(frame.type).failed;
+    switch (frame.type) {
+      case frame_type::header_metadata:
+      case frame_type::footer_metadata:
+        if (auto metadata = noted(parse_metadata(value), failed, frame.offset)) {
+          out_.metadata = std::move(*metadata);  // the last one wins
+          metadata_frame_ = frame.offset;
+        }
+        break;
+      case frame_type::preceder:
+        if (auto metadata = noted(parse_metadata(value), failed, frame.offset)) {
+          take_preceder(frame, std::move(*metadata), next_object);
+        }
+        break;
+      case frame_type::header_index:
+      case frame_type::footer_index:
+        if (const auto index = noted(parse_index(value), failed, frame.offset)) {
+          check_index(frame, *index);
+        }
+        break;
+      default:
+        if (const auto digests = noted(parse_digests(value), failed, frame.offset)) {
+          check_digests(frame, *digests);
+        }
+    }
+  }
+
+  void take_preceder(const frame_info& frame, message_metadata metadata,
+                     std::size_t object) {
+    if (metadata.base.size() != 1) {
+      fail("preceder_base_count_wrong", frame.offset,
+           fmt::format("cannot use preceder: expected one base entry, found {}",
+                       metadata.base.size()));
+      return;
+    }
+    preceders_.emplace_back(object, std::move(metadata.base.front()));
+  }
+
+  void check_index(const frame_info& frame, const object_index& index) {
+    if (index.offsets.size() != out_.objects.size()) {
+      fail("index_count_mismatch", frame.offset,
+           fmt::format("cannot trust index: expected {} objects, found {}",
+                       out_.objects.size(), index.offsets.size()));
+      return;
+    }
+    for (std::size_t i = 0; i < index.offsets.size(); ++i) {
+      const frame_info& object = out_.objects[i].frame;
+      if (index.offsets[i] != object.offset) {
+        fail("index_offset_mismatch", frame.offset,
+             fmt::format("cannot trust index: expected offset {}, found {}",
+                         object.offset, index.offsets[i]),
+             i);
+      }
+      if (index.lengths[i] != object.length) {
+        fail("index_length_mismatch", frame.offset,
+             fmt::format("cannot trust index: expected length {}, found {}",
+                         object.length, index.lengths[i]),
+             i);
+      }
+    }
+  }
+
+  void check_digests(const frame_info& frame, const digest_list& list) {
+    if (list.algorithm != "xxh3") {
+      add("unknown_hash_algorithm", validation_level::integrity, issue_severity::warning,
+          errc::corrupt, frame.offset,
+          fmt::format("digest list: expected algorithm \"xxh3\", found \"{}\"",
+                      list.algorithm));
+      return;
+    }
+    if (list.digests.size() != out_.objects.size()) {
+      fail("hash_frame_count_mismatch", frame.offset,
+           fmt::format("cannot trust digest list: expected {} digests, found {}",
+                       out_.objects.size(), list.digests.size()));
+      return;
+    }
+    for (std::size_t i = 0; i < list.digests.size() && checks_.digests; ++i) {
+      const std::string slot = hex64(out_.objects[i].frame.digest);
+      if (list.digests[i] != slot) {
+        add("hash_mismatch", validation_level::integrity, issue_severity::error,
+            errc::hash_mismatch, frame.offset,
+            fmt::format("cannot trust digest list: expected {} as in the object's frame, "
+                        "found {}",
+                        slot, list.digests[i]),
+            i);
+      }
+    }
+  }
+
+  void resolve_metadata() {
+    std::vector<cbor_map>& base = out_.metadata.base;
+    if (base.size() > out_.objects.size()) {
+      fail("base_count_exceeds_objects", metadata_frame_,
+           fmt::format("cannot use metadata: expected at most {} base entries, found {}",
+                       out_.objects.size(), base.size()));
+      return;
+    }
+    base.resize(out_.objects.size());
+    for (const auto& [object, keys] : preceders_) {
+      if (object < base.size()) {
+        overlay(base[object], keys);
+      }
+    }
+    for (std::size_t i = 0; i < base.size(); ++i) {
+      const cbor_value* reserved = base[i].find("_reserved_");
+      if (reserved != nullptr && reserved->map() == nullptr) {
+        add("reserved_not_a_map", validation_level::metadata, issue_severity::error,
+            errc::corrupt, metadata_frame_,
+            "cannot use base entry: expected a map under _reserved_, found other", i);
+      } else if (reserved != nullptr && reserved->map()->find("tensor") == nullptr) {
+        add("reserved_missing_tensor", validation_level::metadata,
+            issue_severity::warning, errc::corrupt, metadata_frame_,
+            "base entry: expected a tensor under _reserved_, found none", i);
+      }
+    }
+  }
+
+  piece_reader& pieces_;
+  const message_layout& layout_;
+  const content_checks& checks_;
+  issue_list& issues_;
+  message_contents out_;
+  std::vector<std::pair<std::size_t, cbor_map>> preceders_;
+  std::uint64_t metadata_frame_ = 0;
+};
+
+}  // namespace
+
+bool has_digest(const frame_info& frame, const preamble& head, bool legacy) noexcept {
+  return (frame.flags & frame_flag::hash_present) != 0 ||
+         (legacy && (head.flags & preamble_flag::hashes_present) != 0 &&
+          frame.digest != 0);
+}
+
+result<message_contents> read_contents(piece_reader& pieces, const message_layout& layout,
+                                       const content_checks& checks, issue_list& issues) {
+  return content_reader(pieces, layout, checks, issues).run();
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensogram/read/layout.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace weir::formats {
+
+result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
+  if (offset > source_.size() || bytes > source_.size() - offset) {
+    return error(errc::torn,
+                 fmt::format("cannot read {} bytes: expected them there, found the end "
+                             "at {}",
+                             bytes, source_.size()))
+        .at(place(source_, offset));
+  }
+  if (view_) {
+    return view_->subspan(offset, bytes);
+  }
+  buffer_.resize(bytes);
+  WEIR_CHECK(source_.read(offset, buffer_));
+  return bytes_view(buffer_);
+}
+
+void issue_list::fail(std::string code, errc kind, std::uint64_t offset,
+                      std::string text) {
+  found_.push_back({{std::move(code), validation_level::structure, issue_severity::error,
+                     std::nullopt, offset, std::move(text)},
+                    kind});
+}
+
+void issue_list::warn(std::string code, std::uint64_t offset, std::string text) {
+  found_.push_back({{std::move(code), validation_level::structure,
+                     issue_severity::warning, std::nullopt, offset, std::move(text)},
+                    errc::corrupt});
+}
+
+const found_issue* issue_list::first_error() const noexcept {
+  for (const found_issue& found : found_) {
+    if (found.issue.severity == issue_severity::error) {
+      return &found;
+    }
+  }
+  return nullptr;
+}
+
+frame_body body_of(const frame_info& frame) noexcept {
+  return {frame.offset + frame_header_size,
+          frame.length - frame_header_size - tail_size(frame.type)};
+}
+
+std::string place(const byte_source& source, std::uint64_t offset) {
+  return fmt::format("{}:{}", source.name(), offset);
+}
+
+namespace {
+
+/// Follows frames from the preamble to the postamble.
+class frame_walk {
+ public:
+  frame_walk(piece_reader& pieces, message_layout& layout, issue_list& issues)
+      : pieces_(pieces), layout_(layout), issues_(issues) {}
+
+  /// `end` is where the postamble starts, or for a stream the last byte that it may use.
+  result<void> run(std::uint64_t end, bool stream) {
+    end_ = end;
+    stream_ = stream;
+    std::uint64_t at = preamble_size;
+    while (!layout_.complete) {
+      if (!stream_ && at == end_) {
+        layout_.complete = true;
+        break;
+      }
+      WEIR_TRY(const std::uint64_t next, step(at));
+      if (next == 0) {
+        return {};
+      }
+      at = next;
+    }
+    layout_.span.length = at + postamble_size;
+    return {};
+  }
+
+ private:
+  result<bytes_view> bytes_at(std::uint64_t offset, std::uint64_t count) {
+    return pieces_.at(layout_.span.offset + offset, count);
+  }
+  std::uint64_t left(std::uint64_t at) const { return end_ - at; }
+
+  /// Takes the frame at `at` and returns where the next one starts, 0 after a fault. At
+  /// the postamble of a stream the walk is complete and `at` comes back.
+  result<std::uint64_t> step(std::uint64_t at) {
+    if (left(at) < frame_header_size) {
+      issues_.fail("truncated_frame_header", errc::torn, at,
+                   fmt::format("cannot read frame header: expected {} bytes, found {}",
+                               frame_header_size, left(at)));
+      return std::uint64_t{0};
+    }
+    WEIR_TRY(const bytes_view header, bytes_at(at, frame_header_size));
+    if (!starts_with(header, frame_magic)) {
+      WEIR_TRY(layout_.complete, postamble_at(at));
+      if (!layout_.complete) {
+        issues_.fail("invalid_frame_header", errc::corrupt, at,
+                     "cannot read frame: expected \"FR\", found other bytes");
+      }
+      return layout_.complete ? at : 0;
+    }
+    frame_info frame{load_be<std::uint16_t>(header.data() + 2),
+                     load_be<std::uint16_t>(header.data() + 4),
+                     load_be<std::uint16_t>(header.data() + 6),
+                     at,
+                     load_be<std::uint64_t>(header.data() + 8),
+                     0};
+    WEIR_TRY(const bool good, take(frame));
+    if (!good) {
+      return std::uint64_t{0};
+    }
+    return after(at + frame.length);
+  }
+
+  /// Checks type, length and end of a frame and keeps it.
+  result<bool> take(frame_info& frame) {
+    if (phase_of(frame.type) < 0) {
+      issues_.fail(
+          "invalid_frame_header", errc::corrupt, frame.offset,
+          fmt::format("cannot read frame: expected a type of version 3, found {}{}",
+                      frame.type, frame.type == 4 ? ", retired with version 2" : ""));
+      return false;
+    }
+    const std::uint64_t tail = tail_size(frame.type);
+    if (frame.length < frame_header_size + tail) {
+      issues_.fail(
+          "frame_too_small", errc::corrupt, frame.offset,
+          fmt::format("cannot read {} frame: expected at least {} bytes, found {}",
+                      frame_type_name(frame.type), frame_header_size + tail,
+                      frame.length));
+      return false;
+    }
+    if (frame.length > left(frame.offset)) {
+      issues_.fail(
+          "frame_exceeds_message", errc::torn, frame.offset,
+          fmt::format("cannot read {} frame: expected at most {} bytes, found {}",
+                      frame_type_name(frame.type), left(frame.offset), frame.length));
+      return false;
+    }
+    WEIR_TRY(const bytes_view end, bytes_at(frame.offset + frame.length - tail, tail));
+    const bytes_view slot = end.last(frame_tail_size);
+    if (!starts_with(slot.subspan(8), frame_end_magic)) {
+      issues_.fail(
+          "missing_end_marker", errc::corrupt, frame.offset + frame.length - 4,
+          fmt::format("cannot read {} frame: expected \"ENDF\" at its end, found other "
+                      "bytes",
+                      frame_type_name(frame.type)));
+      return false;
+    }
+    frame.digest = load_be<std::uint64_t>(slot.data());
+    layout_.frames.push_back(frame);
+    if (frame.type == frame_type::object) {
+      take_descriptor_offset(frame, load_be<std::uint64_t>(end.data()));
+    }
+    return true;
+  }
+
+  void take_descriptor_offset(const frame_info& frame, std::uint64_t offset) {
+    layout_.descriptor_offsets.push_back(offset);
+    const bool after = (frame.flags & frame_flag::descriptor_after_payload) != 0;
+    const bool good =
+        after ? offset >= frame_header_size && offset < frame.length - object_tail_size
+              : offset == frame_header_size;
+    if (!good) {
+      issues_.add(
+          {{"cbor_offset_invalid", validation_level::structure, issue_severity::error,
+            layout_.descriptor_offsets.size() - 1, frame.offset,
+            fmt::format("cannot find descriptor: expected an offset {}, found {}",
+                        after ? "inside the frame" : "of 16", offset)},
+           errc::corrupt});
+    }
+  }
+
+  /// Skips padding: zeros up to the next multiple of 8, unless the next frame follows at
+  /// once.
+  result<std::uint64_t> after(std::uint64_t at) {
+    const std::uint64_t aligned = align_up(at, frame_alignment);
+    if (at == aligned || (!stream_ && at == end_)) {
+      return at;
+    }
+    if (left(at) >= 2) {
+      WEIR_TRY(const bytes_view next, bytes_at(at, 2));
+      if (starts_with(next, frame_magic)) {
+        return at;
+      }
+    }
+    WEIR_TRY(const bool ended, postamble_at(at));
+    if (ended) {
+      return at;
+    }
+    if (aligned > end_) {
+      issues_.fail(
+          "truncated_frame_header", errc::torn, at,
+          "cannot read frame: expected one or the end of the message, found neither");
+      return std::uint64_t{0};
+    }
+    WEIR_TRY(const bytes_view padding, bytes_at(at, aligned - at));
+    if (std::any_of(padding.begin(), padding.end(),
+                    [](std::byte b) { return b != std::byte{}; })) {
+      issues_.warn("non_zero_padding", at,
+                   "padding between frames: expected zeros, found others");
+    }
+    return aligned;
+  }
+
+  /// Whether the postamble of a stream stands at `at`.
+  result<bool> postamble_at(std::uint64_t at) {
+    if (!stream_ || left(at) < postamble_size) {
+      return false;
+    }
+    WEIR_TRY(const bytes_view bytes, bytes_at(at, postamble_size));
+    const auto first_footer = load_be<std::uint64_t>(bytes.data());
+    const auto total = load_be<std::uint64_t>(bytes.data() + 8);
+    return starts_with(bytes.subspan(16), end_magic) && first_footer <= at &&
+           (total == 0 || total == at + postamble_size);
+  }
+
+  piece_reader& pieces_;
+  message_layout& layout_;
+  issue_list& issues_;
+  std::uint64_t end_ = 0;
+  bool stream_ = false;
+};
+
+/// Order of phases, preceders and repeated frames.
+void check_order(const message_layout& layout, issue_list& issues) {
+  int phase = 0;
+  std::array<bool, 10> seen{};
+  const frame_info* preceder = nullptr;
+  for (const frame_info& frame : layout.frames) {
+    const auto name = frame_type_name(frame.type);
+    if (preceder != nullptr && frame.type != frame_type::object) {
+      issues.fail(
+          "preceder_not_followed_by_object", errc::corrupt, frame.offset,
+          fmt::format("cannot use preceder: expected a data object after it, found {}",
+                      name));
+    }
+    if (phase_of(frame.type) < phase) {
+      issues.fail(
+          "frame_order_violation", errc::corrupt, frame.offset,
+          fmt::format("cannot use {} frame: expected header, objects, footer in this "
+                      "order, found it after a later part",
+                      name));
+    }
+    phase = std::max(phase, phase_of(frame.type));
+    if (phase_of(frame.type) != 1 && seen[frame.type]) {
+      issues.fail("duplicate_frame", errc::corrupt, frame.offset,
+                  fmt::format("cannot use {} frame: expected one, found another", name));
+    }
+    seen[frame.type] = true;
+    preceder = frame.type == frame_type::preceder ? &frame : nullptr;
+  }
+  if (preceder != nullptr) {
+    issues.fail("dangling_preceder", errc::corrupt, preceder->offset,
+                "cannot use preceder: expected a data object after it, found none");
+  }
+}
+
+/// Flags of the preamble against the frames. A stream sets flags before it knows, so a
+/// flag without a frame is a warning; a frame without its flag is damage: one flipped bit
+/// turns a digest list into metadata.
+void check_flags(const message_layout& layout, issue_list& issues) {
+  std::uint16_t found = 0;
+  for (const frame_info& frame : layout.frames) {
+    found = static_cast<std::uint16_t>(found | flag_of_frame(frame.type));
+  }
+  constexpr std::array<std::uint16_t, 7> announced{1, 2, 3, 5, 6, 7, 8};
+  for (const std::uint16_t type : announced) {
+    const std::uint16_t flag = flag_of_frame(type);
+    if ((layout.head.flags & flag) != 0 && (found & flag) == 0) {
+      issues.warn("flag_mismatch", 10,
+                  fmt::format("preamble announces a {} frame: expected one, found none",
+                              frame_type_name(type)));
+    } else if ((layout.head.flags & flag) == 0 && (found & flag) != 0) {
+      issues.fail(
+          "flag_mismatch", errc::corrupt, 10,
+          fmt::format("cannot use {} frame: expected a flag in the preamble, found none",
+                      frame_type_name(type)));
+    }
+  }
+}
+
+void check_footer_offset(const message_layout& layout, issue_list& issues) {
+  const std::uint64_t end = layout.span.length - postamble_size;
+  std::uint64_t expected = end;
+  for (const frame_info& frame : layout.frames) {
+    if (phase_of(frame.type) == 2) {
+      expected = std::min(expected, frame.offset);
+    }
+  }
+  const std::uint64_t stored = layout.tail.first_footer_offset;
+  if (stored != expected) {
+    issues.fail(stored < preamble_size || stored > end ? "footer_offset_out_of_range"
+                                                       : "footer_offset_mismatch",
+                errc::corrupt, end,
+                fmt::format("cannot trust first footer offset: expected {}, found {}",
+                            expected, stored));
+  }
+}
+
+/// End of the message as the preamble announces it; 0 after a fault.
+result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout,
+                                    std::uint64_t limit, issue_list& issues) {
+  const std::uint64_t total = layout.head.total_length;
+  if (total < smallest_message) {
+    issues.fail(
+        "total_length_too_small", errc::corrupt, 16,
+        fmt::format("cannot read message: expected a length of at least {}, found {}",
+                    smallest_message, total));
+    return std::uint64_t{0};
+  }
+  if (total > limit) {
+    issues.fail(
+        "total_length_exceeds_buffer", errc::torn, 16,
+        fmt::format("cannot read message: expected {} bytes, found {}", total, limit));
+    return std::uint64_t{0};
+  }
+  layout.span.length = total;
+  const std::uint64_t end = total - postamble_size;
+  WEIR_TRY(const bytes_view bytes, pieces.at(layout.span.offset + end, postamble_size));
+  const auto parsed = parse_postamble(bytes);
+  if (!parsed) {
+    issues.fail("postamble_invalid", errc::corrupt, end, parsed.error().text());
+    return std::uint64_t{0};
+  }
+  return end;
+}
+
+result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list& issues) {
+  const std::uint64_t end = layout.span.length - postamble_size;
+  WEIR_TRY(const bytes_view bytes, pieces.at(layout.span.offset + end, postamble_size));
+  WEIR_TRY(layout.tail, parse_postamble(bytes));
+  const std::uint64_t total = layout.head.total_length;
+  if (total != 0 && layout.tail.total_length != 0 && layout.tail.total_length != total) {
+    issues.fail(
+        "postamble_invalid", errc::corrupt, end + 8,
+        fmt::format("cannot trust message length: expected {} as in the preamble, found "
+                    "{} in the postamble",
+                    total, layout.tail.total_length));
+  }
+  check_footer_offset(layout, issues);
+  return {};
+}
+
+}  // namespace
+
+result<message_layout> read_layout(piece_reader& pieces, message_span within,
+                                   issue_list& issues) {
+  message_layout layout;
+  layout.span = {within.offset, 0};
+  if (within.length < smallest_message) {
+    issues.fail("buffer_too_short", errc::torn, 0,
+                fmt::format("cannot read message: expected at least {} bytes, found {}",
+                            smallest_message, within.length));
+    return layout;
+  }
+  WEIR_TRY(const bytes_view start, pieces.at(within.offset, preamble_size));
+  const auto head = parse_preamble(start);
+  if (!head) {
+    const bool magic = head.error().code() == errc::corrupt;
+    issues.fail(magic ? "invalid_magic" : "preamble_parse_failed", head.error().code(), 0,
+                head.error().text());
+    return layout;
+  }
+  layout.head = *head;
+  const bool stream = head->total_length == 0;
+  std::uint64_t end = within.length;
+  if (!stream) {
+    WEIR_TRY(end, announced_end(pieces, layout, within.length, issues));
+    if (end == 0) {
+      return layout;
+    }
+  }
+  WEIR_CHECK(frame_walk(pieces, layout, issues).run(end, stream));
+  check_order(layout, issues);
+  if (layout.complete) {
+    WEIR_CHECK(read_tail(pieces, layout, issues));
+    check_flags(layout, issues);
+    if (std::none_of(layout.frames.begin(), layout.frames.end(),
+                     [](const frame_info& f) { return is_metadata_frame(f.type); })) {
+      issues.fail("no_metadata_frame", errc::corrupt, preamble_size,
+                  "cannot read message: expected a metadata frame, found none");
+    }
+  }
+  return layout;
+}
+
+result<std::uint64_t> walk_stream(piece_reader& pieces, message_span within) {
+  message_layout layout;
+  layout.span = {within.offset, 0};
+  issue_list issues;
+  WEIR_CHECK(frame_walk(pieces, layout, issues).run(within.length, true));
+  return layout.complete ? layout.span.length : 0;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where the frames of a message lie. One walk serves the reader, which stops at the
+/// first error, and the validation, which lists them all.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensogram/wire/wire.hpp"
+#include "weir/formats/byte_source.hpp"
+#include "weir/formats/tensogram.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::formats {
+
+/// Small pieces of a source: views of memory, or copies that last until the next call.
+/// @threads{one thread at a time}
+class piece_reader {
+ public:
+  explicit piece_reader(const byte_source& source)
+      : source_(source), view_(source.view()) {}
+  /// @error{torn, the range exceeds the source}
+  [[nodiscard]] result<bytes_view> at(std::uint64_t offset, std::uint64_t bytes);
+  [[nodiscard]] const byte_source& source() const noexcept { return source_; }
+  [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
+
+ private:
+  const byte_source& source_;
+  std::optional<bytes_view> view_;
+  byte_vector buffer_;
+};
+
+/// An issue and the kind of error that it is for a reader.
+struct found_issue {
+  validation_issue issue;
+  errc code = errc::corrupt;
+};
+
+/// Issues of one message. Its members name the level and severity, so that call sites
+/// stay short.
+class issue_list {
+ public:
+  void fail(std::string code, errc kind, std::uint64_t offset, std::string text);
+  void warn(std::string code, std::uint64_t offset, std::string text);
+  void add(found_issue issue) { found_.push_back(std::move(issue)); }
+  [[nodiscard]] const std::vector<found_issue>& all() const noexcept { return found_; }
+  /// First issue that is an error, or nullptr.
+  [[nodiscard]] const found_issue* first_error() const noexcept;
+
+ private:
+  std::vector<found_issue> found_;
+};
+
+struct message_layout {
+  message_span span;  ///< in the source; the length is that of the message once known
+  preamble head;
+  postamble tail;
+  std::vector<frame_info> frames;
+  std::vector<std::uint64_t>
+      descriptor_offsets;  ///< one per data object: from its frame's start
+  bool complete = false;   ///< the walk reached the postamble
+};
+
+/// Walks the message at `within.offset`, which may use up to `within.length` bytes.
+/// Structural faults go to `issues`; the layout holds what was found before them.
+/// @error{what the source returns}
+[[nodiscard]] result<message_layout> read_layout(piece_reader& pieces,
+                                                 message_span within, issue_list& issues);
+
+/// Length of the stream that starts at `within.offset`, by walking its frames; 0 if they
+/// do not lead to a postamble. @error{what the source returns}
+[[nodiscard]] result<std::uint64_t> walk_stream(piece_reader& pieces,
+                                                message_span within);
+
+/// Body of a frame, between its header and its tail. Offsets count from the start of the
+/// message.
+struct frame_body {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+};
+[[nodiscard]] frame_body body_of(const frame_info& frame) noexcept;
+
+/// "name:offset", for errors.
+[[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);
+
+}  // namespace weir::formats

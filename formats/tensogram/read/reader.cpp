@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <new>
+
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/read/contents.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::formats {
+
+struct message_reader::state {
+  std::shared_ptr<const byte_source> source;
+  read_options options;
+  message_layout layout;
+  message_contents contents;
+
+  /// "name:offset (object 1 "t2m")".
+  std::string place_of(std::size_t i) const {
+    const cbor_value* name = contents.metadata.base[i].find("name");
+    const bool named = name != nullptr && name->text() != nullptr;
+    return fmt::format(
+        "{} (object {}{})",
+        place(*source, layout.span.offset + contents.objects[i].frame.offset), i,
+        named ? fmt::format(" \"{}\"", *name->text()) : "");
+  }
+  result<void> check_index(std::size_t i) const {
+    if (i >= contents.objects.size()) {
+      return error(errc::not_found,
+                   fmt::format(
+                       "cannot decode object {}: expected an index below {}, found it "
+                       "beyond",
+                       i, contents.objects.size()))
+          .at(place(*source, layout.span.offset));
+    }
+    return {};
+  }
+  /// The same failure, at the object.
+  error located(error e, std::size_t i) const {
+    return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
+  }
+};
+
+namespace {
+
+error as_error(const found_issue& found, const byte_source& source,
+               std::uint64_t message) {
+  std::string where = place(source, message + found.issue.byte_offset.value_or(0));
+  if (found.issue.object) {
+    where += fmt::format(" (object {})", *found.issue.object);
+  }
+  return error(found.code, found.issue.description).at(std::move(where));
+}
+
+result<byte_vector> allocate(std::uint64_t bytes) {
+  try {
+    return byte_vector(bytes);
+  } catch (const std::exception&) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("cannot decode: expected {} bytes of memory, found fewer", bytes));
+  }
+}
+
+}  // namespace
+
+message_reader::message_reader(std::unique_ptr<state> s) : state_(std::move(s)) {}
+message_reader::message_reader(message_reader&&) noexcept = default;
+message_reader& message_reader::operator=(message_reader&&) noexcept = default;
+message_reader::~message_reader() = default;
+
+result<message_reader> message_reader::open(bytes_view message,
+                                            const read_options& options) {
+  return open(std::make_shared<memory_source>(message), {0, message.size()}, options);
+}
+
+result<message_reader> message_reader::open(std::shared_ptr<const byte_source> source,
+                                            message_span span,
+                                            const read_options& options) {
+  auto s = std::make_unique<state>();
+  s->source = std::move(source);
+  s->options = options;
+  piece_reader pieces(*s->source);
+  issue_list issues;
+  WEIR_TRY(s->layout, read_layout(pieces, span, issues));
+  if (const found_issue* found = issues.first_error()) {
+    return as_error(*found, *s->source, span.offset);
+  }
+  const content_checks checks{
+      options.hashes != hash_check::none,
+      options.legacy_hashes || options.hashes == hash_check::present, false};
+  WEIR_TRY(s->contents, read_contents(pieces, s->layout, checks, issues));
+  if (const found_issue* found = issues.first_error()) {
+    return as_error(*found, *s->source, span.offset);
+  }
+  return message_reader(std::move(s));
+}
+
+std::size_t message_reader::object_count() const noexcept {
+  return state_->contents.objects.size();
+}
+const message_metadata& message_reader::metadata() const noexcept {
+  return state_->contents.metadata;
+}
+const cbor_map& message_reader::metadata(std::size_t i) const {
+  WEIR_EXPECT(i < object_count());
+  return state_->contents.metadata.base[i];
+}
+const object_descriptor& message_reader::descriptor(std::size_t i) const {
+  WEIR_EXPECT(i < object_count());
+  return state_->contents.objects[i].descriptor;
+}
+std::uint64_t message_reader::object_bytes(std::size_t i) const {
+  WEIR_EXPECT(i < object_count());
+  return state_->contents.objects[i].decoded;
+}
+std::uint64_t message_reader::stored_bytes(std::size_t i) const {
+  WEIR_EXPECT(i < object_count());
+  return state_->contents.objects[i].payload_length;
+}
+
+std::optional<std::size_t> message_reader::find(std::string_view name) const {
+  for (std::size_t i = 0; i < object_count(); ++i) {
+    const cbor_value* value = metadata(i).find("name");
+    if (value != nullptr && value->text() != nullptr && *value->text() == name) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+result<byte_vector> message_reader::decode(std::size_t i) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  // Before memory is allocated: a small file must not ask for much of it.
+  if (auto good = check_readable(object.descriptor); !good) {
+    return state_->located(std::move(good).error(), i);
+  }
+  if (auto good = check_sizes(object.descriptor, object.payload_length, object.decoded,
+                              state_->options.max_object_bytes);
+      !good) {
+    return state_->located(std::move(good).error(), i);
+  }
+  auto out = allocate(object.decoded);
+  if (!out) {
+    return state_->located(std::move(out).error(), i);
+  }
+  WEIR_CHECK(decode_into(i, *out));
+  return out;
+}
+
+result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  if (to.size() != object.decoded) {
+    return error(errc::invalid_argument,
+                 fmt::format(
+                     "cannot decode object {}: expected room for {} bytes, found {}", i,
+                     object.decoded, to.size()))
+        .at(state_->place_of(i));
+  }
+  auto done = decode_object(*state_->source, state_->layout.span.offset,
+                            state_->layout.head, object, state_->options, to);
+  if (!done) {
+    return state_->located(std::move(done).error(), i);
+  }
+  return {};
+}
+
+result<bytes_view> message_reader::view(std::size_t i) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  const auto memory = state_->source->view();
+  const bool swap = state_->options.native_order &&
+                    object.descriptor.order != native_byte_order &&
+                    info_of(object.descriptor.type).swap_unit > 1;
+  if (auto good = check_readable(object.descriptor); !good) {
+    return state_->located(std::move(good).error(), i);
+  }
+  if (!memory || swap || object.descriptor.compression != "none") {
+    return error(errc::unsupported,
+                 "cannot view object: expected uncompressed elements in memory and "
+                 "native order, "
+                 "found others")
+        .at(state_->place_of(i))
+        .hint("decode it");
+  }
+  auto good = verify_object(*state_->source, state_->layout.span.offset,
+                            state_->layout.head, object, state_->options);
+  if (!good) {
+    return state_->located(std::move(good).error(), i);
+  }
+  return memory->subspan(state_->layout.span.offset + object.payload_offset,
+                         object.payload_length);
+}
+
+result<void> message_reader::verify() const {
+  for (std::size_t i = 0; i < object_count(); ++i) {
+    auto good =
+        verify_object(*state_->source, state_->layout.span.offset, state_->layout.head,
+                      state_->contents.objects[i], state_->options);
+    if (!good) {
+      return state_->located(std::move(good).error(), i);
+    }
+  }
+  return {};
+}
+
+message_span message_reader::span() const noexcept {
+  return state_->layout.span;
+}
+std::uint16_t message_reader::flags() const noexcept {
+  return state_->layout.head.flags;
+}
+bool message_reader::streamed() const noexcept {
+  return state_->layout.head.total_length == 0;
+}
+const std::vector<frame_info>& message_reader::frames() const noexcept {
+  return state_->layout.frames;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
+#include "tensogram/read/layout.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::uint64_t search_piece = 64 << 10;
+
+class scanner {
+ public:
+  explicit scanner(const byte_source& source) : pieces_(source), size_(source.size()) {}
+
+  result<std::vector<message_span>> run() {
+    std::vector<message_span> found;
+    std::uint64_t at = 0;
+    while (at < size_ && size_ - at >= smallest_message) {
+      WEIR_TRY(const std::uint64_t length, message_at(at));
+      if (length > 0) {
+        found.push_back({at, length});
+        at += length;
+      } else {
+        WEIR_TRY(const auto next, find(start_magic, at + 1));
+        if (!next) {
+          break;
+        }
+        at = *next;
+      }
+    }
+    return found;
+  }
+
+ private:
+  /// Length of the message at `at`, 0 if there is none.
+  result<std::uint64_t> message_at(std::uint64_t at) {
+    WEIR_TRY(const bytes_view bytes, pieces_.at(at, preamble_size));
+    const auto head = starts_with(bytes, start_magic) ? parse_preamble(bytes)
+                                                      : error(errc::corrupt, "");
+    if (!head) {
+      return std::uint64_t{0};
+    }
+    const std::uint64_t total = head->total_length;
+    if (total == 0) {
+      return stream_at(at);
+    }
+    if (total < smallest_message || total > size_ - at) {
+      return std::uint64_t{0};
+    }
+    WEIR_TRY(const bytes_view end,
+             pieces_.at(at + total - end_magic.size(), end_magic.size()));
+    return starts_with(end, end_magic) ? total : 0;
+  }
+
+  /// A stream ends where its frames do; if they lead nowhere, at the next end magic.
+  result<std::uint64_t> stream_at(std::uint64_t at) {
+    WEIR_TRY(const std::uint64_t walked, walk_stream(pieces_, {at, size_ - at}));
+    if (walked > 0) {
+      return walked;
+    }
+    const std::uint64_t from = at + preamble_size;
+    if (!known_end_ || *known_end_ < from) {
+      if (no_more_ends_) {
+        return std::uint64_t{0};
+      }
+      WEIR_TRY(known_end_, find(end_magic, from));
+      no_more_ends_ = !known_end_;
+    }
+    if (!known_end_ || *known_end_ + end_magic.size() < at + smallest_message) {
+      return std::uint64_t{0};
+    }
+    return *known_end_ + end_magic.size() - at;
+  }
+
+  result<std::optional<std::uint64_t>> find(std::string_view text, std::uint64_t from) {
+    const std::uint64_t step = pieces_.in_memory() ? size_ : search_piece;
+    while (from < size_ && size_ - from >= text.size()) {
+      const std::uint64_t count = std::min(step, size_ - from);
+      WEIR_TRY(const bytes_view piece, pieces_.at(from, count));
+      const std::size_t hit = as_text(piece).find(text);
+      if (hit != std::string_view::npos) {
+        return std::optional(from + hit);
+      }
+      if (count == size_ - from) {
+        break;
+      }
+      from += count - (text.size() - 1);
+    }
+    return std::optional<std::uint64_t>();
+  }
+
+  piece_reader pieces_;
+  std::uint64_t size_;
+  std::optional<std::uint64_t>
+      known_end_;  ///< next end magic, so that it is searched for once
+  bool no_more_ends_ = false;
+};
+
+}  // namespace
+
+result<std::vector<message_span>> scan(const byte_source& source) {
+  return scanner(source).run();
+}
+
+std::vector<message_span> scan(bytes_view bytes) {
+  // Memory does not fail.
+  return std::move(scan(memory_source(bytes))).value_or(std::vector<message_span>());
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "weir/formats/cbor.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::formats {
+
+std::string_view name_of(validation_level level) noexcept {
+  constexpr std::array<std::string_view, 4> names{"structure", "metadata", "integrity",
+                                                  "fidelity"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+std::string_view name_of(issue_severity severity) noexcept {
+  return severity == issue_severity::error ? "error" : "warning";
+}
+
+namespace {
+
+cbor_map issue_entry(const validation_issue& issue) {
+  cbor_map out{{"code", issue.code},
+               {"level", name_of(issue.level)},
+               {"severity", name_of(issue.severity)},
+               {"description", issue.description}};
+  if (issue.object) {
+    out.set("object_index", *issue.object);
+  }
+  if (issue.byte_offset) {
+    out.set("byte_offset", *issue.byte_offset);
+  }
+  return out;
+}
+
+cbor_map message_entry(const message_report& message) {
+  cbor_array issues;
+  for (const validation_issue& issue : message.issues) {
+    issues.emplace_back(issue_entry(issue));
+  }
+  return cbor_map{{"issues", std::move(issues)},
+                  {"object_count", message.object_count},
+                  {"hash_verified", message.hash_verified}};
+}
+
+}  // namespace
+
+std::string to_json(const file_report& report, std::string_view file) {
+  cbor_array file_issues;
+  for (const file_issue& issue : report.file_issues) {
+    file_issues.emplace_back(cbor_map{{"byte_offset", issue.byte_offset},
+                                      {"length", issue.length},
+                                      {"description", issue.description}});
+  }
+  cbor_array messages;
+  std::size_t objects = 0;
+  bool verified = !report.messages.empty();
+  for (const message_report& message : report.messages) {
+    messages.emplace_back(message_entry(message));
+    objects += message.object_count;
+    verified = verified && message.hash_verified;
+  }
+  return to_json(cbor_value(cbor_map{{"file", file},
+                                     {"status", report.ok() ? "ok" : "failed"},
+                                     {"messages", report.messages.size()},
+                                     {"objects", objects},
+                                     {"hash_verified", verified},
+                                     {"file_issues", std::move(file_issues)},
+                                     {"message_reports", std::move(messages)}}),
+                 2);
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/read/contents.hpp"
+#include "tensogram/write/finite.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+class message_validation {
+ public:
+  message_validation(const byte_source& source, message_span span,
+                     const validation_options& options)
+      : source_(source), options_(options), pieces_(source) {
+    report_.span = span;
+  }
+
+  result<message_report> run() {
+    WEIR_TRY(layout_, read_layout(pieces_, report_.span, issues_));
+    if (layout_.complete && options_.level >= validation_level::metadata) {
+      const content_checks checks{options_.level >= validation_level::integrity,
+                                  options_.legacy_hashes, options_.canonical};
+      WEIR_TRY(contents_, read_contents(pieces_, layout_, checks, issues_));
+    }
+    report_.object_count = layout_.descriptor_offsets.size();
+    for (std::size_t i = 0; i < contents_.objects.size(); ++i) {
+      WEIR_CHECK(check_object(i));
+    }
+    for (const found_issue& found : issues_.all()) {
+      report_.issues.push_back(found.issue);
+    }
+    report_.hash_verified =
+        verified_ > 0 && verified_ == report_.object_count && report_.ok();
+    return std::move(report_);
+  }
+
+ private:
+  void add(const char* code, validation_level level, issue_severity severity,
+           std::size_t object, std::string text) {
+    issues_.add({{code, level, severity, object, contents_.objects[object].frame.offset,
+                  std::move(text)},
+                 errc::corrupt});
+  }
+
+  result<void> check_object(std::size_t i) {
+    const object_place& place = contents_.objects[i];
+    if (place.usable) {
+      check_names(place.descriptor, i);
+    }
+    if (options_.level < validation_level::integrity) {
+      return {};
+    }
+    WEIR_TRY(const bool good, check_digest(place, i));
+    if (place.usable && good) {
+      return check_payload(place, i);
+    }
+    return {};
+  }
+
+  void check_names(const object_descriptor& descriptor, std::size_t i) {
+    const auto check = [&](std::string_view stage, const char* code,
+                           object_descriptor probe) {
+      if (support_of(probe) == pipeline_support::unknown) {
+        add(code, validation_level::metadata, issue_severity::error, i,
+            fmt::format("cannot run {}: expected a name of Tensogram v3, found another",
+                        stage));
+      }
+    };
+    object_descriptor probe;
+    probe.encoding = descriptor.encoding;
+    check("encoding", "unknown_encoding", probe);
+    probe = {};
+    probe.filter = descriptor.filter;
+    check("filter", "unknown_filter", probe);
+    probe = {};
+    probe.compression = descriptor.compression;
+    check("compression", "unknown_compression", probe);
+  }
+
+  /// Whether the object may be decoded: its digest agrees or it has none.
+  result<bool> check_digest(const object_place& place, std::size_t i) {
+    const bool announced = (layout_.head.flags & preamble_flag::hashes_present) != 0;
+    if (!has_digest(place.frame, layout_.head, options_.legacy_hashes)) {
+      add(announced ? "hash_verification_error" : "no_hash_available",
+          validation_level::integrity,
+          announced ? issue_severity::error : issue_severity::warning, i,
+          announced ? "cannot verify object: expected a digest as the preamble "
+                      "announces, found "
+                      "none marked"
+                    : "object: expected a digest, found none");
+      return true;
+    }
+    WEIR_TRY(const std::uint64_t actual,
+             digest_of(source_, report_.span.offset, place.frame));
+    if (actual != place.frame.digest) {
+      add("hash_mismatch", validation_level::integrity, issue_severity::error, i,
+          fmt::format("cannot trust object: expected digest {}, found {}",
+                      hex64(place.frame.digest), hex64(actual)));
+      return false;
+    }
+    ++verified_;
+    return true;
+  }
+
+  /// Trial decode, and at the highest level a look at the values.
+  result<void> check_payload(const object_place& place, std::size_t i) {
+    const object_descriptor& descriptor = place.descriptor;
+    const pipeline_support support = support_of(descriptor);
+    if (support == pipeline_support::known) {
+      add("pipeline_not_built", validation_level::integrity, issue_severity::warning, i,
+          check_readable(descriptor).error().text());
+    }
+    const bool raw = descriptor.compression == "none";
+    if (support != pipeline_support::built ||
+        (raw && options_.level < validation_level::fidelity)) {
+      return {};
+    }
+    if (raw && place.payload_length != place.decoded) {
+      return {};  // already an issue of the descriptor
+    }
+    byte_vector elements;
+    if (auto done = decode(place, elements); !done) {
+      if (done.error().code() == errc::io) {
+        return done;
+      }
+      add("decode_pipeline_failed", validation_level::integrity, issue_severity::error, i,
+          done.error().text());
+      return {};
+    }
+    if (options_.level >= validation_level::fidelity) {
+      check_values(descriptor, elements, i);
+    }
+    return {};
+  }
+
+  result<void> decode(const object_place& place, byte_vector& elements) const {
+    WEIR_CHECK(check_sizes(place.descriptor, place.payload_length, place.decoded,
+                           options_.max_object_bytes));
+    try {
+      elements.resize(place.decoded);
+    } catch (const std::exception&) {
+      return error(errc::out_of_memory,
+                   "cannot decode: expected enough memory, found too little");
+    }
+    read_options reading;
+    reading.hashes = hash_check::none;
+    reading.native_order = false;
+    return decode_object(source_, report_.span.offset, layout_.head, place, reading,
+                         elements);
+  }
+
+  void check_values(const object_descriptor& descriptor, bytes_view elements,
+                    std::size_t i) {
+    const auto found = find_non_finite(elements, descriptor.type, descriptor.order);
+    if (found) {
+      add(found->nan ? "nan_detected" : "inf_detected", validation_level::fidelity,
+          issue_severity::error, i,
+          fmt::format("element {}: expected a finite value or a mask, found {}",
+                      found->index, found->nan ? "NaN" : "an infinity"));
+    }
+  }
+
+  const byte_source& source_;
+  const validation_options& options_;
+  piece_reader pieces_;
+  issue_list issues_;
+  message_layout layout_;
+  message_contents contents_;
+  message_report report_;
+  std::size_t verified_ = 0;
+};
+
+void note_gap(file_report& report, std::uint64_t from, std::uint64_t to,
+              std::string_view where) {
+  if (to > from) {
+    report.file_issues.push_back(
+        {from, to - from,
+         fmt::format("{} bytes {} at offset {}", to - from, where, from)});
+  }
+}
+
+}  // namespace
+
+bool message_report::ok() const noexcept {
+  return std::none_of(issues.begin(), issues.end(), [](const validation_issue& issue) {
+    return issue.severity == issue_severity::error;
+  });
+}
+
+bool file_report::ok() const noexcept {
+  return file_issues.empty() && !messages.empty() &&
+         std::all_of(messages.begin(), messages.end(),
+                     [](const message_report& m) { return m.ok(); });
+}
+
+message_report validate_message(bytes_view message, const validation_options& options) {
+  const memory_source source(message);
+  auto report = message_validation(source, {0, message.size()}, options).run();
+  WEIR_EXPECT(report.has_value());  // memory does not fail
+  return std::move(*report);
+}
+
+result<file_report> validate(const byte_source& source,
+                             const validation_options& options) {
+  WEIR_TRY(const std::vector<message_span> spans, scan(source));
+  file_report report;
+  std::uint64_t at = 0;
+  for (const message_span& span : spans) {
+    note_gap(report, at, span.offset,
+             at == 0 ? "before the first message" : "between messages");
+    WEIR_TRY(message_report message, message_validation(source, span, options).run());
+    report.messages.push_back(std::move(message));
+    at = span.offset + span.length;
+  }
+  note_gap(report, at, source.size(),
+           spans.empty() ? "with no valid messages" : "after the last message");
+  return report;
+}
+
+file_report validate(bytes_view bytes, const validation_options& options) {
+  auto report = validate(memory_source(bytes), options);
+  WEIR_EXPECT(report.has_value());
+  return std::move(*report);
+}
+
+}  // namespace weir::formats

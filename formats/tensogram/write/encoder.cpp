@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <new>
+
+#include "tensogram/wire/copy_hash.hpp"
+#include "tensogram/wire/metadata.hpp"
+#include "tensogram/write/frame_writer.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// A message written whole: header metadata, index, digest list, objects, digest list,
+/// postamble.
+class message_encoder {
+ public:
+  message_encoder(std::span<const object_to_write> objects,
+                  const message_options& options)
+      : objects_(objects), options_(options) {}
+
+  result<void> run(byte_vector& to) {
+    WEIR_CHECK(check_metadata(options_.extra, "metadata of the message"));
+    WEIR_CHECK(prepare_objects());
+    plan();
+    to.clear();
+    to.reserve(total_);
+    write_header(to);
+    write_objects(to);
+    write_end(to);
+    WEIR_EXPECT(to.size() == total_);
+    return {};
+  }
+
+ private:
+  bool listed() const {
+    return options_.hashes && !objects_.empty() && options_.list != hash_list::none;
+  }
+  bool header_list() const { return listed() && options_.list != hash_list::footer; }
+  bool footer_list() const {
+    return listed() &&
+           (options_.list == hash_list::footer || options_.list == hash_list::both);
+  }
+
+  result<void> prepare_objects() {
+    prepared_.reserve(objects_.size());
+    message_metadata metadata;
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      WEIR_TRY(prepared_object object, prepare(objects_[i], i, options_));
+      metadata.base.push_back(objects_[i].metadata);
+      add_tensor(metadata.base.back(), object.tensor);
+      prepared_.push_back(std::move(object));
+    }
+    metadata.extra = options_.extra;
+    metadata.reserved = make_provenance(options_.writer);
+    metadata_ = encode_cbor(make_metadata(metadata));
+    return {};
+  }
+
+  /// Sizes and offsets. The index holds offsets that depend on its own size: starting
+  /// from offsets of zero the size can only grow, so a few rounds reach a fixed point.
+  void plan() {
+    std::uint64_t before = preamble_size + padded_frame_size(metadata_.size());
+    digests_.assign(objects_.size(), 0);
+    const std::uint64_t list =
+        padded_frame_size(encode_cbor(make_digests(digests_)).size());
+    index_.offsets.assign(objects_.size(), 0);
+    for (const prepared_object& object : prepared_) {
+      index_.lengths.push_back(object.frame_length());
+    }
+    if (!objects_.empty()) {
+      std::uint64_t size = 0;
+      while (size != padded_frame_size(index_size(index_))) {
+        size = padded_frame_size(index_size(index_));
+        place_objects(before + size + (header_list() ? list : 0));
+      }
+      before += size;
+    }
+    before += header_list() ? list : 0;
+    footer_ = place_objects(before);
+    total_ = footer_ + (footer_list() ? list : 0) + postamble_size;
+  }
+
+  /// Sets the offsets of all objects, the first at `at`, and returns where the last one
+  /// ends.
+  std::uint64_t place_objects(std::uint64_t at) {
+    for (std::size_t i = 0; i < prepared_.size(); ++i) {
+      index_.offsets[i] = at;
+      at += align_up(index_.lengths[i], frame_alignment);
+    }
+    return at;
+  }
+
+  std::uint16_t flags() const {
+    unsigned flags = preamble_flag::header_metadata;
+    flags |= objects_.empty() ? 0u : preamble_flag::header_index;
+    flags |= header_list() ? preamble_flag::header_hashes : 0u;
+    flags |= footer_list() ? preamble_flag::footer_hashes : 0u;
+    flags |= options_.hashes ? preamble_flag::hashes_present : 0u;
+    return static_cast<std::uint16_t>(flags);
+  }
+
+  void write_header(byte_vector& to) {
+    append(to, make_preamble({flags(), total_}));
+    append(to, make_frame(frame_type::header_metadata, metadata_, options_.hashes));
+    if (!objects_.empty()) {
+      append(to, make_frame(frame_type::header_index, encode_cbor(make_index(index_)),
+                            options_.hashes));
+    }
+    if (header_list()) {  // digests are known later and take the same room
+      list_at_ = to.size();
+      append(to, digest_frame(frame_type::header_hashes));
+    }
+  }
+
+  byte_vector digest_frame(std::uint16_t type) const {
+    return make_frame(type, encode_cbor(make_digests(digests_)), options_.hashes);
+  }
+
+  void write_objects(byte_vector& to) {
+    for (std::size_t i = 0; i < prepared_.size(); ++i) {
+      const prepared_object& object = prepared_[i];
+      append(to, make_frame_header(frame_type::object, object_flags(options_.hashes),
+                                   object.frame_length()));
+      if (options_.hashes) {
+        xxh3_stream digest;
+        append_and_hash(to, object.payload.bytes, digest);
+        digest.update(object.descriptor);
+        digests_[i] = digest.digest();
+      } else {
+        append(to, object.payload.bytes);
+      }
+      append(to, make_object_end(object, digests_[i]));
+    }
+  }
+
+  void write_end(byte_vector& to) {
+    if (header_list()) {
+      const byte_vector frame = digest_frame(frame_type::header_hashes);
+      std::copy(frame.begin(), frame.end(),
+                to.begin() + static_cast<std::ptrdiff_t>(list_at_));
+    }
+    if (footer_list()) {
+      append(to, digest_frame(frame_type::footer_hashes));
+    }
+    append(to, make_postamble({footer_, total_}));
+  }
+
+  std::span<const object_to_write> objects_;
+  const message_options& options_;
+  std::vector<prepared_object> prepared_;
+  byte_vector metadata_;
+  object_index index_;
+  std::vector<std::uint64_t> digests_;
+  std::uint64_t footer_ = 0;  ///< where the objects end
+  std::uint64_t total_ = 0;
+  std::size_t list_at_ = 0;
+};
+
+}  // namespace
+
+result<void> encode_message_into(byte_vector& to,
+                                 std::span<const object_to_write> objects,
+                                 const message_options& options) {
+  try {
+    return message_encoder(objects, options).run(to);
+  } catch (const std::bad_alloc&) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("cannot write a message of {} objects: expected enough memory, found "
+                    "too little",
+                    objects.size()));
+  }
+}
+
+result<byte_vector> encode_message(std::span<const object_to_write> objects,
+                                   const message_options& options) {
+  byte_vector out;
+  WEIR_CHECK(encode_message_into(out, objects, options));
+  return out;
+}
+
+}  // namespace weir::formats

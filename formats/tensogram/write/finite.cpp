@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensogram/write/finite.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weir::formats {
+
+namespace {
+
+/// A component is not finite if all bits of its exponent are set: then the masked
+/// exponent plus one carries into the sign bit. This form has no branches, so that a
+/// whole block goes through vector registers.
+template <class T, bool Swap>
+[[nodiscard]] bool any_set(const std::byte* from, std::size_t count,
+                           T exponent) noexcept {
+  const T one = static_cast<T>(exponent & (~exponent + 1));
+  T seen = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    if constexpr (Swap) {
+      value = byteswap(value);
+    }
+    seen = static_cast<T>(seen | ((value & exponent) + one));
+  }
+  return (seen >> (8 * sizeof(T) - 1)) != 0;
+}
+
+/// Index of the first component that is not finite.
+template <class T, bool Swap>
+[[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes,
+                                                       T exponent) noexcept {
+  constexpr std::size_t block = 4096 / sizeof(T);
+  const std::size_t count = bytes.size() / sizeof(T);
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t n = std::min(block, count - at);
+    if (!any_set<T, Swap>(bytes.data() + at * sizeof(T), n, exponent)) {
+      continue;
+    }
+    for (std::size_t i = at; i < at + n; ++i) {
+      const T raw = load<T, std::endian::native>(bytes.data() + i * sizeof(T));
+      const T value = Swap ? byteswap(raw) : raw;
+      if ((value & exponent) == exponent) {
+        const T fraction =
+            static_cast<T>(value & (exponent ^ (static_cast<T>(~T{0}) >> 1)) &
+                           static_cast<T>(static_cast<T>(~T{0}) >> 1));
+        return non_finite_element{i, fraction != 0};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+template <class T>
+[[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes, byte_order order,
+                                                       T exponent,
+                                                       std::size_t components) noexcept {
+  auto found = order == native_byte_order ? search<T, false>(bytes, exponent)
+                                          : search<T, true>(bytes, exponent);
+  if (found) {
+    found->index /= components;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<non_finite_element> find_non_finite(bytes_view elements, dtype type,
+                                                  byte_order order) noexcept {
+  switch (type) {
+    case dtype::fp16: return search<std::uint16_t>(elements, order, 0x7C00, 1);
+    case dtype::bf16: return search<std::uint16_t>(elements, order, 0x7F80, 1);
+    case dtype::fp32: return search<std::uint32_t>(elements, order, 0x7F80'0000, 1);
+    case dtype::complex64: return search<std::uint32_t>(elements, order, 0x7F80'0000, 2);
+    case dtype::fp64:
+      return search<std::uint64_t>(elements, order, 0x7FF0'0000'0000'0000, 1);
+    case dtype::complex128:
+      return search<std::uint64_t>(elements, order, 0x7FF0'0000'0000'0000, 2);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace weir::formats

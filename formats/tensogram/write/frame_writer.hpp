@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the buffered and the streaming writer share: checked and encoded objects, frames,
+/// base entries.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/wire/wire.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::formats {
+
+/// A data object ready to be written: all that is missing is its digest.
+struct prepared_object {
+  encoded_payload payload;
+  byte_vector descriptor;  ///< CBOR
+  cbor_map tensor;         ///< entry of base[i]._reserved_
+
+  /// Of the frame, without padding.
+  [[nodiscard]] std::uint64_t frame_length() const noexcept {
+    return frame_header_size + payload.bytes.size() + descriptor.size() +
+           object_tail_size;
+  }
+};
+
+/// Checks an object and runs its pipeline. `index` is for messages.
+/// @error{invalid_argument; unsupported; out_of_range; what the codec returns}
+[[nodiscard]] result<prepared_object> prepare(const object_to_write& object,
+                                              std::size_t index,
+                                              const message_options& options);
+
+/// Metadata that a caller may give: no `_reserved_` at the top, not too deep.
+/// @error{invalid_argument}
+[[nodiscard]] result<void> check_metadata(const cbor_map& metadata,
+                                          const std::string& what);
+
+/// Adds `_reserved_.tensor` to a base entry.
+void add_tensor(cbor_map& base, const cbor_map& tensor);
+
+/// A whole frame of any type but the data object, padded to a multiple of 8.
+[[nodiscard]] byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed);
+/// Bytes that such a frame takes for a body of this size, padding included.
+[[nodiscard]] constexpr std::uint64_t padded_frame_size(std::uint64_t body) noexcept {
+  return align_up(frame_header_size + body + frame_tail_size, frame_alignment);
+}
+
+/// What follows the payload of a data object: descriptor, tail and padding.
+[[nodiscard]] byte_vector make_object_end(const prepared_object& object,
+                                          std::uint64_t digest);
+/// Flags of a data object frame.
+[[nodiscard]] constexpr std::uint16_t object_flags(bool hashed) noexcept {
+  return static_cast<std::uint16_t>(frame_flag::descriptor_after_payload |
+                                    (hashed ? frame_flag::hash_present : 0));
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include "tensogram/wire/metadata.hpp"
+#include "tensogram/write/frame_writer.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+struct stream_writer::state {
+  byte_sink sink;
+  message_options options;
+  std::vector<cbor_map> base;  ///< known beforehand, then one per object
+  object_index index;
+  std::vector<std::uint64_t> digests;
+  std::uint64_t written = 0;
+  bool finished = false;
+  std::optional<error> failure;
+
+  bool listed() const { return options.hashes && options.list != hash_list::none; }
+
+  /// Passes bytes on. After a failure nobody knows what the sink holds, so it is kept.
+  result<void> put(bytes_view bytes) {
+    if (bytes.empty()) {
+      return {};
+    }
+    if (auto done = sink(bytes); !done) {
+      failure = done.error();
+      return done;
+    }
+    written += bytes.size();
+    return {};
+  }
+  result<void> put_frame(std::uint16_t type, const cbor_map& body) {
+    return put(make_frame(type, encode_cbor(body), options.hashes));
+  }
+  result<void> usable() const {
+    if (failure) {
+      return *failure;
+    }
+    if (finished) {
+      return error(errc::invalid_argument,
+                   "cannot write stream: expected an open one, found it finished");
+    }
+    return {};
+  }
+
+  result<void> start();
+  result<void> put_object(const object_to_write& object, prepared_object prepared);
+  result<void> finish(bool with_length);
+};
+
+/// Flags go out before anything is known, so they announce all that may come.
+result<void> stream_writer::state::start() {
+  unsigned flags = preamble_flag::header_metadata | preamble_flag::footer_metadata |
+                   preamble_flag::footer_index | preamble_flag::preceder;
+  flags |= listed() ? preamble_flag::footer_hashes : 0u;
+  flags |= options.hashes ? preamble_flag::hashes_present : 0u;
+  WEIR_CHECK(put(make_preamble({static_cast<std::uint16_t>(flags), 0})));
+  return put_frame(frame_type::header_metadata, make_metadata({base, options.extra, {}}));
+}
+
+result<void> stream_writer::state::put_object(const object_to_write& object,
+                                              prepared_object prepared) {
+  const std::size_t i = digests.size();
+  if (!object.metadata.empty()) {
+    WEIR_CHECK(
+        put_frame(frame_type::preceder, make_metadata({{object.metadata}, {}, {}})));
+  }
+  std::uint64_t digest = 0;
+  if (options.hashes) {
+    xxh3_stream body;
+    body.update(prepared.payload.bytes);
+    body.update(prepared.descriptor);
+    digest = body.digest();
+  }
+  index.offsets.push_back(written);
+  index.lengths.push_back(prepared.frame_length());
+  digests.push_back(digest);
+  if (base.size() <= i) {
+    base.resize(i + 1);
+  }
+  overlay(base[i], object.metadata);
+  add_tensor(base[i], prepared.tensor);
+  WEIR_CHECK(put(make_frame_header(frame_type::object, object_flags(options.hashes),
+                                   prepared.frame_length())));
+  WEIR_CHECK(put(prepared.payload.bytes));
+  return put(make_object_end(prepared, digest));
+}
+
+/// Footer frames go in the order 7, 5, 6, as the reference writes them.
+result<void> stream_writer::state::finish(bool with_length) {
+  WEIR_CHECK(usable());
+  if (base.size() > digests.size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot finish stream: expected {} objects as the header metadata "
+                    "has, found {}",
+                    base.size(), digests.size()));
+  }
+  const std::uint64_t footer = written;
+  WEIR_CHECK(
+      put_frame(frame_type::footer_metadata,
+                make_metadata({base, options.extra, make_provenance(options.writer)})));
+  if (listed() && !digests.empty()) {
+    WEIR_CHECK(put_frame(frame_type::footer_hashes, make_digests(digests)));
+  }
+  WEIR_CHECK(put_frame(frame_type::footer_index, make_index(index)));
+  WEIR_CHECK(put(make_postamble({footer, with_length ? written + postamble_size : 0})));
+  finished = true;
+  return {};
+}
+
+stream_writer::stream_writer(std::unique_ptr<state> s) : state_(std::move(s)) {}
+stream_writer::stream_writer(stream_writer&&) noexcept = default;
+stream_writer& stream_writer::operator=(stream_writer&&) noexcept = default;
+stream_writer::~stream_writer() = default;
+
+result<stream_writer> stream_writer::open(byte_sink sink, message_options options,
+                                          std::vector<cbor_map> header_base) {
+  if (options.list == hash_list::header || options.list == hash_list::both) {
+    return error(
+        errc::invalid_argument,
+        "cannot open stream: expected the digest list in the footer, found it in the "
+        "header");
+  }
+  WEIR_CHECK(check_metadata(options.extra, "metadata of the message"));
+  for (const cbor_map& entry : header_base) {
+    WEIR_CHECK(check_metadata(entry, "base entry"));
+  }
+  auto s = std::make_unique<state>();
+  s->sink = std::move(sink);
+  s->options = std::move(options);
+  s->base = std::move(header_base);
+  WEIR_CHECK(s->start());
+  return stream_writer(std::move(s));
+}
+
+result<void> stream_writer::write(const object_to_write& object) {
+  WEIR_CHECK(state_->usable());
+  WEIR_TRY(prepared_object prepared,
+           prepare(object, state_->digests.size(), state_->options));
+  return state_->put_object(object, std::move(prepared));
+}
+
+result<void> stream_writer::finish() {
+  return state_->finish(false);
+}
+
+result<void> stream_writer::finish(const byte_patch& patch) {
+  WEIR_CHECK(state_->finish(true));
+  std::array<std::byte, 8> length{};
+  store_be<std::uint64_t>(length.data(), state_->written);
+  return patch(16, length);
+}
+
+std::size_t stream_writer::object_count() const noexcept {
+  return state_->digests.size();
+}
+std::uint64_t stream_writer::bytes_written() const noexcept {
+  return state_->written;
+}
+
+}  // namespace weir::formats
