@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Working off the queue of pulses and snapshots, and measuring what held it up.
+#include "orchestrator/orchestrator_state.hpp"
+
+#include <algorithm>
+
+namespace weir::actors {
+
+void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
+  if (last_ns_ != 0) {
+    const std::int64_t interval = now_ns - last_ns_;
+    if (!behind_snapshot) {
+      usual_.push_back(interval);
+      if (usual_.size() > remembered) {
+        usual_.pop_front();
+      }
+    } else if (!usual_.empty()) {
+      std::vector<std::int64_t> sorted(usual_.begin(), usual_.end());
+      std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
+                       sorted.end());
+      pauses_.push_back(std::max<std::int64_t>(0, interval - sorted[sorted.size() / 2]));
+    }
+  }
+  last_ns_ = now_ns;
+}
+
+double pause_meter::pause_ms() const {
+  if (pauses_.empty()) {
+    return 0;
+  }
+  std::vector<std::int64_t> sorted = pauses_;
+  std::sort(sorted.begin(), sorted.end());
+  return static_cast<double>(sorted[sorted.size() / 2]) * 1e-6;
+}
+
+orchestrator_state::orchestrator_state(std::unique_ptr<pulse_model> model, clock now)
+    : model_(std::move(model)), now_(now) {
+  // The first snapshot should not pay for fresh pages.
+  images_.push_back(std::make_shared<state_image>());
+  images_.back()->bytes.resize(model_->state_bytes());
+}
+
+std::shared_ptr<state_image> orchestrator_state::spare_image() {
+  for (const auto& image : images_) {
+    if (image.use_count() == 1) {
+      return image;
+    }
+  }
+  images_.push_back(std::make_shared<state_image>());
+  images_.back()->bytes.resize(model_->state_bytes());
+  return images_.back();
+}
+
+result<void> orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
+  const bool counts = order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
+  if (rests_since_ns_ != 0 && counts) {
+    const std::int64_t now = now_();
+    stall_ns_ += now - rests_since_ns_;
+    model_->span("stalls", "no chunk", rests_since_ns_, now);
+  }
+  rests_since_ns_ = 0;
+  WEIR_TRY(const work_ticket ticket, model_->submit(*order));
+  ++submitted_;
+  ++pulses_queued_;
+  jobs_.push_back({ticket, std::move(order), nullptr});
+  return {};
+}
+
+result<void> orchestrator_state::snapshot(std::uint64_t pulses) {
+  auto image = spare_image();
+  image->pulses = pulses;
+  WEIR_TRY(const work_ticket ticket, model_->snapshot(image));
+  jobs_.push_back({ticket, nullptr, std::move(image)});
+  return {};
+}
+
+std::optional<orchestrator_state::finished> orchestrator_state::work(std::int64_t patience_ns) {
+  constexpr std::int64_t nap_ns = 200'000;
+  if (jobs_.empty()) {
+    return std::nullopt;
+  }
+  const std::int64_t until = now_() + patience_ns;
+  while (!model_->ended(jobs_.front().ticket)) {
+    if (!model_->run_one()) {
+      model_->idle(nap_ns);
+    }
+    if (now_() >= until) {
+      return std::nullopt;
+    }
+  }
+  job front = std::move(jobs_.front());
+  jobs_.pop_front();
+  return finish(std::move(front));
+}
+
+orchestrator_state::finished orchestrator_state::finish(job j) {
+  if (!j.order) {
+    snapshot_running_ = true;
+    auto copied = model_->finish_snapshot(j.ticket);
+    if (!copied) {
+      return result<std::shared_ptr<const state_image>>(copied.error());
+    }
+    return result<std::shared_ptr<const state_image>>(std::move(j.image));
+  }
+  --pulses_queued_;
+  auto r = model_->finish(j.ticket);
+  const std::int64_t now = now_();
+  pauses_.ended(now, snapshot_running_);
+  snapshot_running_ = false;
+  if (pulses_queued_ == 0 && j.order->more_follow) {
+    rests_since_ns_ = now;
+  }
+  if (!r) {
+    return result<pulse_done>(r.error());
+  }
+  return result<pulse_done>(
+      pulse_done{j.order->pulse.id, *r, model_->kernel_ns(), stall_ns_});
+}
+
+result<engine_report> orchestrator_state::report(const trace_order& order) {
+  WEIR_TRY(auto r, model_->report(order));
+  r.checkpoint_stall_ms = pauses_.pause_ms();
+  return r;
+}
+
+}  // namespace weir::actors

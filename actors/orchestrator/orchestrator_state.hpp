@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The orchestrator without actors: a queue of submitted work on one model, worked off from the front.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "orchestrator/pulse_model.hpp"
+
+namespace weir::actors {
+
+/// Length of a pause that snapshots cause: how much longer the pulse behind one takes than the usual one.
+/// @threads{thread-compatible}
+class pause_meter {
+ public:
+  /// A pulse has ended; `behind_snapshot`: it had to share the engine with one.
+  void ended(std::int64_t now_ns, bool behind_snapshot);
+  /// Forgets the last end: what follows is no interval.
+  void restart() noexcept { last_ns_ = 0; }
+  /// Median over the snapshots, in ms; 0 if there was none.
+  [[nodiscard]] double pause_ms() const;
+
+ private:
+  static constexpr std::size_t remembered = 15;
+  std::int64_t last_ns_ = 0;
+  std::deque<std::int64_t> usual_;
+  std::vector<std::int64_t> pauses_;
+};
+
+/// @threads{thread-compatible: belongs to the engine's submitter}
+class orchestrator_state {
+ public:
+  using clock = std::int64_t (*)();
+  orchestrator_state(std::unique_ptr<pulse_model> model, clock now);
+
+  /// Work that has ended: the front of the queue.
+  using finished = std::variant<result<pulse_done>, result<std::shared_ptr<const state_image>>>;
+
+  /// Submits a pulse. On failure nothing is queued.
+  [[nodiscard]] result<void> submit(std::shared_ptr<const pulse_order> order);
+  /// Submits a copy of the state behind the pulses so far.
+  [[nodiscard]] result<void> snapshot(std::uint64_t pulses);
+  /// Runs tasks until the front of the queue has ended, at most for `patience_ns`.
+  [[nodiscard]] std::optional<finished> work(std::int64_t patience_ns);
+  [[nodiscard]] bool busy() const noexcept { return !jobs_.empty(); }
+  [[nodiscard]] result<engine_report> report(const trace_order& order);
+  [[nodiscard]] std::int64_t stall_ns() const noexcept { return stall_ns_; }
+
+ private:
+  struct job {
+    work_ticket ticket = 0;
+    std::shared_ptr<const pulse_order> order;  ///< null: a snapshot
+    std::shared_ptr<state_image> image;
+  };
+  [[nodiscard]] finished finish(job j);
+  [[nodiscard]] std::shared_ptr<state_image> spare_image();
+
+  static constexpr std::uint64_t warm_pulses = 10;  ///< before stalls count
+
+  std::unique_ptr<pulse_model> model_;
+  clock now_;
+  std::deque<job> jobs_;
+  std::vector<std::shared_ptr<state_image>> images_;
+  pause_meter pauses_;
+  std::uint64_t submitted_ = 0;
+  std::size_t pulses_queued_ = 0;
+  bool snapshot_running_ = false;
+  std::int64_t rests_since_ns_ = 0;  ///< 0: it does not, or nothing follows
+  std::int64_t stall_ns_ = 0;
+};
+
+}  // namespace weir::actors

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Adapter between pulses and the prose model.
+#include "orchestrator/prose_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weir/base/file.hpp"
+
+namespace weir::actors {
+
+std::string section_name(const models::state_section& section) {
+  switch (section.kind) {
+    case models::region_kind::parameter:
+      return "PARAM";
+    case models::region_kind::moment:
+      return "MOMENT";
+    case models::region_kind::error_buffer:
+      return "ERRBUF";
+    case models::region_kind::counter:
+      return "LEVEL_STEPS";
+    case models::region_kind::context:
+      return fmt::format("CTX/lane/{}", section.lane);
+  }
+  return "UNKNOWN";
+}
+
+result<void> restore_model(models::prose& model, const storage::checkpoint& from) {
+  for (const models::state_section& section : model.sections()) {
+    WEIR_TRY(const auto* stored, from.find(section_name(section)));
+    if (stored->data.size() != section.bytes) {
+      return error(errc::config_mismatch,
+                   fmt::format("restoring section {} failed: expected {} bytes, found {}",
+                               stored->name, section.bytes, stored->data.size()))
+          .at(from.path());
+    }
+    WEIR_CHECK(model.restore(section.kind, section.lane, stored->data));
+  }
+  return {};
+}
+
+result<std::unique_ptr<prose_runner>> prose_runner::create(const model_spec& spec) {
+  auto runner = std::make_unique<prose_runner>();
+  WEIR_TRY(runner->engine_, runtime::engine::create(spec.engine));
+  WEIR_TRY(runner->model_, models::prose::create(*runner->engine_, spec.model));
+  if (spec.from) {
+    WEIR_CHECK(restore_model(*runner->model_, *spec.from));
+  }
+  return runner;
+}
+
+model_info prose_runner::info() const {
+  return {model_->kernel_set(), model_->parameter_count(), model_->layout_hash(),
+          model_->sections()};
+}
+
+result<work_ticket> prose_runner::submit(const pulse_order& order) {
+  constexpr std::uint64_t kept_in_trace = 100;
+  engine_->tracer().begin_pulse(order.pulse.id, order.pulse.id % kept_in_trace == 0);
+  for (const std::uint32_t lane : order.resets) {
+    WEIR_CHECK(model_->reset_context(lane));
+  }
+  std::vector<models::prose::lane_input> inputs(order.lanes.size());
+  for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
+    models::prose::lane_input& to = inputs[lane];
+    to.position = model_->position(lane);
+    if (order.lanes[lane]) {
+      to.tokens = order.lanes[lane]->tokens;
+      to.lookahead = order.lanes[lane]->lookahead;
+      to.position = order.lanes[lane]->lane_position;
+    }
+  }
+  WEIR_TRY(const auto ticket, model_->submit(order.pulse, inputs));
+  works_[next_].pulse = ticket;
+  return next_++;
+}
+
+result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_image> to) {
+  WEIR_TRY(auto tasks, model_->submit_snapshot(to->bytes));
+  works_[next_] = work{{}, std::move(tasks), std::move(to)};
+  return next_++;
+}
+
+bool prose_runner::ended(work_ticket ticket) {
+  const auto at = works_.find(ticket);
+  if (at == works_.end()) {
+    return true;
+  }
+  const work& w = at->second;
+  return w.image ? std::all_of(w.tasks.begin(), w.tasks.end(),
+                               [&](runtime::task_id id) { return engine_->ended(id); })
+                 : model_->ended(w.pulse);
+}
+
+result<models::pulse_result> prose_runner::finish(work_ticket ticket) {
+  const auto at = works_.find(ticket);
+  if (at == works_.end()) {
+    return error(errc::not_found, fmt::format("finishing work {} failed: no such ticket", ticket));
+  }
+  const auto pulse = at->second.pulse;
+  works_.erase(at);
+  return model_->finish(pulse);
+}
+
+result<void> prose_runner::finish_snapshot(work_ticket ticket) {
+  const auto at = works_.find(ticket);
+  if (at == works_.end()) {
+    return error(errc::not_found, fmt::format("finishing work {} failed: no such ticket", ticket));
+  }
+  const work w = std::move(at->second);
+  works_.erase(at);
+  result<void> first;
+  for (const runtime::task_id id : w.tasks) {
+    auto ended = engine_->wait(id);
+    if (!ended && first) {
+      first = std::move(ended);
+    }
+  }
+  return first;
+}
+
+void prose_runner::span(const char* line, const char* name, std::int64_t start_ns,
+                        std::int64_t end_ns) {
+  engine_->tracer().span(line, name, start_ns, end_ns);
+}
+
+result<engine_report> prose_runner::report(const trace_order& order) {
+  WEIR_CHECK(engine_->wait_all());
+  engine_report r;
+  WEIR_TRY(r.parameter_hash, model_->parameter_hash());
+  WEIR_TRY(r.context_hash, model_->context_hash());
+  r.counters = engine_->counters();
+  r.memory = engine_->memory();
+  for (const auto& s : order.spans) {
+    engine_->tracer().span(s.line, s.name, s.start_ns, s.end_ns);
+  }
+  if (!order.path.empty()) {
+    WEIR_CHECK(engine_->tracer().write(posix_file_system(), order.path));
+  }
+  return r;
+}
+
+}  // namespace weir::actors
