@@ -14,7 +14,8 @@ namespace {
 constexpr double nats_per_bit = 0.693147180559945309417232121458;
 constexpr std::uint32_t record_version = 1;
 
-/// Appends and takes little-endian u64; a reader that ran out of bytes says so once, at the end.
+/// Appends and takes little-endian u64; a reader that ran out of bytes says so once, at
+/// the end.
 class writer {
  public:
   explicit writer(std::uint32_t version) { put(version); }
@@ -41,8 +42,8 @@ class reader {
     const std::uint64_t found = take();
     if (found != record_version) {
       return error(errc::unsupported_version,
-                   fmt::format("reading section {} failed: expected version {}, found {}", section_,
-                               record_version, found));
+                   fmt::format("reading section {} failed: expected version {}, found {}",
+                               section_, record_version, found));
     }
     return {};
   }
@@ -62,7 +63,8 @@ class reader {
     s.bytes = take();
     return s;
   }
-  /// A count of entries of `words` u64 each that the remaining bytes can hold, else 0 and a failure.
+  /// A count of entries of `words` u64 each that the remaining bytes can hold, else 0 and
+  /// a failure.
   std::uint64_t count(std::size_t words) {
     const std::uint64_t n = take();
     if (n > (bytes_.size() - at_) / (8 * words)) {
@@ -73,10 +75,12 @@ class reader {
   }
   [[nodiscard]] result<void> end() const {
     if (short_ || at_ != bytes_.size()) {
-      return error(errc::corrupt,
-                   fmt::format("reading section {} failed: expected as many bytes as its counts say, "
-                               "found {}",
-                               section_, bytes_.size()));
+      return error(
+          errc::corrupt,
+          fmt::format(
+              "reading section {} failed: expected as many bytes as its counts say, "
+              "found {}",
+              section_, bytes_.size()));
     }
     return {};
   }
@@ -108,7 +112,8 @@ double nat_sum::bits_per_byte() const noexcept {
   if (bytes == 0) {
     return 0;
   }
-  const double nats = static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
+  const double nats =
+      static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
   return nats / nats_per_bit / static_cast<double>(bytes);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run counts about itself, and how its two records are stored: CONDUCTOR, which decides how it goes on, and
-/// METRICS, which only tells.
+/// What a run counts about itself, and how its two records are stored: CONDUCTOR, which
+/// decides how it goes on, and METRICS, which only tells.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,13 @@ struct conductor_record {
   std::uint64_t tokens = 0;  ///< consumed, all phases and lanes
   std::uint64_t total_updates = 0;
   phase_uses used;
-  std::vector<std::uint8_t> reset_due;  ///< by lane: a boundary was seen, the context is emptied next
+  std::vector<std::uint8_t>
+      reset_due;  ///< by lane: a boundary was seen, the context is emptied next
   friend bool operator==(const conductor_record&, const conductor_record&) = default;
 };
 [[nodiscard]] byte_vector encode(const conductor_record& record);
-/// @error{corrupt, a length or value is wrong} @error{unsupported_version, written by a later version}
+/// @error{corrupt, a length or value is wrong} @error{unsupported_version, written by a
+/// later version}
 [[nodiscard]] result<conductor_record> decode_conductor(bytes_view bytes);
 
 /// One window of the learning curve.
@@ -47,7 +49,8 @@ struct curve_window {
   friend bool operator==(const curve_window&, const curve_window&) = default;
 };
 
-/// What the metrics say of the whole run, resumes included. Left out of every hash of the state.
+/// What the metrics say of the whole run, resumes included. Left out of every hash of the
+/// state.
 struct run_accounts {
   nat_sum build;
   nat_sum last_quarter;
@@ -62,7 +65,8 @@ struct run_accounts {
   friend bool operator==(const run_accounts&, const run_accounts&) = default;
 };
 [[nodiscard]] byte_vector encode(const run_accounts& accounts);
-/// @error{corrupt, a length is wrong} @error{unsupported_version, written by a later version}
+/// @error{corrupt, a length is wrong} @error{unsupported_version, written by a later
+/// version}
 [[nodiscard]] result<run_accounts> decode_accounts(bytes_view bytes);
 
 }  // namespace weir::actors

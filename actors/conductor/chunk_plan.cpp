@@ -24,7 +24,8 @@ chunk_plan::chunk_plan(settings s, const phase_uses& used)
 }
 
 std::uint64_t chunk_plan::left() const noexcept {
-  const std::uint64_t budget = phase_ < phase_count ? settings_.budgets[phase_].tokens : 0;
+  const std::uint64_t budget =
+      phase_ < phase_count ? settings_.budgets[phase_].tokens : 0;
   return budget > tokens_ ? budget - tokens_ : 0;
 }
 
@@ -38,7 +39,8 @@ void chunk_plan::close_phase() {
   slots_ = phase_ < phase_count ? used_[phase_].pulses : 0;
 }
 
-/// Begins the next slot if budgets allow it now; moves on to the next phase where one is used up.
+/// Begins the next slot if budgets allow it now; moves on to the next phase where one is
+/// used up.
 bool chunk_plan::open_slot() {
   while (phase_ < phase_count) {
     if (all_ended()) {
@@ -86,8 +88,8 @@ chunk_orders chunk_plan::take_orders(std::size_t slots) {
   chunk_orders out;
   drop_empty_slots();
   while (true) {
-    const bool filled =
-        open_.empty() || open_.back().assigned == settings_.lanes || fill_slot(open_.back(), out);
+    const bool filled = open_.empty() || open_.back().assigned == settings_.lanes ||
+                        fill_slot(open_.back(), out);
     if (!filled || open_.size() >= slots || !open_slot()) {
       return out;
     }
@@ -103,10 +105,11 @@ result<void> chunk_plan::resolve(chunk_reply reply) {
                         });
   const std::uint64_t tokens = reply.chunk ? reply.chunk->tokens.size() : 0;
   if (at == open_.end() || tokens > reply.order.tokens || (reply.chunk && tokens == 0)) {
-    return error(errc::internal,
-                 fmt::format("taking a chunk of lane {} failed: expected an answer to an order of "
-                             "{} tokens, found {} tokens",
-                             lane, reply.order.tokens, tokens));
+    return error(
+        errc::internal,
+        fmt::format("taking a chunk of lane {} failed: expected an answer to an order of "
+                    "{} tokens, found {} tokens",
+                    lane, reply.order.tokens, tokens));
   }
   granted_ -= reply.order.tokens;
   --orders_out_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which chunks to order, and how they form pulses. Sizes depend on budgets and on earlier chunks alone, never on how
-/// far ahead or in what order they arrive.
+/// Which chunks to order, and how they form pulses. Sizes depend on budgets and on
+/// earlier chunks alone, never on how far ahead or in what order they arrive.
 #pragma once
 
 #include <array>
@@ -34,9 +34,10 @@ struct pulse_chunks {
 
 /// Orders chunks slot by slot (a slot becomes a pulse) and lane by lane.
 ///
-/// The next order is min(chunk, what is left of the phase after everything before it). A full one is given out ahead
-/// while even the most that is outstanding leaves room for it; a shorter one only once nothing is outstanding.
-/// So prefetching cannot change a size, also where chunks come back shorter than ordered.
+/// The next order is min(chunk, what is left of the phase after everything before it). A
+/// full one is given out ahead while even the most that is outstanding leaves room for
+/// it; a shorter one only once nothing is outstanding. So prefetching cannot change a
+/// size, also where chunks come back shorter than ordered.
 /// @invariant granted tokens + tokens of the phase resolved so far <= its budget
 /// @threads{thread-compatible}
 class chunk_plan {
@@ -48,7 +49,8 @@ class chunk_plan {
   };
   chunk_plan(settings s, const phase_uses& used);
 
-  /// Orders that may go out now while at most `slots` pulses are prepared or on their way.
+  /// Orders that may go out now while at most `slots` pulses are prepared or on their
+  /// way.
   [[nodiscard]] chunk_orders take_orders(std::size_t slots);
   /// An order was answered. Per lane in the order of the orders.
   /// @error{internal, nobody ordered it, or it has more tokens than ordered}

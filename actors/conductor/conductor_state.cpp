@@ -21,15 +21,19 @@ bool save_gate::pass(std::uint64_t before, std::uint64_t after) noexcept {
 
 namespace {
 
-/// End-of-text among the tokens that this chunk predicts. The first token is the target of the chunk before.
+/// End-of-text among the tokens that this chunk predicts. The first token is the target
+/// of the chunk before.
 std::uint64_t ends_of_text_in(const storage::token_chunk& c) {
-  const auto in_chunk = std::count(c.tokens.begin() + 1, c.tokens.end(), storage::end_of_text);
-  return static_cast<std::uint64_t>(in_chunk) + (c.lookahead == storage::end_of_text ? 1 : 0);
+  const auto in_chunk =
+      std::count(c.tokens.begin() + 1, c.tokens.end(), storage::end_of_text);
+  return static_cast<std::uint64_t>(in_chunk) +
+         (c.lookahead == storage::end_of_text ? 1 : 0);
 }
 
 }  // namespace
 
-conductor_state::conductor_state(settings s, conductor_record record, run_accounts accounts)
+conductor_state::conductor_state(settings s, conductor_record record,
+                                 run_accounts accounts)
     : settings_(std::move(s)),
       record_(std::move(record)),
       accounts_(std::move(accounts)),
@@ -51,8 +55,9 @@ chunk_orders conductor_state::take_orders() {
     return {};
   }
   const std::size_t room = settings_.window - std::min(settings_.window, flights_.size());
-  const std::size_t slots = settings_.prefetch == 0 ? std::min<std::size_t>(room, 1)
-                                                    : static_cast<std::size_t>(settings_.prefetch);
+  const std::size_t slots = settings_.prefetch == 0
+                                ? std::min<std::size_t>(room, 1)
+                                : static_cast<std::size_t>(settings_.prefetch);
   return slots == 0 ? chunk_orders{} : plan_.take_orders(slots);
 }
 
@@ -96,10 +101,10 @@ std::optional<issued_pulse> conductor_state::take_pulse(std::int64_t now_ns) {
       f.marks.push_back(lane->mark);
       f.ends_of_text += ends_of_text_in(*lane);
       const std::uint64_t from = lane->lane_position;
-      p.active_levels |=
-          p.ph == models::phase::build
-              ? models::active_mask(settings_.frequencies, from, from + lane->tokens.size())
-              : 0;
+      p.active_levels |= p.ph == models::phase::build
+                             ? models::active_mask(settings_.frequencies, from,
+                                                   from + lane->tokens.size())
+                             : 0;
     }
   }
   if (p.ph == models::phase::build) {
@@ -145,7 +150,8 @@ void conductor_state::count_scores(const flight& f, const models::pulse_result& 
   }
 }
 
-void conductor_state::count_times(const flight& f, const pulse_done& done, std::int64_t now_ns) {
+void conductor_state::count_times(const flight& f, const pulse_done& done,
+                                  std::int64_t now_ns) {
   if (f.pulse.ph == models::phase::build) {
     accounts_.build_ns = build_base_ns_ + (now_ns - build_start_ns_);
     accounts_.kernel_ns = kernel_base_ns_ + done.kernel_ns;
@@ -155,9 +161,10 @@ void conductor_state::count_times(const flight& f, const pulse_done& done, std::
 
 result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns) {
   if (flights_.empty() || flights_.front().pulse.id != done.pulse_id) {
-    return error(errc::internal,
-                 fmt::format("committing pulse {} failed: expected pulse {}", done.pulse_id,
-                             flights_.empty() ? record_.pulses : flights_.front().pulse.id));
+    return error(
+        errc::internal,
+        fmt::format("committing pulse {} failed: expected pulse {}", done.pulse_id,
+                    flights_.empty() ? record_.pulses : flights_.front().pulse.id));
   }
   const flight f = std::move(flights_.front());
   flights_.pop_front();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The Conductor without actors: makes pulses, commits them in order, and knows when to checkpoint and when to end.
+/// The Conductor without actors: makes pulses, commits them in order, and knows when to
+/// checkpoint and when to end.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,14 @@
 
 namespace weir::actors {
 
-/// When to save. At most one save is in flight; what falls due meanwhile coalesces into one.
+/// When to save. At most one save is in flight; what falls due meanwhile coalesces into
+/// one.
 /// @threads{thread-compatible}
 class save_gate {
  public:
   explicit save_gate(std::uint64_t every_tokens) : every_(every_tokens) {}
-  /// A pulse takes the run from `before` to `after` tokens. True: snapshot behind it, a save begins.
+  /// A pulse takes the run from `before` to `after` tokens. True: snapshot behind it, a
+  /// save begins.
   [[nodiscard]] bool pass(std::uint64_t before, std::uint64_t after) noexcept;
   /// A save that need not fall due. @invariant none is in flight
   void begin() noexcept { busy_ = true; }
@@ -36,7 +39,8 @@ class save_gate {
   bool busy_ = false;
 };
 
-/// What observers see of a pulse, strictly before the counter moves on. Values, so nothing moves beneath them.
+/// What observers see of a pulse, strictly before the counter moves on. Values, so
+/// nothing moves beneath them.
 struct pulse_view {
   const models::pulse& pulse;
   const models::pulse_result& result;
@@ -47,7 +51,8 @@ struct pulse_view {
 struct boundary {
   std::uint64_t pulses = 0;  ///< completed before it
   std::uint64_t tokens = 0;
-  std::vector<storage::chunk_mark> marks;  ///< last committed chunk of each lane that had one
+  std::vector<storage::chunk_mark>
+      marks;  ///< last committed chunk of each lane that had one
   byte_vector conductor;
   byte_vector metrics;
 };
@@ -66,8 +71,9 @@ class conductor_state {
     std::vector<std::uint64_t> frequencies;
     std::uint32_t lanes = 1;
     std::uint64_t chunk = 64;
-    std::uint64_t prefetch = 16;  ///< pulses whose chunks are prepared ahead; 0: on demand
-    std::size_t window = 3;       ///< pulses submitted and not committed
+    std::uint64_t prefetch =
+        16;                  ///< pulses whose chunks are prepared ahead; 0: on demand
+    std::size_t window = 3;  ///< pulses submitted and not committed
     storage::boundary_policy boundary = storage::boundary_policy::never;
     phase_budgets budgets;
     std::uint64_t every_tokens = 0;
@@ -82,13 +88,18 @@ class conductor_state {
 
   /// Chunks to order now. Nothing once draining.
   [[nodiscard]] chunk_orders take_orders();
-  [[nodiscard]] result<void> arrived(chunk_reply reply) { return plan_.resolve(std::move(reply)); }
-  /// The next pulse if its chunks are there and the window has room: captured once, never changed.
+  [[nodiscard]] result<void> arrived(chunk_reply reply) {
+    return plan_.resolve(std::move(reply));
+  }
+  /// The next pulse if its chunks are there and the window has room: captured once, never
+  /// changed.
   [[nodiscard]] std::optional<issued_pulse> take_pulse(std::int64_t now_ns);
-  /// Commits the oldest pulse: observers, then cursor and context together, then the counter.
+  /// Commits the oldest pulse: observers, then cursor and context together, then the
+  /// counter.
   /// @error{internal, another pulse than the oldest; commits are in order}
   [[nodiscard]] result<void> commit(const pulse_done& done, std::int64_t now_ns);
-  /// The boundary behind a committed pulse that was issued with `snapshot_after`; each once.
+  /// The boundary behind a committed pulse that was issued with `snapshot_after`; each
+  /// once.
   [[nodiscard]] std::optional<boundary> take_boundary();
   /// The boundary behind the last committed pulse.
   [[nodiscard]] boundary boundary_now() const;

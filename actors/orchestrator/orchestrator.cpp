@@ -68,7 +68,8 @@ caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char*
   return promise;
 }
 
-result<local<model_info>> open_model(orchestrator_shell& s, const orchestrator_config& config,
+result<local<model_info>> open_model(orchestrator_shell& s,
+                                     const orchestrator_config& config,
                                      const model_spec& spec) {
   WEIR_TRY(auto built, config.factory(spec));
   s.core = std::make_unique<orchestrator_state>(std::move(built.model), &now_ns);
@@ -83,7 +84,8 @@ result<built_model> build_prose(const model_spec& spec) {
   return built_model{std::move(runner), std::move(info)};
 }
 
-orchestrator_actor::behavior_type orchestrator(self_pointer self, orchestrator_config config) {
+orchestrator_actor::behavior_type orchestrator(self_pointer self,
+                                               orchestrator_config config) {
   install_defaults(self);
   return {
       reacts(self, "orchestrator, work", [self](work_atom) { work_a_little(self); }),
@@ -104,7 +106,8 @@ orchestrator_actor::behavior_type orchestrator(self_pointer self, orchestrator_c
                 return open_model(self->state, config, *spec);
               }),
       answers("orchestrator, report",
-              [self](report_atom, const local<trace_order>& order) -> result<local<engine_report>> {
+              [self](report_atom,
+                     const local<trace_order>& order) -> result<local<engine_report>> {
                 auto& core = self->state.core;
                 if (!core) {
                   return not_open();

@@ -29,14 +29,16 @@ struct orchestrator_config {
 
 struct orchestrator_shell {
   static constexpr const char* name = "weir.orchestrator";
-  using reply = std::variant<reply_later<local<pulse_done>>, reply_later<local<state_image>>>;
+  using reply =
+      std::variant<reply_later<local<pulse_done>>, reply_later<local<state_image>>>;
 
   std::unique_ptr<orchestrator_state> core;  ///< after open
   std::deque<reply> replies;                 ///< in the order of the queue
-  bool working = false;                      ///< a work message is on its way to ourselves
+  bool working = false;  ///< a work message is on its way to ourselves
 };
 
 orchestrator_actor::behavior_type orchestrator(
-    orchestrator_actor::stateful_pointer<orchestrator_shell> self, orchestrator_config config);
+    orchestrator_actor::stateful_pointer<orchestrator_shell> self,
+    orchestrator_config config);
 
 }  // namespace weir::actors

@@ -17,7 +17,8 @@ void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
       }
     } else if (!usual_.empty()) {
       std::vector<std::int64_t> sorted(usual_.begin(), usual_.end());
-      std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
+      std::nth_element(sorted.begin(),
+                       sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
                        sorted.end());
       pauses_.push_back(std::max<std::int64_t>(0, interval - sorted[sorted.size() / 2]));
     }
@@ -53,7 +54,8 @@ std::shared_ptr<state_image> orchestrator_state::spare_image() {
 }
 
 result<void> orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
-  const bool counts = order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
+  const bool counts =
+      order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
   if (rests_since_ns_ != 0 && counts) {
     const std::int64_t now = now_();
     stall_ns_ += now - rests_since_ns_;
@@ -75,7 +77,8 @@ result<void> orchestrator_state::snapshot(std::uint64_t pulses) {
   return {};
 }
 
-std::optional<orchestrator_state::finished> orchestrator_state::work(std::int64_t patience_ns) {
+std::optional<orchestrator_state::finished> orchestrator_state::work(
+    std::int64_t patience_ns) {
   constexpr std::int64_t nap_ns = 200'000;
   if (jobs_.empty()) {
     return std::nullopt;

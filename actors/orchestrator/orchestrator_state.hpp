@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The orchestrator without actors: a queue of submitted work on one model, worked off from the front.
+/// The orchestrator without actors: a queue of submitted work on one model, worked off
+/// from the front.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace weir::actors {
 
-/// Length of a pause that snapshots cause: how much longer the pulse behind one takes than the usual one.
+/// Length of a pause that snapshots cause: how much longer the pulse behind one takes
+/// than the usual one.
 /// @threads{thread-compatible}
 class pause_meter {
  public:
@@ -39,7 +41,8 @@ class orchestrator_state {
   orchestrator_state(std::unique_ptr<pulse_model> model, clock now);
 
   /// Work that has ended: the front of the queue.
-  using finished = std::variant<result<pulse_done>, result<std::shared_ptr<const state_image>>>;
+  using finished =
+      std::variant<result<pulse_done>, result<std::shared_ptr<const state_image>>>;
 
   /// Submits a pulse. On failure nothing is queued.
   [[nodiscard]] result<void> submit(std::shared_ptr<const pulse_order> order);

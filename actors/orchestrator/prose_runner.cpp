@@ -13,16 +13,11 @@ namespace weir::actors {
 
 std::string section_name(const models::state_section& section) {
   switch (section.kind) {
-    case models::region_kind::parameter:
-      return "PARAM";
-    case models::region_kind::moment:
-      return "MOMENT";
-    case models::region_kind::error_buffer:
-      return "ERRBUF";
-    case models::region_kind::counter:
-      return "LEVEL_STEPS";
-    case models::region_kind::context:
-      return fmt::format("CTX/lane/{}", section.lane);
+    case models::region_kind::parameter: return "PARAM";
+    case models::region_kind::moment: return "MOMENT";
+    case models::region_kind::error_buffer: return "ERRBUF";
+    case models::region_kind::counter: return "LEVEL_STEPS";
+    case models::region_kind::context: return fmt::format("CTX/lane/{}", section.lane);
   }
   return "UNKNOWN";
 }
@@ -97,7 +92,8 @@ bool prose_runner::ended(work_ticket ticket) {
 result<models::pulse_result> prose_runner::finish(work_ticket ticket) {
   const auto at = works_.find(ticket);
   if (at == works_.end()) {
-    return error(errc::not_found, fmt::format("finishing work {} failed: no such ticket", ticket));
+    return error(errc::not_found,
+                 fmt::format("finishing work {} failed: no such ticket", ticket));
   }
   const auto pulse = at->second.pulse;
   works_.erase(at);
@@ -107,7 +103,8 @@ result<models::pulse_result> prose_runner::finish(work_ticket ticket) {
 result<void> prose_runner::finish_snapshot(work_ticket ticket) {
   const auto at = works_.find(ticket);
   if (at == works_.end()) {
-    return error(errc::not_found, fmt::format("finishing work {} failed: no such ticket", ticket));
+    return error(errc::not_found,
+                 fmt::format("finishing work {} failed: no such ticket", ticket));
   }
   const work w = std::move(at->second);
   works_.erase(at);

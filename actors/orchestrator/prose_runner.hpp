@@ -15,13 +15,16 @@ namespace weir::actors {
 /// Names of checkpoint sections for the parts of the model's state.
 [[nodiscard]] std::string section_name(const models::state_section& section);
 
-/// Fills a model from a checkpoint. @error{not_found, a section is missing} @error{config_mismatch, corrupt}
-[[nodiscard]] result<void> restore_model(models::prose& model, const storage::checkpoint& from);
+/// Fills a model from a checkpoint. @error{not_found, a section is missing}
+/// @error{config_mismatch, corrupt}
+[[nodiscard]] result<void> restore_model(models::prose& model,
+                                         const storage::checkpoint& from);
 
 class prose_runner final : public pulse_model {
  public:
   /// Builds engine and model on the calling thread, which becomes the submitter.
-  [[nodiscard]] static result<std::unique_ptr<prose_runner>> create(const model_spec& spec);
+  [[nodiscard]] static result<std::unique_ptr<prose_runner>> create(
+      const model_spec& spec);
 
   [[nodiscard]] model_info info() const;
   [[nodiscard]] result<work_ticket> submit(const pulse_order& order) override;
@@ -31,18 +34,23 @@ class prose_runner final : public pulse_model {
   [[nodiscard]] result<void> finish_snapshot(work_ticket ticket) override;
   bool run_one() override { return engine_->run_one(); }
   void idle(std::int64_t timeout_ns) override { engine_->idle(timeout_ns); }
-  [[nodiscard]] std::int64_t kernel_ns() const override { return engine_->counters().kernel_ns; }
-  [[nodiscard]] std::uint64_t state_bytes() const override { return model_->state_bytes(); }
-  void span(const char* line, const char* name, std::int64_t start_ns, std::int64_t end_ns) override;
+  [[nodiscard]] std::int64_t kernel_ns() const override {
+    return engine_->counters().kernel_ns;
+  }
+  [[nodiscard]] std::uint64_t state_bytes() const override {
+    return model_->state_bytes();
+  }
+  void span(const char* line, const char* name, std::int64_t start_ns,
+            std::int64_t end_ns) override;
   [[nodiscard]] result<engine_report> report(const trace_order& order) override;
 
   [[nodiscard]] models::prose& model() noexcept { return *model_; }
 
  private:
   struct work {
-    models::pulse_ticket pulse;              ///< of a pulse
-    std::vector<runtime::task_id> tasks;     ///< of a snapshot
-    std::shared_ptr<state_image> image;      ///< kept alive until the tasks have ended
+    models::pulse_ticket pulse;           ///< of a pulse
+    std::vector<runtime::task_id> tasks;  ///< of a snapshot
+    std::shared_ptr<state_image> image;   ///< kept alive until the tasks have ended
   };
 
   // The model names memory of the engine, so it goes first.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the orchestrator needs of a model and of the engine below it; tests have one without either.
+/// What the orchestrator needs of a model and of the engine below it; tests have one
+/// without either.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,8 @@ class pulse_model {
   [[nodiscard]] virtual std::int64_t kernel_ns() const = 0;
   [[nodiscard]] virtual std::uint64_t state_bytes() const = 0;
   /// Draws a span on a line of its own in the trace.
-  virtual void span(const char* line, const char* name, std::int64_t start_ns, std::int64_t end_ns) = 0;
+  virtual void span(const char* line, const char* name, std::int64_t start_ns,
+                    std::int64_t end_ns) = 0;
   /// Digests and counters once all tasks have ended; writes the trace.
   [[nodiscard]] virtual result<engine_report> report(const trace_order& order) = 0;
 };

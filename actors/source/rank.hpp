@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A rank hosts lanes: it pulls their chunks from the hub and sees to it that each continues its lane exactly.
+/// A rank hosts lanes: it pulls their chunks from the hub and sees to it that each
+/// continues its lane exactly.
 #pragma once
 
 #include <chrono>

@@ -7,10 +7,9 @@
 
 namespace weir::actors {
 
-result<std::unique_ptr<storage::token_source>> open_corpus(file_system& fs,
-                                                           const std::vector<std::string>& paths,
-                                                           bool eot,
-                                                           std::vector<std::string>* files) {
+result<std::unique_ptr<storage::token_source>> open_corpus(
+    file_system& fs, const std::vector<std::string>& paths, bool eot,
+    std::vector<std::string>* files) {
   if (paths.size() == 1 && paths.front() == "-") {
     *files = {"stdin"};
     return storage::open_pipe_source(0);
@@ -18,7 +17,8 @@ result<std::unique_ptr<storage::token_source>> open_corpus(file_system& fs,
   for (const std::string& path : paths) {
     if (path == "-") {
       return error(errc::invalid_argument,
-                   "opening the corpus failed: expected standard input alone, found it beside files");
+                   "opening the corpus failed: expected standard input alone, found it "
+                   "beside files");
     }
   }
   WEIR_TRY(*files, storage::expand_paths(fs, paths));
@@ -62,24 +62,26 @@ result<storage::stream_cursor> hub_state::cursor(const cursor_order& order) {
   return stream_->cursor_at(order.marks, order.pulse_id);
 }
 
-stream_hub_actor::behavior_type stream_hub_io(stream_hub_actor::stateful_pointer<hub_shell> self,
-                                              hub_config config) {
+stream_hub_actor::behavior_type stream_hub_io(
+    stream_hub_actor::stateful_pointer<hub_shell> self, hub_config config) {
   install_defaults(self);
   self->state.core = std::make_unique<hub_state>(*config.fs);
   return {
       answers("stream hub, pull",
-              [self](pull_atom, const local<chunk_orders>& orders) -> result<local<chunk_replies>> {
+              [self](pull_atom,
+                     const local<chunk_orders>& orders) -> result<local<chunk_replies>> {
                 WEIR_TRY(auto replies, self->state.core->pull(*orders));
                 return by_reference(std::move(replies));
               }),
       answers("stream hub, open",
-              [self](open_atom, const local<stream_spec>& spec) -> result<local<stream_info>> {
+              [self](open_atom,
+                     const local<stream_spec>& spec) -> result<local<stream_info>> {
                 WEIR_TRY(auto info, self->state.core->open(*spec));
                 return by_reference(std::move(info));
               }),
       answers("stream hub, cursor",
-              [self](cursor_atom,
-                     const local<cursor_order>& order) -> result<local<storage::stream_cursor>> {
+              [self](cursor_atom, const local<cursor_order>& order)
+                  -> result<local<storage::stream_cursor>> {
                 WEIR_TRY(auto cursor, self->state.core->cursor(*order));
                 return by_reference(std::move(cursor));
               }),

@@ -19,7 +19,9 @@ class hub_state {
   /// @error{source_unavailable, history_mismatch, and all of `context_stream::restore`}
   [[nodiscard]] result<stream_info> open(const stream_spec& spec);
   /// Uses a stream that is open already.
-  void adopt(std::unique_ptr<storage::context_stream> stream) { stream_ = std::move(stream); }
+  void adopt(std::unique_ptr<storage::context_stream> stream) {
+    stream_ = std::move(stream);
+  }
   [[nodiscard]] result<chunk_replies> pull(const chunk_orders& orders);
   [[nodiscard]] result<storage::stream_cursor> cursor(const cursor_order& order);
 
@@ -28,7 +30,8 @@ class hub_state {
   std::unique_ptr<storage::context_stream> stream_;
 };
 
-/// Opens what `stream.path` names. @error{not_found, invalid_argument, source_unavailable}
+/// Opens what `stream.path` names. @error{not_found, invalid_argument,
+/// source_unavailable}
 [[nodiscard]] result<std::unique_ptr<storage::token_source>> open_corpus(
     file_system& fs, const std::vector<std::string>& paths, bool eot,
     std::vector<std::string>* files);
@@ -40,7 +43,7 @@ struct hub_shell {
   static constexpr const char* name = "weir.stream_hub_io";
   std::unique_ptr<hub_state> core;
 };
-stream_hub_actor::behavior_type stream_hub_io(stream_hub_actor::stateful_pointer<hub_shell> self,
-                                              hub_config config);
+stream_hub_actor::behavior_type stream_hub_io(
+    stream_hub_actor::stateful_pointer<hub_shell> self, hub_config config);
 
 }  // namespace weir::actors

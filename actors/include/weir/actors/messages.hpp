@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Everything that CAF needs to know of messages: the type-id block, by-reference payloads, and how a `weir::error`
-/// travels. No floating point number goes through an inspector: payloads stay in the process and are named by reference.
+/// Everything that CAF needs to know of messages: the type-id block, by-reference
+/// payloads, and how a `weir::error` travels. No floating point number goes through an
+/// inspector: payloads stay in the process and are named by reference.
 #pragma once
 
 #include <caf/all.hpp>
@@ -32,10 +33,11 @@ template <class T>
   return local<std::decay_t<T>>(std::forward<T>(value));
 }
 
-/// An error as CAF carries it: code of ours, category "weir", and the whole of it by reference.
+/// An error as CAF carries it: code of ours, category "weir", and the whole of it by
+/// reference.
 [[nodiscard]] caf::error to_caf(const error& e);
-/// Back again, with text and causes. CAF's own errors become `timeout`, `stopping` or `internal`.
-/// `what` says what was going on, for those.
+/// Back again, with text and causes. CAF's own errors become `timeout`, `stopping` or
+/// `internal`. `what` says what was going on, for those.
 [[nodiscard]] error from_caf(const caf::error& e, const std::string& what);
 
 }  // namespace weir::actors

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Opening a folder of checkpoints and writing generations.
+#include "checkpointer/checkpointer.hpp"
+
+#include "checkpointer/contents.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::actors {
+
+result<store_info> checkpointer_state::open(const store_spec& spec) {
+  WEIR_TRY(auto store, storage::checkpoint_store::open(
+                           *fs_, spec.folder, storage::checkpoint_store::role::writer));
+  store_info info;
+  WEIR_TRY(const auto generations, store.list());
+  if (!generations.empty() && !spec.may_exist) {
+    return error(errc::already_exists,
+                 "beginning a run failed: expected a folder without checkpoints, "
+                 "found " +
+                     generations.front().path)
+        .hint("continue it with `weir resume`, or choose another folder with --out");
+  }
+  if (!generations.empty()) {
+    WEIR_TRY(auto newest, store.load_newest());
+    for (const error& skipped : newest.skipped()) {
+      info.warnings.push_back(skipped.message());
+    }
+    info.newest = std::make_shared<const storage::checkpoint>(std::move(newest));
+  }
+  store_.emplace(std::move(store));
+  return info;
+}
+
+result<save_done> checkpointer_state::save(const save_order& order) {
+  if (!store_) {
+    return error(errc::stopping,
+                 "the checkpointer has no folder: expected an open before");
+  }
+  save_done done;
+  done.start_ns = now_ns();
+  done.pulse_id = order.image->pulses;
+  const checkpoint_contents contents(order);
+  WEIR_TRY(done.generation, store_->save(contents.sections, done.pulse_id));
+  done.end_ns = now_ns();
+  return done;
+}
+
+checkpointer_actor::behavior_type checkpointer_io(
+    checkpointer_actor::stateful_pointer<checkpointer_shell> self,
+    checkpointer_config config) {
+  install_defaults(self);
+  self->state.core.emplace(*config.fs);
+  return {
+      answers(
+          "checkpointer, save",
+          [self](save_atom, const local<save_order>& order) -> result<local<save_done>> {
+            WEIR_TRY(auto done, self->state.core->save(*order));
+            return by_reference(done);
+          }),
+      answers(
+          "checkpointer, open",
+          [self](open_atom, const local<store_spec>& spec) -> result<local<store_info>> {
+            WEIR_TRY(auto info, self->state.core->open(*spec));
+            return by_reference(std::move(info));
+          }),
+  };
+}
+
+}  // namespace weir::actors

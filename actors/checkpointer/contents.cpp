@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sections of a checkpoint, and reading those that are not the model's.
+#include "checkpointer/contents.hpp"
+
+#include "orchestrator/prose_runner.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+
+std::uint64_t state_hash_of(bytes_view image, const storage::stream_cursor& cursor) {
+  std::byte raw[8];
+  store_le(raw, xxh3_64(image));
+  xxh3_stream hash;
+  hash.update(raw);
+  hash.update(storage::encode(cursor));
+  return hash.digest();
+}
+
+checkpoint_contents::checkpoint_contents(const save_order& order)
+    : stream(storage::sections_of(order.cursor)),
+      conductor(storage::conductor_section(order.image->pulses, order.conductor)),
+      hashes(16) {
+  const bytes_view image = order.image->bytes;
+  store_le(hashes.data(), state_hash_of(image, order.cursor));
+  store_le(hashes.data() + 8, order.cursor.history_hash);
+  sections.push_back({std::string(storage::section::config), as_view(order.config)});
+  sections.push_back({std::string(storage::section::conductor), conductor});
+  for (auto& section : stream.sections()) {
+    sections.push_back(std::move(section));
+  }
+  for (const models::state_section& part : order.sections) {
+    sections.push_back({section_name(part), image.subspan(part.offset, part.bytes)});
+  }
+  sections.push_back({"HASHES", hashes});
+  sections.push_back({"BUILD_ID", as_view(order.build)});
+  sections.push_back({"METRICS", order.metrics});
+}
+
+result<stored_run> read_run(const storage::checkpoint& from) {
+  stored_run run;
+  WEIR_TRY(const auto* config, from.find(storage::section::config));
+  run.config = as_text(config->data);
+  if (from.has("BUILD_ID")) {
+    WEIR_TRY(const auto* build, from.find("BUILD_ID"));
+    run.build = as_text(build->data);
+  }
+  auto record = decode_conductor(from.conductor());
+  if (!record) {
+    return error(record.error()).at(from.path());
+  }
+  run.record = std::move(*record);
+  if (run.record.pulses != from.header().pulse_id) {
+    return error(errc::corrupt,
+                 "reading section CONDUCTOR failed: expected the pulse of the file, "
+                 "found another one")
+        .at(from.path());
+  }
+  if (from.has("METRICS")) {
+    WEIR_TRY(const auto* metrics, from.find("METRICS"));
+    auto accounts = decode_accounts(metrics->data);
+    if (!accounts) {
+      return error(accounts.error()).at(from.path());
+    }
+    run.accounts = std::move(*accounts);
+  }
+  return run;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Messages of the Conductor.
+#include "conductor/conductor.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::actors {
+
+void conductor_shell::start(self_pointer self, std::shared_ptr<conductor_config> config) {
+  self_ = self;
+  config_ = std::move(config);
+  if (config_->now == nullptr) {
+    config_->now = &now_ns;
+  }
+  has_durable_ = config_->durable_generation != 0;
+  end_.generation = config_->durable_generation;
+  durable_pulses_ = config_->record.pulses;
+  durable_tokens_ = config_->record.tokens;
+  core_ = std::make_unique<conductor_state>(config_->settings, config_->record,
+                                            config_->accounts);
+  core_->observe([this](const pulse_view& view) {
+    since_sample_.add(view.result.nats_q32, view.result.scored);
+  });
+}
+
+void conductor_shell::pump() {
+  if (over_) {
+    return;
+  }
+  launched_ = true;
+  bool moved = true;
+  while (moved) {
+    const chunk_orders orders = core_->take_orders();
+    order_chunks(orders);
+    moved = !orders.empty();
+    while (auto p = core_->take_pulse(config_->now())) {
+      issue(std::move(*p));
+      moved = true;
+    }
+  }
+  if (!last_begun_ && core_->at_rest() && !core_->gate().busy()) {
+    begin_last();
+  }
+}
+
+void conductor_shell::drain() {
+  core_->drain();
+  if (launched_) {
+    pump();
+  }
+}
+
+void conductor_shell::order_chunks(const chunk_orders& orders) {
+  std::vector<chunk_orders> by_rank(config_->ranks.size());
+  for (const chunk_order& order : orders) {
+    by_rank[order.lane % by_rank.size()].push_back(order);
+  }
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank].empty()) {
+      continue;
+    }
+    self_
+        ->request(config_->ranks[rank], config_->deadline, pull_atom_v,
+                  by_reference(std::move(by_rank[rank])))
+        .then(
+            [this](const local<chunk_replies>& replies) {
+              for (const chunk_reply& reply : *replies) {
+                if (auto taken = core_->arrived(reply); !taken) {
+                  return fail(taken.error());
+                }
+              }
+              pump();
+            },
+            [this](const caf::error& e) { fail(from_caf(e, "waiting for a chunk")); });
+  }
+}
+
+void conductor_shell::issue(issued_pulse p) {
+  const std::uint64_t id = p.order->pulse.id;
+  self_
+      ->request(config_->orchestrator, config_->deadline, pulse_atom_v,
+                local<pulse_order>(std::move(p.order)))
+      .then(
+          [this](const local<pulse_done>& done) { on_done(*done); },
+          [this, id](const caf::error& e) {
+            const error cause = from_caf(e, "waiting for a pulse");
+            fail(error(cause.code(), fmt::format("pulse {} failed", id)).because(cause));
+          });
+  if (p.snapshot_after) {
+    self_->request(config_->orchestrator, config_->deadline, snapshot_atom_v, id + 1)
+        .then(
+            [this](const local<state_image>& image) { on_image(image.share()); },
+            [this](const caf::error& e) { fail(from_caf(e, "waiting for a snapshot")); });
+  }
+}
+
+void conductor_shell::on_done(const pulse_done& done) {
+  if (over_) {
+    return;
+  }
+  if (auto committed = core_->commit(done, config_->now()); !committed) {
+    return fail(committed.error());
+  }
+  if (auto b = core_->take_boundary()) {
+    boundary_ = std::move(b);
+    save_if_whole();
+  }
+  sample(false);
+  pump();
+}
+
+void conductor_shell::on_image(std::shared_ptr<const state_image> image) {
+  image_ = std::move(image);
+  save_if_whole();
+}
+
+void conductor_shell::save_if_whole() {
+  if (boundary_ && image_ && boundary_->pulses == image_->pulses) {
+    save(std::move(*std::exchange(boundary_, std::nullopt)),
+         std::exchange(image_, nullptr), false);
+  }
+}
+
+void conductor_shell::save(boundary b, std::shared_ptr<const state_image> image,
+                           bool last) {
+  const cursor_order order{b.marks, b.pulses};
+  auto held = std::make_shared<boundary>(std::move(b));
+  self_
+      ->request(config_->hub, config_->cursor_deadline, cursor_atom_v,
+                by_reference(order))
+      .then(
+          [this, held, image, last](const local<storage::stream_cursor>& cursor) {
+            write(std::move(*held), image, *cursor, last);
+          },
+          [this, last](const caf::error& e) {
+            on_save_failed(from_caf(e, "waiting for a cursor"), last);
+          });
+}
+
+void conductor_shell::write(boundary b, std::shared_ptr<const state_image> image,
+                            storage::stream_cursor cursor, bool last) {
+  if (last) {
+    end_.image = image;
+    end_.cursor = std::make_shared<const storage::stream_cursor>(cursor);
+    if (has_durable_ && durable_pulses_ == b.pulses) {
+      return finish();  // this very state is durable already
+    }
+  }
+  save_order order = config_->contents;
+  order.image = std::move(image);
+  order.cursor = std::move(cursor);
+  order.conductor = std::move(b.conductor);
+  order.metrics = std::move(b.metrics);
+  const std::uint64_t tokens = b.tokens;
+  self_
+      ->request(config_->checkpointer, config_->deadline, save_atom_v,
+                by_reference(std::move(order)))
+      .then(
+          [this, tokens, last](const local<save_done>& done) {
+            durable_tokens_ = tokens;
+            on_saved(*done, last);
+          },
+          [this, last](const caf::error& e) {
+            on_save_failed(from_caf(e, "waiting for a checkpoint"), last);
+          });
+}
+
+void conductor_shell::on_saved(const save_done& done, bool last) {
+  has_durable_ = true;
+  durable_pulses_ = done.pulse_id;
+  end_.generation = done.generation;
+  end_.spans.push_back(
+      {"checkpoints", fmt::format("ck-{}", done.generation), done.start_ns, done.end_ns});
+  core_->accounts().generations += 1;
+  core_->gate().settled();
+  sample(true);
+  last ? finish() : pump();
+}
+
+void conductor_shell::on_save_failed(const error& e, bool last) {
+  error failure = error(e.code(), fmt::format("writing the checkpoint of pulse {} failed",
+                                              core_->record().pulses))
+                      .because(e);
+  if (last) {
+    return fail(std::move(failure));
+  }
+  // The run goes on: what is durable stays durable, and the next boundary tries again.
+  if (config_->warning) {
+    config_->warning(failure.message());
+  }
+  core_->gate().settled();
+  pump();
+}
+
+void conductor_shell::begin_last() {
+  last_begun_ = true;
+  core_->gate().begin();
+  const boundary b = core_->boundary_now();
+  self_->request(config_->orchestrator, config_->deadline, snapshot_atom_v, b.pulses)
+      .then([this, b](const local<state_image>& image) { save(b, image.share(), true); },
+            [this](const caf::error& e) {
+              fail(from_caf(e, "waiting for the last snapshot"));
+            });
+}
+
+void conductor_shell::finish() {
+  if (std::exchange(over_, true)) {
+    return;
+  }
+  sample(true);
+  const bool interrupted = core_->draining() && !core_->exhausted();
+  end_.ended = interrupted            ? "interrupted"
+               : core_->ended_early() ? "end of stream"
+                                      : "finished";
+  end_.record = core_->record();
+  end_.accounts = core_->accounts();
+  config_->ended(std::move(end_));
+}
+
+void conductor_shell::fail(error e) {
+  if (std::exchange(over_, true)) {
+    return;
+  }
+  end_.failure = std::move(e);
+  config_->ended(std::move(end_));
+}
+
+void conductor_shell::sample(bool always) {
+  const std::int64_t now = config_->now();
+  if (!always && now - sampled_ns_ < config_->sample_every_ns) {
+    return;
+  }
+  sampled_ns_ = now;
+  const auto phase = core_->phase();
+  const auto index = static_cast<std::size_t>(phase);
+  const conductor_record& record = core_->record();
+  run_sample s;
+  s.phase = phase;
+  s.phase_tokens = record.used[index].tokens;
+  s.phase_budget = core_->config().budgets[index].tokens;
+  s.tokens = record.tokens;
+  s.pulses = record.pulses;
+  s.bits = std::exchange(since_sample_, nat_sum{}).bits_per_byte();
+  s.cumulative_bits =
+      phase == models::phase::build  ? core_->accounts().build.bits_per_byte()
+      : phase == models::phase::test ? core_->accounts().test.bits_per_byte()
+                                     : 0;
+  s.durable_generation = end_.generation;
+  s.durable_tokens = has_durable_ ? durable_tokens_ : 0;
+  s.at_ns = now;
+  self_->send(config_->observer, sample_atom_v, by_reference(s));
+}
+
+conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
+                                         conductor_config config) {
+  install_defaults(self);
+  self->state.start(self, std::make_shared<conductor_config>(std::move(config)));
+  return {
+      reacts(self, "conductor, launch", [self](launch_atom) { self->state.pump(); }),
+      reacts(self, "conductor, drain", [self](drain_atom) { self->state.drain(); }),
+  };
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The Conductor actor: orders chunks, issues pulses, commits them, saves boundaries,
+/// ends the run.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conductor/conductor_state.hpp"
+#include "shim/shim.hpp"
+#include "weir/actors/interfaces.hpp"
+
+namespace weir::actors {
+
+/// How a run ended, or why it failed.
+struct conductor_end {
+  std::optional<error> failure;
+  std::string ended;
+  conductor_record record;
+  run_accounts accounts;
+  std::shared_ptr<const state_image> image;              ///< of the last boundary
+  std::shared_ptr<const storage::stream_cursor> cursor;  ///< of the last boundary
+  std::uint64_t generation = 0;                          ///< last durable checkpoint
+  std::vector<trace_order::span> spans;                  ///< checkpoints
+};
+
+struct conductor_config {
+  conductor_state::settings settings;
+  conductor_record record;
+  run_accounts accounts;
+  std::vector<rank_actor> ranks;
+  stream_hub_actor hub;
+  orchestrator_actor orchestrator;
+  checkpointer_actor checkpointer;
+  observer_actor observer;
+  std::chrono::seconds deadline{600};        ///< of pulses, chunks and saves
+  std::chrono::seconds cursor_deadline{30};  ///< of cursors
+  std::int64_t sample_every_ns = 100'000'000;
+  save_order contents;                   ///< what every checkpoint has in common
+  std::uint64_t durable_generation = 0;  ///< of the checkpoint that is continued
+  std::int64_t (*now)() = nullptr;
+  std::function<void(conductor_end)> ended;  ///< called once, from the actor's thread
+  std::function<void(std::string)> warning;  ///< called from the actor's thread
+};
+
+class conductor_shell {
+ public:
+  static constexpr const char* name = "weir.conductor";
+  using self_pointer = conductor_actor::stateful_pointer<conductor_shell>;
+
+  void start(self_pointer self, std::shared_ptr<conductor_config> config);
+  /// Orders and issues whatever can be; ends the run when nothing is left.
+  void pump();
+  void drain();
+
+ private:
+  void order_chunks(const chunk_orders& orders);
+  void issue(issued_pulse p);
+  void on_done(const pulse_done& done);
+  void on_image(std::shared_ptr<const state_image> image);
+  void save_if_whole();
+  void save(boundary b, std::shared_ptr<const state_image> image, bool last);
+  void write(boundary b, std::shared_ptr<const state_image> image,
+             storage::stream_cursor cursor, bool last);
+  void on_saved(const save_done& done, bool last);
+  void on_save_failed(const error& e, bool last);
+  void begin_last();
+  void finish();
+  void fail(error e);
+  void sample(bool always);
+
+  self_pointer self_ = nullptr;
+  std::shared_ptr<conductor_config> config_;
+  std::unique_ptr<conductor_state> core_;
+  std::optional<boundary> boundary_;          ///< committed, waits for its image
+  std::shared_ptr<const state_image> image_;  ///< arrived, waits for its boundary
+  conductor_end end_;
+  std::uint64_t durable_pulses_ = 0;
+  std::uint64_t durable_tokens_ = 0;
+  bool has_durable_ = false;
+  bool launched_ = false;
+  bool last_begun_ = false;
+  bool over_ = false;
+  nat_sum since_sample_;
+  std::int64_t sampled_ns_ = 0;
+};
+
+conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
+                                         conductor_config config);
+
+}  // namespace weir::actors

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Order of shutdown, and the messages of the supervisor.
+#include "supervisor/supervisor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+supervisor_state::child supervisor_state::adopt(std::string name, stop_rank rank) {
+  children_.push_back({std::move(name), rank});
+  return children_.size() - 1;
+}
+
+bool supervisor_state::down(child c) {
+  entry& e = children_[c];
+  const bool surprise = e.alive && !e.asked && !stopping_;
+  e.alive = false;
+  return surprise;
+}
+
+std::vector<supervisor_state::child> supervisor_state::stop() {
+  stopping_ = true;
+  rank_.reset();
+  return next();
+}
+
+bool supervisor_state::rank_settled() const {
+  return std::none_of(children_.begin(), children_.end(), [&](const entry& e) {
+    return rank_ && e.rank == *rank_ && e.alive;
+  });
+}
+
+std::vector<supervisor_state::child> supervisor_state::next() {
+  ++round_;
+  std::optional<stop_rank> next_rank;
+  for (const entry& e : children_) {
+    const bool later = !rank_ || e.rank > *rank_;
+    if (e.alive && later && (!next_rank || e.rank < *next_rank)) {
+      next_rank = e.rank;
+    }
+  }
+  std::vector<child> out;
+  rank_ = next_rank ? next_rank : std::optional(stop_rank::last);
+  for (child c = 0; next_rank && c < children_.size(); ++c) {
+    if (children_[c].alive && children_[c].rank == *next_rank) {
+      children_[c].asked = true;
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
+survivors supervisor_state::alive() const {
+  survivors names;
+  for (const entry& e : children_) {
+    if (e.alive) {
+      names.push_back(e.name);
+    }
+  }
+  return names;
+}
+
+std::string supervisor_state::describe() const {
+  std::string text;
+  for (const entry& e : children_) {
+    text += fmt::format("{} (rank {}): {}\n", e.name, static_cast<int>(e.rank),
+                        !e.alive  ? "ended"
+                        : e.asked ? "stopping"
+                                  : "running");
+  }
+  return text;
+}
+
+namespace {
+
+using self_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
+
+void stop_children(self_pointer self, const supervisor_config& config,
+                   std::vector<supervisor_state::child> children) {
+  auto& s = self->state;
+  if (children.empty()) {
+    s.stopped.deliver(by_reference(s.core.alive()));
+    s.handles.clear();
+    return;
+  }
+  for (const auto c : children) {
+    self->send_exit(s.handles[c], caf::exit_reason::user_shutdown);
+  }
+  self->delayed_send(self, config.rank_deadline, settle_atom_v, s.core.round());
+}
+
+void on_down(self_pointer self, const supervisor_config& config,
+             const caf::down_msg& down) {
+  auto& s = self->state;
+  const auto at =
+      std::find_if(s.handles.begin(), s.handles.end(),
+                   [&](const caf::actor& a) { return a.address() == down.source; });
+  if (at == s.handles.end()) {
+    return;
+  }
+  const auto c = static_cast<supervisor_state::child>(at - s.handles.begin());
+  if (s.core.down(c) && config.failed) {
+    const std::string& name = s.core.name_of(c);
+    const error cause = from_caf(down.reason, name);
+    config.failed(
+        error(cause.code(), fmt::format("actor {} ended early", name)).because(cause));
+  }
+  if (s.core.stopping() && s.core.rank_settled()) {
+    stop_children(self, config, s.core.next());
+  }
+}
+
+}  // namespace
+
+supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config config) {
+  install_defaults(self);
+  self->set_down_handler(
+      [self, config](const caf::down_msg& d) { on_down(self, config, d); });
+  return {
+      reacts(self, "supervisor, adopt",
+             [self](adopt_atom, const local<child_spec>& child) {
+               self->state.core.adopt(child->name, child->rank);
+               self->state.handles.push_back(child->handle);
+               self->monitor(child->handle);
+             }),
+      answers("supervisor, stop",
+              [self, config](stop_atom) {
+                auto promise = self->make_response_promise<local<survivors>>();
+                self->state.stopped = {promise, "a stop"};
+                stop_children(self, config, self->state.core.stop());
+                return promise;
+              }),
+      reacts(self, "supervisor, settle",
+             [self, config](settle_atom, std::uint32_t round) {
+               auto& core = self->state.core;
+               if (core.stopping() && round == core.round() && !core.rank_settled()) {
+                 stop_children(self, config, core.next());
+               }
+             }),
+      answers("supervisor, status",
+              [self](status_atom) -> result<std::string> {
+                return self->state.core.describe();
+              }),
+  };
+}
+
+}  // namespace weir::actors
