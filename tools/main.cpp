@@ -67,6 +67,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
       verb(app, "report", "Write report.html of a run again and print its path",
            "weir report runs/demo");
   report->add_option("DIR", o.report.folder, "Run folder")->required();
+  json_flag(report, o.report.json);
   report->callback(
       [&] { chosen = [&](output& out) { return report_command(o.report, out); }; });
 }

@@ -53,6 +53,7 @@ struct store_options {
 
 struct report_options {
   std::string folder;
+  bool json = false;
 };
 [[nodiscard]] command_result report_command(const report_options& options, output& out);
 

@@ -25,7 +25,8 @@ std::string grouped(double value) {
 // Columns of the terminal; a line that wraps cannot be drawn over.
 std::size_t columns() {
   winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                         : 80;
 }
 
 bool wants_colour() {
@@ -59,9 +60,12 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   return out;
 }
 
-progress_line::progress_line() : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
+progress_line::progress_line()
+    : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
 
-progress_line::~progress_line() { clear(); }
+progress_line::~progress_line() {
+  clear();
+}
 
 void progress_line::show(const actors::run_progress& p) {
   if (!terminal_) {
@@ -69,7 +73,8 @@ void progress_line::show(const actors::run_progress& p) {
   }
   std::string text = progress_text(p, false);
   // An escape sequence must not be cut in two, so a line that is too long goes without.
-  text = text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1);
+  text =
+      text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1);
   fmt::print(stderr, "\r\x1b[K{}", text);
   std::fflush(stderr);
   shown_ = true;

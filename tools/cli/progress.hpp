@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a user sees of a run while it goes on: one line that renews itself, on a terminal only.
+/// What a user sees of a run while it goes on: one line that renews itself, on a terminal
+/// only.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,13 @@
 
 namespace weir::tools {
 
-/// One line of progress: phase, part done, tokens per second, bits per byte, time left, last durable checkpoint.
+/// One line of progress: phase, part done, tokens per second, bits per byte, time left,
+/// last durable checkpoint.
 /// @param colour  Whether to emphasise figures with escape sequences.
 [[nodiscard]] std::string progress_text(const actors::run_progress& p, bool colour);
 
-/// Draws `progress_text` over itself on standard error; says nothing unless that is a terminal.
+/// Draws `progress_text` over itself on standard error; says nothing unless that is a
+/// terminal.
 /// @threads{thread-compatible}
 class progress_line {
  public:

@@ -38,9 +38,11 @@ result<void> make_folders(const std::string& path) {
   std::error_code problem;
   fs::create_directories(path, problem);
   if (problem && !fs::is_directory(path)) {
-    return error(errc::io, fmt::format("cannot make run folder \"{}\": expected to create it, found "
-                                       "\"{}\"",
-                                       path, problem.message()));
+    return error(
+        errc::io,
+        fmt::format("cannot make run folder \"{}\": expected to create it, found "
+                    "\"{}\"",
+                    path, problem.message()));
   }
   return {};
 }
@@ -55,14 +57,17 @@ result<std::string> next_run_folder(const std::string& name) {
       return path;
     }
     if (problem && problem != std::errc::file_exists) {
-      return error(errc::io, fmt::format("cannot make run folder \"{}\": expected to create it, found "
-                                         "\"{}\"",
-                                         path, problem.message()));
+      return error(
+          errc::io,
+          fmt::format("cannot make run folder \"{}\": expected to create it, found "
+                      "\"{}\"",
+                      path, problem.message()));
     }
   }
-  return error(errc::already_exists, fmt::format("cannot make a run folder runs/{}-N: expected a free "
-                                                 "number, found none",
-                                                 name))
+  return error(errc::already_exists,
+               fmt::format("cannot make a run folder runs/{}-N: expected a free "
+                           "number, found none",
+                           name))
       .hint("choose one with --out");
 }
 
@@ -71,7 +76,9 @@ std::string corpus_text(const actors::run_start& start) {
   if (start.corpus.size() > 1) {
     out += fmt::format(" ... {} ({} files)", start.corpus.back(), start.corpus.size());
   }
-  return start.corpus_tokens == 0 ? out : fmt::format("{}, {} tokens", out, start.corpus_tokens);
+  return start.corpus_tokens == 0
+             ? out
+             : fmt::format("{}, {} tokens", out, start.corpus_tokens);
 }
 
 // What one process of a run says: lines for people, the log, the line of progress.
@@ -92,14 +99,16 @@ class narrator {
 
   void start(const actors::run_start& start) {
     say(fmt::format("corpus     {}", corpus_text(start)));
-    say(fmt::format("model      {} parameters, kernels {}", start.parameters, start.kernel_set));
+    say(fmt::format("model      {} parameters, kernels {}", start.parameters,
+                    start.kernel_set));
     if (start.resumed_from) {
       say(fmt::format("resumed    from generation {} at {} tokens", *start.resumed_from,
                       start.resumed_tokens));
       log_.info(fmt::format("resumed from generation {} at {} tokens, kernels {}",
                             *start.resumed_from, start.resumed_tokens, start.kernel_set));
     } else {
-      log_.info(fmt::format("started, corpus {}, kernels {}", corpus_text(start), start.kernel_set));
+      log_.info(fmt::format("started, corpus {}, kernels {}", corpus_text(start),
+                            start.kernel_set));
     }
   }
 
@@ -107,8 +116,9 @@ class narrator {
     progress_.show(p);
     if (p.durable_generation > logged_generation_) {
       logged_generation_ = p.durable_generation;
-      log_.info(fmt::format("generation {} is durable at {} tokens, {:.3f} bits per byte so far",
-                            p.durable_generation, p.durable_tokens, p.cumulative_bits_per_byte));
+      log_.info(fmt::format(
+          "generation {} is durable at {} tokens, {:.3f} bits per byte so far",
+          p.durable_generation, p.durable_tokens, p.cumulative_bits_per_byte));
     }
   }
 
@@ -121,16 +131,18 @@ class narrator {
   void finish(const run_report& r) {
     progress_.clear();
     if (r.build_tokens > 0) {
-      say(fmt::format("build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",
-                      r.build_tokens, r.tokens_per_second, r.bits_cumulative, r.bits_last_quarter));
+      say(fmt::format(
+          "build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",
+          r.build_tokens, r.tokens_per_second, r.bits_cumulative, r.bits_last_quarter));
     }
     if (r.test_tokens > 0) {
-      say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens, r.bits_test));
+      say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens,
+                      r.bits_test));
     }
     say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
                     hex64(r.context_hash), hex64(r.parameter_hash)));
-    log_.info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended, r.tokens,
-                          r.generation, hex64(r.state_hash)));
+    log_.info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended,
+                          r.tokens, r.generation, hex64(r.state_hash)));
   }
 
   progress_line& line() { return progress_; }
@@ -165,7 +177,7 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   }
   tell.finish(*report);
   if (const auto page = write_report(config.out); page) {
-    tell.say(fmt::format("report     {}", *page));
+    tell.say(fmt::format("report     {}", page->path));
   } else {
     tell.warning(page.error().message());
   }
@@ -187,7 +199,8 @@ result<void> check(const run_config& config) {
 }
 
 result<void> write_config(const run_config& config) {
-  const std::string text = "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
+  const std::string text =
+      "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
   return write_file_atomically(posix_file_system(), join_path(config.out, "config.toml"),
                                as_view(text));
 }
@@ -210,11 +223,14 @@ command_result run_command(const run_options& options, output& out) {
   }
   WEIR_TRY(const file_lock lock, lock_folder(config.out));
   if (holds_checkpoint(config.out)) {
-    return error(errc::already_exists,
-                 fmt::format("cannot begin a run in \"{}\": expected a folder without checkpoints, "
-                             "found some",
-                             config.out))
-        .hint(fmt::format("continue it with `weir resume {}`, or choose another --out", config.out));
+    return error(
+               errc::already_exists,
+               fmt::format(
+                   "cannot begin a run in \"{}\": expected a folder without checkpoints, "
+                   "found some",
+                   config.out))
+        .hint(fmt::format("continue it with `weir resume {}`, or choose another --out",
+                          config.out));
   }
   WEIR_CHECK(write_config(config));
   return perform(&actors::run, config, options.json, out);
@@ -223,9 +239,10 @@ command_result run_command(const run_options& options, output& out) {
 command_result resume_command(const resume_options& options, output& out) {
   std::error_code ignored;
   if (!fs::is_directory(options.folder, ignored)) {
-    return error(errc::not_found, fmt::format("cannot resume \"{}\": expected a run folder, found "
-                                              "none",
-                                              options.folder));
+    return error(errc::not_found,
+                 fmt::format("cannot resume \"{}\": expected a run folder, found "
+                             "none",
+                             options.folder));
   }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.out = options.folder;
@@ -235,8 +252,20 @@ command_result resume_command(const resume_options& options, output& out) {
 }
 
 command_result report_command(const report_options& options, output& out) {
-  WEIR_TRY(const std::string page, write_report(options.folder));
-  out.print("{}\n", page);
+  WEIR_TRY(const written_report page, write_report(options.folder));
+  if (!options.json) {
+    out.print("{}\n", page.path);
+    if (!page.verdict.empty()) {
+      out.print("{}\n", page.verdict);
+    }
+    return 0;
+  }
+  out.print("{{\"report\": {}, \"verdict\": {}, \"gzip\": {:.6f}, \"orders\": [",
+            json_quote(page.path), json_quote(page.verdict), page.gzip);
+  for (std::size_t i = 0; i < page.orders.size(); ++i) {
+    out.print("{}{:.6f}", i == 0 ? "" : ", ", page.orders[i]);
+  }
+  out.write("]}\n");
   return 0;
 }
 

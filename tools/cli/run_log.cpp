@@ -22,9 +22,11 @@ result<run_log> run_log::open(const std::string& folder) {
     s->logger.flush_on(spdlog::level::info);
     return run_log(std::move(s));
   } catch (const spdlog::spdlog_ex& e) {
-    return error(errc::io, fmt::format("cannot open log \"{}\": expected a file to append to, found "
-                                       "\"{}\"",
-                                       path, e.what()));
+    return error(
+        errc::io,
+        fmt::format("cannot open log \"{}\": expected a file to append to, found "
+                    "\"{}\"",
+                    path, e.what()));
   }
 }
 
@@ -33,8 +35,14 @@ run_log::run_log(run_log&&) noexcept = default;
 run_log& run_log::operator=(run_log&&) noexcept = default;
 run_log::~run_log() = default;
 
-void run_log::info(const std::string& text) { state_->logger.info(text); }
-void run_log::warning(const std::string& text) { state_->logger.warn(text); }
-void run_log::failure(const std::string& text) { state_->logger.error(text); }
+void run_log::info(const std::string& text) {
+  state_->logger.info(text);
+}
+void run_log::warning(const std::string& text) {
+  state_->logger.warn(text);
+}
+void run_log::failure(const std::string& text) {
+  state_->logger.error(text);
+}
 
 }  // namespace weir::tools

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `DIR/log`: what happened to a run, one line each with the time, over all its processes.
+/// `DIR/log`: what happened to a run, one line each with the time, over all its
+/// processes.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace weir::tools {
 
-/// Appends to the log of a run folder; every line is handed to the system at once, so a kill loses none.
+/// Appends to the log of a run folder; every line is handed to the system at once, so a
+/// kill loses none.
 /// @threads{thread-compatible}
 class run_log {
  public:

@@ -11,9 +11,10 @@ namespace weir::tools {
 
 command_result speak_command(const speak_options& options, output& out) {
   if (!(options.temperature >= 0) || options.temperature > 100) {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot speak: expected a temperature from 0 to 100, found {}",
-                             options.temperature));
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot speak: expected a temperature from 0 to 100, found {}",
+                    options.temperature));
   }
   actors::speak_request request;
   request.source = options.from;
@@ -38,12 +39,14 @@ command_result speak_command(const speak_options& options, output& out) {
     out.write(begun ? "\n" : options.prompt + "\n");
     return 0;
   }
-  out.print("{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": {}, "
-            "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"with_context\": {}, "
-            "\"seconds\": {:.3f}}}\n",
-            json_quote(options.prompt), json_quote(report.text), report.tokens, options.temperature,
-            options.seed, hex64(report.parameter_hash), hex64(report.context_hash),
-            report.with_context, report.seconds);
+  out.print(
+      "{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": "
+      "{}, "
+      "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"with_context\": {}, "
+      "\"seconds\": {:.3f}}}\n",
+      json_quote(options.prompt), json_quote(report.text), report.tokens,
+      options.temperature, options.seed, hex64(report.parameter_hash),
+      hex64(report.context_hash), report.with_context, report.seconds);
   return 0;
 }
 

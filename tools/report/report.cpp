@@ -73,6 +73,11 @@ std::vector<curve_line> all_curves(const run_data& run, double tokens) {
   return lines;
 }
 
+std::string model_verdict(const run_data& run) {
+  return verdict(*run.corpus, number_at(run.metrics, "bits_per_byte.cumulative"),
+                 number_at(run.metrics, "bits_per_byte.last_quarter"));
+}
+
 void add_head(html_page& page, const run_data& run) {
   const auto& m = run.metrics;
   page.tiles(
@@ -202,7 +207,7 @@ void add_state(html_page& page, const run_data& run) {
 
 }  // namespace
 
-result<std::string> write_report(const std::string& folder) {
+result<written_report> write_report(const std::string& folder) {
   WEIR_TRY(const run_data run, read_run(folder));
   html_page page("Run " + run.config.name,
                  fmt::format("{}, {} in {}", text_at(run.metrics, "ended"),
@@ -216,7 +221,15 @@ result<std::string> write_report(const std::string& folder) {
   const std::string path = join_path(folder, "report.html");
   const std::string html = std::move(page).finish();
   WEIR_CHECK(write_file_atomically(posix_file_system(), path, as_view(html)));
-  return path;
+  written_report out{path, {}, 0, {}};
+  if (run.corpus) {
+    out.verdict = model_verdict(run);
+    out.gzip = run.corpus->gzip;
+    for (const count_curve& counts : run.corpus->counts) {
+      out.orders.push_back(counts.cumulative);
+    }
+  }
+  return out;
 }
 
 }  // namespace weir::tools

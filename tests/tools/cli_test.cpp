@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "cli/elements.hpp"
+#include "cli/output.hpp"
+#include "cli/progress.hpp"
+
+namespace weir::tools {
+namespace {
+
+template <class T>
+std::string shown(dtype type, T value, std::size_t index = 0) {
+  return element_json(type, bytes_view(std::as_bytes(std::span(&value, 1))), index);
+}
+
+TEST(Elements, SmallFloatsAreExact) {
+  EXPECT_EQ(shown(dtype::fp16, std::uint16_t{0x3C00}), "1");
+  EXPECT_EQ(shown(dtype::fp16, std::uint16_t{0xC000}), "-2");
+  EXPECT_EQ(shown(dtype::fp16, std::uint16_t{0x0001}), "5.9604645e-08");
+  EXPECT_EQ(shown(dtype::fp16, std::uint16_t{0x7BFF}), "65504");
+  EXPECT_EQ(shown(dtype::fp16, std::uint16_t{0x7C00}), "\"inf\"");
+  EXPECT_EQ(shown(dtype::bf16, std::uint16_t{0x3FC0}), "1.5");
+  EXPECT_EQ(shown(dtype::bf16, std::uint16_t{0xFF80}), "\"-inf\"");
+  EXPECT_EQ(shown(dtype::fp8_e5m2, std::uint8_t{0x7B}), "57344");
+  EXPECT_EQ(shown(dtype::fp8_e5m2, std::uint8_t{0x7C}), "\"inf\"");
+  EXPECT_EQ(shown(dtype::fp8_e4m3, std::uint8_t{0x7E}), "448");
+  EXPECT_EQ(shown(dtype::fp8_e4m3, std::uint8_t{0x38}), "1");
+  EXPECT_EQ(shown(dtype::fp8_e4m3, std::uint8_t{0x01}), "0.001953125");
+  EXPECT_EQ(shown(dtype::fp8_e4m3, std::uint8_t{0xFF}), "\"nan\"");
+}
+
+TEST(Elements, EveryOtherTypeIsShown) {
+  EXPECT_EQ(shown(dtype::fp32, 0.1F), "0.1");
+  EXPECT_EQ(shown(dtype::fp64, 0.1), "0.1");
+  EXPECT_EQ(shown(dtype::int8, std::int8_t{-5}), "-5");
+  EXPECT_EQ(shown(dtype::uint8, std::uint8_t{250}), "250");
+  EXPECT_EQ(shown(dtype::int64, std::int64_t{-1}), "-1");
+  EXPECT_EQ(shown(dtype::uint64, ~std::uint64_t{0}), "18446744073709551615");
+  EXPECT_EQ(shown(dtype::boolean, std::uint8_t{1}), "true");
+  EXPECT_EQ(shown(dtype::complex64, std::array<float, 2>{1.5F, -2.0F}), "[1.5, -2]");
+  EXPECT_EQ(shown(dtype::bitmask, std::uint8_t{0x40}, 1), "true");
+  EXPECT_EQ(shown(dtype::bitmask, std::uint8_t{0x40}, 0), "false");
+}
+
+TEST(Sizes, TakeBinaryUnitsOnly) {
+  EXPECT_EQ(or_throw(parse_size("4096")), 4096U);
+  EXPECT_EQ(or_throw(parse_size("128MiB")), std::uint64_t{128} << 20);
+  EXPECT_EQ(or_throw(parse_size("2GiB")), std::uint64_t{2} << 30);
+  for (const char* bad : {"", "MiB", "1MB", "-1", "1.5GiB", "99999999999GiB", "1 MiB"}) {
+    EXPECT_FALSE(parse_size(bad)) << bad;
+  }
+}
+
+TEST(Output, AFullDeviceIsAFailure) {
+  const int full = ::open("/dev/full", O_WRONLY);
+  ASSERT_GE(full, 0);
+  output out(full);
+  out.print("{}\n", "text");
+  const auto closed = out.close();
+  ::close(full);
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(exit_code_of(closed.error().code()), 5);
+}
+
+TEST(Input, IsReadWholeButNeverBeyondItsLimit) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "0123456789", 10), 10);
+  ::close(ends[1]);
+  const auto read = read_descriptor(ends[0], "pipe", 5);
+  ::close(ends[0]);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), errc::out_of_range);
+}
+
+TEST(Progress, SaysWhatMatters) {
+  actors::run_progress p;
+  p.phase = "build";
+  p.phase_tokens = 150000;
+  p.phase_budget = 300000;
+  p.tokens_per_second = 28123.4;
+  p.bits_per_byte = 2.1042;
+  p.seconds_left = 5.3;
+  p.durable_generation = 3;
+  EXPECT_EQ(progress_text(p, false),
+            "build 50.0 %  28,123 tokens/s  2.104 bits/byte  ETA 5.3 s  checkpoint 3");
+  EXPECT_NE(progress_text(p, true).find("\x1b[1m28,123\x1b[0m"), std::string::npos);
+  p.durable_generation = 0;
+  EXPECT_NE(progress_text(p, false).find("no checkpoint yet"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir::tools

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "report/comparison.hpp"
+#include "report/page.hpp"
+#include "report/report.hpp"
+#include "report/run_data.hpp"
+#include "report/svg.hpp"
+#include "report/trace_data.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::tools {
+namespace {
+
+TEST(AxisTicks, AreRoundAndWithinTheRange) {
+  EXPECT_EQ(axis_ticks(0, 8, 8), (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(axis_ticks(0, 300000, 6).back(), 300000);
+  EXPECT_TRUE(axis_ticks(1, 1, 5).empty());
+  EXPECT_TRUE(axis_ticks(0, 1, 0).empty());
+}
+
+TEST(HtmlPage, EscapesWhatItIsGiven) {
+  html_page page("<run> & 'co'", "");
+  page.folded("log", "</pre><script>x</script>");
+  const std::string html = std::move(page).finish();
+  EXPECT_NE(html.find("<title>&lt;run&gt; &amp; &#39;co&#39;</title>"),
+            std::string::npos);
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+}
+
+TEST(Curves, LabelsKeepTheirDistance) {
+  std::vector<curve_line> lines;
+  for (int i = 0; i < 6; ++i) {
+    lines.push_back(
+        {"curve " + std::to_string(i), "o0", {{0, 4.0}, {1000, 2.0 + 0.001 * i}}});
+  }
+  const std::string drawing = draw_curves(lines, 1000);
+  std::vector<double> heights;
+  for (std::size_t at = 0; (at = drawing.find("class=\"label", at)) != std::string::npos;
+       ++at) {
+    const std::size_t y = drawing.rfind("y=\"", at);
+    heights.push_back(std::stod(drawing.substr(y + 3)));
+  }
+  std::sort(heights.begin(), heights.end());
+  ASSERT_EQ(heights.size(), 6U);
+  for (std::size_t i = 1; i < heights.size(); ++i) {
+    EXPECT_GE(heights[i] - heights[i - 1], 15.9);
+  }
+}
+
+std::string write_trace(const test::temp_folder& folder, const std::string& events) {
+  const std::string path = folder / "trace.json";
+  std::ofstream(path) << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" << events
+                      << "]}";
+  return path;
+}
+
+TEST(Trace, KeepsSpansAndNamesOfThreads) {
+  const test::temp_folder folder;
+  const std::string path = write_trace(
+      folder,
+      R"({"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"worker 1"}},)"
+      R"({"ph":"M","name":"thread_name","pid":1,"tid":9,"args":{"name":"idle one"}},)"
+      R"({"ph":"X","name":"b","ts":30.5,"dur":4,"pid":1,"tid":1,"args":{"ts":1,"name":"no"}},)"
+      R"({"ph":"X","name":"a","ts":10.5,"dur":2,"pid":1,"tid":2,"args":{}},)"
+      R"({"ph":"i","name":"mark","ts":1,"tid":1})");
+  const trace_data trace = or_throw(read_trace(path));
+  EXPECT_EQ(trace.lanes, (std::vector<std::string>{"thread 1", "worker 1"}));
+  ASSERT_EQ(trace.spans.size(), 2U);
+  EXPECT_EQ(trace.names[trace.spans[0].name], "a");
+  EXPECT_EQ(trace.spans[0].start, 0);
+  EXPECT_EQ(trace.spans[0].lane, 1U);
+  EXPECT_EQ(trace.spans[1].start, 20);
+  EXPECT_EQ(trace.length, 24);
+  const auto shares = kernel_shares(trace);
+  EXPECT_EQ(trace.names[shares[0].name], "b");
+  EXPECT_EQ(shares[0].total, 4);
+}
+
+TEST(Trace, DrawsNothingOfNothing) {
+  const test::temp_folder folder;
+  const trace_data trace = or_throw(read_trace(write_trace(folder, "")));
+  EXPECT_NE(draw_load(trace).find("</svg>"), std::string::npos);
+  EXPECT_NE(draw_tasks(trace, 1000).find("</svg>"), std::string::npos);
+  EXPECT_NE(kernel_table(trace).find("</table>"), std::string::npos);
+}
+
+TEST(Trace, BrokenJsonIsCorrupt) {
+  const test::temp_folder folder;
+  const auto trace = read_trace(write_trace(folder, "{\"ph\":"));
+  ASSERT_FALSE(trace);
+  EXPECT_EQ(trace.error().code(), errc::corrupt);
+}
+
+TEST(Verdict, SaysWhatTheModelDoesNotBeat) {
+  corpus_comparison c;
+  c.gzip = 1.8;
+  for (unsigned order = 0; order < 4; ++order) {
+    c.counts.push_back({order, 4.0 - order, 3.5 - order, {}});
+  }
+  const std::string words = verdict(c, 2.5, 1.9);
+  EXPECT_NE(
+      words.find("beats the count models of order 0 and 1, but not of order 2 and 3"),
+      std::string::npos)
+      << words;
+  EXPECT_NE(words.find("does not beat gzip -9 (2.500 against 1.800"), std::string::npos)
+      << words;
+  EXPECT_NE(verdict(c, 0.5, 0.4)
+                .find("beats the count models of order 0, 1, 2 and 3, and beats gzip"),
+            std::string::npos);
+  EXPECT_NE(verdict(c, 9, 9).find("beats none of the count models"), std::string::npos);
+}
+
+TEST(Corpus, IsReadInOrderOfItsPathsAndCut) {
+  const test::temp_folder folder;
+  std::ofstream(folder / "b.txt") << "bbbb";
+  std::ofstream(folder / "a.txt") << "aaaa";
+  const auto whole = or_throw(compare_corpus({folder.path()}, true, 1000));
+  ASSERT_EQ(whole.files.size(), 2U);
+  EXPECT_EQ(whole.files[0].path, folder / "a.txt");
+  EXPECT_EQ(whole.files[0].bytes, 4U);
+  EXPECT_EQ(whole.files[0].digest, xxh3_64(as_view("aaaa")));
+  EXPECT_EQ(whole.tokens, 9U);
+  EXPECT_EQ(or_throw(compare_corpus({folder.path()}, false, 1000)).tokens, 8U);
+  EXPECT_EQ(or_throw(compare_corpus({folder.path()}, true, 3)).tokens, 3U);
+  EXPECT_FALSE(compare_corpus({"-"}, true, 3));
+}
+
+TEST(Report, NeedsNothingOutsideItself) {
+  const test::temp_folder folder;
+  std::ofstream(folder / "metrics.json")
+      << R"({"ended":"finished","tokens":100,"bits_per_byte":{"cumulative":3.5,"last_quarter":3.0}})";
+  const auto written = or_throw(write_report(folder.path()));
+  std::ifstream in(written.path);
+  const std::string html(std::istreambuf_iterator<char>(in), {});
+  EXPECT_NE(html.find("3.500"), std::string::npos);
+  EXPECT_NE(html.find("Left out: settings"), std::string::npos);
+  for (const char* outside :
+       {"http://", "https://", "<script", "<link", "@import", "url("}) {
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  }
+}
+
+TEST(Report, OfNoRunSaysSo) {
+  EXPECT_EQ(write_report("/no/such/folder").error().code(), errc::not_found);
+  const test::temp_folder folder;
+  EXPECT_EQ(write_report(folder.path()).error().code(), errc::not_found);
+  std::ofstream(folder / "metrics.json") << "[1,";
+  EXPECT_EQ(write_report(folder.path()).error().code(), errc::corrupt);
+}
+
+TEST(Metrics, NumbersAreFoundByDottedKeys) {
+  const auto m = nlohmann::json::parse(R"({"a":{"b":2.5},"c":"text","d":null})");
+  EXPECT_EQ(number_at(m, "a.b"), 2.5);
+  EXPECT_EQ(number_at(m, "a.x", 7), 7);
+  EXPECT_EQ(number_at(m, "c.b", 7), 7);
+  EXPECT_EQ(number_at(m, "d", 7), 7);
+  EXPECT_EQ(text_at(m, "c"), "text");
+  EXPECT_EQ(text_at(m, "a"), "");
+}
+
+}  // namespace
+}  // namespace weir::tools
