@@ -26,8 +26,9 @@ inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
 inline byte_vector noise(std::size_t count, std::uint64_t seed) {
   byte_vector bytes(count);
   const philox random(seed, 1);
-  for (std::size_t i = 0; i < count; ++i) {
-    bytes[i] = static_cast<std::byte>(random.bits(i / 8) >> (8 * (i % 8)));
+  for (std::size_t i = 0; i < count; i += 8) {
+    const std::uint64_t word = random.bits(i / 8);
+    std::memcpy(bytes.data() + i, &word, std::min<std::size_t>(8, count - i));
   }
   return bytes;
 }

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a crash during a store can leave behind: every state that unordered, torn writes
+// between two syncs allow, and failures of single calls.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "hn4_support.hpp"
+
+namespace weir::storage::test {
+namespace {
+
+constexpr std::size_t sector = 512;
+
+struct written {
+  std::uint64_t offset = 0;
+  byte_vector bytes;
+};
+
+// Writes between two syncs, in sectors: the device may have made any of them durable.
+using period = std::vector<written>;
+
+class recording_device final : public borrowed_device {
+ public:
+  using borrowed_device::borrowed_device;
+
+  result<void> write(std::uint64_t offset, bytes_view from) override {
+    for (std::uint64_t at = offset; at < offset + from.size();) {
+      const std::uint64_t end =
+          std::min(offset + from.size(), align_down(at, std::uint64_t{sector}) + sector);
+      const bytes_view piece = from.subspan(static_cast<std::size_t>(at - offset),
+                                            static_cast<std::size_t>(end - at));
+      periods->back().push_back({at, byte_vector(piece.begin(), piece.end())});
+      at = end;
+    }
+    return borrowed_device::write(offset, from);
+  }
+  result<void> sync() override {
+    periods->emplace_back();
+    return {};
+  }
+
+  std::vector<period>* periods = nullptr;
+};
+
+class failing_device final : public borrowed_device {
+ public:
+  failing_device(block_device& to, int& calls_left)
+      : borrowed_device(to), calls_left_(calls_left) {}
+
+  result<void> write(std::uint64_t offset, bytes_view from) override {
+    if (calls_left_-- == 0) {
+      // Half of it arrives, in whole sectors, as media do.
+      const std::uint64_t half =
+          align_down(offset + from.size() / 2, std::uint64_t{sector});
+      const std::uint64_t end = std::max(offset, half);
+      WEIR_CHECK(borrowed_device::write(
+          offset, from.first(static_cast<std::size_t>(end - offset))));
+      return error(errc::io, "injected failure of a write");
+    }
+    return borrowed_device::write(offset, from);
+  }
+  result<void> sync() override {
+    if (calls_left_-- == 0) {
+      return error(errc::io, "injected failure of a sync");
+    }
+    return {};
+  }
+
+ private:
+  int& calls_left_;
+};
+
+struct story {
+  std::unique_ptr<memory_device> before;
+  std::unique_ptr<memory_device> after;
+  std::string tag;
+  byte_vector old_bytes, new_bytes, other;
+  std::vector<period> periods{period()};
+};
+
+// A store over an older one, recorded; `old_shards` = 0: there was none.
+story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new_shards) {
+  story s;
+  s.tag = tag;
+  s.before = formatted();
+  s.other = noise(7000, 1);
+  hn4_volume first = or_throw(open_on(*s.before, device_mode::writable));
+  or_throw(first.put("other", s.other, fixed_put()));
+  if (old_shards != 0) {
+    s.old_bytes = noise(30'000, 2);
+    or_throw(first.put(tag, s.old_bytes, fixed_put(old_shards)));
+  }
+  s.new_bytes = noise(25'000, 3);
+  s.after = s.before->clone();
+  auto recorder = std::make_unique<recording_device>(*s.after);
+  recorder->periods = &s.periods;
+  hn4_volume second =
+      or_throw(hn4_volume::open(std::move(recorder), device_mode::writable));
+  or_throw(second.put(tag, s.new_bytes, fixed_put(new_shards)));
+  return s;
+}
+
+struct tally {
+  std::size_t old_ones = 0, new_ones = 0, absent = 0, bad = 0;
+};
+
+void judge(const story& s, memory_device& device, bool acknowledged, tally& t) {
+  const auto bytes = read_tag(device, s.tag);
+  if (bytes && *bytes == s.new_bytes) {
+    t.new_ones += 1;
+  } else if (bytes && *bytes == s.old_bytes && !acknowledged) {
+    t.old_ones += 1;
+  } else if (!bytes && s.old_bytes.empty() && !acknowledged &&
+             (bytes.error().code() == errc::not_found ||
+              bytes.error().code() == errc::torn)) {
+    t.absent += 1;
+  } else {
+    t.bad += 1;
+    ADD_FAILURE() << (bytes ? "wrong bytes" : bytes.error().message());
+  }
+  const auto other = read_tag(device, "other");
+  EXPECT_TRUE(other && *other == s.other);
+}
+
+// The volume works on: the tag can be stored again, its neighbour is untouched, a third
+// store too.
+void go_on(const story& s, memory_device& device) {
+  const byte_vector third = noise(41'000, 4);
+  hn4_volume volume = or_throw(open_on(device, device_mode::writable));
+  or_throw(volume.put(s.tag, third, fixed_put(2)));
+  EXPECT_TRUE(or_throw(read_tag(device, s.tag)) == third);
+  EXPECT_TRUE(or_throw(read_tag(device, "other")) == s.other);
+  EXPECT_TRUE(or_throw(or_throw(open_on(device)).stream(s.tag)).warnings().empty());
+  EXPECT_EQ(or_throw(or_throw(open_on(device)).tags()).size(), 2U);
+}
+
+void apply(memory_device& device, const written& w) {
+  or_throw(device.write(w.offset, w.bytes));
+}
+
+// Which sectors of a period a crash kept.
+using kept = std::vector<bool>;
+
+std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
+  std::vector<kept> all{kept(n, false), kept(n, true)};
+  for (std::size_t i = 0; i<n; i += n> 40 ? 1 + n / 40 : 1) {
+    kept prefix(n, false), without(n, true), alone(n, false);
+    std::fill_n(prefix.begin(), i, true);
+    without[i] = false;
+    alone[i] = true;
+    all.insert(all.end(), {prefix, without, alone});
+  }
+  const philox random(seed, n);
+  for (std::uint64_t j = 0; j < 60; ++j) {
+    kept some(n, false);
+    for (std::size_t i = 0; i < n; ++i) {
+      some[i] = (random.bits(j * n + i) & 1) != 0;
+    }
+    all.push_back(some);
+  }
+  return all;
+}
+
+tally enumerate(const story& s, std::uint64_t seed) {
+  tally t;
+  const std::unique_ptr<memory_device> durable = s.before->clone();
+  // The second sync makes the new entries durable: from then on only the new stream is
+  // right.
+  for (std::size_t p = 0; p < s.periods.size(); ++p) {
+    std::size_t number = 0;
+    for (const kept& some : subsets(s.periods[p].size(), seed)) {
+      const auto device = durable->clone();
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        if (some[i]) {
+          apply(*device, s.periods[p][i]);
+        }
+      }
+      judge(s, *device, p >= 2, t);
+      if (number++ % 5 == 0) {
+        go_on(s, *device);
+      }
+    }
+    for (const written& w : s.periods[p]) {
+      apply(*durable, w);
+    }
+  }
+  return t;
+}
+
+struct shape {
+  const char* tag;
+  std::uint32_t old_shards, new_shards;
+};
+
+class Hn4Crash : public testing::TestWithParam<shape> {};
+
+TEST_P(Hn4Crash, LeavesTheOldOrTheNewStream) {
+  constexpr std::uint64_t seed = 5;
+  RecordProperty("seed", static_cast<int>(seed));
+  const shape p = GetParam();
+  const story s = record(p.tag, p.old_shards, p.new_shards);
+  ASSERT_EQ(s.periods.size(), p.old_shards != 0 ? 5U : 3U)
+      << "one period per sync, and an empty one";
+  const tally t = enumerate(s, seed);
+  EXPECT_EQ(t.bad, 0U);
+  EXPECT_GT(t.new_ones, 0U);
+  EXPECT_GT(p.old_shards != 0 ? t.old_ones : t.absent, 100U);
+}
+
+TEST_P(Hn4Crash, AFailedCallLeavesTheOldOrTheNewStream) {
+  const shape p = GetParam();
+  const story s = record(p.tag, p.old_shards, p.new_shards);
+  tally t;
+  bool finished = false;
+  for (int n = 0; !finished; ++n) {
+    const auto device = s.before->clone();
+    int calls_left = n;
+    hn4_volume volume = or_throw(hn4_volume::open(
+        std::make_unique<failing_device>(*device, calls_left), device_mode::writable));
+    const auto put = volume.put(p.tag, s.new_bytes, fixed_put(p.new_shards));
+    finished = put.has_value();
+    if (!put) {
+      EXPECT_EQ(put.error().code(), errc::io);
+      EXPECT_EQ(put.error().root().text().substr(0, 8), "injected");
+      EXPECT_FALSE(volume.put("again", s.new_bytes))
+          << "the state of the device is unknown";
+    }
+    judge(s, *device, finished, t);
+    go_on(s, *device);
+  }
+  EXPECT_EQ(t.bad, 0U);
+  EXPECT_GT(t.new_ones, 0U);
+}
+
+void PrintTo(const shape& s, std::ostream* to) {
+  *to << s.tag << ": " << s.old_shards << " shards, then " << s.new_shards;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Hn4Crash,
+                         testing::Values(shape{"prose", 0, 1}, shape{"prose", 1, 1},
+                                         shape{"prose", 2, 3}, shape{"prose", 3, 1},
+                                         shape{"a tag whose name does not fit inline", 2,
+                                               2}));
+
+}  // namespace
+}  // namespace weir::storage::test

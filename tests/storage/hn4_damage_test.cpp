@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// One damaged byte anywhere: the right bytes, or an error that names the file and the
+// place.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "../../storage/hn4/core.hpp"
+#include "hn4_support.hpp"
+
+namespace weir::storage::test {
+namespace {
+
+const std::string long_tag = "model:with a name that needs a block of its own";
+
+struct stored {
+  std::unique_ptr<memory_device> device;
+  std::vector<std::string> tags;
+  std::vector<byte_vector> bytes;
+  std::shared_ptr<hn4::core> core;
+};
+
+stored make_stored() {
+  stored s;
+  s.device = formatted();
+  s.tags = {"prose", "other:x", long_tag};
+  hn4_volume volume = or_throw(open_on(*s.device, device_mode::writable));
+  // The first tag once more, so that buried entries lie in the directory.
+  or_throw(volume.put("prose", noise(9000, 77), fixed_put(2)));
+  for (std::size_t i = 0; i < s.tags.size(); ++i) {
+    s.bytes.push_back(noise(13'000 + 4000 * i, i));
+    or_throw(volume.put(s.tags[i], s.bytes[i], fixed_put(i == 1 ? 1 : 3)));
+  }
+  s.core = or_throw(
+      hn4::mount(std::make_shared<borrowed_device>(*s.device), device_mode::read_only));
+  return s;
+}
+
+enum class outcome { same, failed };
+
+// Anything but the right bytes or a named error fails the test.
+outcome look(stored& s, std::size_t i) {
+  const auto bytes = read_tag(*s.device, s.tags[i]);
+  if (bytes) {
+    EXPECT_TRUE(*bytes == s.bytes[i]) << "WRONG BYTES of " << s.tags[i];
+    return outcome::same;
+  }
+  EXPECT_NE(bytes.error().where().find("vol.img:"), std::string::npos)
+      << bytes.error().message();
+  return outcome::failed;
+}
+
+bool belongs(const hn4::core& c, const hn4::entry& e, const std::string& tag) {
+  return or_throw(hn4::name_of_entry(c, e.a)).text == tag;
+}
+
+TEST(Hn4Damage, AnEntryOfATagBreaksThatTagAloneAndSaysWhere) {
+  stored s = make_stored();
+  for (const hn4::entry& e : s.core->entries) {
+    for (std::uint64_t byte = 0; byte < hn4::anchor_bytes; ++byte) {
+      const flipped_byte flip(*s.device, s.core->slot_offset(e.slot) + byte,
+                              1U << (byte % 8));
+      for (std::size_t i = 0; i < s.tags.size(); ++i) {
+        const bool mine = e.a.live() && belongs(*s.core, e, s.tags[i]);
+        ASSERT_EQ(look(s, i), mine ? outcome::failed : outcome::same)
+            << s.tags[i] << ", slot " << e.slot << ", byte " << byte;
+        if (mine) {
+          const error failure = read_tag(*s.device, s.tags[i]).error();
+          EXPECT_NE(failure.where().find(std::to_string(s.core->slot_offset(e.slot))),
+                    std::string::npos)
+              << failure.message();
+        }
+      }
+    }
+  }
+}
+
+TEST(Hn4Damage, EveryHeaderByteAndAnyPayloadByteOfABlockIsNoticed) {
+  stored s = make_stored();
+  std::size_t blocks = 0;
+  for (std::size_t i = 0; i < s.tags.size(); ++i) {
+    for (const hn4::entry& e : s.core->entries) {
+      if (!e.a.live() || !belongs(*s.core, e, s.tags[i])) {
+        continue;
+      }
+      const hn4::trajectory path(s.core->space, e.a);
+      for (std::uint64_t n = 0; n * 4048 < e.a.mass; ++n, ++blocks) {
+        const std::uint64_t start = *path.block(n) * 4096;
+        for (std::uint64_t byte = 0; byte < 4096; byte += byte < 48 ? 1 : 97) {
+          const flipped_byte flip(*s.device, start + byte, 0x10);
+          const auto bytes = read_tag(*s.device, s.tags[i]);
+          ASSERT_FALSE(bytes) << s.tags[i] << " block " << n << " byte " << byte;
+          EXPECT_NE(bytes.error().where().find("vol.img:" + std::to_string(start) + " "),
+                    std::string::npos)
+              << bytes.error().message();
+          ASSERT_EQ(look(s, (i + 1) % s.tags.size()), outcome::same);
+        }
+      }
+    }
+  }
+  EXPECT_GE(blocks, 13U);
+}
+
+TEST(Hn4Damage, LongNamesAreNoticed) {
+  stored s = make_stored();
+  for (const hn4::entry& e : s.core->entries) {
+    if (!e.a.live() || !e.a.has(hn4::class_bits::extended)) {
+      continue;
+    }
+    const std::uint64_t start = load_le<std::uint64_t>(e.a.name.data()) * 512;
+    const std::size_t rest = long_tag.size() - hn4::fragment_bytes;
+    // Magic, type and the name with its end; the pointer to a next block is not followed
+    // behind an end.
+    for (std::uint64_t byte = 0; byte < 16 + rest + 1; byte += byte == 7 ? 9 : 1) {
+      const flipped_byte flip(*s.device, start + byte, 0x04);
+      ASSERT_EQ(look(s, 2), outcome::failed) << byte;
+      ASSERT_EQ(look(s, 0), outcome::same);
+      EXPECT_NE(read_tag(*s.device, long_tag).error().where().find(std::to_string(start)),
+                std::string::npos);
+    }
+  }
+}
+
+TEST(Hn4Damage, AClearedBitIsAHoleAndAnotherBitIsNothing) {
+  stored s = make_stored();
+  const std::uint64_t bitmap = s.core->geometry.bitmap;
+  std::vector<bool> used(static_cast<std::size_t>(s.core->geometry.blocks));
+  for (const hn4::entry& e : s.core->entries) {
+    const hn4::trajectory path(s.core->space, e.a);
+    for (std::uint64_t n = 0; e.a.live() && n * 4048 < e.a.mass; ++n) {
+      used[static_cast<std::size_t>(*path.block(n))] = true;
+    }
+  }
+  for (std::uint64_t block = 0; block < s.core->geometry.blocks;
+       block += block < 1100 ? 1 : 61) {
+    const flipped_byte flip(*s.device, bitmap + block / 8, 1U << (block % 8));
+    std::size_t failed = 0;
+    for (std::size_t i = 0; i < s.tags.size(); ++i) {
+      const auto bytes = read_tag(*s.device, s.tags[i]);
+      if (!bytes) {
+        EXPECT_EQ(bytes.error().code(), errc::hole) << bytes.error().message();
+        EXPECT_NE(bytes.error().where().find(std::to_string(block * 4096)),
+                  std::string::npos);
+      }
+      failed += look(s, i) == outcome::failed ? 1 : 0;
+    }
+    ASSERT_EQ(failed, used[static_cast<std::size_t>(block)] ? 1U : 0U) << block;
+  }
+}
+
+TEST(Hn4Damage, OneSuperblockMayBeLostAndIsReported) {
+  stored s = make_stored();
+  const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
+  for (const std::uint64_t start :
+       {std::uint64_t{0}, places.east, places.west, places.south}) {
+    for (std::uint64_t byte = 0; byte < 8192; byte += byte < 0x120 ? 1 : 131) {
+      const flipped_byte flip(*s.device, start + byte, 0x80);
+      const hn4_volume volume = or_throw(open_on(*s.device));
+      ASSERT_EQ(volume.warnings().size(), 1U) << start + byte;
+      EXPECT_NE(volume.warnings()[0].find("byte " + std::to_string(start)),
+                std::string::npos);
+      ASSERT_EQ(look(s, byte % 3), outcome::same);
+    }
+  }
+  std::vector<std::unique_ptr<flipped_byte>> all;
+  for (const std::uint64_t start :
+       {std::uint64_t{0}, places.east, places.west, places.south}) {
+    all.push_back(std::make_unique<flipped_byte>(*s.device, start + 0x20, 1U));
+  }
+  EXPECT_EQ(open_on(*s.device).error().code(), errc::corrupt);
+}
+
+TEST(Hn4Damage, ABadEpochIsAWarningAndStopsWriting) {
+  stored s = make_stored();
+  for (std::uint64_t byte = 0; byte < hn4::epoch_bytes; ++byte) {
+    const flipped_byte flip(*s.device, s.core->geometry.epoch + byte, 0x02);
+    const hn4_volume volume = or_throw(open_on(*s.device));
+    EXPECT_EQ(volume.warnings().size(), 1U);
+    ASSERT_EQ(look(s, byte % 3), outcome::same);
+    EXPECT_EQ(open_on(*s.device, device_mode::writable).error().code(),
+              errc::unsupported);
+  }
+}
+
+TEST(Hn4Damage, AByteAnywhereNeverGivesWrongBytes) {
+  constexpr std::uint64_t seed = 2024;
+  RecordProperty("seed", static_cast<int>(seed));
+  stored s = make_stored();
+  const philox random(seed, 0);
+  // Half of them where the data lies, the others in what comes before.
+  const std::uint64_t flux = s.core->geometry.flux;
+  for (std::uint64_t i = 0; i < 1500; ++i) {
+    const std::uint64_t at =
+        i % 2 == 0 ? random.below(3 * i, flux) : flux + random.below(3 * i, 30 * 4096);
+    const flipped_byte flip(*s.device, at,
+                            1U + static_cast<unsigned>(random.below(3 * i + 1, 255)));
+    for (std::size_t t = 0; t < s.tags.size(); ++t) {
+      look(s, t);
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", byte " << at;
+    }
+  }
+}
+
+// A whole sector of the directory gone: entries vanish without a bad checksum, but their
+// number is known.
+TEST(Hn4Damage, LostEntriesAreMissed) {
+  stored s = make_stored();
+  for (const hn4::entry& e : s.core->entries) {
+    if (!e.a.live() || e.slot == 0) {
+      continue;
+    }
+    const std::uint64_t sector =
+        align_down(s.core->slot_offset(e.slot), std::uint64_t{512});
+    byte_vector before(512);
+    const byte_vector zeros(512);
+    ASSERT_TRUE(s.device->read(sector, before));
+    ASSERT_TRUE(s.device->write(sector, zeros));
+    for (std::size_t i = 0; i < s.tags.size(); ++i) {
+      if (belongs(*s.core, e, s.tags[i])) {
+        EXPECT_EQ(look(s, i), outcome::failed) << s.tags[i];
+      }
+    }
+    ASSERT_TRUE(s.device->write(sector, before));
+  }
+}
+
+}  // namespace
+}  // namespace weir::storage::test
