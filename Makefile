@@ -14,22 +14,21 @@ demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes 
 	@demos/prose/demo.sh
 
 test: packages  ## builds and runs all tests, also under sanitizers
-	@scripts/install-packages demo test
+	@scripts/install-packages demo
 	@scripts/test
 
 soak: packages  ## runs the long tests and the second compiler
-	@scripts/install-packages demo test soak
+	@scripts/install-packages demo soak
 	@scripts/test --soak
 	@scripts/same-bits
 
 lint: packages  ## checks layers, sizes, words, messages, format and the tour
-	@scripts/install-packages test lint
+	@scripts/install-packages lint
 	@scripts/build lint
 	@ctest --preset lint -L lint
 	@echo "weir: lint is clean"
 
 bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
-	@scripts/install-packages test bench
 	@scripts/build release benches
 	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)'
 
