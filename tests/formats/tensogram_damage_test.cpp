@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hostile bytes: cut, flipped, mutated, boastful. Nothing crashes, nothing is silently
+// wrong.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/support.hpp"
+#include "support/fixtures.hpp"
+#include "weir/formats/tensogram.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::test {
+namespace {
+
+using namespace formats;
+
+struct whole_message {
+  message_metadata metadata;
+  std::vector<object_descriptor> descriptors;
+  std::vector<byte_vector> elements;
+};
+
+/// All of a message under the strictest reading.
+result<whole_message> read_all(bytes_view bytes,
+                               hash_check hashes = hash_check::required) {
+  read_options options;
+  options.hashes = hashes;
+  options.max_object_bytes = 1 << 20;
+  WEIR_TRY(const auto reader, message_reader::open(bytes, options));
+  whole_message out;
+  out.metadata = reader.metadata();
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    out.descriptors.push_back(reader.descriptor(i));
+    WEIR_TRY(byte_vector elements, reader.decode(i));
+    out.elements.push_back(std::move(elements));
+  }
+  return out;
+}
+
+bool same(const whole_message& a, const whole_message& b) {
+  return a.metadata.base == b.metadata.base && a.metadata.extra == b.metadata.extra &&
+         a.metadata.reserved == b.metadata.reserved && a.descriptors == b.descriptors &&
+         a.elements == b.elements;
+}
+
+byte_vector stream_of(const std::vector<sample_object>& objects) {
+  byte_vector out;
+  auto writer = or_throw(stream_writer::open([&](bytes_view bytes) {
+    append(out, bytes);
+    return result<void>();
+  }));
+  for (const sample_object& object : objects) {
+    or_throw(writer.write(object.to_write()));
+  }
+  or_throw(writer.finish());
+  return out;
+}
+
+/// A message written whole with each place of the digest list, and a stream.
+std::vector<byte_vector> victims() {
+  const auto objects = small_objects();
+  std::vector<byte_vector> out;
+  for (const hash_list list : {hash_list::header, hash_list::footer, hash_list::both}) {
+    message_options options;
+    options.list = list;
+    options.extra = {{"run", 7}};
+    out.push_back(or_throw(encode_message(to_write(objects), options)));
+  }
+  out.push_back(stream_of(objects));
+  return out;
+}
+
+TEST(tensogram_damage, a_message_cut_anywhere_is_refused) {
+  for (const byte_vector& message : victims()) {
+    for (std::size_t size = 0; size < message.size(); ++size) {
+      // A copy of its own, so that a sanitizer sees every read behind it.
+      const byte_vector cut(message.begin(),
+                            message.begin() + static_cast<std::ptrdiff_t>(size));
+      EXPECT_FALSE(read_all(cut).has_value()) << size << " of " << message.size();
+      EXPECT_TRUE(scan(cut).empty()) << size;
+      EXPECT_FALSE(validate(cut).ok()) << size;
+      EXPECT_FALSE(validate_message(cut).ok()) << size;
+    }
+  }
+}
+
+TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
+  for (const byte_vector& message : victims()) {
+    const whole_message before = or_throw(read_all(message));
+    std::size_t unseen = 0;
+    for (std::size_t at = 0; at < message.size(); ++at) {
+      for (const int mask : {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF}) {
+        byte_vector damaged = message;
+        damaged[at] ^= static_cast<std::byte>(mask);
+        const auto after = read_all(damaged);
+        unseen += after.has_value() ? 1 : 0;
+        EXPECT_TRUE(!after || same(before, *after)) << "byte " << at << " mask " << mask;
+        const auto present = read_all(damaged, hash_check::present);
+        EXPECT_TRUE(!present || same(before, *present))
+            << "byte " << at << " mask " << mask;
+      }
+    }
+    // Only reserved fields, frame versions, padding and announced frames may change
+    // unseen.
+    EXPECT_LT(unseen, message.size() * 9 / 10);
+  }
+}
+
+TEST(tensogram_damage, a_validated_flip_leaves_values_and_metadata_whole) {
+  for (const byte_vector& message : victims()) {
+    const whole_message before = or_throw(read_all(message));
+    for (std::size_t at = 0; at < message.size(); ++at) {
+      byte_vector damaged = message;
+      damaged[at] ^= std::byte{0x04};
+      if (validate(damaged).ok()) {
+        const auto after = read_all(damaged, hash_check::none);
+        EXPECT_TRUE(after && same(before, *after)) << "byte " << at;
+      }
+    }
+  }
+}
+
+/// Everything that reads, on bytes of which nothing is known.
+void try_all(bytes_view bytes) {
+  const auto spans = scan(bytes);
+  for (const message_span& span : spans) {
+    EXPECT_LE(span.offset + span.length, bytes.size());
+  }
+  validation_options options;
+  options.level = validation_level::fidelity;
+  options.canonical = true;
+  options.max_object_bytes = 1 << 20;
+  (void)to_json(validate(bytes, options), "fuzz");
+  (void)validate_message(bytes, options);
+  for (const hash_check hashes :
+       {hash_check::none, hash_check::present, hash_check::required}) {
+    const auto all = read_all(bytes, hashes);
+    if (!all) {
+      EXPECT_NE(all.error().code(), errc::internal) << all.error().message();
+    }
+  }
+}
+
+byte_vector mutate(const philox& random, std::uint64_t& draw, byte_vector bytes,
+                   bytes_view other) {
+  const std::uint64_t times = 1 + random.below(draw++, 6);
+  for (std::uint64_t k = 0; k < times && !bytes.empty(); ++k) {
+    const std::size_t at = random.below(draw++, bytes.size());
+    const auto where = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    switch (random.below(draw++, 6)) {
+      case 0: *where ^= static_cast<std::byte>(1u << random.below(draw++, 8)); break;
+      case 1: *where = static_cast<std::byte>(random.below(draw++, 256)); break;
+      case 2: bytes.erase(where); break;
+      case 3:
+        bytes.insert(where, static_cast<std::byte>(random.below(draw++, 256)));
+        break;
+      case 4: {  // eight bytes of one kind: lengths and offsets at their limits
+        const auto fill =
+            static_cast<std::byte>(random.below(draw++, 2) == 0 ? 0x00 : 0xFF);
+        std::fill_n(where, std::min<std::size_t>(8, bytes.size() - at), fill);
+        break;
+      }
+      default: {  // a piece of another message
+        const std::size_t from = random.below(draw++, other.size());
+        const std::size_t n = std::min({other.size() - from, bytes.size() - at,
+                                        std::size_t{1} + random.below(draw++, 40)});
+        std::copy_n(other.begin() + static_cast<std::ptrdiff_t>(from), n, where);
+      }
+    }
+  }
+  return bytes;
+}
+
+TEST(tensogram_damage, mutated_messages_never_crash) {
+  std::vector<byte_vector> corpus = victims();
+  const std::string folder = fixture_folder("tensogram");
+  for (const char* name :
+       {"hand_preceder_stream", "hand_descriptor_first_mask", "hand_unpadded",
+        "hand_cbor_indefinite", "damage_none", "hand_both_metadata"}) {
+    if (!folder.empty()) {
+      corpus.push_back(load(folder + "/wheel/" + name + ".tgm"));
+    }
+  }
+  constexpr std::uint64_t seed = 20261121;
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  const philox random(seed, 1);
+  std::uint64_t draw = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const byte_vector& one = corpus[random.below(draw++, corpus.size())];
+    const byte_vector& other = corpus[random.below(draw++, corpus.size())];
+    try_all(mutate(random, draw, one, other));
+  }
+}
+
+/// A frame without a digest, padded.
+byte_vector bare_frame(std::uint16_t type, bytes_view body, bytes_view before_slot = {}) {
+  byte_vector out = from_hex("4652 0000 0001 0000 0000000000000000");
+  store_be<std::uint16_t>(out.data() + 2, type);
+  store_be<std::uint16_t>(out.data() + 6, type == 9 ? 1 : 0);
+  append(out, body);
+  append(out, before_slot);
+  append(out, from_hex("0000000000000000 454E4446"));
+  store_be<std::uint64_t>(out.data() + 8, out.size());
+  out.resize(align_up(out.size(), std::size_t{8}));
+  return out;
+}
+
+/// A message without index whose only object claims a shape of uint8 over a payload of
+/// some bytes.
+byte_vector boast(std::int64_t extent, const std::string& compression,
+                  bytes_view payload) {
+  byte_vector body(payload.begin(), payload.end());
+  append(body, encode_cbor(cbor_map{{"type", "ntensor"},
+                                    {"ndim", 1},
+                                    {"shape", cbor_array{extent}},
+                                    {"strides", cbor_array{1}},
+                                    {"dtype", "uint8"},
+                                    {"byte_order", "little"},
+                                    {"encoding", "none"},
+                                    {"filter", "none"},
+                                    {"compression", compression}}));
+  byte_vector offset(8);
+  store_be<std::uint64_t>(offset.data(), 16 + payload.size());
+  byte_vector out = from_hex("54454E534F47524D 0003 0001 00000000 0000000000000000");
+  append(out, bare_frame(1, encode_cbor(cbor_map{})));
+  append(out, bare_frame(9, body, offset));
+  byte_vector end = from_hex("0000000000000000 0000000000000000 3339323737373737");
+  store_be<std::uint64_t>(end.data(), out.size());
+  append(out, end);
+  store_be<std::uint64_t>(out.data() + 16, out.size());
+  return out;
+}
+
+TEST(tensogram_damage, a_shape_beyond_its_payload_is_refused_before_memory_is_taken) {
+  const byte_vector zeros(64);
+  const byte_vector honest = boast(64, "none", zeros);
+  EXPECT_EQ(or_throw(or_throw(message_reader::open(honest)).decode(0)), zeros);
+  const byte_vector packed = from_hex("28B52FFD 2040 450000080000013FC0");
+  for (const int power : {33, 40, 62}) {
+    const auto raw = message_reader::open(boast(std::int64_t{1} << power, "none", zeros));
+    ASSERT_FALSE(raw.has_value());
+    EXPECT_EQ(raw.error().code(), errc::corrupt);
+    const byte_vector message = boast(std::int64_t{1} << power, "zstd", packed);
+    const auto reader = or_throw(message_reader::open(message));
+    const auto refused = reader.decode(0);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code(), errc::corrupt);
+    EXPECT_NE(refused.error().text().find("times"), std::string::npos);
+  }
+}
+
+TEST(tensogram_damage, a_zstd_bomb_is_refused_before_memory_is_taken) {
+  sample_object zeros = sample(1, dtype::uint8, {4 << 20}, byte_order::little, "zstd");
+  std::fill(zeros.data.begin(), zeros.data.end(), std::byte{});
+  const byte_vector message = or_throw(encode_message(to_write({zeros})));
+  EXPECT_LT(message.size(), 2000u);
+  read_options options;
+  options.max_object_bytes = 1 << 20;
+  const auto reader = or_throw(message_reader::open(message, options));
+  const auto refused = reader.decode(0);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), errc::out_of_range);
+  EXPECT_EQ(or_throw(or_throw(message_reader::open(message)).decode(0)), zeros.data);
+}
+
+}  // namespace
+}  // namespace weir::test
