@@ -54,7 +54,8 @@ TEST(FileSet, ReadsAtAnyIndexEqualTheWhole) {
   std::string expected;
   std::vector<std::string> paths;
   for (int i = 0; i < 40; ++i) {
-    const std::string text(static_cast<std::size_t>(i % 7 + 1), static_cast<char>('a' + i % 26));
+    const std::string text(static_cast<std::size_t>(i % 7 + 1),
+                           static_cast<char>('a' + i % 26));
     paths.push_back(folder / std::to_string(1000 + i));
     write_text(paths.back(), text);
     expected += (i == 0 ? "" : "|") + text;
@@ -68,7 +69,8 @@ TEST(FileSet, ReadsAtAnyIndexEqualTheWhole) {
     const std::size_t got = or_throw(set->read(at, some));
     ASSERT_EQ(got, std::min(some.size(), expected.size() - at));
     for (std::size_t k = 0; k < got; ++k) {
-      ASSERT_EQ(some[k] == end_of_text ? '|' : static_cast<char>(some[k]), expected[at + k]);
+      ASSERT_EQ(some[k] == end_of_text ? '|' : static_cast<char>(some[k]),
+                expected[at + k]);
     }
   }
 }
@@ -96,7 +98,8 @@ TEST(FileSet, MissingEmptyAndDoubledFilesAreErrorsWhenItIsAttached) {
   const auto empty = open_file_set(fs, {folder / "a", folder / "empty"});
   EXPECT_EQ(code_of(empty), errc::source_unavailable);
   EXPECT_NE(empty.error().where().find("empty"), std::string::npos);
-  EXPECT_EQ(code_of(open_file_set(fs, {folder / "a", folder / "a"})), errc::invalid_argument);
+  EXPECT_EQ(code_of(open_file_set(fs, {folder / "a", folder / "a"})),
+            errc::invalid_argument);
   EXPECT_EQ(code_of(open_file_set(fs, {})), errc::invalid_argument);
   EXPECT_EQ(code_of(memory_source(tokens{})), errc::source_unavailable);
 }
@@ -188,10 +191,12 @@ TEST(PipeSource, ChunksDoNotDependOnTheTimingOfTheWriter) {
 TEST(PipeSource, FeedsOneLaneAndCannotLoop) {
   stream_config c;
   c.lanes = 2;
-  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(), errc::invalid_argument);
+  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(),
+            errc::invalid_argument);
   c.lanes = 1;
   c.end = end_policy::loop;
-  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(), errc::invalid_argument);
+  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(),
+            errc::invalid_argument);
 }
 
 TEST(ChainedSource, NextDocumentCrossesTheSeam) {

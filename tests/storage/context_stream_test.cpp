@@ -108,7 +108,8 @@ TEST(EndPolicy, ChainGoesOnWithTheNextSourceThenStops) {
 }
 
 TEST(Boundary, FlagIsSetForAnEndOfTextInsideOrDirectlyBefore) {
-  const auto stream = open_stream(config_of(4), {1, 2, 256, 3, 4, 5, 6, 256, 7, 8, 9, 9, 9, 9});
+  const auto stream =
+      open_stream(config_of(4), {1, 2, 256, 3, 4, 5, 6, 256, 7, 8, 9, 9, 9, 9});
   const auto chunks = read_all(*stream, 4);
   ASSERT_EQ(chunks.size(), 4U);
   EXPECT_EQ(chunks[0].boundaries, tokens{3});
@@ -183,7 +184,8 @@ TEST(Lanes, RoundRobinGivesRankZeroTheEvenChunks) {
       for (std::size_t i = 0; i < chunk.tokens.size(); ++i) {
         ASSERT_EQ(chunk.tokens[i], corpus[first + i]);
       }
-      // The target of the last token is what the text says next, though the other lane reads it.
+      // The target of the last token is what the text says next, though the other lane
+      // reads it.
       if (first + 64 < corpus.size()) {
         EXPECT_EQ(chunk.lookahead, corpus[first + 64]);
       }
@@ -232,7 +234,8 @@ TEST(Lanes, ChunksOfALaneAreTheSameForEveryNumberOfRanks) {
         for (const auto& [lane, chunks] : lanes) {
           ASSERT_EQ(chunks.size(), reference[lane].size());
           for (std::size_t i = 0; i < chunks.size(); ++i) {
-            ASSERT_TRUE(same(chunks[i], reference[lane][i])) << block << " " << lane << " " << i;
+            ASSERT_TRUE(same(chunks[i], reference[lane][i]))
+                << block << " " << lane << " " << i;
           }
         }
       }
@@ -286,7 +289,8 @@ TEST(ContextStream, RefusesImpossibleArguments) {
   const auto stream = open_stream(config_of(4), {1, 2, 3});
   EXPECT_EQ(stream->next_chunk(0).error().code(), errc::invalid_argument);
   EXPECT_EQ(stream->next_chunk(1, 1).error().code(), errc::invalid_argument);
-  EXPECT_EQ(stream->next_chunk(std::size_t{1} << 40).error().code(), errc::invalid_argument);
+  EXPECT_EQ(stream->next_chunk(std::size_t{1} << 40).error().code(),
+            errc::invalid_argument);
 }
 
 TEST(ContextStream, WarnsOfLevelsThatDoNotFireInEveryChunk) {

@@ -19,7 +19,8 @@ namespace weir::test {
 using tokens = std::vector<std::uint32_t>;
 
 /// Random text of `count` bytes; `documents` many `end_of_text` among them if asked for.
-inline tokens random_tokens(std::size_t count, std::uint64_t seed, std::size_t documents = 0) {
+inline tokens random_tokens(std::size_t count, std::uint64_t seed,
+                            std::size_t documents = 0) {
   const philox random(seed, 7);
   tokens out(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -38,8 +39,8 @@ inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_conf
 }
 
 /// All chunks of a rank, or `most` of them.
-inline std::vector<storage::token_chunk> read_all(storage::context_stream& stream, std::size_t n,
-                                                  std::uint32_t rank = 0,
+inline std::vector<storage::token_chunk> read_all(storage::context_stream& stream,
+                                                  std::size_t n, std::uint32_t rank = 0,
                                                   std::size_t most = 1000000) {
   std::vector<storage::token_chunk> out;
   while (out.size() < most) {
@@ -61,7 +62,8 @@ inline tokens joined(const std::vector<storage::token_chunk>& chunks) {
 }
 
 /// Text of every lane.
-inline std::map<std::uint32_t, tokens> by_lane(const std::vector<storage::token_chunk>& chunks) {
+inline std::map<std::uint32_t, tokens> by_lane(
+    const std::vector<storage::token_chunk>& chunks) {
   std::map<std::uint32_t, tokens> out;
   for (const auto& chunk : chunks) {
     auto& lane = out[chunk.lane];
