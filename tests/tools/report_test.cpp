@@ -66,19 +66,22 @@ TEST(Trace, KeepsSpansAndNamesOfThreads) {
       R"({"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"worker 1"}},)"
       R"({"ph":"M","name":"thread_name","pid":1,"tid":9,"args":{"name":"idle one"}},)"
       R"({"ph":"X","name":"b","ts":30.5,"dur":4,"pid":1,"tid":1,"args":{"ts":1,"name":"no"}},)"
-      R"({"ph":"X","name":"a","ts":10.5,"dur":2,"pid":1,"tid":2,"args":{}},)"
+      R"({"ph":"X","name":"save","cat":"span","ts":11,"dur":900,"pid":1,"tid":1000},)"
+      R"({"ph":"X","name":"a","cat":"task","ts":10.5,"dur":2,"pid":1,"tid":2,"args":{}},)"
       R"({"ph":"i","name":"mark","ts":1,"tid":1})");
   const trace_data trace = or_throw(read_trace(path));
-  EXPECT_EQ(trace.lanes, (std::vector<std::string>{"thread 1", "worker 1"}));
-  ASSERT_EQ(trace.spans.size(), 2U);
+  EXPECT_EQ(trace.lanes,
+            (std::vector<std::string>{"thread 1", "worker 1", "thread 1000"}));
+  ASSERT_EQ(trace.spans.size(), 3U);
   EXPECT_EQ(trace.names[trace.spans[0].name], "a");
   EXPECT_EQ(trace.spans[0].start, 0);
   EXPECT_EQ(trace.spans[0].lane, 1U);
-  EXPECT_EQ(trace.spans[1].start, 20);
-  EXPECT_EQ(trace.length, 24);
+  EXPECT_EQ(trace.spans[2].start, 20);
+  EXPECT_EQ(trace.length, 900.5);
   const auto shares = kernel_shares(trace);
   EXPECT_EQ(trace.names[shares[0].name], "b");
   EXPECT_EQ(shares[0].total, 4);
+  EXPECT_EQ(shares.size(), 2U) << "a span that is no task counts as a kernel";
 }
 
 TEST(Trace, DrawsNothingOfNothing) {
@@ -154,12 +157,13 @@ TEST(Report, OfNoRunSaysSo) {
 }
 
 TEST(Metrics, NumbersAreFoundByDottedKeys) {
-  const auto m = nlohmann::json::parse(R"({"a":{"b":2.5},"c":"text","d":null})");
+  const auto m = nlohmann::json::parse(R"({"a":{"b":2.5,"t":"x"},"c":"text","d":null})");
   EXPECT_EQ(number_at(m, "a.b"), 2.5);
   EXPECT_EQ(number_at(m, "a.x", 7), 7);
   EXPECT_EQ(number_at(m, "c.b", 7), 7);
   EXPECT_EQ(number_at(m, "d", 7), 7);
   EXPECT_EQ(text_at(m, "c"), "text");
+  EXPECT_EQ(text_at(m, "a.t"), "x");
   EXPECT_EQ(text_at(m, "a"), "");
 }
 

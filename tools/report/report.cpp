@@ -86,7 +86,7 @@ void add_head(html_page& page, const run_data& run) {
        {"bits per byte, last quarter",
         fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))},
        {"tokens learned from",
-        fmt::format("{:.0f}", number_at(m, "build_tokens", number_at(m, "tokens")))},
+        fmt::format("{:.0f}", number_at(m, "phases.build.tokens"))},
        {"tokens per second", fmt::format("{:.0f}", number_at(m, "tokens_per_second"))},
        {"peak memory",
         human_bytes(static_cast<std::uint64_t>(number_at(m, "peak_rss_bytes")))},
@@ -94,8 +94,7 @@ void add_head(html_page& page, const run_data& run) {
 }
 
 void add_curve(html_page& page, const run_data& run) {
-  const double tokens =
-      number_at(run.metrics, "build_tokens", number_at(run.metrics, "tokens"));
+  const double tokens = number_at(run.metrics, "phases.build.tokens");
   page.section("Learning curve");
   if (run.curve.empty()) {
     page.paragraph("No tokens were learned from.", "note");
@@ -166,7 +165,7 @@ void add_memory(html_page& page, const run_data& run) {
 
 void add_corpus(html_page& page, const run_data& run) {
   page.section("Corpus");
-  const std::string identity = text_at(run.metrics, "corpus_identity");
+  const std::string identity = text_at(run.metrics, "corpus.identity");
   if (!identity.empty()) {
     page.paragraph(fmt::format("Identity over names, sizes and content: {}", identity));
   }

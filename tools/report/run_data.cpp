@@ -100,7 +100,7 @@ void read_corpus(run_data& data) {
       number_at(data.metrics, "build_tokens", number_at(data.metrics, "tokens"));
   auto corpus = compare_corpus(data.config.paths, data.config.eot,
                                static_cast<std::uint64_t>(tokens));
-  const std::string known = text_at(data.metrics, "corpus_identity");
+  const std::string known = text_at(data.metrics, "corpus.identity");
   if (corpus && !known.empty() && known != hex64(corpus->identity)) {
     data.missing.push_back(
         "comparison with other models: the corpus has changed since the run");
@@ -112,24 +112,13 @@ void read_corpus(run_data& data) {
 }  // namespace
 
 double number_at(const json& metrics, const std::string& key, double otherwise) {
-  const json* at = &metrics;
-  for (std::size_t from = 0; from <= key.size();) {
-    const std::size_t dot = std::min(key.find('.', from), key.size());
-    const auto found =
-        at->is_object() ? at->find(key.substr(from, dot - from)) : at->end();
-    if (!at->is_object() || found == at->end()) {
-      return otherwise;
-    }
-    at = &*found;
-    from = dot + 1;
-  }
-  return at->is_number() ? at->get<double>() : otherwise;
+  const json* at = find_at(metrics, key);
+  return at != nullptr && at->is_number() ? at->get<double>() : otherwise;
 }
 
 std::string text_at(const json& metrics, const std::string& key) {
-  const auto found = metrics.find(key);
-  return found != metrics.end() && found->is_string() ? found->get<std::string>()
-                                                      : std::string();
+  const json* at = find_at(metrics, key);
+  return at != nullptr && at->is_string() ? at->get<std::string>() : std::string();
 }
 
 result<run_data> read_run(const std::string& folder) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,10 @@ class trace_reader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(string_t& text) override {
     if (depth_ == event_depth) {
-      (key_ == "name" ? name_ : key_ == "ph" ? kind_ : ignored_) = text;
+      (key_ == "name"  ? name_
+       : key_ == "ph"  ? kind_
+       : key_ == "cat" ? category_
+                       : ignored_) = text;
     } else if (depth_ == event_depth + 1 && key_ == "name") {
       inner_name_ = text;
     }
@@ -49,6 +53,7 @@ class trace_reader : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override {
     if (++depth_ == event_depth) {
       kind_.clear();
+      category_.clear();
       name_.clear();
       start_ = length_ = thread_ = 0;
     }
@@ -90,7 +95,7 @@ class trace_reader : public nlohmann::json_sax<nlohmann::json> {
       const auto [at, added] =
           names_.emplace(name_, static_cast<std::uint32_t>(names_.size()));
       threads_.emplace(thread_, std::string());
-      spans_.push_back({at->second, 0, start_, length_});
+      spans_.push_back({at->second, 0, category_ != "span", start_, length_});
       span_threads_.push_back(thread_);
     } else if (kind_ == "M" && name_ == "thread_name") {
       threads_[thread_] = inner_name_;
@@ -98,7 +103,7 @@ class trace_reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   int depth_ = 0;
-  std::string key_, name_, kind_, inner_name_, ignored_, problem_;
+  std::string key_, name_, kind_, category_, inner_name_, ignored_, problem_;
   double start_ = 0, length_ = 0, thread_ = 0, unused_ = 0;
   std::map<std::string, std::uint32_t> names_;
   std::map<double, std::string> threads_;
@@ -158,14 +163,15 @@ result<trace_data> read_trace(const std::string& path) {
 }
 
 std::vector<kernel_share> kernel_shares(const trace_data& trace) {
-  std::vector<kernel_share> out(trace.names.size());
-  for (std::uint32_t i = 0; i < out.size(); ++i) {
-    out[i].name = i;
-  }
+  std::vector<kernel_share> by_name(trace.names.size());
   for (const trace_span& s : trace.spans) {
-    out[s.name].count += 1;
-    out[s.name].total += s.length;
+    by_name[s.name].name = s.name;
+    by_name[s.name].count += s.task ? 1 : 0;
+    by_name[s.name].total += s.task ? s.length : 0;
   }
+  std::vector<kernel_share> out;
+  std::copy_if(by_name.begin(), by_name.end(), std::back_inserter(out),
+               [](const kernel_share& k) { return k.count > 0; });
   std::stable_sort(
       out.begin(), out.end(), [&](const kernel_share& a, const kernel_share& b) {
         return a.total != b.total ? a.total > b.total

@@ -16,6 +16,7 @@ namespace weir::tools {
 struct trace_span {
   std::uint32_t name = 0;  ///< index into `trace_data::names`
   std::uint32_t lane = 0;  ///< index into `trace_data::lanes`
+  bool task = true;        ///< false: a checkpoint, a stall, ... on a line of its own
   double start = 0;
   double length = 0;
 };
@@ -31,7 +32,7 @@ struct trace_data {
 /// @error{corrupt, not JSON; with the place} @error{not_found, io, the file}
 [[nodiscard]] result<trace_data> read_trace(const std::string& path);
 
-/// Share of each kernel in the recorded time, longest first.
+/// Share of each kernel in the recorded time of tasks, longest first.
 struct kernel_share {
   std::uint32_t name = 0;
   std::uint64_t count = 0;

@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The command line from outside: `black_box.py WEIR SOURCE_DIR [unittest arguments]`.
+
+Every test works in a folder of its own; budgets are a few thousand tokens, so that all of them end in seconds.
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+WEIR = os.path.abspath(sys.argv[1])
+SOURCE = os.path.abspath(sys.argv[2])
+TOML = SOURCE + "/demos/prose/prose.toml"
+LICENCE = SOURCE + "/LICENSE"
+
+
+class Case(unittest.TestCase):
+    """A temporary working folder and ways to call `weir` in it."""
+
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(prefix="weir-black-box-")
+        self.folder = Path(self.temporary.name)
+        self.addCleanup(self.temporary.cleanup)
+        # 40 KB of text of our own, the same everywhere.
+        licence = Path(LICENCE).read_bytes()
+        self.text = self.folder / "text"
+        self.text.write_bytes((licence * 4)[:40_000])
+
+    def weir(self, *args, code=0, stdin=b"", environment=None):
+        done = subprocess.run([WEIR, *map(str, args)], cwd=self.folder, input=stdin, capture_output=True,
+                              timeout=120, check=False, env={**os.environ, **(environment or {})})
+        self.assertEqual(done.returncode, code, done.stdout.decode(errors="replace")
+                         + done.stderr.decode(errors="replace"))
+        return done
+
+    def error(self, *args, code):
+        """Runs what must fail and returns its message."""
+        done = self.weir(*args, code=code)
+        message = done.stderr.decode()
+        self.assertTrue(message.startswith("weir: "), message)
+        return message[len("weir: "):].rstrip("\n")
+
+    def sets(self, tokens=4096, **keys):
+        """--set arguments of a short run over the text; double underscores stand for dots."""
+        values = {"stream__path": str(self.text), "phase__build__tokens": tokens, "run__trace": "off",
+                  "checkpoint__every_tokens": 1024, **keys}
+        return [a for k, v in values.items() for a in ("--set", f"{k.replace('__', '.')}={v}")]
+
+    def run_it(self, out, tokens=4096, **keys):
+        self.weir("run", TOML, "--out", out, *self.sets(tokens, **keys))
+        return self.metrics(out)
+
+    def metrics(self, out):
+        return json.loads((self.folder / out / "metrics.json").read_text())
+
+    def start(self, *args):
+        return subprocess.Popen([WEIR, *map(str, args)], cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def wait_for_checkpoint(self, out, child):
+        folder = self.folder / out / "checkpoint"
+        while child.poll() is None and not list(folder.glob("ck-*.weir")):
+            time.sleep(0.002)
+
+    def kill_after_checkpoint(self, out, *args):
+        child = self.start(*args)
+        self.wait_for_checkpoint(out, child)
+        child.kill()
+        child.communicate()
+
+    def newest(self, out):
+        return max((self.folder / out / "checkpoint").glob("ck-*.weir"),
+                   key=lambda p: int(p.stem.split("-")[1]))
+
+
+class Usage(Case):
+    def test_version_and_help(self):
+        self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
+        verbs = ["run", "resume", "speak", "store", "report", "doctor", "checkpoint ls", "checkpoint verify",
+                 "hn4 mkfs", "hn4 put", "hn4 ls", "hn4 cat", "tgm ls", "tgm dump", "tgm validate"]
+        for verb in verbs:
+            text = self.weir(*verb.split(), "--help").stdout.decode()
+            self.assertIn("Example:\n  weir " + verb, text)
+
+    def test_usage_errors_exit_with_2(self):
+        for args in ([], ["fly"], ["run"], ["run", TOML, "--fast"], ["speak", "x", "--tokens", "many"],
+                     ["tgm", "ls"], ["hn4", "cat", "volume"], ["checkpoint"]):
+            done = self.weir(*args, code=2)
+            self.assertTrue(done.stderr or done.stdout, args)
+
+    def test_unknown_key_names_the_nearest(self):
+        message = self.error("run", TOML, "--set", "stream.chnk=3", code=2)
+        self.assertEqual(message, 'cannot set key "stream.chnk": expected a known key, found none of that '
+                                  'name; did you mean "stream.chunk"?\n  at --set stream.chnk')
+        config = self.folder / "bad.toml"
+        config.write_text('name = "x"\n[run]\nworker = 1\n')
+        message = self.error("run", "bad.toml", code=2)
+        self.assertEqual(message, 'cannot set key "run.worker": expected a known key, found none of that '
+                                  'name; did you mean "run.workers"?\n  at bad.toml:3:10')
+
+    def test_wrong_type_says_what_was_expected(self):
+        message = self.error("run", TOML, "--set", "stream.chunk=wide", code=2)
+        self.assertEqual(message, 'cannot set key "stream.chunk": expected an integer from 1 to 16777216, '
+                                  'found string "wide"\n  at --set stream.chunk')
+
+    def test_broken_toml_names_the_place(self):
+        (self.folder / "bad.toml").write_text("seed = = 1\n")
+        self.assertIn("at bad.toml:1:", self.error("run", "bad.toml", code=2))
+
+    def test_missing_things_exit_with_3(self):
+        self.assertIn("no.toml", self.error("run", "no.toml", code=3))
+        for verb in (["resume"], ["report"], ["checkpoint", "ls"], ["checkpoint", "verify"]):
+            self.assertIn('"nowhere"', self.error(*verb, "nowhere", code=3))
+        self.assertIn("nowhere", self.error("tgm", "ls", "nowhere", code=3))
+        self.assertIn("nowhere", self.error("hn4", "ls", "nowhere", code=3))
+        self.assertIn("nowhere", self.error("speak", "nowhere", "--prompt", "x", "--tokens", 1, code=3))
+
+    def test_a_missing_corpus_is_named(self):
+        message = self.error("run", TOML, "--out", "r", *self.sets(stream__path="/no/such/text"), code=3)
+        self.assertIn("/no/such/text", message)
+
+    def test_doctor_knows_the_machine(self):
+        facts = json.loads(self.weir("doctor", "--json").stdout)
+        self.assertGreaterEqual(facts["machine"]["cores"], 1)
+        self.assertTrue(facts["kernels"]["kernel_set"])
+        self.assertEqual(facts["libraries"]["caf"], "0.17.6")
+        self.assertTrue(all(f["writable"] for f in facts["folders"]))
+        self.assertIn("kernel_set", self.weir("doctor").stdout.decode())
+
+
+class Runs(Case):
+    def test_a_run_leaves_its_folder(self):
+        done = self.weir("run", TOML, "--set", "name=short", *self.sets(run__trace="window"))
+        lines = done.stdout.decode().splitlines()
+        self.assertEqual(lines[0], "run folder runs/short-1")
+        self.assertIn(str(self.text), lines[1])
+        self.assertNotIn(b"\r", done.stderr)
+        folder = self.folder / "runs" / "short-1"
+        for name in ("config.toml", "metrics.json", "trace.json", "curve.tgm", "report.html", "log",
+                     "checkpoint"):
+            self.assertTrue((folder / name).exists(), name)
+        metrics = json.loads((folder / "metrics.json").read_text())
+        self.assertEqual(metrics["tokens"], 4096)
+        self.assertEqual(metrics["pulses"], 64)
+        for key in ("state_hash", "context_hash", "parameter_hash", "tokens_per_second", "kernel_seconds",
+                    "engine_overhead", "stall_seconds", "generations", "resumed", "peak_rss_bytes"):
+            self.assertIn(key, metrics)
+        self.assertLess(metrics["bits_per_byte"]["last_quarter"], metrics["bits_per_byte"]["cumulative"])
+        json.loads((folder / "trace.json").read_text())
+        self.weir("tgm", "validate", "runs/short-1/curve.tgm")
+        self.weir("run", TOML, "--set", "name=short", *self.sets(128))
+        self.assertTrue((self.folder / "runs" / "short-2" / "metrics.json").exists())
+
+    def test_json_is_the_metrics_and_nothing_else(self):
+        done = self.weir("run", TOML, "--out", "r", "--json", *self.sets(1024))
+        self.assertEqual(json.loads(done.stdout), self.metrics("r"))
+
+    def test_a_budget_is_met_exactly(self):
+        for tokens, lanes in ((1000, 1), (1001, 3)):
+            self.assertEqual(self.run_it(f"r{lanes}", tokens, stream__lanes=lanes)["tokens"], tokens)
+
+    def test_a_folder_with_a_checkpoint_is_refused(self):
+        self.run_it("r", 1024)
+        before = (self.folder / "r" / "config.toml").read_bytes()
+        message = self.error("run", TOML, "--out", "r", *self.sets(2048), code=3)
+        self.assertIn("weir resume r", message)
+        self.assertEqual((self.folder / "r" / "config.toml").read_bytes(), before)
+
+    def test_one_state_for_workers_prefetch_and_ranks(self):
+        hashes = set()
+        for i, keys in enumerate(({}, {"run__workers": 2}, {"run__workers": 4, "stream__prefetch": 0},
+                                  {"stream__prefetch": 64, "checkpoint__every_tokens": 0})):
+            hashes.add(self.run_it(f"a{i}", 2048, **keys)["state_hash"])
+        self.assertEqual(len(hashes), 1)
+        hashes = {self.run_it(f"b{r}", 2048, stream__lanes=4, stream__ranks=r)["state_hash"] for r in (1, 2, 4)}
+        self.assertEqual(len(hashes), 1)
+
+    def test_chunk_sizes_of_the_test_phase_give_one_context(self):
+        hashes = {self.run_it(f"c{n}", 0, phase__test__tokens=2500, stream__chunk=n)["context_hash"]
+                  for n in (8, 64, 100, 512, 1024)}
+        self.assertEqual(len(hashes), 1)
+
+    def test_phases_follow_each_other(self):
+        metrics = self.run_it("r", 1024, phase__test__tokens=512, phase__stream__tokens=256)
+        self.assertEqual(metrics["tokens"], 1024 + 512 + 256)
+
+    def test_colour_and_control_characters_stay_off_a_pipe(self):
+        done = self.weir("run", TOML, "--out", "r", *self.sets(1024))
+        self.assertNotIn(b"\x1b", done.stdout + done.stderr)
+
+
+class Resumes(Case):
+    def test_kill_and_resume_end_in_the_same_state(self):
+        whole = self.run_it("whole", 20_000)
+        args = ("run", TOML, "--out", "r", *self.sets(20_000))
+        self.kill_after_checkpoint("r", *args)
+        self.weir("resume", "r")
+        metrics = self.metrics("r")
+        for key in ("state_hash", "context_hash", "parameter_hash", "tokens", "pulses"):
+            self.assertEqual(metrics[key], whole[key], key)
+        self.assertEqual(metrics["bits_per_byte"], whole["bits_per_byte"])
+
+    def test_resume_of_a_resume_of_a_resume(self):
+        whole = self.run_it("whole", 30_000)
+        self.kill_after_checkpoint("r", "run", TOML, "--out", "r", *self.sets(30_000))
+        resumed = 0
+        for workers in (2, 1, 2):
+            before = self.newest("r").name
+            child = self.start("resume", "r", "--set", f"run.workers={workers}", "--set", "stream.prefetch=1")
+            while child.poll() is None and self.newest("r").name == before:
+                time.sleep(0.002)
+            resumed += child.poll() is None
+            child.kill()
+            child.communicate()
+        self.weir("resume", "r")
+        self.assertGreater(resumed, 0)
+        self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
+
+    def test_a_stopped_run_says_how_to_go_on(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            out = f"r{number}"
+            child = self.start("run", TOML, "--out", out, *self.sets(39_000))
+            self.wait_for_checkpoint(out, child)
+            child.send_signal(number)
+            stdout, stderr = child.communicate(timeout=60)
+            self.assertEqual(child.returncode, 0, stderr.decode())
+            self.assertEqual(self.metrics(out)["ended"], "interrupted")
+            self.assertIn(f"weir resume {out}", stdout.decode())
+            self.weir("checkpoint", "verify", out)
+            self.weir("resume", out)
+            self.assertEqual(self.metrics(out)["tokens"], 39_000)
+        self.assertEqual(self.metrics(f"r{signal.SIGTERM}")["state_hash"],
+                         self.metrics(f"r{signal.SIGINT}")["state_hash"])
+
+    def test_a_finished_run_rewrites_its_metrics(self):
+        before = self.run_it("r", 1024)
+        (self.folder / "r" / "metrics.json").unlink()
+        self.weir("resume", "r")
+        after = self.metrics("r")
+        self.assertEqual(after["state_hash"], before["state_hash"])
+        self.assertEqual(after["tokens"], 1024)
+        self.assertEqual(after["bits_per_byte"], before["bits_per_byte"])
+
+    def test_without_a_checkpoint_it_starts_over(self):
+        whole = self.run_it("r", 2048)
+        for path in (self.folder / "r" / "checkpoint").glob("ck-*"):
+            path.unlink()
+        self.weir("resume", "r")
+        self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
+
+    def test_only_some_keys_may_change(self):
+        self.run_it("r", 1024)
+        message = self.error("resume", "r", "--set", "seed=9", code=2)
+        self.assertIn("ConfigMismatch", message)
+        self.assertIn('"seed"', message)
+        self.weir("resume", "r", "--set", "run.workers=2", "--set", "stream.prefetch=0", "--set",
+                  "stream.ranks=1", "--set", "run.trace=off", "--set", "checkpoint.every_tokens=512")
+
+    def test_a_changed_corpus_is_named_with_file_and_offset(self):
+        self.kill_after_checkpoint("r", "run", TOML, "--out", "r", *self.sets(30_000))
+        content = bytearray(self.text.read_bytes())
+        content[700] ^= 1
+        self.text.write_bytes(content)
+        message = self.error("resume", "r", code=4)
+        self.assertIn("HistoryMismatch", message)
+        self.assertRegex(message, r"at .*text:\d+")
+
+    def test_a_damaged_checkpoint_is_named_and_the_previous_one_taken(self):
+        whole = self.run_it("whole", 8192)
+        self.run_it("r", 8192)
+        newest = self.newest("r")
+        content = bytearray(newest.read_bytes())
+        content[len(content) // 2] ^= 0x10
+        newest.write_bytes(content)
+        message = self.error("checkpoint", "verify", "r", code=4)
+        self.assertIn(newest.name, message)
+        self.weir("checkpoint", "ls", "r")
+        done = self.weir("resume", "r")
+        self.assertIn(newest.name, done.stderr.decode())
+        self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
+
+    def test_checkpoints_are_listed(self):
+        self.run_it("r", 4096)
+        listed = json.loads(self.weir("checkpoint", "ls", "r", "--json").stdout)
+        self.assertEqual(len(listed["checkpoints"]), 2)
+        self.assertTrue(all(c["valid"] for c in listed["checkpoints"]))
+        self.assertEqual(max(c["pulse"] for c in listed["checkpoints"]), 64)
+        verified = json.loads(self.weir("checkpoint", "verify", "r", "--json").stdout)
+        self.assertEqual(verified["checkpoints"], listed["checkpoints"])
+        (self.folder / "empty").mkdir()
+        self.error("checkpoint", "ls", "empty", code=3)
+
+
+class Parameters(Case):
+    def test_a_volume_holds_the_parameters_of_the_run(self):
+        metrics = self.run_it("r", 2048)
+        self.weir("store", "r", "p.hn4", "--tag", "prose")
+        message = self.weir("hn4", "cat", "p.hn4", "prose").stdout
+        listed = json.loads(self.weir("tgm", "ls", "-", "--json", stdin=message).stdout)
+        self.assertEqual(listed["messages"][0]["digest"], metrics["parameter_hash"])
+        names = [o["name"] for o in listed["messages"][0]["objects"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn(metrics["parameter_hash"], self.weir("tgm", "ls", "-", stdin=message).stdout.decode())
+
+    def test_speaking_depends_on_the_seed_alone(self):
+        self.run_it("r", 4096)
+        self.weir("store", "r", "p.hn4")
+
+        def speak(*args):
+            return self.weir("speak", *args, "--prompt", "The ", "--tokens", 40).stdout
+
+        for source in ("r", "p.hn4"):
+            first = speak(source, "--temperature", 0.9, "--seed", 5)
+            self.assertEqual(first, speak(source, "--temperature", 0.9, "--seed", 5))
+            self.assertNotEqual(first, speak(source, "--temperature", 0.9, "--seed", 6))
+            self.assertTrue(first.startswith(b"The "))
+            greedy = speak(source, "--temperature", 0, "--seed", 1)
+            self.assertEqual(greedy, speak(source, "--temperature", 0, "--seed", 2))
+        said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json").stdout)
+        self.assertFalse(said["with_context"])
+        self.assertEqual(said["tokens"], 5)
+
+
+class Volumes(Case):
+    def test_what_is_put_comes_back(self):
+        content = os.urandom(300_000)
+        self.weir("hn4", "mkfs", "v.hn4", "--seed", 7)
+        self.weir("hn4", "put", "v.hn4", "noise", stdin=content)
+        self.weir("hn4", "put", "v.hn4", "licence", LICENCE, "--shards", 3)
+        self.assertEqual(self.weir("hn4", "cat", "v.hn4", "noise").stdout, content)
+        self.assertEqual(self.weir("hn4", "cat", "v.hn4", "licence").stdout, Path(LICENCE).read_bytes())
+        tags = {t["name"]: t for t in json.loads(self.weir("hn4", "ls", "v.hn4", "--json").stdout)["tags"]}
+        self.assertEqual(tags["noise"]["bytes"], 300_000)
+        self.assertEqual(tags["licence"]["shards"], 3)
+
+    def test_refusals_are_named(self):
+        self.weir("hn4", "mkfs", "v.hn4")
+        self.error("hn4", "mkfs", "v.hn4", code=3)
+        self.weir("hn4", "mkfs", "v.hn4", "--force")
+        self.weir("hn4", "put", "v.hn4", "licence", LICENCE)
+        self.assertIn('"licence"', self.error("hn4", "cat", "v.hn4", "licenc", code=3))
+        self.error("hn4", "mkfs", "w.hn4", "--size", "many", code=2)
+
+    def test_a_flipped_byte_is_an_error(self):
+        content = random.Random(3).randbytes(50_000)
+        self.weir("hn4", "mkfs", "v.hn4")
+        self.weir("hn4", "put", "v.hn4", "noise", stdin=content)
+        volume = self.folder / "v.hn4"
+        image = bytearray(volume.read_bytes())
+        image[image.find(content[20_000:20_032])] ^= 1
+        volume.write_bytes(image)
+        self.error("hn4", "cat", "v.hn4", "noise", code=4)
+
+
+class Messages(Case):
+    def test_listing_dumping_and_validating_a_curve(self):
+        self.run_it("r", 4096)
+        objects = json.loads(self.weir("tgm", "ls", "r/curve.tgm", "--json").stdout)["messages"][0]["objects"]
+        self.assertEqual([o["name"] for o in objects], ["tokens", "bits_per_byte"])
+        lines = self.weir("tgm", "dump", "r/curve.tgm", "--limit", 0).stdout.decode().splitlines()
+        self.assertEqual(json.loads(lines[1])["values"][-1], 4096)
+        raw = self.weir("tgm", "dump", "r/curve.tgm", "--object", "tokens", "--raw").stdout
+        self.assertEqual(len(raw), objects[0]["bytes"])
+        self.assertIn("valid", self.weir("tgm", "validate", "r/curve.tgm").stdout.decode())
+        self.assertIn('did you mean "tokens"', self.error("tgm", "dump", "r/curve.tgm", "--object", "token", code=3))
+
+    def test_damage_is_found(self):
+        self.run_it("r", 4096)
+        path = self.folder / "r" / "curve.tgm"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 4
+        path.write_bytes(content)
+        self.weir("tgm", "validate", "r/curve.tgm", code=4)
+        self.assertNotEqual(json.loads(self.weir("tgm", "validate", "r/curve.tgm", "--json", code=4).stdout), {})
+        (self.folder / "noise").write_bytes(b"no message at all")
+        self.error("tgm", "ls", "noise", code=4)
+
+
+class Soak(Case):
+    """Long ones; CTest runs them under the label soak."""
+
+    def test_fifty_random_kills(self):
+        whole = self.run_it("whole", 39_000)
+        seed = random.SystemRandom().randrange(1 << 32)
+        print("seed", seed, flush=True)
+        moments = random.Random(seed)
+        begun = time.monotonic()
+        self.weir("run", TOML, "--out", "timed", *self.sets(39_000))
+        seconds = time.monotonic() - begun
+        kills = 0
+        for i in range(50):
+            out = f"r{i}"
+            command = ["run", TOML, "--out", out, *self.sets(39_000)]
+            while True:
+                child = self.start(*command)
+                try:
+                    child.communicate(timeout=moments.uniform(0.0, seconds))
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.communicate()
+                    kills += 1
+                if child.returncode == 0:
+                    break
+                self.assertEqual(child.returncode, -signal.SIGKILL)
+                if (self.folder / out / "config.toml").exists():
+                    command = ["resume", out]
+                elif list((self.folder / out).glob("checkpoint/ck-*")):
+                    self.fail("a checkpoint without a configuration")
+            self.assertEqual(self.metrics(out)["state_hash"], whole["state_hash"], f"kill {kills}, run {i}")
+        self.assertGreaterEqual(kills, 50)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
