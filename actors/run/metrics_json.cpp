@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The text of metrics.json.
+#include <nlohmann/json.hpp>
+
+#include "weir/actors/run.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json counters_of(const runtime::engine_counters& c) {
+  return {{"tasks", c.submitted},
+          {"finished", c.finished},
+          {"failed", c.failed},
+          {"poisoned", c.poisoned},
+          {"edges_raw", c.edges_raw},
+          {"edges_war", c.edges_war},
+          {"edges_waw", c.edges_waw},
+          {"lookups", c.lookups},
+          {"exact_tests", c.exact_tests},
+          {"maybe", c.maybe},
+          {"pruned", c.pruned},
+          {"window_stalls", c.window_stalls},
+          {"parks", c.parks}};
+}
+
+json curve_of(const std::vector<curve_point>& curve) {
+  json points = json::array();
+  for (const curve_point& p : curve) {
+    points.push_back({{"tokens", p.tokens}, {"bits_per_byte", p.bits_per_byte}});
+  }
+  return points;
+}
+
+json memory_of(const std::vector<std::pair<std::string, std::int64_t>>& memory) {
+  json owners = json::object();
+  for (const auto& [owner, bytes] : memory) {
+    owners[owner] = bytes;
+  }
+  return owners;
+}
+
+}  // namespace
+
+std::string metrics_json(const run_report& r) {
+  json j;
+  j["ended"] = r.ended;
+  j["state_hash"] = hex64(r.state_hash);
+  j["context_hash"] = hex64(r.context_hash);
+  j["parameter_hash"] = hex64(r.parameter_hash);
+  j["history_hash"] = hex64(r.history_hash);
+  j["content_hash"] = hex64(r.content_hash);
+  j["tokens"] = r.tokens;
+  j["pulses"] = r.pulses;
+  j["phases"] = {{"build", {{"tokens", r.build_tokens}, {"pulses", r.build_pulses}}},
+                 {"test", {{"tokens", r.test_tokens}}},
+                 {"stream", {{"tokens", r.stream_tokens}}}};
+  j["bits_per_byte"] = {{"cumulative", r.bits_cumulative},
+                        {"last_quarter", r.bits_last_quarter},
+                        {"test", r.bits_test}};
+  j["tokens_per_second"] = r.tokens_per_second;
+  j["build_seconds"] = r.build_seconds;
+  j["kernel_seconds"] = r.kernel_seconds;
+  j["engine_overhead"] = r.workers == 1 ? json(r.engine_overhead) : json(nullptr);
+  j["idle_seconds"] = r.idle_seconds;
+  j["stall_seconds"] = r.stall_seconds;
+  j["generation"] = r.generation;
+  j["generations"] = r.generations;
+  j["checkpoint_stall_ms"] = r.checkpoint_stall_ms;
+  j["resumed"] = r.resumed;
+  j["peak_rss_bytes"] = r.peak_rss_bytes;
+  j["wall_seconds"] = r.wall_seconds;
+  j["workers"] = r.workers;
+  j["kernel_set"] = r.kernel_set;
+  j["parameters"] = r.parameters;
+  j["corpus"] = {{"files", r.corpus},
+                 {"tokens", r.corpus_tokens},
+                 {"identity", hex64(r.corpus_identity)}};
+  j["engine"] = counters_of(r.counters);
+  j["memory"] = memory_of(r.memory);
+  j["warnings"] = r.warnings;
+  j["curve"] = curve_of(r.curve);
+  // Names of files may hold any bytes: those that are not UTF-8 are replaced.
+  return j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `run` and `resume`: builds the actors of a run, waits for its end, and writes what it
+/// leaves behind.
+#include "weir/actors/run.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "checkpointer/checkpointer.hpp"
+#include "checkpointer/contents.hpp"
+#include "observer/observer.hpp"
+#include "orchestrator/orchestrator.hpp"
+#include "run/session.hpp"
+#include "run/settings.hpp"
+#include "sink/message_writer.hpp"
+#include "source/rank.hpp"
+#include "source/stream_hub.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+/// One call of `run` or `resume`.
+class runner {
+ public:
+  runner(const run_config& config, const run_callbacks& callbacks, bool resuming)
+      : config_(config), callbacks_(callbacks), resuming_(resuming) {
+    control_ = callbacks.control != nullptr ? callbacks.control : &own_control_;
+    events_ = std::make_shared<event_queue>(*control_);
+  }
+  [[nodiscard]] result<run_report> go();
+
+ private:
+  [[nodiscard]] result<void> prepare_folder() const;
+  [[nodiscard]] result<void> open_store();
+  [[nodiscard]] result<void> open_stream();
+  [[nodiscard]] result<void> open_engine();
+  [[nodiscard]] result<conductor_actor> start();
+  [[nodiscard]] result<conductor_end> follow(const conductor_actor& conductor);
+  [[nodiscard]] result<run_report> report(conductor_end end);
+  [[nodiscard]] result<void> leave_behind(const run_report& report);
+  void describe_end(run_report& r, const conductor_end& end) const;
+  void warn(const std::string& text);
+  [[nodiscard]] std::string path_of(const char* name) const {
+    return join_path(config_.out, name);
+  }
+
+  run_config config_;
+  const run_callbacks& callbacks_;
+  bool resuming_;
+  run_control own_control_;
+  run_control* control_ = nullptr;
+  std::int64_t start_ns_ = now_ns();
+  std::shared_ptr<event_queue> events_;
+  std::unique_ptr<session> session_;
+  std::vector<std::string> warnings_;
+
+  std::shared_ptr<const storage::checkpoint> newest_;
+  stored_run stored_;
+  stream_info stream_;
+  model_info model_;
+  std::uint32_t vocab_ = 256;
+  checkpointer_actor checkpointer_;
+  stream_hub_actor hub_;
+  orchestrator_actor orchestrator_;
+  message_writer_actor writer_;
+};
+
+void runner::warn(const std::string& text) {
+  warnings_.push_back(text);
+  if (callbacks_.warning) {
+    callbacks_.warning(text);
+  }
+}
+
+result<void> runner::prepare_folder() const {
+  std::error_code failure;
+  const bool there = std::filesystem::is_directory(config_.out, failure);
+  if (!there && resuming_) {
+    return error(errc::not_found,
+                 fmt::format("resuming the run {} failed: expected a folder, found none",
+                             config_.out));
+  }
+  if (!there) {
+    std::filesystem::create_directories(config_.out, failure);
+    if (failure) {
+      return error(errc::io, fmt::format("creating the run folder {} failed: {}",
+                                         config_.out, failure.message()));
+    }
+  }
+  return {};
+}
+
+result<void> runner::open_store() {
+  checkpointer_ = session_->spawn_io("checkpointer_io", stop_rank::sink, checkpointer_io,
+                                     checkpointer_config{});
+  WEIR_TRY(const auto info,
+           session_->ask<local<store_info>>(
+               checkpointer_, "opening the checkpoints", open_atom_v,
+               by_reference(store_spec{path_of("checkpoint"), resuming_})));
+  for (const std::string& text : info->warnings) {
+    warn(text);
+  }
+  newest_ = info->newest;
+  if (!newest_) {
+    return {};
+  }
+  WEIR_TRY(stored_, read_run(*newest_));
+  if (config_.build.tokens == one_pass) {
+    WEIR_TRY(config_.build.tokens, number_in(stored_.config, "phase.build.tokens"));
+  }
+  WEIR_CHECK(compare_config(stored_.config, config_));
+  stored_.accounts.resumed += 1;
+  return {};
+}
+
+result<void> runner::open_stream() {
+  hub_ =
+      session_->spawn_io("stream_hub_io", stop_rank::source, stream_hub_io, hub_config{});
+  stream_spec spec{config_.paths, config_.eot, stream_of(config_), std::nullopt};
+  if (newest_) {
+    spec.cursor = newest_->cursor();
+  }
+  WEIR_TRY(const auto info,
+           session_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
+                                             by_reference(std::move(spec))));
+  stream_ = *info;
+  if (!stream_.warning.empty()) {
+    warn(stream_.warning);
+  }
+  if (config_.build.tokens == one_pass) {
+    if (stream_.tokens == 0) {
+      return error(
+          errc::invalid_argument,
+          "beginning a run failed for phase.build.tokens: expected a number, because the "
+          "source does not say how long it is, found one pass");
+    }
+    config_.build.tokens = stream_.tokens;
+  }
+  vocab_ = vocabulary_of(config_, stream_.corpus.size());
+  if (newest_) {
+    WEIR_TRY(const auto stored_vocab, number_in(stored_.config, "model.vocab"));
+    vocab_ = static_cast<std::uint32_t>(stored_vocab);
+  }
+  return {};
+}
+
+result<void> runner::open_engine() {
+  orchestrator_ = session_->spawn_io("orchestrator", stop_rank::engine, orchestrator,
+                                     orchestrator_config{});
+  model_spec spec;
+  spec.model = model_of(config_, vocab_);
+  spec.engine.workers = config_.workers;
+  spec.engine.trace.mode = config_.trace;
+  spec.from = newest_;
+  WEIR_TRY(const auto info,
+           session_->ask<local<model_info>>(orchestrator_, "building the model",
+                                            open_atom_v, by_reference(std::move(spec))));
+  model_ = *info;
+  if (newest_ && stored_.build != model_.kernel_set) {
+    warn(fmt::format(
+        "{}: the checkpoint was computed with kernels {}, this is {}; results may differ "
+        "in their bits",
+        name_of(errc::build_mismatch), stored_.build, model_.kernel_set));
+  }
+  return {};
+}
+
+result<conductor_actor> runner::start() {
+  const std::chrono::seconds deadline(config_.deadline_s);
+  conductor_config c;
+  c.settings = conductor_of(config_);
+  if (newest_) {
+    c.record = stored_.record;
+    c.accounts = stored_.accounts;
+    c.durable_generation = newest_->header().generation;
+  } else {
+    c.record.total_updates = total_updates_of(config_);
+  }
+  c.deadline = deadline;
+  for (std::uint32_t rank = 0; rank < config_.ranks; ++rank) {
+    c.ranks.push_back(
+        session_->spawn_io("rank_io", stop_rank::source, rank_io,
+                           rank_config{rank, config_.ranks, hub_, deadline}));
+  }
+  c.hub = hub_;
+  c.orchestrator = orchestrator_;
+  c.checkpointer = checkpointer_;
+  c.observer = session_->spawn("observer", stop_rank::sink, observer,
+                               observer_config{[events = events_](run_progress p) {
+                                 events->push(std::move(p));
+                               }});
+  writer_ = session_->spawn_io("message_writer_io", stop_rank::sink, message_writer_io,
+                               message_writer_config{});
+  c.contents.sections = model_.sections;
+  c.contents.config = config_text(config_, vocab_);
+  c.contents.build = model_.kernel_set;
+  c.ended = [events = events_](conductor_end end) { events->push(std::move(end)); };
+  c.warning = [events = events_](std::string text) {
+    events->push(warning_event{std::move(text)});
+  };
+  return session_->spawn("conductor", stop_rank::conductor, conductor, std::move(c));
+}
+
+result<conductor_end> runner::follow(const conductor_actor& conductor) {
+  bool drained = false;
+  session_->tell(conductor, launch_atom_v);
+  while (true) {
+    if (control_->stop_requested() && !drained) {
+      drained = true;
+      session_->tell(conductor, drain_atom_v);
+    }
+    for (session_event& e : events_->wait()) {
+      if (auto* failed = std::get_if<error>(&e)) {
+        return std::move(*failed);
+      }
+      if (auto* end = std::get_if<conductor_end>(&e)) {
+        if (end->failure) {
+          return *std::move(end->failure);
+        }
+        return std::move(*end);
+      }
+      if (auto* warning = std::get_if<warning_event>(&e)) {
+        warn(warning->text);
+      } else if (callbacks_.progress) {
+        callbacks_.progress(std::get<run_progress>(e));
+      }
+    }
+  }
+}
+
+void runner::describe_end(run_report& r, const conductor_end& end) const {
+  const run_accounts& a = end.accounts;
+  r.ended = end.ended;
+  r.state_hash = state_hash_of(end.image->bytes, *end.cursor);
+  r.history_hash = end.cursor->history_hash;
+  r.content_hash = end.cursor->content_hash;
+  r.tokens = end.record.tokens;
+  r.pulses = end.record.pulses;
+  r.build_tokens = end.record.used[0].tokens;
+  r.build_pulses = end.record.used[0].pulses;
+  r.test_tokens = end.record.used[1].tokens;
+  r.stream_tokens = end.record.used[2].tokens;
+  r.bits_cumulative = a.build.bits_per_byte();
+  r.bits_last_quarter = a.last_quarter.bits_per_byte();
+  r.bits_test = a.test.bits_per_byte();
+  r.build_seconds = static_cast<double>(a.build_ns) * 1e-9;
+  r.kernel_seconds = static_cast<double>(a.kernel_ns) * 1e-9;
+  r.stall_seconds = static_cast<double>(a.stall_ns) * 1e-9;
+  if (a.build_ns > 0) {
+    r.tokens_per_second = static_cast<double>(r.build_tokens) / r.build_seconds;
+    r.engine_overhead = config_.workers == 1 ? 1 - r.kernel_seconds / r.build_seconds : 0;
+    r.idle_seconds =
+        config_.workers > 1 ? config_.workers * r.build_seconds - r.kernel_seconds : 0;
+  }
+  r.generation = end.generation;
+  r.generations = a.generations;
+  r.resumed = a.resumed;
+  for (const curve_window& w : a.curve) {
+    r.curve.push_back({w.tokens, w.sum.bits_per_byte()});
+  }
+}
+
+result<run_report> runner::report(conductor_end end) {
+  trace_order trace;
+  trace.path = config_.trace == runtime::trace_mode::off ? "" : path_of("trace.json");
+  trace.spans = std::move(end.spans);
+  WEIR_TRY(const auto engine, session_->ask<local<engine_report>>(
+                                  orchestrator_, "waiting for the engine's report",
+                                  report_atom_v, by_reference(std::move(trace))));
+  run_report r;
+  r.folder = config_.out;
+  describe_end(r, end);
+  r.parameter_hash = engine->parameter_hash;
+  r.context_hash = engine->context_hash;
+  r.counters = engine->counters;
+  r.memory = engine->memory;
+  r.checkpoint_stall_ms = engine->checkpoint_stall_ms;
+  r.workers = config_.workers;
+  r.kernel_set = model_.kernel_set;
+  r.parameters = model_.parameters;
+  r.corpus = stream_.corpus;
+  r.corpus_identity = stream_.identity;
+  r.corpus_tokens = stream_.tokens;
+  return r;
+}
+
+result<void> runner::leave_behind(const run_report& r) {
+  WEIR_TRY([[maybe_unused]] const auto bytes,
+           session_->ask<std::uint64_t>(
+               writer_, "writing the curve", write_atom_v,
+               by_reference(curve_order{path_of("curve.tgm"), config_.name, r.curve})));
+  return write_file_atomically(posix_file_system(), path_of("metrics.json"),
+                               as_view(metrics_json(r)));
+}
+
+result<run_report> runner::go() {
+  WEIR_TRY([[maybe_unused]] const auto notes, check_config(config_));
+  WEIR_CHECK(prepare_folder());
+  WEIR_TRY(session_, session::open(std::chrono::seconds(config_.deadline_s), events_));
+  WEIR_CHECK(open_store());
+  WEIR_CHECK(open_stream());
+  WEIR_CHECK(open_engine());
+  if (callbacks_.started) {
+    run_start s{config_.out,
+                stream_.corpus,
+                stream_.tokens,
+                model_.kernel_set,
+                model_.parameters,
+                {},
+                0};
+    if (newest_) {
+      s.resumed_from = newest_->header().generation;
+      s.resumed_tokens = stored_.record.tokens;
+    }
+    callbacks_.started(s);
+  }
+  WEIR_TRY(const auto conductor, start());
+  newest_.reset();
+  WEIR_TRY(auto end, follow(conductor));
+  WEIR_TRY(auto r, report(std::move(end)));
+  r.warnings = warnings_;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  r.wall_seconds = seconds_since(start_ns_);
+  WEIR_CHECK(leave_behind(r));
+  for (const std::string& name : session_->stop()) {
+    warn("actor " + name + " did not end in time");
+  }
+  return r;
+}
+
+}  // namespace
+
+result<run_report> run(const run_config& config, const run_callbacks& callbacks) {
+  return runner(config, callbacks, false).go();
+}
+
+result<run_report> resume(const run_config& config, const run_callbacks& callbacks) {
+  return runner(config, callbacks, true).go();
+}
+
+}  // namespace weir::actors

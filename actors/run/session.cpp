@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Life of an actor system.
+#include "run/session.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace weir::actors {
+
+void event_queue::push(session_event e) {
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(e));
+  }
+  control_->wake();
+}
+
+std::vector<session_event> event_queue::wait() {
+  pollfd waited{control_->descriptor(), POLLIN, 0};
+  ::poll(&waited, 1, -1);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto read = ::read(control_->descriptor(), &count, sizeof count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+result<std::unique_ptr<session>> session::open(std::chrono::seconds deadline,
+                                               std::shared_ptr<event_queue> events) {
+  std::unique_ptr<session> s(new session);
+  s->deadline_ = deadline;
+  WEIR_TRY(s->config_, system_config::make(s->options_));
+  s->system_ = std::make_unique<caf::actor_system>(*s->config_);
+  s->self_ = std::make_unique<caf::scoped_actor>(*s->system_);
+  supervisor_config config;
+  config.failed = [events](error e) { events->push(std::move(e)); };
+  s->supervisor_ = spawn_shared(*s->system_, supervisor, std::move(config));
+  return s;
+}
+
+void session::adopt(const char* name, stop_rank rank, caf::actor handle) {
+  tell(supervisor_, adopt_atom_v,
+       by_reference(child_spec{name, rank, std::move(handle)}));
+}
+
+survivors session::stop() {
+  if (std::exchange(stopped_, true)) {
+    return {};
+  }
+  const auto left =
+      ask<local<survivors>>(supervisor_, "stopping all actors", stop_atom_v);
+  (*self_)->send_exit(supervisor_, caf::exit_reason::user_shutdown);
+  supervisor_ = nullptr;
+  self_.reset();
+  if (left && left.value()->empty()) {
+    system_.reset();
+    return {};
+  }
+  // An actor that cannot be ended would hold the destructor for ever: leave it the system
+  // and go.
+  static_cast<void>(system_.release());
+  static_cast<void>(config_.release());
+  return left ? **left : survivors{"supervisor"};
+}
+
+session::~session() {
+  static_cast<void>(stop());
+}
+
+}  // namespace weir::actors
