@@ -9,18 +9,16 @@ namespace weir::models {
 
 std::string_view name_of(phase ph) noexcept {
   switch (ph) {
-    case phase::build:
-      return "build";
-    case phase::test:
-      return "test";
-    case phase::stream:
-      return "stream";
+    case phase::build: return "build";
+    case phase::test: return "test";
+    case phase::stream: return "stream";
   }
   return "unknown";
 }
 
-std::uint32_t active_mask(std::span<const std::uint64_t> frequencies, std::uint64_t from, std::uint64_t to,
-                          std::span<const std::uint64_t> outer_period, std::uint64_t update) noexcept {
+std::uint32_t active_mask(std::span<const std::uint64_t> frequencies, std::uint64_t from,
+                          std::uint64_t to, std::span<const std::uint64_t> outer_period,
+                          std::uint64_t update) noexcept {
   std::uint32_t mask = 0;
   for (std::size_t l = 0; l < frequencies.size() && l < 32; ++l) {
     const std::uint64_t c = frequencies[l];

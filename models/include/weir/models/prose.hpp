@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The prose model: a byte-level language model with delta memories of several frequencies per block, as tasks
-/// over regions of an engine.
+/// The prose model: a byte-level language model with delta memories of several
+/// frequencies per block, as tasks over regions of an engine.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +23,41 @@ namespace weir::models {
 
 /// Shape, schedule and seed. What is fixed at the start of a run and stored with it.
 struct prose_config {
-  std::uint32_t vocab = 256;  ///< token ids are below; 257 where the source emits end-of-text
+  std::uint32_t vocab =
+      256;  ///< token ids are below; 257 where the source emits end-of-text
   std::uint32_t width = 128;  ///< features of a row; a multiple of 16
   std::uint32_t blocks = 2;
-  std::vector<std::uint64_t> frequencies = {1, 8, 64, 512};  ///< tokens per firing of each level; see `create`
-  std::uint32_t heads = 2;       ///< of 32 features each
-  std::uint32_t hidden = 256;    ///< features of the two-layer part; a multiple of 16
+  std::vector<std::uint64_t> frequencies = {
+      1, 8, 64, 512};          ///< tokens per firing of each level; see `create`
+  std::uint32_t heads = 2;     ///< of 32 features each
+  std::uint32_t hidden = 256;  ///< features of the two-layer part; a multiple of 16
   std::uint32_t lanes = 1;
   std::uint32_t max_chunk = 64;  ///< most tokens of a lane in one pulse
   std::uint64_t seed = 0;
   double rate = 1.5e-3;
-  std::uint32_t warm_up = 100;   ///< updates
-  double final_rate = 0.1;       ///< part of `rate` at the end of the cosine
+  std::uint32_t warm_up = 100;  ///< updates
+  double final_rate = 0.1;      ///< part of `rate` at the end of the cosine
   double beta1 = 0.9;
   double beta2 = 0.99;
   double epsilon = 1e-8;
-  double decay = 0.01;           ///< on matrices
-  double clip = 1.0;             ///< global norm of the pulse's gradient
+  double decay = 0.01;  ///< on matrices
+  double clip = 1.0;    ///< global norm of the pulse's gradient
 };
 
-/// What a region of the state is. A checkpoint has a section per kind (and per lane for `context`).
-enum class region_kind : std::uint8_t { parameter, moment, error_buffer, counter, context };
+/// What a region of the state is. A checkpoint has a section per kind (and per lane for
+/// `context`).
+enum class region_kind : std::uint8_t {
+  parameter,
+  moment,
+  error_buffer,
+  counter,
+  context
+};
 [[nodiscard]] std::string_view name_of(region_kind kind) noexcept;
 
 /// One piece of the state: its stable name and where it lives.
 struct named_region {
-  std::string name;        ///< "block0.level2.query", "lane0.block1.level3.memory", ...
+  std::string name;  ///< "block0.level2.query", "lane0.block1.level3.memory", ...
   region_kind kind = region_kind::parameter;
   std::uint32_t lane = 0;  ///< of `context` regions
   runtime::tensor data;
@@ -69,14 +78,18 @@ struct pulse_ticket {
 
 /// What came out of a pulse.
 struct pulse_result {
-  std::uint64_t scored = 0;          ///< tokens whose probability is in the sum
-  std::uint64_t nats_q32 = 0;        ///< sum of negative log-likelihoods in units of 2^-32 nat: exact to add up
-  double gradient_norm = 0;          ///< before clipping; Build only
-  [[nodiscard]] double nats() const noexcept { return static_cast<double>(nats_q32) * 0x1p-32; }
+  std::uint64_t scored = 0;  ///< tokens whose probability is in the sum
+  std::uint64_t nats_q32 =
+      0;  ///< sum of negative log-likelihoods in units of 2^-32 nat: exact to add up
+  double gradient_norm = 0;  ///< before clipping; Build only
+  [[nodiscard]] double nats() const noexcept {
+    return static_cast<double>(nats_q32) * 0x1p-32;
+  }
 };
 
 /// Digest over named tensors, in the order given: what `parameter_hash` is.
-/// Per tensor: the name, a zero byte, number of dimensions and extents as little-endian u64, then the bytes.
+/// Per tensor: the name, a zero byte, number of dimensions and extents as little-endian
+/// u64, then the bytes.
 class parameter_digest {
  public:
   void add(std::string_view name, std::span<const std::int64_t> shape, bytes_view bytes);
@@ -86,20 +99,26 @@ class parameter_digest {
   xxh3_stream hash_;
 };
 
-/// The model of one run: parameters, moments, error buffers and one ContextMemory per lane.
+/// The model of one run: parameters, moments, error buffers and one ContextMemory per
+/// lane.
 ///
-/// `submit` turns a pulse into tasks; nothing but the regions orders them, so several pulses may be in flight.
-/// Rows are computed in windows of 64 tokens aligned to the lane's position: their bits depend on their window
-/// and on earlier rows alone, for any chunking and number of workers.
+/// `submit` turns a pulse into tasks; nothing but the regions orders them, so several
+/// pulses may be in flight. Rows are computed in windows of 64 tokens aligned to the
+/// lane's position: their bits depend on their window and on earlier rows alone, for any
+/// chunking and number of workers.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 /// @source{Context stream design, section 3}
 class prose {
  public:
   /// Allocates and initialises everything from the seed; contexts are empty.
-  /// @error{invalid_argument, a shape the kernels do not have: frequencies must start at 1, ascend, and divide 64
+  /// @error{invalid_argument, a shape the kernels do not have: frequencies must start at
+  /// 1, ascend, and divide 64
   ///        or be multiples of it}
-  [[nodiscard]] static result<std::unique_ptr<prose>> create(runtime::engine& engine,
-                                                             const prose_config& config);
+  /// `kernels` is "auto", or an instruction set that this processor has: "x86-64",
+  /// "x86-64-v3", "x86-64-v4".
+  [[nodiscard]] static result<std::unique_ptr<prose>> create(
+      runtime::engine& engine, const prose_config& config,
+      std::string_view kernels = "auto");
   ~prose();
   prose(const prose&) = delete;
   prose& operator=(const prose&) = delete;
@@ -115,34 +134,43 @@ class prose {
   static constexpr std::uint64_t max_in_flight = 8;
 
   /// Submits all tasks of a pulse: one input per lane, in lane order.
-  /// A row without a known next token is kept as pending prediction and scored, not learned, by the first
-  /// token that follows.
-  /// @error{invalid_argument, a token >= vocab, a wrong position or count of lanes, too many in flight}
-  [[nodiscard]] result<pulse_ticket> submit(const pulse& p, std::span<const lane_input> lanes);
+  /// A row without a known next token is kept as pending prediction and scored, not
+  /// learned, by the first token that follows.
+  /// @error{invalid_argument, a token >= vocab, a wrong position or count of lanes, too
+  /// many in flight}
+  [[nodiscard]] result<pulse_ticket> submit(const pulse& p,
+                                            std::span<const lane_input> lanes);
   /// Waits for the pulse's results. Tickets may be finished in any order, each once.
   /// @error{not_found, no such ticket; or what failed in a kernel}
   [[nodiscard]] result<pulse_result> finish(pulse_ticket ticket);
   /// True once the results of the pulse are there: `finish` will not wait.
   [[nodiscard]] bool ended(pulse_ticket ticket) const noexcept;
 
-  /// All state, in the order of the image: parameters, moments, error buffers, counters, contexts by lane.
+  /// All state, in the order of the image: parameters, moments, error buffers, counters,
+  /// contexts by lane.
   [[nodiscard]] const std::vector<named_region>& regions() const noexcept;
   [[nodiscard]] const std::vector<state_section>& sections() const noexcept;
   [[nodiscard]] std::uint64_t state_bytes() const noexcept;
-  /// Copies the state as of the pulses submitted so far into `to` (`state_bytes()` long, alive until the tasks have
-  /// ended): a few reader tasks, which later pulses wait for only where they overwrite.
-  [[nodiscard]] result<std::vector<runtime::task_id>> submit_snapshot(std::span<std::byte> to);
+  /// Copies the state as of the pulses submitted so far into `to` (`state_bytes()` long,
+  /// alive until the tasks have ended): a few reader tasks, which later pulses wait for
+  /// only where they overwrite.
+  [[nodiscard]] result<std::vector<runtime::task_id>> submit_snapshot(
+      std::span<std::byte> to);
   /// Replaces one section. Waits for all tasks before.
-  /// @error{config_mismatch, another size than the section has; corrupt, counters that cannot be}
-  [[nodiscard]] result<void> restore(region_kind kind, std::uint32_t lane, bytes_view bytes);
+  /// @error{config_mismatch, another size than the section has; corrupt, counters that
+  /// cannot be}
+  [[nodiscard]] result<void> restore(region_kind kind, std::uint32_t lane,
+                                     bytes_view bytes);
 
-  /// Digests; each waits for all tasks. `context_hash` covers memories, accumulators, tails, the open window's
-  /// rows and the position of all lanes in lane order, nothing else.
+  /// Digests; each waits for all tasks. `context_hash` covers memories, accumulators,
+  /// tails, the open window's rows and the position of all lanes in lane order, nothing
+  /// else.
   [[nodiscard]] result<std::uint64_t> parameter_hash();
   [[nodiscard]] result<std::uint64_t> context_hash();
   /// Over every byte of the image.
   [[nodiscard]] result<std::uint64_t> state_hash();
-  /// Over names, kinds and shapes of the regions: two models with equal layout can exchange images.
+  /// Over names, kinds and shapes of the regions: two models with equal layout can
+  /// exchange images.
   [[nodiscard]] std::uint64_t layout_hash() const noexcept;
 
   /// Empties a lane's memories, window and pending prediction; its position stays.
@@ -152,22 +180,29 @@ class prose {
   /// Places a lane with an empty context at a position.
   [[nodiscard]] result<void> start_context(std::uint32_t lane, std::uint64_t position);
 
-  /// A parameter by name, [rows, columns] or [n], fp32, row-major. Read it only after `wait_all`.
+  /// A parameter by name, [rows, columns] or [n], fp32, row-major. Read it only after
+  /// `wait_all`.
   /// @error{unknown_key, no such name; the message names the nearest}
   [[nodiscard]] result<runtime::tensor> parameter(std::string_view name) const;
-  /// Replaces a parameter. Waits for all tasks before. @error{config_mismatch, another shape}
+  /// Replaces a parameter. Waits for all tasks before. @error{config_mismatch, another
+  /// shape}
   [[nodiscard]] result<void> load_parameter(std::string_view name,
-                                            std::span<const std::int64_t> shape, bytes_view bytes);
+                                            std::span<const std::int64_t> shape,
+                                            bytes_view bytes);
   [[nodiscard]] std::uint64_t parameter_count() const noexcept;
 
-  /// Logits [vocab] of a lane's last row, if that row has no known next token; waits for its tasks.
+  /// Logits [vocab] of a lane's last row, if that row has no known next token; waits for
+  /// its tasks.
   /// @error{not_found, no prediction is pending}
   [[nodiscard]] result<std::vector<float>> pending_logits(std::uint32_t lane);
 
-  /// Library, version and instruction set of the kernels: bits are promised for equal names only.
+  /// Library, version and instruction set of the kernels: bits are promised for equal
+  /// names only.
   [[nodiscard]] const std::string& kernel_set() const noexcept;
-  /// Floating point operations of the dense products of one pulse with `tokens` rows in a lane.
-  [[nodiscard]] std::uint64_t product_flops(std::uint64_t tokens, phase ph) const noexcept;
+  /// Floating point operations of the dense products of one pulse with `tokens` rows in a
+  /// lane.
+  [[nodiscard]] std::uint64_t product_flops(std::uint64_t tokens,
+                                            phase ph) const noexcept;
   [[nodiscard]] const prose_config& config() const noexcept;
 
  private:
@@ -176,8 +211,8 @@ class prose {
   std::unique_ptr<impl> impl_;
 };
 
-/// Draws a token. Temperature 0 takes the largest logit, the lowest id among equals; else one uniform number of
-/// `random` at `index` decides, through an exponential of our own.
+/// Draws a token. Temperature 0 takes the largest logit, the lowest id among equals; else
+/// one uniform number of `random` at `index` decides, through an exponential of our own.
 /// @threads{pure}
 [[nodiscard]] std::uint32_t sample(std::span<const float> logits, float temperature,
                                    const philox& random, std::uint64_t index) noexcept;

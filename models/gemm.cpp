@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// oneDNN's sgemm with its threads switched off, and loops for fp64.
+#include "gemm.hpp"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+
+#include "weir/base/error.hpp"
+
+// Of the OpenMP runtime that oneDNN brings along; its own header needs a compiler flag
+// that we do not want.
+extern "C" void omp_set_num_threads(int threads);
+
+namespace weir::models {
+
+namespace {
+
+/// The library would start one thread per core inside every task.
+void use_one_thread() {
+  static thread_local const bool done = (omp_set_num_threads(1), true);
+  static_cast<void>(done);
+}
+
+const char* instruction_set() {
+  switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "sse41";
+    case dnnl_cpu_isa_avx: return "avx";
+    case dnnl_cpu_isa_avx2:
+    case dnnl_cpu_isa_avx2_vnni: return "avx2";
+    case dnnl_cpu_isa_avx512_core:
+    case dnnl_cpu_isa_avx512_core_vnni:
+    case dnnl_cpu_isa_avx512_core_bf16: return "avx512";
+    default:
+      // Newer sets run the AVX-512 kernels for fp32 as well.
+      return dnnl_get_effective_cpu_isa() > dnnl_cpu_isa_avx512_core ? "avx512"
+                                                                     : "generic";
+  }
+}
+
+}  // namespace
+
+void gemm(form fa, form fb, std::int64_t m, std::int64_t n, std::int64_t k,
+          const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
+          float beta, float* c, std::int64_t c_stride) {
+  use_one_thread();
+  const dnnl_status_t status =
+      dnnl_sgemm(fa == form::plain ? 'N' : 'T', fb == form::plain ? 'N' : 'T', m, n, k,
+                 1.0F, a, a_stride, b, b_stride, beta, c, c_stride);
+  WEIR_EXPECT(status == dnnl_success);
+}
+
+void gemm(form fa, form fb, std::int64_t m, std::int64_t n, std::int64_t k,
+          const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride,
+          double beta, double* c, std::int64_t c_stride) {
+  const auto right = [&](std::int64_t x, std::int64_t j) {
+    return fb == form::plain ? b[x * b_stride + j] : b[j * b_stride + x];
+  };
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = beta == 0 ? 0 : beta * c[i * c_stride + j];
+      for (std::int64_t x = 0; x < k; ++x) {
+        sum +=
+            (fa == form::plain ? a[i * a_stride + x] : a[x * a_stride + i]) * right(x, j);
+      }
+      c[i * c_stride + j] = sum;
+    }
+  }
+}
+
+std::string gemm_name() {
+  const dnnl_version_t* v = dnnl_version();
+  return fmt::format("onednn-{}.{}.{}/{}", v->major, v->minor, v->patch,
+                     instruction_set());
+}
+
+}  // namespace weir::models

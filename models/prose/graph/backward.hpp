@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Backward tasks of a window: what carries gradients from layer to layer.
+/// @source{Context stream design, 3.3}
+#pragma once
+
+#include <algorithm>
+
+#include "prose/graph/graph.hpp"
+
+namespace weir::models {
+
+template <class R>
+void graph<R>::backward(pulse_record& record, int lane) {
+  lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
+  for (std::size_t i = lr.windows.size(); i-- > 0;) {
+    auto w = window_at(lane, i);
+    if (!w) {
+      failed_ = std::make_shared<error>(w.error());
+      return;
+    }
+    spot s{&record, &lr.windows[i], *w, lane, 0};
+    head_weights(s);
+    for (s.b = n_.blocks - 1; s.b >= 0; --s.b) {
+      mlp_backward(s, 0);
+      mlp_backward(s, 1);
+      for (int l = 0; l < n_.levels; ++l) {
+        for (int h = 0; h < n_.heads; ++h) {
+          memory_backward(s, l, h);
+        }
+      }
+      keys_backward(s);
+      stack_backward(s, 0);
+      stack_backward(s, 1);
+      conv_backward(s);
+      mlp_weights(s);
+      out_weights(s);
+      for (int l = 0; l < n_.levels; ++l) {
+        level_weights(s, l);
+      }
+      stack_weights(s);
+    }
+    s.b = 0;
+    embedding_weights(s);
+  }
+}
+
+template <class R>
+void graph<R>::mlp_backward(const spot& s, int half) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const auto rows = [&](const buffer<R>& matrix, int width) {
+    return matrix.part(std::int64_t{half} * half_rows * width,
+                       std::int64_t{half_rows} * width);
+  };
+  accesses_.reads(rows(s.w->d_x[static_cast<std::size_t>(s.b) + 1], n_.width))
+      .reads(values(p.gain2, 3))
+      .reads(values(p.levels[0].out, n_.levels))
+      .reads(rows(b.relu, n_.hidden))
+      .reads(rows(b.x1, n_.width))
+      .reads(rows(b.inverse2, 1))
+      .writes(rows(b.d_hidden, n_.hidden))
+      .writes(rows(b.d_x1, n_.width))
+      .writes(b.d_gain2.part(std::int64_t{half} * n_.width, n_.width))
+      .writes(rows(b.d_y, n_.outs));
+  task("mlp_backward", [this, s, half](const runtime::task_context&) -> result<void> {
+    run_mlp_backward(s, half);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_mlp_backward(const spot& s, int half) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const int row = half * half_rows;
+  const int width = n_.width;
+  const int hidden = n_.hidden;
+  const R* d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1].p + row * width;
+  R* d_hidden = b.d_hidden.p + row * hidden;
+  R* d_x1 = b.d_x1.p + row * width;
+  gemm(form::plain, form::transposed, half_rows, hidden, width, d_x, width,
+       value(p.mlp_out), width, R(0), d_hidden, hidden);
+  k_->square_backward(b.relu.p + row * hidden, d_hidden, half_rows * hidden);
+  std::vector<R> d_normed(static_cast<std::size_t>(half_rows * width));
+  gemm(form::plain, form::plain, half_rows, width, hidden, d_hidden, hidden,
+       value(p.mlp_in), width, R(0), d_normed.data(), width);
+  k_->norm_backward(b.x1.p + row * width, value(p.gain2), b.inverse2.p + row,
+                    d_normed.data(), d_x, d_x1, b.d_gain2.p + half * width, half_rows,
+                    width);
+  gemm(form::plain, form::transposed, half_rows, n_.outs, width, d_x1, width,
+       value(p.levels[0].out), width, R(0), b.d_y.p + row * n_.outs, n_.outs);
+}
+
+template <class R>
+void graph<R>::memory_backward(const spot& s, int l, int h) {
+  const auto level = static_cast<std::size_t>(l);
+  const auto head = static_cast<std::size_t>(h);
+  block& b = at(s);
+  const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
+  const bool precedes = s.rows != &lane.windows.front();
+  const bool follows = !s.rows->ends_chunk;
+  const int column = l * n_.inner + h * head_width;
+  const buffer<R>& between = gradients_[static_cast<std::size_t>(s.lane)]
+                                 .memories[static_cast<std::size_t>(s.b)][level][head];
+  accesses_.reads(b.d_y.columns(column, head_width, window_rows, n_.outs))
+      .reads(b.levels[level][head].saved.all())
+      .reads(b.heads[head].saved.all())
+      .writes(b.levels[level][head].d_shared.all())
+      .writes(b.levels[level][head].d_gates.all())
+      .writes(b.d_stack.columns(2 * n_.inner + n_.gates + column, head_width, window_rows,
+                                n_.stack));
+  if (precedes || follows) {
+    accesses_.updates(between.all());
+  }
+  R* d_memory = between.p;
+  task("memory_backward",
+       [this, s, l, h, precedes, follows,
+        d_memory](const runtime::task_context&) -> result<void> {
+         memory_head<R> m = memory_of(s, l, h);
+         m.precedes = precedes;
+         m.follows = follows;
+         m.d_memory = d_memory;
+         m.d_accumulator = d_memory + head_width * head_width;
+         k_->memory_backward(m);
+         return {};
+       });
+}
+
+template <class R>
+void graph<R>::keys_backward(const spot& s) {
+  block& b = at(s);
+  for (const auto& level : b.levels) {
+    for (const auto& one : level) {
+      accesses_.reads(one.d_shared.all()).reads(one.d_gates.all());
+    }
+  }
+  for (const auto& head : b.heads) {
+    accesses_.reads(head.saved.all());
+  }
+  accesses_.writes(b.d_stack.columns(0, 2 * n_.inner + n_.gates, window_rows, n_.stack));
+  task("keys_backward", [this, s](const runtime::task_context&) -> result<void> {
+    run_keys_backward(s);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_keys_backward(const spot& s) {
+  block& b = at(s);
+  for (int h = 0; h < n_.heads; ++h) {
+    const R* d_keys[max_levels];
+    const R* d_values[max_levels];
+    for (int l = 0; l < n_.levels; ++l) {
+      const memory_head<R>& m =
+          b.levels[static_cast<std::size_t>(l)][static_cast<std::size_t>(h)].head;
+      d_keys[l] = m.d_key;
+      d_values[l] = m.d_value;
+      R* theta = b.d_stack.p + 2 * n_.inner + l * 2 * n_.heads + h;
+      R* alpha = theta + n_.heads;
+      for (int r = 0; r < window_rows; ++r) {
+        theta[r * n_.stack] = m.d_theta[r];
+        alpha[r * n_.stack] = m.d_alpha[r];
+      }
+    }
+    R* d_key = b.d_stack.p + h * head_width;
+    k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
+                      n_.stack);
+  }
+}
+
+template <class R>
+void graph<R>::stack_backward(const spot& s, int half) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  accesses_
+      .reads(b.d_stack.part(std::int64_t{half} * half_rows * n_.stack,
+                            std::int64_t{half_rows} * n_.stack))
+      .reads(values(p.key, 2 + 2 * n_.levels))
+      .writes(b.d_z.part(std::int64_t{half} * half_rows * n_.width,
+                         std::int64_t{half_rows} * n_.width));
+  task("stack_backward", [this, s, half](const runtime::task_context&) -> result<void> {
+    block& t = at(s);
+    gemm(form::plain, form::plain, half_rows, n_.width, n_.stack,
+         t.d_stack.p + half * half_rows * n_.stack, n_.stack, value(parameters(s).key),
+         n_.width, R(0), t.d_z.p + half * half_rows * n_.width, n_.width);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::conv_backward(const spot& s) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const auto in = static_cast<std::size_t>(s.b);
+  accesses_.updates(b.d_z.all())
+      .reads(b.u.all())
+      .reads(b.inverse1.all())
+      .reads(s.w->x[in].all())
+      .reads(b.d_x1.all())
+      .reads(values(p.gain1, 2))
+      .writes(s.w->d_x[in].all())
+      .updates(gradient_part(s.lane, p.gain1, 2))
+      .writes(squares_part(p.gain1, 2));
+  if (!s.rows->ends_chunk) {
+    const auto next = window_at(
+        s.lane,
+        static_cast<std::size_t>(
+            s.rows - s.pulse->lanes[static_cast<std::size_t>(s.lane)].windows.data()) +
+            1);
+    accesses_.reads((*next)->blocks[in].d_z.part(0, 3 * std::int64_t{n_.width}));
+    const R* rows_after = (*next)->blocks[in].d_z.p;
+    task("conv_backward",
+         [this, s, rows_after](const runtime::task_context&) -> result<void> {
+           std::copy_n(rows_after, 3 * n_.width, at(s).d_z.p + window_rows * n_.width);
+           run_conv_backward(s);
+           return {};
+         });
+    return;
+  }
+  task("conv_backward", [this, s](const runtime::task_context&) -> result<void> {
+    std::fill_n(at(s).d_z.p + window_rows * n_.width, 3 * n_.width, R(0));
+    run_conv_backward(s);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_conv_backward(const spot& s) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const auto in = static_cast<std::size_t>(s.b);
+  const int width = n_.width;
+  std::vector<R> scratch(static_cast<std::size_t>((window_rows + conv_taps + 1) * width));
+  R* d_u = scratch.data();
+  R* d_taps = d_u + window_rows * width;
+  R* d_gain = d_taps + conv_taps * width;
+  k_->conv_backward(b.u.p + 3 * width, value(p.conv), b.d_z.p, d_u, d_taps, window_rows,
+                    width);
+  k_->norm_backward(s.w->x[in].p, value(p.gain1), b.inverse1.p, d_u, b.d_x1.p,
+                    s.w->d_x[in].p, d_gain, window_rows, width);
+  vector_gradient(s, p.conv, d_taps);
+  vector_gradient(s, p.gain1, d_gain);
+}
+
+}  // namespace weir::models

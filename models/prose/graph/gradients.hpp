@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Gradients of the weights: products of what went in and what came back. Each task also
+/// leaves the sum of squares of what it finished, so that clipping need not read the
+/// gradients again.
+#pragma once
+
+#include <algorithm>
+
+#include "prose/graph/graph.hpp"
+
+namespace weir::models {
+
+template <class R>
+runtime::footprint graph<R>::gradient_part(int lane, int parameter, int count) const {
+  const parameter_info& first = info(parameter);
+  const parameter_info& last = info(parameter + count - 1);
+  return gradients_[static_cast<std::size_t>(lane)].all.part(
+      first.offset, last.offset + last.padded() - first.offset);
+}
+
+template <class R>
+runtime::footprint graph<R>::squares_part(int parameter, int count) const {
+  return squares_.part(parameter, count);
+}
+
+/// Whether the gradients are complete after this window: there is one lane, and the chunk
+/// starts here.
+template <class R>
+bool graph<R>::finishes(const spot& s) const {
+  const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
+  return n_.lanes == 1 && s.rows == &lane.windows.front();
+}
+
+template <class R>
+void graph<R>::note_squares(const spot& s, int parameter, int count) {
+  if (!finishes(s)) {
+    return;
+  }
+  for (int i = parameter; i < parameter + count; ++i) {
+    squares_.p[i] = k_->squares(gradient(0, i), static_cast<int>(info(i).padded()));
+  }
+}
+
+template <class R>
+void graph<R>::weight_product(const spot& s, int parameter, int count, const R* a,
+                              int a_stride, const R* b, int b_stride) {
+  const parameter_info& first = info(parameter);
+  const parameter_info& last = info(parameter + count - 1);
+  const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
+  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a, a_stride, b,
+       b_stride, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
+       first.columns);
+  note_squares(s, parameter, count);
+}
+
+template <class R>
+void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
+  R* to = gradient(s.lane, parameter);
+  const auto count = static_cast<int>(info(parameter).count());
+  if (accumulates(s)) {
+    for (int i = 0; i < count; ++i) {
+      to[i] += value[i];
+    }
+  } else {
+    std::copy_n(value, count, to);
+  }
+  note_squares(s, parameter, 1);
+}
+
+template <class R>
+void graph<R>::head_weights(const spot& s) {
+  accesses_.reads(s.w->logits.all())
+      .reads(s.w->normed.all())
+      .reads(s.w->d_gain.all())
+      .updates(gradient_part(s.lane, layout_.final_gain, 2))
+      .writes(squares_part(layout_.final_gain, 2));
+  task("head_weights", [this, s](const runtime::task_context&) -> result<void> {
+    weight_product(s, layout_.unembedding, 1, s.w->logits.p, n_.logit_stride,
+                   s.w->normed.p, n_.width);
+    std::vector<R> gain(static_cast<std::size_t>(n_.width));
+    k_->sum_of(s.w->d_gain.p, s.w->d_gain.p + n_.width, gain.data(), n_.width);
+    vector_gradient(s, layout_.final_gain, gain.data());
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::mlp_weights(const spot& s) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  accesses_.reads(b.hidden.all())
+      .reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
+      .updates(gradient_part(s.lane, p.mlp_out))
+      .writes(squares_part(p.mlp_out));
+  task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
+    weight_product(s, parameters(s).mlp_out, 1, at(s).hidden.p, n_.hidden,
+                   s.w->d_x[static_cast<std::size_t>(s.b) + 1].p, n_.width);
+    return {};
+  });
+  accesses_.reads(b.d_hidden.all())
+      .reads(b.normed2.all())
+      .reads(b.d_gain2.all())
+      .updates(gradient_part(s.lane, p.gain2, 2))
+      .writes(squares_part(p.gain2, 2));
+  task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
+    block& t = at(s);
+    weight_product(s, parameters(s).mlp_in, 1, t.d_hidden.p, n_.hidden, t.normed2.p,
+                   n_.width);
+    std::vector<R> gain(static_cast<std::size_t>(n_.width));
+    k_->sum_of(t.d_gain2.p, t.d_gain2.p + n_.width, gain.data(), n_.width);
+    vector_gradient(s, parameters(s).gain2, gain.data());
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::out_weights(const spot& s) {
+  block& b = at(s);
+  const int out = parameters(s).levels[0].out;
+  accesses_.reads(b.y.all())
+      .reads(b.d_x1.all())
+      .updates(gradient_part(s.lane, out, n_.levels))
+      .writes(squares_part(out, n_.levels));
+  task("out_weights", [this, s, out](const runtime::task_context&) -> result<void> {
+    weight_product(s, out, n_.levels, at(s).y.p, n_.outs, at(s).d_x1.p, n_.width);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::level_weights(const spot& s, int l) {
+  block& b = at(s);
+  const int query = parameters(s).levels[static_cast<std::size_t>(l)].query;
+  const int column = 2 * n_.inner + n_.gates + l * n_.inner;
+  accesses_.reads(b.d_stack.columns(column, n_.inner, window_rows, n_.stack))
+      .reads(b.z.all())
+      .updates(gradient_part(s.lane, query))
+      .writes(squares_part(query));
+  task("query_weights",
+       [this, s, query, column](const runtime::task_context&) -> result<void> {
+         weight_product(s, query, 1, at(s).d_stack.p + column, n_.stack, at(s).z.p,
+                        n_.width);
+         return {};
+       });
+}
+
+template <class R>
+void graph<R>::stack_weights(const spot& s) {
+  block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const int bias = p.levels[0].gate_bias;
+  accesses_.reads(b.d_stack.columns(0, 2 * n_.inner + n_.gates, window_rows, n_.stack))
+      .reads(b.z.all())
+      .updates(gradient_part(s.lane, p.key, 2 + n_.levels))
+      .updates(gradient_part(s.lane, bias, n_.levels))
+      .writes(squares_part(p.key, 2 + n_.levels))
+      .writes(squares_part(bias, n_.levels));
+  task("key_weights", [this, s, bias](const runtime::task_context&) -> result<void> {
+    const R* stack = at(s).d_stack.p;
+    weight_product(s, parameters(s).key, 2 + n_.levels, stack, n_.stack, at(s).z.p,
+                   n_.width);
+    for (int l = 0; l < n_.levels; ++l) {
+      R sums[64] = {};
+      const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
+      for (int r = 0; r < window_rows; ++r) {
+        for (int g = 0; g < 2 * n_.heads; ++g) {
+          sums[g] += column[r * n_.stack + g];
+        }
+      }
+      vector_gradient(s, bias + l, sums);
+    }
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::embedding_weights(const spot& s) {
+  accesses_.reads(s.w->d_x[0].all())
+      .updates(gradient_part(s.lane, layout_.embedding))
+      .writes(squares_part(layout_.embedding));
+  task("embedding_weights", [this, s](const runtime::task_context&) -> result<void> {
+    run_embedding_weights(s);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_embedding_weights(const spot& s) {
+  R* table = gradient(s.lane, layout_.embedding);
+  if (!accumulates(s)) {
+    std::fill_n(table, info(layout_.embedding).padded(), R(0));
+  }
+  for (int r = 0; r < window_rows; ++r) {
+    const std::int32_t id = s.rows->ids[r];
+    if (id >= 0) {
+      k_->add(table + std::ptrdiff_t{id} * n_.width, s.w->d_x[0].p + r * n_.width,
+              n_.width);
+    }
+  }
+  note_squares(s, layout_.embedding, 1);
+}
+
+}  // namespace weir::models

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The model's tasks: what each reads, writes and does. One object per model;
+/// `submit_pulse` is the whole graph.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gemm.hpp"
+#include "prose/buffers.hpp"
+#include "prose/kernels/table.hpp"
+#include "prose/layout.hpp"
+#include "prose/record.hpp"
+#include "prose/state.hpp"
+
+namespace weir::models {
+
+/// Buffers of one level of one head in a window; each is one array cut into pieces.
+template <class R>
+struct level_buffers {
+  buffer<R> saved;     ///< forward: all that the kernel keeps
+  buffer<R> d_shared;  ///< backward: [2][64][32] key and value
+  buffer<R> d_gates;   ///< backward: [2][64]
+  memory_head<R> head;
+};
+template <class R>
+struct key_buffers {
+  buffer<R> saved;
+  key_head<R> head;
+};
+/// Activations of one block in a window. [64][width] unless said otherwise.
+template <class R>
+struct block_buffers {
+  buffer<R> u;         ///< [67][width]: 3 rows of the past first
+  buffer<R> inverse1;  ///< [64]
+  buffer<R> z;
+  buffer<R> keys;    ///< [64][heads * 32]
+  buffer<R> values;  ///< [64][heads * 32 + 2 * heads * levels]: values, then gates
+  std::vector<buffer<R>> queries;  ///< per level [64][heads * 32]
+  std::vector<key_buffers<R>> heads;
+  std::vector<std::vector<level_buffers<R>>> levels;  ///< [level][head]
+  buffer<R> y;                                        ///< [64][levels * heads * 32]
+  buffer<R> x1;
+  buffer<R> inverse2;  ///< [64]
+  buffer<R> normed2;
+  buffer<R> relu;      ///< [64][hidden]
+  buffer<R> hidden;    ///< [64][hidden]
+  buffer<R> d_hidden;  ///< [64][hidden]
+  buffer<R> d_x1;
+  buffer<R> d_gain2;  ///< [2][width], by half
+  buffer<R> d_y;      ///< as y
+  buffer<R> d_stack;  ///< [64][stack]: keys, values, gates, queries
+  buffer<R> d_z;      ///< [67][width]: 3 rows of the next window last
+};
+template <class R>
+struct window_buffers {
+  std::vector<buffer<R>> x;    ///< [blocks + 1], input of each block and of the head
+  std::vector<buffer<R>> d_x;  ///< likewise
+  std::vector<block_buffers<R>> blocks;
+  buffer<R> inverse;  ///< [64]
+  buffer<R> normed;
+  buffer<R> logits;  ///< [64][logit_stride], then their gradient
+  buffer<R> d_gain;  ///< [2][width], by half
+};
+
+/// Gradients of a lane.
+template <class R>
+struct lane_gradients {
+  buffer<R> all;  ///< flat, as the parameters
+  /// [block][level][head], [2][32][32]: gradients of memory and accumulator between
+  /// windows.
+  std::vector<std::vector<std::vector<buffer<R>>>> memories;
+};
+
+/// Widths that tasks use over and over.
+struct graph_sizes {
+  explicit graph_sizes(const prose_config& c);
+  int vocab, width, blocks, levels, heads, hidden, lanes;
+  int inner;  ///< heads * 32
+  int gates;  ///< 2 * heads * levels
+  int stack;  ///< rows of key, value, gates and queries together
+  int outs;   ///< levels * inner
+  int logit_stride;
+};
+
+template <class R>
+class graph {
+ public:
+  [[nodiscard]] static result<std::unique_ptr<graph>> create(
+      task_place place, const prose_config& config, const kernel_table<R>& kernels);
+
+  /// Submits every task of the pulse. The record stays where it is until its last task
+  /// has ended.
+  [[nodiscard]] result<void> submit_pulse(pulse_record& record);
+
+  [[nodiscard]] task_place& place() { return place_; }
+  [[nodiscard]] model_state<R>& state() { return state_; }
+  [[nodiscard]] const parameter_layout& layout() const { return layout_; }
+  [[nodiscard]] const prose_config& config() const { return config_; }
+  /// Gradients of the last Build pulse, summed over lanes, before clipping.
+  [[nodiscard]] const R* gradients() const { return gradients_[0].all.p; }
+  /// Counters as of the pulses submitted so far: decides which error buffers a pulse
+  /// touches.
+  [[nodiscard]] step_counters& submitted_counters() { return counters_; }
+
+ private:
+  using window = window_buffers<R>;
+  using block = block_buffers<R>;
+  /// Where a task works.
+  struct spot {
+    pulse_record* pulse;
+    window_record* rows;
+    window* w;
+    int lane;
+    int b;
+  };
+
+  graph(task_place place, const prose_config& config, const kernel_table<R>& kernels)
+      : place_(std::move(place)),
+        config_(config),
+        layout_(config),
+        n_(config),
+        k_(&kernels) {}
+  result<void> allocate_gradients();
+  result<window*> window_at(int lane, std::size_t index);
+  result<void> allocate_block(block& b);
+  result<void> allocate_heads(block& b);
+  result<level_buffers<R>> allocate_level(std::uint64_t frequency);
+  result<void> allocate_window(window& w);
+
+  // forward.cpp
+  void forward(pulse_record& record, int lane);
+  void embed(const spot& s);
+  void norm_conv(const spot& s);
+  void project(const spot& s);
+  void keys(const spot& s, int h);
+  void memory(const spot& s, int l, int h);
+  void out_mlp(const spot& s, int half);
+  void head(const spot& s, int half);
+  void score_pending(pulse_record& record, int lane);
+  void run_norm_conv(const spot& s);
+  void run_out_mlp(const spot& s, int half);
+  result<void> run_head(const spot& s, int half);
+  void head_gradient(const spot& s, int half);
+  void keep_pending(const spot& s, int half);
+  key_head<R> keys_of(const spot& s, int h);
+  memory_head<R> memory_of(const spot& s, int l, int h);
+
+  // backward.cpp
+  void backward(pulse_record& record, int lane);
+  void mlp_backward(const spot& s, int half);
+  void memory_backward(const spot& s, int l, int h);
+  void keys_backward(const spot& s);
+  void stack_backward(const spot& s, int half);
+  void conv_backward(const spot& s);
+  void run_mlp_backward(const spot& s, int half);
+  void run_keys_backward(const spot& s);
+  void run_conv_backward(const spot& s);
+
+  // gradients.cpp
+  void head_weights(const spot& s);
+  void mlp_weights(const spot& s);
+  void out_weights(const spot& s);
+  void stack_weights(const spot& s);
+  void level_weights(const spot& s, int l);
+  void embedding_weights(const spot& s);
+  void run_embedding_weights(const spot& s);
+  [[nodiscard]] bool accumulates(const spot& s) const { return !s.rows->ends_chunk; }
+  /// gradient[parameter .. parameter + count) (+)= op(a)^T b, and their squares if this
+  /// is the last word on them.
+  void weight_product(const spot& s, int parameter, int count, const R* a, int a_stride,
+                      const R* b, int b_stride);
+  void vector_gradient(const spot& s, int parameter, const R* value);
+  void note_squares(const spot& s, int parameter, int count);
+  [[nodiscard]] runtime::footprint gradient_part(int lane, int parameter,
+                                                 int count = 1) const;
+  [[nodiscard]] runtime::footprint squares_part(int parameter, int count = 1) const;
+  [[nodiscard]] bool finishes(const spot& s) const;
+
+  // optimize.cpp
+  void reduce(pulse_record& record);
+  void clip(pulse_record& record);
+  void step(const pulse_record& record);
+  result<void> run_clip(pulse_record& record);
+  void run_reduce(int group);
+  void run_step(int group, bool active, bool accumulated);
+  [[nodiscard]] double rate_at(const pulse_record& record) const;
+
+  [[nodiscard]] const parameter_info& info(int parameter) const {
+    return layout_[parameter];
+  }
+  [[nodiscard]] R* value(int parameter) {
+    return state_.parameters.p + info(parameter).offset;
+  }
+  [[nodiscard]] runtime::footprint values(int parameter, int count = 1) const;
+  [[nodiscard]] R* gradient(int lane, int parameter) {
+    return gradients_[static_cast<std::size_t>(lane)].all.p + info(parameter).offset;
+  }
+  [[nodiscard]] lane_context<R>& context(int lane) {
+    return state_.lanes[static_cast<std::size_t>(lane)];
+  }
+  [[nodiscard]] block_context<R>& context(const spot& s) {
+    return context(s.lane).blocks[static_cast<std::size_t>(s.b)];
+  }
+  [[nodiscard]] const block_parameters& parameters(const spot& s) const {
+    return layout_.blocks[static_cast<std::size_t>(s.b)];
+  }
+  [[nodiscard]] static block& at(const spot& s) {
+    return s.w->blocks[static_cast<std::size_t>(s.b)];
+  }
+  [[nodiscard]] static bool partial(const spot& s) {
+    return s.rows->first > 0 || s.rows->last < window_rows;
+  }
+
+  /// Submits, keeping the first failure for the end of the pulse.
+  template <class Kernel>
+  runtime::task_id task(const char* name, const Kernel& kernel) {
+    auto id = failed_ ? result<runtime::task_id>(*failed_)
+                      : place_.submit(name, accesses_, kernel);
+    accesses_.clear();
+    if (!id) {
+      failed_ = failed_ ? failed_ : std::make_shared<error>(id.error());
+      return 0;
+    }
+    first_ = first_ == 0 ? *id : first_;
+    last_ = *id;
+    return *id;
+  }
+
+  task_place place_;
+  prose_config config_;
+  parameter_layout layout_;
+  graph_sizes n_;
+  const kernel_table<R>* k_;
+  model_state<R> state_;
+  std::vector<lane_gradients<R>> gradients_;
+  buffer<double> squares_;     ///< per parameter
+  buffer<step_plan<R>> plan_;  ///< per level
+  std::vector<step_group> groups_;
+  step_counters counters_;
+  /// [slot][lane][window], made when first needed.
+  std::vector<std::vector<std::vector<std::unique_ptr<window>>>> windows_;
+  std::uint64_t slot_ = 0;
+  access_list accesses_;
+  std::shared_ptr<error> failed_;
+  runtime::task_id first_ = 0;  ///< of the pulse being submitted
+  runtime::task_id last_ = 0;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The graph in single precision: what the model runs.
+#include "prose/graph/parts.hpp"
+
+namespace weir::models {
+
+template class graph<float>;
+
+}  // namespace weir::models

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The outer loop: reduction over lanes, clipping, AdamW per level with error buffers.
+/// @source{Context stream design, 3.4}
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "prose/graph/graph.hpp"
+#include "prose/schedule.hpp"
+
+namespace weir::models {
+
+/// Adds the lanes' gradients pairwise, neighbours first, an odd last one carried up, into
+/// lane 0.
+template <class R>
+void graph<R>::run_reduce(int group) {
+  for (int parameter : groups_[static_cast<std::size_t>(group)].parameters) {
+    const auto count = static_cast<int>(info(parameter).padded());
+    for (int step = 1; step < n_.lanes; step *= 2) {
+      for (int lane = 0; lane + step < n_.lanes; lane += 2 * step) {
+        k_->add(gradient(lane, parameter), gradient(lane + step, parameter), count);
+      }
+    }
+    squares_.p[parameter] = k_->squares(gradient(0, parameter), count);
+  }
+}
+
+template <class R>
+void graph<R>::reduce(pulse_record& record) {
+  if (n_.lanes == 1) {
+    return;
+  }
+  for (int lane = 0; lane < n_.lanes; ++lane) {
+    if (!record.lanes[static_cast<std::size_t>(lane)].windows.empty()) {
+      continue;
+    }
+    const buffer<R> all = gradients_[static_cast<std::size_t>(lane)].all;
+    accesses_.writes(all.all());
+    task("no_gradients", [all](const runtime::task_context&) -> result<void> {
+      std::fill_n(all.p, all.count, R(0));
+      return {};
+    });
+  }
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    for (int parameter : groups_[static_cast<std::size_t>(g)].parameters) {
+      accesses_.writes(squares_part(parameter));
+      for (int lane = 0; lane < n_.lanes; ++lane) {
+        accesses_.updates(gradient_part(lane, parameter));
+      }
+    }
+    task("reduce", [this, g](const runtime::task_context&) -> result<void> {
+      run_reduce(g);
+      return {};
+    });
+  }
+}
+
+template <class R>
+double graph<R>::rate_at(const pulse_record& record) const {
+  return scheduled_rate(config_, record.update, record.total_updates);
+}
+
+template <class R>
+void graph<R>::clip(pulse_record& record) {
+  accesses_.reads(squares_.all()).updates(state_.counters.all()).writes(plan_.all());
+  pulse_record* r = &record;
+  record.results.push_back(task(
+      "clip",
+      [this, r](const runtime::task_context&) -> result<void> { return run_clip(*r); }));
+}
+
+template <class R>
+result<void> graph<R>::run_clip(pulse_record& record) {
+  double total = 0;
+  for (std::int64_t i = 0; i < squares_.count; ++i) {
+    total += squares_.p[i];
+  }
+  record.gradient_norm = std::sqrt(total);
+  if (!std::isfinite(record.gradient_norm)) {
+    return error(errc::kernel_failed,
+                 "norm of the gradient: expected a finite number, found none");
+  }
+  const double scale = std::min(1.0, config_.clip / (record.gradient_norm + 1e-6));
+  step_counters counters;
+  counters.load_from(state_.counters.p);
+  counters.updates += 1;
+  for (int l = 0; l < n_.levels; ++l) {
+    const auto level = static_cast<std::size_t>(l);
+    step_plan<R>& plan = plan_.p[l];
+    plan.scale = static_cast<R>(scale);
+    counters.accumulated[level] += 1;
+    if ((record.active >> l & 1U) == 0) {
+      continue;
+    }
+    counters.steps[level] += 1;
+    plan.mean = static_cast<R>(1.0 / static_cast<double>(counters.accumulated[level]));
+    counters.accumulated[level] = 0;
+    plan.rate = static_cast<R>(rate_at(record));
+    plan.correction1 =
+        static_cast<R>(1 / (1 - power(config_.beta1, counters.steps[level])));
+    plan.correction2 =
+        static_cast<R>(1 / std::sqrt(1 - power(config_.beta2, counters.steps[level])));
+    plan.beta1 = static_cast<R>(config_.beta1);
+    plan.beta2 = static_cast<R>(config_.beta2);
+    plan.epsilon = static_cast<R>(config_.epsilon);
+  }
+  counters.store_to(state_.counters.p);
+  return {};
+}
+
+template <class R>
+void graph<R>::run_step(int group, bool active, bool accumulated) {
+  const step_group& g = groups_[static_cast<std::size_t>(group)];
+  const step_plan<R>& plan = plan_.p[g.level];
+  for (int parameter : g.parameters) {
+    const parameter_info& i = info(parameter);
+    const auto count = static_cast<int>(i.padded());
+    const R* grad = gradient(0, parameter);
+    R* errors = state_.errors.p + i.offset;
+    if (active) {
+      k_->step(state_.parameters.p + i.offset, grad, state_.moment1.p + i.offset,
+               state_.moment2.p + i.offset, accumulated ? errors : nullptr, count, plan,
+               i.decays ? static_cast<R>(config_.decay) : R(0));
+    } else {
+      k_->accumulate(errors, grad, count, plan.scale);
+    }
+  }
+}
+
+template <class R>
+void graph<R>::step(const pulse_record& record) {
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    const step_group& group = groups_[static_cast<std::size_t>(g)];
+    const bool active = (record.active >> group.level & 1U) != 0;
+    const bool accumulated = counters_.accumulated[group.level] > 0;
+    accesses_.reads(plan_.part(group.level, 1));
+    for (int parameter : group.parameters) {
+      const parameter_info& i = info(parameter);
+      accesses_.reads(gradient_part(0, parameter));
+      if (active) {
+        accesses_.updates(values(parameter))
+            .updates(state_.moment1.part(i.offset, i.padded()))
+            .updates(state_.moment2.part(i.offset, i.padded()));
+      }
+      if (!active || accumulated) {
+        accesses_.updates(state_.errors.part(i.offset, i.padded()));
+      }
+    }
+    task(active ? "step" : "accumulate",
+         [this, g, active, accumulated](const runtime::task_context&) -> result<void> {
+           run_step(g, active, accumulated);
+           return {};
+         });
+  }
+  for (std::uint32_t l = 0; l < static_cast<std::uint32_t>(n_.levels); ++l) {
+    counters_.accumulated[l] =
+        (record.active >> l & 1U) != 0 ? 0 : counters_.accumulated[l] + 1;
+  }
+}
+
+}  // namespace weir::models

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Order of the regions in the image, reader tasks, and digests.
+#include "prose/image.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "weir/base/text.hpp"
+
+namespace weir::models {
+
+std::string_view name_of(region_kind kind) noexcept {
+  switch (kind) {
+    case region_kind::parameter: return "parameter";
+    case region_kind::moment: return "moment";
+    case region_kind::error_buffer: return "error_buffer";
+    case region_kind::counter: return "counter";
+    case region_kind::context: return "context";
+  }
+  return "unknown";
+}
+
+namespace {
+
+bytes_view bytes_of(const runtime::tensor& t) {
+  return {t.data(), static_cast<std::size_t>(t.bytes().hi - t.bytes().lo)};
+}
+
+template <class T>
+void add_value(xxh3_stream& hash, T value) {
+  std::byte little[sizeof(T)];
+  store_le(little, value);
+  hash.update(little);
+}
+
+}  // namespace
+
+void parameter_digest::add(std::string_view name, std::span<const std::int64_t> shape,
+                           bytes_view bytes) {
+  hash_.update(as_view(name));
+  hash_.update(as_view(std::string_view("\0", 1)));
+  add_value(hash_, static_cast<std::uint64_t>(shape.size()));
+  for (std::int64_t extent : shape) {
+    add_value(hash_, static_cast<std::uint64_t>(extent));
+  }
+  hash_.update(bytes);
+}
+
+state_image::state_image(const prose_config& config, const parameter_layout& layout,
+                         model_state<float>& state) {
+  put_flat(layout, "", region_kind::parameter, state.parameters);
+  put_flat(layout, ".moment1", region_kind::moment, state.moment1);
+  put_flat(layout, ".moment2", region_kind::moment, state.moment2);
+  put_flat(layout, ".error", region_kind::error_buffer, state.errors);
+  put("steps", region_kind::counter, 0, state.counters.store, dtype::uint64, 0,
+      {state.counters.count});
+  for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
+    put_lane(state.lanes[lane], lane);
+  }
+  make_sections();
+}
+
+void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
+                      const runtime::storage& store, dtype type,
+                      std::int64_t offset_bytes, shape_vector shape) {
+  named_region region;
+  region.name = std::move(name);
+  region.kind = kind;
+  region.lane = lane;
+  region.data = or_throw(runtime::tensor::over(store, type, shape, offset_bytes));
+  offsets_.push_back(bytes_);
+  bytes_ += bytes_of(region.data).size();
+  regions_.push_back(std::move(region));
+}
+
+void state_image::put_flat(const parameter_layout& layout, std::string_view suffix,
+                           region_kind kind, const buffer<float>& from) {
+  for (const parameter_info& info : layout.all()) {
+    put(info.name + std::string(suffix), kind, 0, from.store, dtype::fp32,
+        info.offset * static_cast<std::int64_t>(sizeof(float)), info.shape());
+  }
+}
+
+void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index) {
+  const auto whole = [&](std::string name, const buffer<float>& b, shape_vector shape) {
+    put(fmt::format("lane{}.{}", index, name), region_kind::context, index, b.store,
+        dtype::fp32, 0, std::move(shape));
+  };
+  for (std::size_t b = 0; b < lane.blocks.size(); ++b) {
+    const block_context<float>& block = lane.blocks[b];
+    whole(fmt::format("block{}.tail", b), block.tail,
+          {conv_taps - 1, block.tail.count / (conv_taps - 1)});
+    for (std::size_t h = 0; h < block.open.size(); ++h) {
+      whole(fmt::format("block{}.head{}.open", b, h), block.open[h],
+            {2, window_rows, head_width});
+    }
+    for (std::size_t l = 0; l < block.memories.size(); ++l) {
+      for (std::size_t h = 0; h < block.memories[l].size(); ++h) {
+        const memory_state<float>& m = block.memories[l][h];
+        const std::string name = fmt::format("block{}.level{}.head{}", b, l, h);
+        whole(name + ".memory", m.memory, {head_width, head_width});
+        whole(name + ".accumulator", m.accumulator, {head_width, head_width});
+        whole(name + ".open", m.open, {2, window_rows});
+      }
+    }
+  }
+  whole("pending", lane.pending, {lane.pending.count});
+  put(fmt::format("lane{}.clock", index), region_kind::context, index, lane.clock.store,
+      dtype::uint64, 0, {lane.clock.count});
+}
+
+void state_image::make_sections() {
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const named_region& r = regions_[i];
+    if (sections_.empty() || sections_.back().kind != r.kind ||
+        sections_.back().lane != r.lane) {
+      sections_.push_back({r.kind, r.lane, offsets_[i], 0});
+    }
+    sections_.back().bytes += bytes_of(r.data).size();
+  }
+}
+
+std::uint64_t state_image::layout_hash() const noexcept {
+  parameter_digest digest;
+  for (const named_region& r : regions_) {
+    digest.add(r.name, r.data.shape(), as_view(name_of(r.kind)));
+  }
+  return digest.value();
+}
+
+result<std::vector<runtime::task_id>> state_image::submit_copies(
+    task_place& place, std::span<std::byte> to) const {
+  if (to.size() != bytes_) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("snapshot: expected room for {} bytes, found {}", bytes_, to.size()));
+  }
+  constexpr std::uint64_t about = 1 << 20;
+  std::vector<runtime::task_id> ids;
+  access_list accesses;
+  for (std::size_t first = 0; first < regions_.size();) {
+    std::size_t last = first;
+    accesses.clear();
+    while (last < regions_.size() &&
+           (last == first || offsets_[last] - offsets_[first] < about)) {
+      accesses.reads(regions_[last++].data.bytes());
+    }
+    std::byte* base = to.data();
+    WEIR_TRY(const auto id,
+             place.submit(
+                 "snapshot", accesses,
+                 [this, first, last, base](const runtime::task_context&) -> result<void> {
+                   for (std::size_t i = first; i < last; ++i) {
+                     const bytes_view from = bytes_of(regions_[i].data);
+                     std::memcpy(base + offsets_[i], from.data(), from.size());
+                   }
+                   return {};
+                 }));
+    ids.push_back(id);
+    first = last;
+  }
+  return ids;
+}
+
+result<void> state_image::restore(region_kind kind, std::uint32_t lane,
+                                  bytes_view bytes) {
+  const state_section* section = nullptr;
+  for (const state_section& s : sections_) {
+    if (s.kind == kind && s.lane == lane) {
+      section = &s;
+    }
+  }
+  if (section == nullptr || section->bytes != bytes.size()) {
+    return error(
+        errc::config_mismatch,
+        fmt::format("section {} of lane {}: expected {} bytes, found {}", name_of(kind),
+                    lane, section == nullptr ? 0 : section->bytes, bytes.size()));
+  }
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    if (regions_[i].kind == kind && regions_[i].lane == lane) {
+      std::memcpy(regions_[i].data.data(), bytes.data() + (offsets_[i] - section->offset),
+                  bytes_of(regions_[i].data).size());
+    }
+  }
+  return {};
+}
+
+result<runtime::tensor> state_image::parameter(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const named_region& r : regions_) {
+    if (r.kind != region_kind::parameter) {
+      continue;
+    }
+    if (r.name == name) {
+      return r.data;
+    }
+    names.push_back(r.name);
+  }
+  return error(errc::unknown_key,
+               fmt::format("parameter: expected a known name, found {}{}", name,
+                           did_you_mean(name, names)));
+}
+
+std::uint64_t state_image::parameter_hash() const {
+  parameter_digest digest;
+  for (const named_region& r : regions_) {
+    if (r.kind == region_kind::parameter) {
+      digest.add(r.name, r.data.shape(), bytes_of(r.data));
+    }
+  }
+  return digest.value();
+}
+
+std::uint64_t state_image::state_hash() const {
+  xxh3_stream hash;
+  for (const named_region& r : regions_) {
+    hash.update(bytes_of(r.data));
+  }
+  return hash.digest();
+}
+
+std::uint64_t context_digest(const prose_config& config,
+                             const model_state<float>& state) {
+  xxh3_stream hash;
+  const auto add = [&](const float* from, std::uint64_t count) {
+    hash.update({reinterpret_cast<const std::byte*>(from), count * sizeof(float)});
+  };
+  for (const lane_context<float>& lane : state.lanes) {
+    const std::uint64_t open = lane.clock.p[0] % window_rows;
+    for (const block_context<float>& block : lane.blocks) {
+      add(block.tail.p, (conv_taps - 1) * std::uint64_t{config.width});
+      for (const buffer<float>& rows : block.open) {
+        add(rows.p, open * head_width);
+        add(rows.p + window_rows * head_width, open * head_width);
+      }
+      for (const auto& level : block.memories) {
+        for (const memory_state<float>& m : level) {
+          add(m.memory.p, head_width * head_width);
+          add(m.accumulator.p, head_width * head_width);
+          add(m.open.p, open);
+          add(m.open.p + window_rows, open);
+        }
+      }
+    }
+    add_value(hash, lane.clock.p[0]);
+  }
+  return hash.digest();
+}
+
+}  // namespace weir::models

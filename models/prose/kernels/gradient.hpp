@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One level of one head in a window: backward in chunk form. Included once per
+/// instruction set.
+/// @source{Context stream design, 3.3, in the chunk form of 3.2}
+#pragma once
+
+#include "prose/kernels/memory.hpp"
+
+namespace weir::models::WEIR_KERNEL_SPACE {
+
+/// Gradients of the gates before they reach the gates' inputs.
+template <class R>
+struct gate_gradient {
+  R theta[W];
+  R log_keep[W];  ///< of log(1 - alpha)
+};
+
+/// Solves (I + s)^T g = g in place, from the last row up.
+template <class R>
+WEIR_INLINE void solve_upper(const R* s, R* g) {
+  for (int row = W - tile_rows; row >= 0; row -= tile_rows) {
+    for (int col = 0; col < D; col += tile_cols) {
+      tile<R> t = tile_zero<R>();
+      tile_add(t, transposed(s, W), row, g, D, col, row + tile_rows, W);
+      for (int r = tile_rows - 1; r >= 0; --r) {
+        R* at = g + (row + r) * D + col;
+        vec<R> x0 = load(at) - t.v[r][0];
+        vec<R> x1 = load(at + lanes) - t.v[r][1];
+        for (int i = row + tile_rows - 1; i > row + r; --i) {
+          const vec<R> f = all(-s[i * W + row + r]);
+          x0 = fma(f, load(g + i * D + col), x0);
+          x1 = fma(f, load(g + i * D + col + lanes), x1);
+        }
+        store(at, x0);
+        store(at + lanes, x1);
+      }
+    }
+  }
+}
+
+/// Scratch of the solved backward pass.
+template <class R>
+struct solved_scratch {
+  R d_y[W * D];
+  R error_t[D * W];
+  R g[W * D];         ///< gradient of the errors, then of the right-hand side
+  R s[W * W];         ///< weights of the system, or of the reads
+  R along_g[W * W];   ///< g_t . e_i
+  R along_y[W * W];   ///< dy_t . e_i
+  R memory_t[D * D];  ///< [value][key]
+  R d_memory_t[D * D];
+  R d_key[W * D];
+  R d_query[W * D];
+  R key_d_memory[W * D];
+  R weighted[W * D];
+};
+
+/// Sums over rows r, from the last up, of decay-weighted terms, for theta and for the
+/// firings' log keeps.
+template <class R>
+struct decay_sums {
+  vec<R> theta[W / lanes];
+  vec<R> terms[W / lanes];
+  R before = 0;
+};
+
+/// Adds the row's terms: `d` is the gradient of table * theta.
+template <class R>
+WEIR_INLINE void add_row(decay_sums<R>& sums, const memory_head<R>& h, int row,
+                         const R* d, int upto) {
+  const R* decay = h.table + row * W;
+  for (int i = 0; i < upto; i += lanes) {
+    const vec<R> x = load(decay + i) * load(d + i);
+    sums.theta[i / lanes] = sums.theta[i / lanes] + x;
+    sums.terms[i / lanes] = fma(x, load(h.theta + i), sums.terms[i / lanes]);
+  }
+}
+
+/// Sum of the terms whose write lies before the firing of row j.
+template <class R>
+WEIR_INLINE R terms_before(const decay_sums<R>& sums, int end) {
+  vec<R> s = all(R(0));
+  for (int i = 0; i < end / lanes; ++i) {
+    s = s + sums.terms[i];
+  }
+  R total = sum<R>(s);
+  for (int i = end / lanes * lanes; i < end; ++i) {
+    total += sums.terms[i / lanes][i % lanes];
+  }
+  return total;
+}
+
+/// Gradients of theta and of the decays from those of the weights; turns `along_*` into
+/// gradients of the scores.
+template <class R>
+WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
+                                const R* d_end, R d_before_end, gate_gradient<R>& out) {
+  const int reads = h.frequency == 1 ? 1 : 0;
+  decay_sums<R> sums;
+  for (int i = 0; i < W / lanes; ++i) {
+    sums.theta[i] = all(R(0));
+    sums.terms[i] = all(R(0));
+  }
+  clear(out.log_keep, W);
+  R d[W];
+  const auto take = [&](int t, int row, R* along, const R* scores) {
+    for (int i = 0; i <= t; i += lanes) {
+      const vec<R> a = -load(along + t * W + i);
+      store<R>(d + i, a * load(scores + t * W + i));
+      store<R>(along + t * W + i, a * load(h.table + row * W + i) * load(h.theta + i));
+    }
+    add_row(sums, h, row, d, t + 1);
+  };
+  if (d_end != nullptr) {
+    add_row(sums, h, W, d_end, W);
+    sums.before += h.before[W] * d_before_end;
+  }
+  for (int row = W; row >= 1; --row) {
+    if (row < W) {
+      take(row, row, x.along_g, h.key_key);
+      sums.before += h.before[row] * dot32(x.g + row * D, h.key_memory + row * D);
+    }
+    const int t = row - reads;
+    if (t < W) {
+      take(t, row, x.along_y, h.query_key);
+      sums.before += h.before[row] * dot32(x.d_y + t * D, h.query_memory + t * D);
+    }
+    if (row % h.frequency == 0) {
+      out.log_keep[row - 1] = sums.before + terms_before(sums, row - h.frequency);
+    }
+  }
+  // Row 0 sees nothing in the window: its scores get no gradient.
+  take(0, 0, x.along_g, h.key_key);
+  if (reads == 0) {
+    take(0, 0, x.along_y, h.query_key);
+  }
+  for (int i = 0; i < W; i += lanes) {
+    store(out.theta + i, sums.theta[i / lanes]);
+  }
+}
+
+template <class R>
+WEIR_INLINE void copy_rows(R* to, const R* from, std::ptrdiff_t stride) {
+  for (int r = 0; r < W; ++r) {
+    for (int c = 0; c < D; c += lanes) {
+      store(to + r * D + c, load(from + r * stride + c));
+    }
+  }
+}
+
+/// out[r] = a[r] * factor[r].
+template <class R>
+WEIR_INLINE void scale_rows(const R* a, const R* factor, R* out) {
+  for (int r = 0; r < W; ++r) {
+    for (int c = 0; c < D; c += lanes) {
+      store<R>(out + r * D + c, load(a + r * D + c) * all(factor[r]));
+    }
+  }
+}
+
+/// What the memory after the window asks of the window: gradients of errors, keys and end
+/// weights.
+template <class R>
+WEIR_INLINE void end_backward(const memory_head<R>& h, solved_scratch<R>& x, R* d_end) {
+  const R* w = h.table + W * W;
+  R end_weight[W];
+  for (int i = 0; i < W; ++i) {
+    end_weight[i] = -(w[i] * h.theta[i]);
+  }
+  product(plain(h.key, D), h.d_memory, D, W, D, whole(D), put_in(x.key_d_memory, D));
+  for (int i = 0; i < W; ++i) {
+    d_end[i] = -dot32(h.error + i * D, x.key_d_memory + i * D);
+  }
+  scale_rows(x.key_d_memory, end_weight, x.weighted);
+  add(x.g, x.weighted, W * D);
+  transpose(h.d_memory, D, D, D, x.d_memory_t, D);
+  scale_rows(h.error, end_weight, x.weighted);
+  product(plain(x.weighted, D), x.d_memory_t, D, W, D, whole(D), add_to(x.d_key, D));
+}
+
+/// Gradient of the memory before the window.
+template <class R>
+WEIR_INLINE void before_backward(const memory_head<R>& h, solved_scratch<R>& x,
+                                 int reads) {
+  const vec<R> decay = all(h.follows ? h.before[W] : R(0));
+  for (int i = 0; i < D * D; i += lanes) {
+    store<R>(h.d_memory + i, load(h.d_memory + i) * decay);
+  }
+  scale_rows(x.g, h.before, x.weighted);
+  product(transposed(h.key, D), x.weighted, D, D, D, whole(W), add_to(h.d_memory, D));
+  scale_rows(x.d_y, h.before + reads, x.weighted);
+  product(transposed(h.query, D), x.weighted, D, D, D, whole(W), add_to(h.d_memory, D));
+}
+
+/// Gradients of keys and queries from those of the scores.
+template <class R>
+WEIR_INLINE void scores_backward(const memory_head<R>& h, solved_scratch<R>& x) {
+  product(plain(x.along_y, W), h.key, D, W, D, lower(), add_to(x.d_query, D));
+  product(transposed(x.along_y, W), h.query, D, W, D, upper(W), add_to(x.d_key, D));
+  product(plain(x.along_g, W), h.key, D, W, D, lower(), add_to(x.d_key, D));
+  product(transposed(x.along_g, W), h.key, D, W, D, upper(W), add_to(x.d_key, D));
+}
+
+/// Parts of queries' and keys' gradients that come through the memory before the window.
+template <class R>
+WEIR_INLINE void memory_parts(const memory_head<R>& h, solved_scratch<R>& x, int reads) {
+  scale_rows(x.d_y, h.before + reads, x.weighted);
+  product(plain(x.weighted, D), x.memory_t, D, W, D, whole(D), put_in(x.d_query, D));
+  scale_rows(x.g, h.before, x.weighted);
+  product(plain(x.weighted, D), x.memory_t, D, W, D, whole(D), add_to(x.d_key, D));
+}
+
+template <class R>
+WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate) {
+  const int reads = h.frequency == 1 ? 1 : 0;
+  solved_scratch<R> x;
+  R d_end[W];
+  copy_rows(x.d_y, h.d_out, h.out_stride);
+  transpose(h.error, D, W, D, x.error_t, W);
+  transpose(h.memory_before, D, D, D, x.memory_t, D);
+  clear(x.d_key, W * D);
+  weights(h, reads, h.query_key, x.s);
+  product(transposed(x.s, W), x.d_y, D, W, D, upper(W),
+          [&](int row, int col, const tile<R>& t) {
+            for (int r = 0; r < tile_rows; ++r) {
+              store<R>(x.g + (row + r) * D + col, -t.v[r][0]);
+              store<R>(x.g + (row + r) * D + col + lanes, -t.v[r][1]);
+            }
+          });
+  R d_before_end = R(0);
+  if (h.follows) {
+    end_backward(h, x, d_end);
+    for (int i = 0; i < D; ++i) {
+      d_before_end += dot32(h.d_memory + i * D, h.memory_before + i * D);
+    }
+  }
+  weights(h, 0, h.key_key, x.s);
+  solve_upper(x.s, x.g);
+  lower_product(plain(x.g, D), x.error_t, W, W, D, x.along_g, W);
+  lower_product(plain(x.d_y, D), x.error_t, W, W, D, x.along_y, W);
+  decay_backward(h, x, h.follows ? d_end : nullptr, d_before_end, gate);
+  memory_parts(h, x, reads);
+  scores_backward(h, x);
+  if (h.precedes) {
+    before_backward(h, x, reads);
+  }
+  for (int i = 0; i < W * D; i += lanes) {
+    store<R>(h.d_value + i, -load(x.g + i));
+    store<R>(h.d_key + i, load(x.d_key + i));
+  }
+  unit_backward(h.query, h.query_inverse, x.d_query, h.d_query, h.d_query_stride);
+}
+
+/// The part of a held level that comes through its writes: only if something follows in
+/// the chunk.
+template <class R>
+WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
+                             gate_gradient<R>& gate, R* d_error) {
+  R along[W * D];
+  R weighted[W * D];
+  R across[D * D];
+  if (h.fires_at_end) {
+    R total = R(0);
+    for (int i = 0; i < D; ++i) {
+      total += dot32(h.d_memory + i * D, h.memory_before + i * D);
+    }
+    gate.log_keep[W - 1] = h.keep[W - 1] * total;
+    for (int i = 0; i < D * D; i += lanes) {
+      const vec<R> g = load(h.d_memory + i);
+      store<R>(h.d_accumulator + i, -g);
+      store<R>(h.d_memory + i, g * all(h.keep[W - 1]));
+    }
+  }
+  product(plain(h.key, D), h.d_accumulator, D, W, D, whole(D), put_in(along, D));
+  for (int i = 0; i < W; ++i) {
+    gate.theta[i] = dot32(h.error + i * D, along + i * D);
+  }
+  scale_rows(along, h.theta, d_error);
+  scale_rows(h.error, h.theta, weighted);
+  transpose(h.d_accumulator, D, D, D, across, D);
+  product(plain(weighted, D), across, D, W, D, whole(D), put_in(h.d_key, D));
+  product(plain(d_error, D), memory_t, D, W, D, whole(D), add_to(h.d_key, D));
+  for (int i = 0; i < W * D; i += lanes) {
+    store<R>(h.d_value + i, -load(d_error + i));
+  }
+}
+
+template <class R>
+WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) {
+  R memory_t[D * D];
+  R d_y[W * D];
+  R d_query[W * D];
+  R d_error[W * D];
+  transpose(h.memory_before, D, D, D, memory_t, D);
+  copy_rows(d_y, h.d_out, h.out_stride);
+  product(plain(d_y, D), memory_t, D, W, D, whole(D), put_in(d_query, D));
+  unit_backward(h.query, h.query_inverse, d_query, h.d_query, h.d_query_stride);
+  clear(gate.theta, W);
+  clear(gate.log_keep, W);
+  if (h.follows) {
+    held_writes(h, memory_t, gate, d_error);
+  } else {
+    clear(h.d_key, W * D);
+    clear(h.d_value, W * D);
+    clear(d_error, W * D);
+  }
+  if (h.precedes) {
+    if (!h.follows) {
+      clear(h.d_memory, D * D);
+      clear(h.d_accumulator, D * D);
+    }
+    product(transposed(h.query, D), d_y, D, D, D, whole(W), add_to(h.d_memory, D));
+    product(transposed(h.key, D), d_error, D, D, D, whole(W), add_to(h.d_memory, D));
+  }
+}
+
+template <class R>
+void memory_backward(const memory_head<R>& h) {
+  gate_gradient<R> gate;
+  if (h.frequency < W) {
+    if (h.precedes && !h.follows) {
+      clear(h.d_memory, D * D);
+    }
+    solved_backward(h, gate);
+  } else {
+    held_backward(h, gate);
+  }
+  for (int r = 0; r < W; ++r) {
+    h.d_theta[r] = gate.theta[r] * h.theta_slope[r];
+    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] - R(1));
+  }
+  // Rows of earlier pulses, and rows that are not there yet, are constants.
+  const auto constant = [&](int from, int to) {
+    for (int r = from; r < to; ++r) {
+      clear(h.d_key + r * D, D);
+      clear(h.d_value + r * D, D);
+      clear(h.d_query + r * h.d_query_stride, D);
+      h.d_theta[r] = R(0);
+      h.d_alpha[r] = R(0);
+    }
+  };
+  constant(0, h.first);
+  constant(h.last, W);
+}
+
+}  // namespace weir::models::WEIR_KERNEL_SPACE

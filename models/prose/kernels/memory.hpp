@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One level of one head in a window: forward in chunk form, without a loop over tokens.
+/// Included once per instruction set.
+/// @source{Context stream design, 3.2}
+#pragma once
+
+#include "prose/kernels/product.hpp"
+#include "prose/kernels/rows.hpp"
+
+namespace weir::models::WEIR_KERNEL_SPACE {
+
+inline constexpr int W = window_rows;
+inline constexpr int D = head_width;
+
+/// out = rows of `raw` at unit length; inverse[r] = 1 / length.
+template <class R>
+WEIR_INLINE void unit_forward(const R* raw, std::ptrdiff_t stride, R* out, R* inverse) {
+  for (int r = 0; r < W; ++r) {
+    const R* x = raw + r * stride;
+    const R inv = R(1) / root(dot32(x, x) + R(norm_epsilon));
+    inverse[r] = inv;
+    for (int c = 0; c < D; c += lanes) {
+      store<R>(out + r * D + c, load(x + c) * all(inv));
+    }
+  }
+}
+
+/// d_raw = (d - y (y . d)) / length.
+template <class R>
+WEIR_INLINE void unit_backward(const R* y, const R* inverse, const R* d, R* d_raw,
+                               std::ptrdiff_t stride) {
+  for (int r = 0; r < W; ++r) {
+    const vec<R> along = all(dot32(y + r * D, d + r * D));
+    for (int c = 0; c < D; c += lanes) {
+      const vec<R> across = load(d + r * D + c) - load(y + r * D + c) * along;
+      store<R>(d_raw + r * stride + c, across * all(inverse[r]));
+    }
+  }
+}
+
+template <class R>
+WEIR_INLINE void copy(R* to, const R* from, int count) {
+  for (int i = 0; i < count; ++i) {
+    to[i] = from[i];
+  }
+}
+template <class R>
+WEIR_INLINE void clear(R* to, int count) {
+  for (int i = 0; i < count; ++i) {
+    to[i] = R(0);
+  }
+}
+
+/// Takes rows of earlier pulses from the open window, and leaves this pulse's there
+/// unless the window is complete.
+template <class R>
+WEIR_INLINE void exchange_open(R* rows, R* open, int width, int first, int last) {
+  copy(rows, open, first * width);
+  if (last < W) {
+    copy(open + first * width, rows + first * width, (last - first) * width);
+  } else if (first > 0) {
+    clear(open, W * width);
+  }
+}
+
+template <class R>
+void keys(const key_head<R>& h) {
+  unit_forward(h.raw_key, h.raw_stride, h.key, h.inverse);
+  for (int r = 0; r < W; ++r) {
+    copy(h.value + r * D, h.raw_value + r * h.raw_value_stride, D);
+  }
+  exchange_open(h.key, h.open_key, D, h.first, h.last);
+  exchange_open(h.value, h.open_value, D, h.first, h.last);
+  transpose(h.key, D, W, D, h.key_t, W);
+  lower_product(plain(h.key, D), h.key_t, W, W, D, h.key_key, W);
+}
+
+template <class R>
+void keys_backward(const key_head<R>& h, const R* const* d_keys, const R* const* d_values,
+                   int levels, R* d_raw_key, R* d_raw_value, std::ptrdiff_t stride) {
+  R d[W * D];
+  for (int i = 0; i < W * D; i += lanes) {
+    vec<R> k = load(d_keys[0] + i);
+    vec<R> v = load(d_values[0] + i);
+    for (int l = 1; l < levels; ++l) {
+      k = k + load(d_keys[l] + i);
+      v = v + load(d_values[l] + i);
+    }
+    store<R>(d + i, k);
+    store<R>(d_raw_value + i / D * stride + i % D, v);
+  }
+  unit_backward(h.key, h.inverse, d, d_raw_key, stride);
+}
+
+/// theta and keep of all rows, and the slope of theta.
+template <class R>
+WEIR_INLINE void gates(const memory_head<R>& h) {
+  const R per_token = R(1) / R(h.frequency);
+  for (int r = 0; r < W; r += lanes) {
+    vec<R> zt;
+    vec<R> za;
+    for (int i = 0; i < lanes; ++i) {
+      zt[i] = h.raw_theta[(r + i) * h.gate_stride];
+      za[i] = h.raw_alpha[(r + i) * h.gate_stride];
+    }
+    zt = zt + all(*h.bias_theta);
+    za = za + all(*h.bias_alpha);
+    const vec<R> s = sigmoid<R>(zt);
+    if (h.frequency == 1) {
+      store(h.theta + r, s);
+      store<R>(h.theta_slope + r, s * (all(R(1)) - s));
+    } else {
+      store<R>(h.theta + r, softplus<R>(zt) * all(per_token));
+      store<R>(h.theta_slope + r, s * all(per_token));
+    }
+    store(h.keep + r, sigmoid<R>(-za));
+  }
+  exchange_open(h.theta, h.open_theta, 1, h.first, h.last);
+  exchange_open(h.keep, h.open_keep, 1, h.first, h.last);
+}
+
+/// Decay from the write of row i to row t, for the rows that t sees; row 64 is the state
+/// after the window.
+template <class R>
+WEIR_INLINE void decay_table(const memory_head<R>& h) {
+  clear(h.table, W);
+  h.before[0] = R(1);
+  for (int t = 1; t <= W; ++t) {
+    const R* last = h.table + (t - 1) * W;
+    R* row = h.table + t * W;
+    const bool fired = t % h.frequency == 0;
+    const R factor = fired ? h.keep[t - 1] : R(1);
+    for (int i = 0; i < W; i += lanes) {
+      store<R>(row + i, load(last + i) * all(factor));
+    }
+    h.before[t] = h.before[t - 1] * factor;
+    for (int i = t - h.frequency; fired && i < t; ++i) {
+      row[i] = R(1);
+    }
+  }
+}
+
+/// out[t][i] = table[t + shift][i] * theta[i] * scores[t][i]: lower triangular, with
+/// zeros up to the end of the block of eight that holds the diagonal, which is as far as
+/// triangular products read.
+template <class R>
+WEIR_INLINE void weights(const memory_head<R>& h, int shift, const R* scores, R* out) {
+  for (int t = 0; t < W; ++t) {
+    const R* decay = h.table + (t + shift) * W;
+    for (int i = 0; i <= t; i += lanes) {
+      store<R>(out + t * W + i,
+               load(decay + i) * load(h.theta + i) * load(scores + t * W + i));
+    }
+  }
+}
+
+/// Solves (I + s) e = e in place, s strictly lower triangular [64][64], e [64][32], four
+/// rows at a time.
+template <class R>
+WEIR_INLINE void solve_lower(const R* s, R* e) {
+  for (int row = 0; row < W; row += tile_rows) {
+    for (int col = 0; col < D; col += tile_cols) {
+      tile<R> t = tile_zero<R>();
+      tile_add(t, plain(s, W), row, e, D, col, 0, row);
+      for (int r = 0; r < tile_rows; ++r) {
+        R* at = e + (row + r) * D + col;
+        vec<R> x0 = load(at) - t.v[r][0];
+        vec<R> x1 = load(at + lanes) - t.v[r][1];
+        for (int i = row; i < row + r; ++i) {
+          const vec<R> f = all(-s[(row + r) * W + i]);
+          x0 = fma(f, load(e + i * D + col), x0);
+          x1 = fma(f, load(e + i * D + col + lanes), x1);
+        }
+        store(at, x0);
+        store(at + lanes, x1);
+      }
+    }
+  }
+}
+
+/// Levels that fire inside the window: the errors solve a unit lower triangular system.
+template <class R>
+WEIR_INLINE void solved_forward(const memory_head<R>& h) {
+  const int reads = h.frequency == 1 ? 1 : 0;  // level 0 reads after its own write
+  R s[W * W];
+  decay_table(h);
+  weights(h, 0, h.key_key, s);
+  for (int t = 0; t < W; ++t) {
+    for (int c = 0; c < D; c += lanes) {
+      const vec<R> m = load(h.key_memory + t * D + c);
+      store<R>(h.error + t * D + c, fma(all(h.before[t]), m, -load(h.value + t * D + c)));
+    }
+  }
+  solve_lower(s, h.error);
+  lower_product(plain(h.query, D), h.key_t, W, W, D, h.query_key, W);
+  weights(h, reads, h.query_key, s);
+  product(plain(s, W), h.error, D, W, D, lower(),
+          [&](int row, int col, const tile<R>& t) {
+            for (int r = 0; r < tile_rows; ++r) {
+              const vec<R> b = all(h.before[row + r + reads]);
+              for (int v = 0; v < tile_vecs; ++v) {
+                const vec<R> m = load(h.query_memory + (row + r) * D + col + v * lanes);
+                store<R>(h.out + (row + r) * h.out_stride + col + v * lanes,
+                         fma(b, m, -t.v[r][v]));
+              }
+            }
+          });
+}
+
+/// memory = decay * memory - sum_i w_i k_i e_i^T, when the window is complete.
+template <class R>
+WEIR_INLINE void solved_advance(const memory_head<R>& h) {
+  R weighted[W * D];
+  const R* w = h.table + W * W;
+  for (int i = 0; i < W; ++i) {
+    for (int c = 0; c < D; c += lanes) {
+      store<R>(weighted + i * D + c, load(h.error + i * D + c) * all(w[i] * h.theta[i]));
+    }
+  }
+  const vec<R> decay = all(h.before[W]);
+  product(transposed(h.key, D), weighted, D, D, D, whole(W),
+          [&](int row, int col, const tile<R>& t) {
+            for (int r = 0; r < tile_rows; ++r) {
+              for (int v = 0; v < tile_vecs; ++v) {
+                R* at = h.memory + (row + r) * D + col + v * lanes;
+                store<R>(at, fma(decay, load(at), -t.v[r][v]));
+              }
+            }
+          });
+}
+
+/// Levels of 64 tokens or more: the memory is constant in the window; errors are summed
+/// at its end.
+template <class R>
+WEIR_INLINE void held_advance(const memory_head<R>& h) {
+  R weighted[W * D];
+  for (int i = 0; i < W; ++i) {
+    for (int c = 0; c < D; c += lanes) {
+      store<R>(weighted + i * D + c, load(h.error + i * D + c) * all(h.theta[i]));
+    }
+  }
+  product(transposed(h.key, D), weighted, D, D, D, whole(W), add_to(h.accumulator, D));
+  if (!h.fires_at_end) {
+    return;
+  }
+  const vec<R> keep = all(h.keep[W - 1]);
+  for (int i = 0; i < D * D; i += lanes) {
+    store<R>(h.memory + i, fma(keep, load(h.memory + i), -load(h.accumulator + i)));
+    store<R>(h.accumulator + i, all(R(0)));
+  }
+}
+
+template <class R>
+void memory_forward(const memory_head<R>& h) {
+  unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
+  gates(h);
+  if (h.keeps) {
+    copy(h.memory_before, h.memory, D * D);
+  }
+  const bool complete = h.last == W;
+  if (h.frequency < W) {
+    product(plain(h.key, D), h.memory, D, W, D, whole(D), put_in(h.key_memory, D));
+    product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.query_memory, D));
+    solved_forward(h);
+    if (complete) {
+      solved_advance(h);
+    }
+    return;
+  }
+  product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.out, h.out_stride));
+  if (!complete) {
+    return;
+  }
+  product(plain(h.key, D), h.memory, D, W, D, whole(D),
+          [&](int row, int col, const tile<R>& t) {
+            for (int r = 0; r < tile_rows; ++r) {
+              for (int v = 0; v < tile_vecs; ++v) {
+                const int at = (row + r) * D + col + v * lanes;
+                store<R>(h.error + at, t.v[r][v] - load(h.value + at));
+              }
+            }
+          });
+  held_advance(h);
+}
+
+}  // namespace weir::models::WEIR_KERNEL_SPACE

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Kernels that go row by row or element by element: norms, convolution, activation,
+/// loss, optimizer. Included once per instruction set.
+#pragma once
+
+#include "prose/kernels/simd.hpp"
+#include "prose/kernels/table.hpp"
+
+namespace weir::models::WEIR_KERNEL_SPACE {
+
+inline constexpr double norm_epsilon = 1e-6;
+
+template <class R>
+void norm_forward(const R* x, const R* gain, R* out, R* inverse, int rows, int width) {
+  for (int r = 0; r < rows; ++r, x += width, out += width) {
+    vec<R> s0 = all(R(0));
+    vec<R> s1 = s0;
+    for (int c = 0; c < width; c += 2 * lanes) {
+      const vec<R> a = load(x + c);
+      const vec<R> b = load(x + c + lanes);
+      s0 = fma(a, a, s0);
+      s1 = fma(b, b, s1);
+    }
+    const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
+    inverse[r] = inv;
+    for (int c = 0; c < width; c += lanes) {
+      store<R>(out + c, load(x + c) * all(inv) * load(gain + c));
+    }
+  }
+}
+
+template <class R>
+void norm_backward(const R* x, const R* gain, const R* inverse, const R* dy,
+                   const R* residual, R* dx, R* d_gain, int rows, int width) {
+  for (int c = 0; c < width; c += lanes) {
+    store(d_gain + c, all(R(0)));
+  }
+  for (int r = 0; r < rows;
+       ++r, x += width, dy += width, dx += width, residual += width) {
+    const vec<R> inv = all(inverse[r]);
+    vec<R> s0 = all(R(0));
+    for (int c = 0; c < width; c += lanes) {
+      const vec<R> hat = load(x + c) * inv;
+      const vec<R> g = load(dy + c);
+      store(d_gain + c, fma(g, hat, load(d_gain + c)));
+      s0 = fma(g * load(gain + c), hat, s0);
+    }
+    const vec<R> mean = all(sum<R>(s0) / R(width));
+    for (int c = 0; c < width; c += lanes) {
+      const vec<R> hat = load(x + c) * inv;
+      const vec<R> g = load(dy + c) * load(gain + c) - hat * mean;
+      store(dx + c, fma(g, inv, load(residual + c)));
+    }
+  }
+}
+
+template <class R>
+void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
+  for (int c = 0; c < width; c += lanes) {
+    const vec<R> c0 = load(taps + c);
+    const vec<R> c1 = load(taps + width + c);
+    const vec<R> c2 = load(taps + 2 * width + c);
+    const vec<R> c3 = load(taps + 3 * width + c);
+    vec<R> u3 = load(u - 3 * width + c);
+    vec<R> u2 = load(u - 2 * width + c);
+    vec<R> u1 = load(u - width + c);
+    for (int r = 0; r < rows; ++r) {
+      const vec<R> u0 = load(u + r * width + c);
+      store<R>(z + r * width + c, fma(u3, c3, fma(u2, c2, fma(u1, c1, u0 * c0))));
+      u3 = u2;
+      u2 = u1;
+      u1 = u0;
+    }
+  }
+}
+
+template <class R>
+void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int rows,
+                   int width) {
+  for (int c = 0; c < width; c += lanes) {
+    vec<R> tap[conv_taps];
+    vec<R> grad[conv_taps];
+    for (int j = 0; j < conv_taps; ++j) {
+      tap[j] = load(taps + j * width + c);
+      grad[j] = all(R(0));
+    }
+    for (int r = 0; r < rows; ++r) {
+      const vec<R> d0 = load(dz + r * width + c);
+      vec<R> s = d0 * tap[0];
+      for (int j = 1; j < conv_taps; ++j) {
+        s = fma(load(dz + (r + j) * width + c), tap[j], s);
+      }
+      store<R>(du + r * width + c, s);
+      for (int j = 0; j < conv_taps; ++j) {
+        grad[j] = fma(d0, load(u + (r - j) * width + c), grad[j]);
+      }
+    }
+    for (int j = 0; j < conv_taps; ++j) {
+      store<R>(d_taps + j * width + c, grad[j]);
+    }
+  }
+}
+
+template <class R>
+void square_forward(R* x, R* h, int count) {
+  for (int i = 0; i < count; i += lanes) {
+    const vec<R> a = larger<R>(load(x + i), all(R(0)));
+    store<R>(x + i, a);
+    store<R>(h + i, a * a);
+  }
+}
+
+template <class R>
+void square_backward(const R* x, R* dh, int count) {
+  for (int i = 0; i < count; i += lanes) {
+    store<R>(dh + i, load(dh + i) * (load(x + i) * all(R(2))));
+  }
+}
+
+/// Sum and values of e^(logit - top) of one row; lanes past `vocab` of the last block are
+/// left out.
+template <class R>
+WEIR_INLINE R exponentials(R* row, int vocab, R top) {
+  const int whole = vocab / lanes * lanes;
+  vec<R> s = all(R(0));
+  for (int c = 0; c < whole; c += lanes) {
+    const vec<R> e = exponential(load(row + c) - all(top));
+    store<R>(row + c, e);
+    s = s + e;
+  }
+  R total = sum<R>(s);
+  for (int c = whole; c < vocab; ++c) {
+    row[c] = exponential(all(row[c] - top))[0];
+    total += row[c];
+  }
+  return total;
+}
+
+template <class R>
+void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
+  const int whole = vocab / lanes * lanes;
+  vec<R> m = all(row[0]);
+  for (int c = 0; c < whole; c += lanes) {
+    m = larger<R>(m, load(row + c));
+  }
+  R top = largest<R>(m);
+  for (int c = whole; c < vocab; ++c) {
+    top = row[c] > top ? row[c] : top;
+  }
+  const R at_target = row[target] - top;
+  const R total = exponentials(row, vocab, top);
+  *nats = logarithm(total) - at_target;
+  if (!(scale > R(0))) {
+    return;
+  }
+  const R factor = scale / total;
+  for (int c = 0; c < whole; c += lanes) {
+    store<R>(row + c, load(row + c) * all(factor));
+  }
+  for (int c = whole; c < vocab; ++c) {
+    row[c] *= factor;
+  }
+  row[target] -= scale;
+}
+
+template <class R>
+void softmax(R* logits, std::ptrdiff_t stride, const std::int32_t* targets, int rows,
+             int vocab, R scale, R* nats) {
+  for (int r = 0; r < rows; ++r) {
+    R* row = logits + r * stride;
+    if (targets[r] >= 0) {
+      softmax_row(row, targets[r], vocab, scale, nats + r);
+      continue;
+    }
+    nats[r] = R(0);
+    for (int c = 0; c < vocab && scale > R(0); ++c) {
+      row[c] = R(0);
+    }
+  }
+}
+
+template <class R>
+void add(R* a, const R* b, int count) {
+  for (int i = 0; i < count; i += lanes) {
+    store<R>(a + i, load(a + i) + load(b + i));
+  }
+}
+
+template <class R>
+void sum_of(const R* a, const R* b, R* out, int count) {
+  for (int i = 0; i < count; i += lanes) {
+    store<R>(out + i, load(a + i) + load(b + i));
+  }
+}
+
+template <class R>
+void column_sums(const R* a, std::ptrdiff_t stride, int rows, int width, R* out) {
+  for (int c = 0; c < width; c += lanes) {
+    vec<R> s = all(R(0));
+    for (int r = 0; r < rows; ++r) {
+      s = s + load(a + r * stride + c);
+    }
+    store<R>(out + c, s);
+  }
+}
+
+/// Sums blocks of 512 in four accumulators, blocks in double.
+template <class R>
+double squares(const R* a, int count) {
+  double total = 0;
+  for (int block = 0; block < count; block += 512) {
+    const int end = block + 512 < count ? block + 512 : count;
+    vec<R> s[4] = {all(R(0)), all(R(0)), all(R(0)), all(R(0))};
+    int i = block;
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      for (int j = 0; j < 4; ++j) {
+        const vec<R> x = load(a + i + j * lanes);
+        s[j] = fma(x, x, s[j]);
+      }
+    }
+    R rest = R(0);
+    for (; i < end; ++i) {
+      rest += a[i] * a[i];
+    }
+    total += static_cast<double>(sum<R>((s[0] + s[1]) + (s[2] + s[3]))) +
+             static_cast<double>(rest);
+  }
+  return total;
+}
+
+template <class R, bool Accumulated>
+void step_range(R* p, const R* g, R* m, R* v, R* buffer, int count,
+                const step_plan<R>& plan, R decay) {
+  const vec<R> shrink = all(R(1) - plan.rate * decay);
+  const vec<R> gain = all(plan.rate * plan.correction1);
+  for (int i = 0; i < count; i += lanes) {
+    vec<R> d = load(g + i) * all(plan.scale);
+    if (Accumulated) {
+      d = (load(buffer + i) + d) * all(plan.mean);
+      store(buffer + i, all(R(0)));
+    }
+    const vec<R> m0 = load(m + i);
+    const vec<R> m1 = fma(d - m0, all(R(1) - plan.beta1), m0);
+    const vec<R> v1 = fma(load(v + i), all(plan.beta2), d * d * all(R(1) - plan.beta2));
+    store<R>(m + i, m1);
+    store<R>(v + i, v1);
+    const vec<R> below = fma(root(v1), all(plan.correction2), all(plan.epsilon));
+    store<R>(p + i, load(p + i) * shrink - gain * m1 / below);
+  }
+}
+
+template <class R>
+void step(R* p, const R* g, R* m, R* v, R* buffer, int count, const step_plan<R>& plan,
+          R decay) {
+  if (buffer != nullptr) {
+    step_range<R, true>(p, g, m, v, buffer, count, plan, decay);
+  } else {
+    step_range<R, false>(p, g, m, v, buffer, count, plan, decay);
+  }
+}
+
+template <class R>
+void accumulate(R* buffer, const R* g, int count, R scale) {
+  for (int i = 0; i < count; i += lanes) {
+    store<R>(buffer + i, fma(load(g + i), all(scale), load(buffer + i)));
+  }
+}
+
+}  // namespace weir::models::WEIR_KERNEL_SPACE

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Asks the processor what it has.
+#include "prose/kernels/select.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace weir::models {
+
+namespace {
+
+/// What this processor can run, best last.
+std::vector<const kernel_table<float>*> usable_tables() {
+  std::vector<const kernel_table<float>*> tables = {&level_base::table_float()};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2")) {
+    tables.push_back(&level_v3::table_float());
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512cd")) {
+      tables.push_back(&level_v4::table_float());
+    }
+  }
+#endif
+  return tables;
+}
+
+}  // namespace
+
+result<const kernel_table<float>*> select_kernels(std::string_view name) {
+  const auto tables = usable_tables();
+  if (name == "auto") {
+    return tables.back();
+  }
+  std::string known = "auto";
+  for (const auto* table : tables) {
+    if (name == table->name) {
+      return table;
+    }
+    known += ", ";
+    known += table->name;
+  }
+  return error(
+      errc::invalid_argument,
+      fmt::format("choice of kernels: expected one of {}, found {}", known, name));
+}
+
+const kernel_table<double>& double_kernels() {
+#if defined(__x86_64__)
+  if (usable_tables().size() > 1) {
+    return level_v3::table_double();
+  }
+#endif
+  return level_base::table_double();
+}
+
+}  // namespace weir::models

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Eight lanes of a real type, and elementary functions on them that have the same bits
+/// on every processor. Included once per instruction set, inside `WEIR_KERNEL_SPACE`;
+/// nothing here may come from another header's inline functions, or the linker could mix
+/// instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#if defined(__AVX__) || defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+#define WEIR_INLINE inline __attribute__((always_inline))
+
+namespace weir::models::WEIR_KERNEL_SPACE {
+
+template <class R>
+struct lanes_of;
+template <>
+struct lanes_of<float> {
+  typedef float type __attribute__((vector_size(32)));
+  typedef std::int32_t bits __attribute__((vector_size(32)));
+};
+template <>
+struct lanes_of<double> {
+  typedef double type __attribute__((vector_size(64)));
+  typedef std::int64_t bits __attribute__((vector_size(64)));
+};
+/// Eight values; element by element with the usual operators.
+template <class R>
+using vec = typename lanes_of<R>::type;
+template <class R>
+using vec_bits = typename lanes_of<R>::bits;
+
+inline constexpr int lanes = 8;
+
+template <class R>
+WEIR_INLINE vec<R> load(const R* from) {
+  vec<R> v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class R>
+WEIR_INLINE void store(R* to, vec<R> v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+template <class R>
+WEIR_INLINE vec<R> all(R x) {
+  return vec<R>{x, x, x, x, x, x, x, x};
+}
+
+/// a * b + c, rounded once: an explicit choice, so it is the same where no instruction
+/// exists.
+WEIR_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
+#if defined(__FMA__)
+  return reinterpret_cast<vec<float>>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a),
+                                                      reinterpret_cast<__m256>(b),
+                                                      reinterpret_cast<__m256>(c)));
+#else
+  for (int i = 0; i < lanes; ++i) {
+    c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  }
+  return c;
+#endif
+}
+WEIR_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
+  for (int i = 0; i < lanes; ++i) {
+    c[i] = __builtin_fma(a[i], b[i], c[i]);
+  }
+  return c;
+}
+
+WEIR_INLINE vec<float> root(vec<float> a) {
+#if defined(__AVX__)
+  return reinterpret_cast<vec<float>>(_mm256_sqrt_ps(reinterpret_cast<__m256>(a)));
+#else
+  for (int i = 0; i < lanes; ++i) {
+    a[i] = __builtin_sqrtf(a[i]);
+  }
+  return a;
+#endif
+}
+WEIR_INLINE vec<double> root(vec<double> a) {
+  for (int i = 0; i < lanes; ++i) {
+    a[i] = __builtin_sqrt(a[i]);
+  }
+  return a;
+}
+WEIR_INLINE float root(float a) {
+  return __builtin_sqrtf(a);
+}
+WEIR_INLINE double root(double a) {
+  return __builtin_sqrt(a);
+}
+
+template <class R>
+WEIR_INLINE vec<R> larger(vec<R> a, vec<R> b) {
+  return a > b ? a : b;
+}
+template <class R>
+WEIR_INLINE vec<R> smaller(vec<R> a, vec<R> b) {
+  return a < b ? a : b;
+}
+
+/// Sum of the lanes in one fixed order.
+template <class R>
+WEIR_INLINE R sum(vec<R> v) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+template <class R>
+WEIR_INLINE R largest(vec<R> v) {
+  R m = v[0];
+  for (int i = 1; i < lanes; ++i) {
+    m = v[i] > m ? v[i] : m;
+  }
+  return m;
+}
+
+/// e^x within 2 units in the last place; below -87.3 it is the smallest normal number.
+WEIR_INLINE vec<float> exponential(vec<float> x) {
+  x = larger<float>(smaller<float>(x, all(88.0F)), all(-87.3F));
+  const vec<float> magic =
+      all(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  const vec<float> n = fma(x, all(1.44269504F), magic) - magic;
+  vec<float> r = fma(n, all(-0.693359375F), x);
+  r = fma(n, all(2.12194440e-4F), r);
+  vec<float> p = all(1.9875691500e-4F);
+  p = fma(p, r, all(1.3981999507e-3F));
+  p = fma(p, r, all(8.3334519073e-3F));
+  p = fma(p, r, all(4.1665795894e-2F));
+  p = fma(p, r, all(1.6666665459e-1F));
+  p = fma(p, r, all(5.0000001201e-1F));
+  p = fma(p, r * r, r) + all(1.0F);
+  const vec_bits<float> exponent = __builtin_convertvector(n, vec_bits<float>) << 23;
+  return reinterpret_cast<vec<float>>(reinterpret_cast<vec_bits<float>>(p) + exponent);
+}
+/// The library's, for checks in double precision.
+WEIR_INLINE vec<double> exponential(vec<double> x) {
+  for (int i = 0; i < lanes; ++i) {
+    x[i] = __builtin_exp(x[i]);
+  }
+  return x;
+}
+
+/// log(1 + u) for u in [0, 1], relative error below 1e-7: 2 atanh(u / (2 + u)).
+WEIR_INLINE vec<float> log_one_plus(vec<float> u) {
+  const vec<float> s = u / (u + all(2.0F));
+  const vec<float> z = s * s;
+  vec<float> p = all(0.1538461538F);
+  p = fma(p, z, all(0.1818181818F));
+  p = fma(p, z, all(0.2222222222F));
+  p = fma(p, z, all(0.2857142857F));
+  p = fma(p, z, all(0.4F));
+  p = fma(p, z, all(0.6666666667F));
+  p = fma(p, z, all(2.0F));
+  return p * s;
+}
+WEIR_INLINE vec<double> log_one_plus(vec<double> u) {
+  for (int i = 0; i < lanes; ++i) {
+    u[i] = __builtin_log1p(u[i]);
+  }
+  return u;
+}
+
+/// Natural logarithm of a normal positive number: split at sqrt(1/2), then as
+/// `log_one_plus`.
+WEIR_INLINE float logarithm(float x) {
+  std::int32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const std::int32_t e = ((bits - 0x3f3504f3) >> 23);
+  bits -= e << 23;
+  float m;
+  __builtin_memcpy(&m, &bits, sizeof m);
+  const float s = (m - 1.0F) / (m + 1.0F);
+  const float z = s * s;
+  float p = 0.2222222222F;
+  p = __builtin_fmaf(p, z, 0.2857142857F);
+  p = __builtin_fmaf(p, z, 0.4F);
+  p = __builtin_fmaf(p, z, 0.6666666667F);
+  p = __builtin_fmaf(p, z, 2.0F);
+  return __builtin_fmaf(static_cast<float>(e), 0.69314718056F, p * s);
+}
+WEIR_INLINE double logarithm(double x) {
+  return __builtin_log(x);
+}
+
+template <class R>
+WEIR_INLINE vec<R> sigmoid(vec<R> x) {
+  return all(R(1)) / (all(R(1)) + exponential(-x));
+}
+/// log(1 + e^x).
+template <class R>
+WEIR_INLINE vec<R> softplus(vec<R> x) {
+  const vec<R> a = larger<R>(x, -x);
+  return larger<R>(x, all(R(0))) + log_one_plus(exponential(-a));
+}
+
+}  // namespace weir::models::WEIR_KERNEL_SPACE

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names, shapes and start values of the parameters.
+#include "prose/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "prose/kernels/table.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/philox.hpp"
+
+namespace weir::models {
+
+namespace {
+
+constexpr double theta_bias[] = {0, 0, 1, 2};
+constexpr double alpha_bias[] = {-4, -4, -4, -3};
+
+}  // namespace
+
+int parameter_layout::put(std::string name, std::int64_t rows, std::int64_t columns,
+                          start_value start, std::uint32_t level) {
+  parameter_info info;
+  info.name = std::move(name);
+  info.rows = rows;
+  info.columns = columns;
+  info.offset = size_;
+  info.level = level;
+  info.decays = rows > 0;
+  info.start = start;
+  size_ += info.padded();
+  all_.push_back(std::move(info));
+  return static_cast<int>(all_.size()) - 1;
+}
+
+void parameter_layout::put_block(const prose_config& config, std::uint32_t b) {
+  const std::int64_t width = config.width;
+  const std::int64_t inner = std::int64_t{config.heads} * head_width;
+  const std::int64_t gates = 2 * std::int64_t{config.heads};
+  const auto levels = static_cast<std::uint32_t>(config.frequencies.size());
+  const double fan_in = 1 / std::sqrt(static_cast<double>(width));
+  const auto back = [&](std::int64_t rows) {
+    return 0.5 / std::sqrt(static_cast<double>(rows * config.blocks));
+  };
+  block_parameters p;
+  p.levels.resize(levels);
+  p.gain1 = put(fmt::format("block{}.gain1", b), 0, width, {1, 0, 1});
+  p.conv = put(fmt::format("block{}.conv", b), conv_taps, width, {0, 0.3, 0.7});
+  p.key = put(fmt::format("block{}.key", b), inner, width, {0, fan_in, 0});
+  p.value = put(fmt::format("block{}.value", b), inner, width, {0, fan_in, 0});
+  for (std::uint32_t l = 0; l < levels; ++l) {
+    p.levels[l].gate_weight = put(fmt::format("block{}.level{}.gate_weight", b, l), gates,
+                                  width, {0, fan_in, 0}, l);
+  }
+  for (std::uint32_t l = 0; l < levels; ++l) {
+    p.levels[l].query =
+        put(fmt::format("block{}.level{}.query", b, l), inner, width, {0, fan_in, 0}, l);
+  }
+  for (std::uint32_t l = 0; l < levels; ++l) {
+    p.levels[l].gate_bias =
+        put(fmt::format("block{}.level{}.gate_bias", b, l), 0, gates, {}, l);
+  }
+  for (std::uint32_t l = 0; l < levels; ++l) {
+    p.levels[l].out = put(fmt::format("block{}.level{}.out", b, l), inner, width,
+                          {0, back(inner), 0}, l);
+  }
+  p.gain2 = put(fmt::format("block{}.gain2", b), 0, width, {1, 0, 1});
+  p.mlp_in = put(fmt::format("block{}.mlp_in", b), config.hidden, width, {0, fan_in, 0});
+  p.mlp_out = put(fmt::format("block{}.mlp_out", b), config.hidden, width,
+                  {0, back(config.hidden), 0});
+  blocks.push_back(std::move(p));
+}
+
+parameter_layout::parameter_layout(const prose_config& config) {
+  const double fan_in = 1 / std::sqrt(static_cast<double>(config.width));
+  embedding = put("embedding", config.vocab, config.width, {0, 0.5, 0});
+  for (std::uint32_t b = 0; b < config.blocks; ++b) {
+    put_block(config, b);
+  }
+  final_gain = put("final_gain", 0, config.width, {1, 0, 1});
+  unembedding = put("unembedding", config.vocab, config.width, {0, 0.3 * fan_in, 0});
+}
+
+std::int64_t parameter_layout::parameters() const noexcept {
+  std::int64_t total = 0;
+  for (const parameter_info& info : all_) {
+    total += info.count();
+  }
+  return total;
+}
+
+template <class R>
+void initialise(const parameter_info& info, std::uint64_t seed, R* to) {
+  const philox random(seed, xxh3_64(as_view(info.name)));
+  const bool gate = info.name.ends_with(".gate_bias");
+  for (std::int64_t i = 0; i < info.padded(); ++i) {
+    if (i >= info.count()) {
+      to[i] = 0;
+      continue;
+    }
+    if (gate) {
+      const std::size_t level = std::min<std::size_t>(info.level, 3);
+      to[i] =
+          static_cast<R>(i < info.columns / 2 ? theta_bias[level] : alpha_bias[level]);
+      continue;
+    }
+    const double mean = i < info.columns ? info.start.first_row_mean : info.start.mean;
+    const double noise =
+        info.start.deviation == 0
+            ? 0
+            : info.start.deviation *
+                  static_cast<double>(random.normal(static_cast<std::uint64_t>(i)));
+    to[i] = static_cast<R>(mean + noise);
+  }
+}
+template void initialise<float>(const parameter_info&, std::uint64_t, float*);
+template void initialise<double>(const parameter_info&, std::uint64_t, double*);
+
+std::vector<step_group> step_groups(const parameter_layout& layout) {
+  constexpr std::int64_t about = 32 * 1024 + 512;
+  std::vector<step_group> groups;
+  std::uint32_t levels = 0;
+  for (const parameter_info& info : layout.all()) {
+    levels = std::max(levels, info.level + 1);
+  }
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    std::int64_t filled = about;
+    for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
+      const parameter_info& info = layout[i];
+      if (info.level != level) {
+        continue;
+      }
+      if (filled + info.padded() > about) {
+        groups.push_back({level, {}});
+        filled = 0;
+      }
+      groups.back().parameters.push_back(i);
+      filled += info.padded();
+    }
+  }
+  return groups;
+}
+
+}  // namespace weir::models

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The model's public face: pulses in, results out.
+#include "weir/models/prose.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "prose/graph/graph.hpp"
+#include "prose/image.hpp"
+#include "prose/kernels/select.hpp"
+#include "prose/record.hpp"
+
+namespace weir::models {
+
+struct prose::impl {
+  std::unique_ptr<graph<float>> g;
+  state_image image;
+  std::string kernel_set;
+  std::array<pulse_record, max_in_flight> records;
+  std::array<std::uint64_t, max_in_flight>
+      serials{};  ///< ticket of each record, 0 if it is free
+  std::uint64_t last_serial = 0;
+  std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
+
+  [[nodiscard]] result<void> idle() { return g->place().wait_all(); }
+  void read_back();
+};
+
+namespace {
+
+result<void> check_config(const prose_config& c) {
+  const auto bad = [](const char* what, const char* expected, std::uint64_t found) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("configuration of the prose model: {}: expected {}, found {}", what,
+                    expected, found));
+  };
+  if (c.frequencies.empty() || c.frequencies.size() > max_levels) {
+    return bad("number of levels", "1 to 8", c.frequencies.size());
+  }
+  std::uint64_t last = 0;
+  for (std::uint64_t f : c.frequencies) {
+    const bool fits =
+        f != 0 && (f < window_rows ? window_rows % f == 0 : f % window_rows == 0);
+    if (f <= last || !fits || f > 1U << 30U) {
+      return bad("frequencies", "1, then ascending divisors or multiples of 64", f);
+    }
+    last = f;
+  }
+  if (c.frequencies[0] != 1) {
+    return bad("first frequency", "1", c.frequencies[0]);
+  }
+  if (c.vocab < 2 || c.vocab > 1U << 20U) {
+    return bad("vocab", "2 to 1048576", c.vocab);
+  }
+  if (c.width == 0 || c.width % 16 != 0 || c.width > 4096) {
+    return bad("width", "a multiple of 16 up to 4096", c.width);
+  }
+  if (c.hidden == 0 || c.hidden % 16 != 0 || c.hidden > 16384) {
+    return bad("hidden", "a multiple of 16 up to 16384", c.hidden);
+  }
+  if (c.heads == 0 || c.heads > 16) {
+    return bad("heads", "1 to 16", c.heads);
+  }
+  if (c.blocks == 0 || c.blocks > 64) {
+    return bad("blocks", "1 to 64", c.blocks);
+  }
+  if (c.lanes == 0 || c.lanes > 4096) {
+    return bad("lanes", "1 to 4096", c.lanes);
+  }
+  if (c.max_chunk == 0 || c.max_chunk > 1U << 20U) {
+    return bad("max_chunk", "1 to 1048576", c.max_chunk);
+  }
+  return {};
+}
+
+result<void> check_input(const prose_config& config, const prose::lane_input& in,
+                         std::size_t lane, std::uint64_t position) {
+  if (in.tokens.size() > config.max_chunk) {
+    return error(errc::invalid_argument,
+                 fmt::format("chunk of lane {}: expected at most {} tokens, found {}",
+                             lane, config.max_chunk, in.tokens.size()));
+  }
+  if (!in.tokens.empty() && in.position != position) {
+    return error(errc::invalid_argument,
+                 fmt::format("chunk of lane {}: expected position {}, found {}", lane,
+                             position, in.position));
+  }
+  const auto bad = [&](std::uint32_t t) {
+    return error(errc::invalid_argument,
+                 fmt::format("token of lane {}: expected an id below {}, found {}", lane,
+                             config.vocab, t));
+  };
+  for (std::uint32_t t : in.tokens) {
+    if (t >= config.vocab) {
+      return bad(t);
+    }
+  }
+  if (in.lookahead && *in.lookahead >= config.vocab) {
+    return bad(*in.lookahead);
+  }
+  return {};
+}
+
+}  // namespace
+
+prose::prose(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
+prose::~prose() {
+  // Tasks point into this object: none may outlive it. Their failures were reported to
+  // whoever waited.
+  static_cast<void>(impl_->idle());
+}
+
+result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
+                                             const prose_config& config,
+                                             std::string_view kernels) {
+  WEIR_CHECK(check_config(config));
+  WEIR_TRY(const kernel_table<float>* table, select_kernels(kernels));
+  auto state = std::make_unique<impl>();
+  WEIR_TRY(state->g, graph<float>::create(task_place(&engine), config, *table));
+  state->image = state_image(config, state->g->layout(), state->g->state());
+  state->kernel_set = gemm_name();
+  state->clocks.resize(config.lanes);
+  return std::unique_ptr<prose>(new prose(std::move(state)));
+}
+
+result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> lanes) {
+  const prose_config& config = impl_->g->config();
+  if (lanes.size() != config.lanes) {
+    return error(errc::invalid_argument,
+                 fmt::format("pulse {}: expected {} lanes, found {}", p.id, config.lanes,
+                             lanes.size()));
+  }
+  bool empty = true;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    WEIR_CHECK(check_input(config, lanes[i], i, impl_->clocks[i].position));
+    empty = empty && lanes[i].tokens.empty();
+  }
+  const std::size_t slot = (impl_->last_serial + 1) % max_in_flight;
+  if (empty || impl_->serials[slot] != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("pulse {}: expected {}, found {}", p.id,
+                    empty ? "tokens in at least one lane" : "a finished pulse before",
+                    empty ? "none" : fmt::format("{} in flight", max_in_flight)));
+  }
+  pulse_record& record = impl_->records[slot];
+  for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
+    if (!impl_->g->place().ended(id)) {
+      WEIR_CHECK(impl_->g->place().wait(id));
+    }
+  }
+  fill_record(record, p, lanes, impl_->clocks);
+  WEIR_CHECK(impl_->g->submit_pulse(record));
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    impl_->clocks[i] = record.lanes[i].after;
+  }
+  impl_->serials[slot] = ++impl_->last_serial;
+  return pulse_ticket{impl_->last_serial};
+}
+
+result<pulse_result> prose::finish(pulse_ticket ticket) {
+  const std::size_t slot = ticket.serial % max_in_flight;
+  if (ticket.serial == 0 || impl_->serials[slot] != ticket.serial) {
+    return error(errc::not_found,
+                 fmt::format("pulse ticket {}: expected one in flight, found none",
+                             ticket.serial));
+  }
+  impl_->serials[slot] = 0;
+  const pulse_record& record = impl_->records[slot];
+  for (runtime::task_id id : record.results) {
+    WEIR_CHECK(impl_->g->place().wait(id));
+  }
+  pulse_result out;
+  out.scored = record.scored;
+  out.gradient_norm = record.gradient_norm;
+  for (const lane_record& lane : record.lanes) {
+    out.nats_q32 += lane.pending_nats_q32;
+    out.scored += lane.scores_pending ? 1 : 0;
+    for (const window_record& w : lane.windows) {
+      out.nats_q32 += w.nats_q32[0] + w.nats_q32[1];
+    }
+  }
+  return out;
+}
+
+bool prose::ended(pulse_ticket ticket) const noexcept {
+  const std::size_t slot = ticket.serial % max_in_flight;
+  if (impl_->serials[slot] != ticket.serial) {
+    return true;
+  }
+  const auto& ids = impl_->records[slot].results;
+  return std::all_of(ids.begin(), ids.end(),
+                     [&](runtime::task_id id) { return impl_->g->place().ended(id); });
+}
+
+const std::vector<named_region>& prose::regions() const noexcept {
+  return impl_->image.regions();
+}
+const std::vector<state_section>& prose::sections() const noexcept {
+  return impl_->image.sections();
+}
+std::uint64_t prose::state_bytes() const noexcept {
+  return impl_->image.bytes();
+}
+std::uint64_t prose::layout_hash() const noexcept {
+  return impl_->image.layout_hash();
+}
+
+result<std::vector<runtime::task_id>> prose::submit_snapshot(std::span<std::byte> to) {
+  return impl_->image.submit_copies(impl_->g->place(), to);
+}
+
+/// Takes over counters and clocks that were written behind the host's back.
+void prose::impl::read_back() {
+  g->submitted_counters().load_from(g->state().counters.p);
+  for (std::size_t i = 0; i < clocks.size(); ++i) {
+    const std::uint64_t* clock = g->state().lanes[i].clock.p;
+    clocks[i] = {clock[0], clock[1]};
+  }
+}
+
+result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view bytes) {
+  WEIR_CHECK(impl_->idle());
+  WEIR_CHECK(impl_->image.restore(kind, lane, bytes));
+  impl_->read_back();
+  return {};
+}
+
+result<std::uint64_t> prose::parameter_hash() {
+  WEIR_CHECK(impl_->idle());
+  return impl_->image.parameter_hash();
+}
+result<std::uint64_t> prose::context_hash() {
+  WEIR_CHECK(impl_->idle());
+  return context_digest(impl_->g->config(), impl_->g->state());
+}
+result<std::uint64_t> prose::state_hash() {
+  WEIR_CHECK(impl_->idle());
+  return impl_->image.state_hash();
+}
+
+result<void> prose::reset_context(std::uint32_t lane) {
+  if (lane >= impl_->clocks.size()) {
+    return error(errc::lane_mismatch,
+                 fmt::format("reset of lane {}: expected a lane below {}", lane,
+                             impl_->clocks.size()));
+  }
+  WEIR_CHECK(impl_->idle());
+  clear_context(impl_->g->state().lanes[lane]);
+  impl_->read_back();
+  return {};
+}
+
+std::uint64_t prose::position(std::uint32_t lane) const noexcept {
+  return lane < impl_->clocks.size() ? impl_->clocks[lane].position : 0;
+}
+
+result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
+  WEIR_CHECK(reset_context(lane));
+  impl_->g->state().lanes[lane].clock.p[0] = position;
+  impl_->read_back();
+  return {};
+}
+
+result<runtime::tensor> prose::parameter(std::string_view name) const {
+  return impl_->image.parameter(name);
+}
+
+result<void> prose::load_parameter(std::string_view name,
+                                   std::span<const std::int64_t> shape,
+                                   bytes_view bytes) {
+  WEIR_TRY(const runtime::tensor t, impl_->image.parameter(name));
+  const bool same =
+      std::equal(shape.begin(), shape.end(), t.shape().begin(), t.shape().end());
+  const std::size_t size = static_cast<std::size_t>(t.count()) * sizeof(float);
+  if (!same || bytes.size() != size) {
+    return error(
+        errc::config_mismatch,
+        fmt::format("parameter {}: expected shape [{}] in {} bytes, found [{}] in {}",
+                    name, fmt::join(t.shape(), ", "), size, fmt::join(shape, ", "),
+                    bytes.size()));
+  }
+  WEIR_CHECK(impl_->idle());
+  std::memcpy(t.data(), bytes.data(), size);
+  return {};
+}
+
+std::uint64_t prose::parameter_count() const noexcept {
+  return static_cast<std::uint64_t>(impl_->g->layout().parameters());
+}
+
+result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
+  if (lane >= impl_->clocks.size() || impl_->clocks[lane].pending == 0) {
+    return error(
+        errc::not_found,
+        fmt::format("prediction of lane {}: expected a last row without a known next "
+                    "token, found none",
+                    lane));
+  }
+  WEIR_CHECK(impl_->idle());
+  const buffer<float>& pending = impl_->g->state().lanes[lane].pending;
+  return std::vector<float>(pending.p, pending.p + pending.count);
+}
+
+const std::string& prose::kernel_set() const noexcept {
+  return impl_->kernel_set;
+}
+
+std::uint64_t prose::product_flops(std::uint64_t tokens, phase ph) const noexcept {
+  std::uint64_t per_row = 0;
+  const parameter_layout& layout = impl_->g->layout();
+  for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
+    const bool product = layout[i].rows > 0 && i != layout.embedding &&
+                         layout[i].name.find(".conv") == std::string::npos;
+    per_row += product ? static_cast<std::uint64_t>(layout[i].count()) : 0;
+  }
+  return tokens * per_row * 2 * (ph == phase::build ? 3 : 1);
+}
+
+const prose_config& prose::config() const noexcept {
+  return impl_->g->config();
+}
+
+}  // namespace weir::models

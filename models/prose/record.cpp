@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// From tokens to windows.
+#include "prose/record.hpp"
+
+#include <algorithm>
+
+namespace weir::models {
+
+namespace {
+
+/// Cuts a lane's tokens into windows aligned to its position.
+void plan_windows(const prose::lane_input& in, lane_record& lane) {
+  const std::uint64_t end = in.position + in.tokens.size();
+  std::uint64_t at = in.position;
+  lane.windows.clear();
+  while (at < end) {
+    window_record w;
+    w.index = at / window_rows;
+    const std::uint64_t start = w.index * window_rows;
+    w.first = static_cast<int>(at - start);
+    w.last = static_cast<int>(std::min<std::uint64_t>(window_rows, end - start));
+    w.ends_chunk = start + static_cast<std::uint64_t>(w.last) == end;
+    for (int r = 0; r < window_rows; ++r) {
+      w.ids[r] = w.targets[r] = -1;
+      if (r < w.first || r >= w.last) {
+        continue;
+      }
+      const std::uint64_t i = start + static_cast<std::uint64_t>(r) - in.position;
+      w.ids[r] = static_cast<std::int32_t>(in.tokens[i]);
+      if (i + 1 < in.tokens.size()) {
+        w.targets[r] = static_cast<std::int32_t>(in.tokens[i + 1]);
+      } else if (in.lookahead) {
+        w.targets[r] = static_cast<std::int32_t>(*in.lookahead);
+      }
+    }
+    lane.windows.push_back(w);
+    at = start + static_cast<std::uint64_t>(w.last);
+  }
+}
+
+}  // namespace
+
+void fill_record(pulse_record& record, const pulse& p,
+                 std::span<const prose::lane_input> lanes,
+                 const std::vector<lane_clock>& clocks) {
+  record.builds = p.ph == phase::build;
+  record.active = p.active_levels;
+  record.update = p.update;
+  record.total_updates = p.total_updates;
+  record.gradient_norm = 0;
+  record.scored = 0;
+  record.results.clear();
+  record.lanes.resize(lanes.size());
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const prose::lane_input& in = lanes[i];
+    lane_record& lane = record.lanes[i];
+    plan_windows(in, lane);
+    lane.after = clocks[i];
+    lane.pending_nats_q32 = 0;
+    lane.scores_pending = lane.leaves_pending = false;
+    if (in.tokens.empty()) {
+      continue;
+    }
+    lane.scores_pending = clocks[i].pending != 0;
+    lane.leaves_pending = !in.lookahead;
+    lane.first_token = static_cast<std::int32_t>(in.tokens[0]);
+    lane.after.position += in.tokens.size();
+    lane.after.pending = lane.leaves_pending ? 1 : 0;
+    record.scored += in.tokens.size() - (lane.leaves_pending ? 1 : 0);
+  }
+}
+
+}  // namespace weir::models

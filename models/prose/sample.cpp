@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Drawing a token from logits.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "weir/models/prose.hpp"
+
+namespace weir::models {
+
+namespace {
+
+/// e^x for x <= 0 by halving: x / 1024 in a Taylor series, squared ten times. Plain IEEE
+/// operations only.
+double exponential(double x) {
+  if (x < -700) {
+    return 0;
+  }
+  const double r = x / 1024;
+  double term = 1;
+  double sum = 1;
+  for (int k = 1; k <= 12; ++k) {
+    term *= r / k;
+    sum += term;
+  }
+  for (int i = 0; i < 10; ++i) {
+    sum *= sum;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::uint32_t sample(std::span<const float> logits, float temperature,
+                     const philox& random, std::uint64_t index) noexcept {
+  const auto top = std::max_element(logits.begin(), logits.end());
+  if (logits.empty() || !(temperature > 0)) {
+    return static_cast<std::uint32_t>(top - logits.begin());
+  }
+  const auto weight = [&](float logit) {
+    return exponential((static_cast<double>(logit) - static_cast<double>(*top)) /
+                       static_cast<double>(temperature));
+  };
+  double total = 0;
+  for (float x : logits) {
+    total += weight(x);
+  }
+  double left = static_cast<double>(random.uniform(index)) * total;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    left -= weight(logits[i]);
+    if (left < 0) {
+      return static_cast<std::uint32_t>(i);
+    }
+  }
+  return static_cast<std::uint32_t>(top - logits.begin());
+}
+
+}  // namespace weir::models

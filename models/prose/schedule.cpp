@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rate schedule. @source{Context stream design, 3.4}
+#include "prose/schedule.hpp"
+
+#include <algorithm>
+
+namespace weir::models {
+
+double power(double base, std::uint64_t exponent) noexcept {
+  double r = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1U) != 0) {
+      r *= base;
+    }
+    base *= base;
+  }
+  return r;
+}
+
+double cosine_of_pi(double x) noexcept {
+  const bool upper = x > 0.5;
+  const double angle = (upper ? 1 - x : x) * 3.14159265358979323846;
+  const double z = angle * angle;
+  double term = 1;
+  double sum = 1;
+  for (int k = 1; k <= 11; ++k) {
+    term *= -z / static_cast<double>((2 * k - 1) * (2 * k));
+    sum += term;
+  }
+  return upper ? -sum : sum;
+}
+
+double scheduled_rate(const prose_config& config, std::uint64_t update,
+                      std::uint64_t total) noexcept {
+  const std::uint64_t warm = config.warm_up;
+  if (update < warm) {
+    return config.rate * static_cast<double>(update + 1) / static_cast<double>(warm);
+  }
+  const double length = total > warm ? static_cast<double>(total - warm) : 1.0;
+  const double done = std::min(1.0, static_cast<double>(update - warm) / length);
+  const double low = config.final_rate;
+  return config.rate * (low + (1 - low) / 2 * (1 + cosine_of_pi(done)));
+}
+
+}  // namespace weir::models

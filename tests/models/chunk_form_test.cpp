@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The chunk form against the token loop, in double precision.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/double_model.hpp"
+#include "models/reference.hpp"
+
+namespace weir::test {
+namespace {
+
+double log_sum(const std::vector<double>& logits, std::uint32_t target) {
+  double top = logits[0];
+  for (double x : logits) {
+    top = std::max(top, x);
+  }
+  double s = 0;
+  for (double x : logits) {
+    s += std::exp(x - top);
+  }
+  return std::log(s) + top - logits[target];
+}
+
+/// Largest difference of losses and memories over chunks of the given lengths.
+double worst_difference(const std::vector<std::size_t>& chunks) {
+  prose_config config;
+  config.max_chunk = 1024;
+  config.seed = 11;
+  double_model model(config);
+  reference_model reference(config, model.layout(), model.parameters());
+  std::size_t total = 0;
+  for (std::size_t n : chunks) {
+    total += n;
+  }
+  const auto text = some_tokens(total + 1, config.vocab, 5);
+  double worst = 0;
+  std::size_t at = 0;
+  for (std::size_t n : chunks) {
+    const auto from = text.begin() + static_cast<std::ptrdiff_t>(at);
+    const double loss =
+        model.run({{{from, from + static_cast<std::ptrdiff_t>(n)}, text[at + n]}}, false);
+    double expected = 0;
+    for (std::size_t i = at; i < at + n; ++i) {
+      expected += log_sum(reference.step(text[i]), text[i + 1]);
+    }
+    worst = std::max(worst, std::abs(loss - expected / static_cast<double>(n)));
+    at += n;
+  }
+  EXPECT_EQ(at % models::window_rows, 0U)
+      << "memories are comparable at window ends only";
+  for (std::size_t b = 0; b < config.blocks; ++b) {
+    for (std::size_t l = 0; l < config.frequencies.size(); ++l) {
+      for (std::size_t h = 0; h < config.heads; ++h) {
+        const auto& expected = reference.memory(b, l, h);
+        const double* found =
+            model.model().state().lanes[0].blocks[b].memories[l][h].memory.p;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          worst = std::max(worst, std::abs(found[i] - expected[i]));
+        }
+      }
+    }
+  }
+  return worst;
+}
+
+TEST(ChunkForm, EqualsTheTokenLoopOnAlignedChunks) {
+  EXPECT_LE(worst_difference(std::vector<std::size_t>(10, 64)), 1e-9);
+}
+
+TEST(ChunkForm, EqualsTheTokenLoopOnChunksOfAnyLength) {
+  EXPECT_LE(worst_difference({1, 1, 6, 100, 20, 64, 512, 3, 61}), 1e-9);
+}
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The graph in double precision, and its bookkeeping.
+#include "models/double_model.hpp"
+
+#include "prose/graph/parts.hpp"
+#include "prose/kernels/select.hpp"
+#include "prose/record.hpp"
+#include "weir/base/philox.hpp"
+
+namespace weir::models {
+
+template class graph<double>;
+
+}  // namespace weir::models
+
+namespace weir::test {
+
+double_model::double_model(const prose_config& config)
+    : graph_(or_throw(graph<double>::create(models::task_place(nullptr), config,
+                                            models::double_kernels()))),
+      clocks_(config.lanes) {}
+
+double double_model::run(const std::vector<lane_text>& lanes, bool builds,
+                         std::uint32_t active, std::uint64_t update,
+                         std::uint64_t total) {
+  std::vector<models::prose::lane_input> inputs;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    models::prose::lane_input in;
+    in.tokens = lanes[i].tokens;
+    in.position = clocks_[i].position;
+    if (lanes[i].lookahead >= 0) {
+      in.lookahead = static_cast<std::uint32_t>(lanes[i].lookahead);
+    }
+    inputs.push_back(in);
+  }
+  models::pulse p;
+  p.ph = builds ? models::phase::build : models::phase::test;
+  p.active_levels = active;
+  p.update = update;
+  p.total_updates = total;
+  models::fill_record(record_, p, inputs, clocks_);
+  or_throw(graph_->submit_pulse(record_));
+  double nats = 0;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    clocks_[i] = record_.lanes[i].after;
+    for (const auto& w : record_.lanes[i].windows) {
+      nats += w.nats[0] + w.nats[1];
+    }
+  }
+  return nats / static_cast<double>(record_.scored);
+}
+
+template <class F>
+void double_model::each_context_buffer(F f) {
+  for (auto& lane : graph_->state().lanes) {
+    for (auto& block : lane.blocks) {
+      f(block.tail);
+      for (auto& open : block.open) {
+        f(open);
+      }
+      for (auto& level : block.memories) {
+        for (auto& m : level) {
+          f(m.memory);
+          f(m.accumulator);
+          f(m.open);
+        }
+      }
+    }
+    f(lane.pending);
+  }
+}
+
+std::vector<double> double_model::save_contexts() {
+  std::vector<double> out;
+  each_context_buffer([&](auto& b) { out.insert(out.end(), b.p, b.p + b.count); });
+  for (const auto& clock : clocks_) {
+    out.push_back(static_cast<double>(clock.position));
+    out.push_back(static_cast<double>(clock.pending));
+  }
+  return out;
+}
+
+void double_model::load_contexts(const std::vector<double>& saved) {
+  std::size_t at = 0;
+  each_context_buffer([&](auto& b) {
+    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(at), b.count, b.p);
+    at += static_cast<std::size_t>(b.count);
+  });
+  for (auto& clock : clocks_) {
+    clock.position = static_cast<std::uint64_t>(saved[at++]);
+    clock.pending = static_cast<std::uint64_t>(saved[at++]);
+  }
+}
+
+std::vector<std::uint32_t> some_tokens(std::size_t count, std::uint32_t vocab,
+                                       std::uint64_t seed) {
+  const philox random(seed, 0x746f6b);
+  std::vector<std::uint32_t> out(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool repeats = i >= 7 && random.below(2 * i, 3) == 0;
+    out[i] =
+        repeats ? out[i - 7] : static_cast<std::uint32_t>(random.below(2 * i + 1, vocab));
+  }
+  return out;
+}
+
+}  // namespace weir::test

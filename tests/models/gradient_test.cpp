@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The backward pass against finite differences, in double precision, for every parameter
+/// tensor.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "models/double_model.hpp"
+#include "weir/base/philox.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A small model whose every part is alive, after some pulses.
+struct setting {
+  prose_config config;
+  std::vector<std::size_t> before;  ///< chunks that fill the memories
+  std::vector<std::size_t> chunks;  ///< of each lane, in the pulse that is checked
+};
+
+std::vector<lane_text> next_texts(double_model& model,
+                                  const std::vector<std::size_t>& lengths,
+                                  std::uint64_t seed) {
+  std::vector<lane_text> out;
+  for (std::size_t lane = 0; lane < lengths.size(); ++lane) {
+    auto text =
+        some_tokens(lengths[lane] + 1, model.model().config().vocab, seed + 31 * lane);
+    const std::int64_t next = text.back();
+    text.pop_back();
+    out.push_back({text, next});
+  }
+  return out;
+}
+
+/// Central difference of the pulse's loss in direction of one entry.
+double difference(double_model& model, const std::vector<double>& contexts,
+                  const std::vector<lane_text>& texts, double* entry, double h) {
+  const double middle = *entry;
+  const auto loss = [&](double value) {
+    *entry = value;
+    model.load_contexts(contexts);
+    return model.run(texts, false);
+  };
+  const double up = loss(middle + h);
+  const double down = loss(middle - h);
+  *entry = middle;
+  return (up - down) / (2 * h);
+}
+
+void check_all(const setting& s, int entries) {
+  double_model model(s.config);
+  std::uint64_t seed = 100;
+  for (std::size_t n : s.before) {
+    model.run(next_texts(model, std::vector<std::size_t>(s.chunks.size(), n), seed++),
+              false);
+  }
+  const auto contexts = model.save_contexts();
+  const auto texts = next_texts(model, s.chunks, seed);
+  model.run(texts, true);
+  const models::parameter_layout& layout = model.layout();
+  const std::vector<double> gradient(model.model().gradients(),
+                                     model.model().gradients() + layout.size());
+  const philox random(7, 9);
+  std::uint64_t draw = 0;
+  for (const models::parameter_info& info : layout.all()) {
+    double largest = 0;
+    for (std::int64_t i = 0; i < info.count(); ++i) {
+      largest = std::max(largest,
+                         std::abs(gradient[static_cast<std::size_t>(info.offset + i)]));
+    }
+    for (int e = 0; e < entries; ++e) {
+      auto i = static_cast<std::int64_t>(
+          random.below(draw++, static_cast<std::uint64_t>(info.count())));
+      if (info.name == "embedding") {  // a row that occurs, or nothing would be checked
+        i = texts[0].tokens[static_cast<std::size_t>(e) % texts[0].tokens.size()] *
+                info.columns +
+            i % info.columns;
+      }
+      const double found = gradient[static_cast<std::size_t>(info.offset + i)];
+      const double expected =
+          difference(model, contexts, texts, model.parameters() + info.offset + i, 1e-4);
+      EXPECT_NEAR(found, expected, 1e-6 * largest + 2e-8) << info.name << " entry " << i;
+    }
+  }
+}
+
+setting small(std::vector<std::uint64_t> frequencies) {
+  setting s;
+  s.config.width = 32;
+  s.config.hidden = 32;
+  s.config.vocab = 19;
+  s.config.frequencies = std::move(frequencies);
+  s.config.max_chunk = 1024;
+  s.config.seed = 3;
+  return s;
+}
+
+TEST(Gradient, EqualsFiniteDifferencesOnOneAlignedWindow) {
+  setting s = small({1, 8, 64, 512});
+  s.before = {64, 64, 64, 64, 64, 64, 64, 64, 64};
+  s.chunks = {64};
+  check_all(s, 4);
+}
+
+TEST(Gradient, EqualsFiniteDifferencesAcrossWindowsAndFirings) {
+  setting s = small({1, 8, 64, 128});
+  s.before = {64, 64};
+  s.chunks = {256};
+  check_all(s, 4);
+}
+
+TEST(Gradient, EqualsFiniteDifferencesOnMisalignedChunks) {
+  setting s = small({1, 4, 64, 128});
+  s.before = {100};
+  s.chunks = {150};
+  check_all(s, 4);
+}
+
+TEST(Gradient, EqualsFiniteDifferencesInsideOneWindow) {
+  setting s = small({1, 16, 64});
+  s.before = {64, 21};
+  s.chunks = {30};
+  check_all(s, 4);
+}
+
+TEST(Gradient, IsTheMeanOverTheTokensOfAllLanes) {
+  setting s = small({1, 8, 64});
+  s.config.lanes = 3;
+  s.before = {64};
+  s.chunks = {64, 40, 7};
+  check_all(s, 2);
+}
+
+}  // namespace
+}  // namespace weir::test
