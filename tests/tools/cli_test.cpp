@@ -7,7 +7,7 @@
 
 #include "cli/elements.hpp"
 #include "cli/output.hpp"
-#include "cli/progress.hpp"
+#include "watch/progress.hpp"
 
 namespace weir::tools {
 namespace {

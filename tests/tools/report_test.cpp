@@ -4,12 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "drawing/page.hpp"
+#include "drawing/svg.hpp"
+#include "drawing/trace_data.hpp"
 #include "report/comparison.hpp"
-#include "report/page.hpp"
 #include "report/report.hpp"
 #include "report/run_data.hpp"
-#include "report/svg.hpp"
-#include "report/trace_data.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/hash.hpp"
 
@@ -65,7 +65,7 @@ TEST(Trace, KeepsSpansAndNamesOfThreads) {
       folder,
       R"({"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"worker 1"}},)"
       R"({"ph":"M","name":"thread_name","pid":1,"tid":9,"args":{"name":"idle one"}},)"
-      R"({"ph":"X","name":"b","ts":30.5,"dur":4,"pid":1,"tid":1,"args":{"ts":1,"name":"no"}},)"
+      R"({"ph":"X","name":"b","ts":30.5,"dur":4,"tid":1,"args":{"ts":1,"name":"no"}},)"
       R"({"ph":"X","name":"save","cat":"span","ts":11,"dur":900,"pid":1,"tid":1000},)"
       R"({"ph":"X","name":"a","cat":"task","ts":10.5,"dur":2,"pid":1,"tid":2,"args":{}},)"
       R"({"ph":"i","name":"mark","ts":1,"tid":1})");
@@ -136,7 +136,8 @@ TEST(Corpus, IsReadInOrderOfItsPathsAndCut) {
 TEST(Report, NeedsNothingOutsideItself) {
   const test::temp_folder folder;
   std::ofstream(folder / "metrics.json")
-      << R"({"ended":"finished","tokens":100,"bits_per_byte":{"cumulative":3.5,"last_quarter":3.0}})";
+      << R"({"ended":"finished","tokens":100,)"
+         R"("bits_per_byte":{"cumulative":3.5,"last_quarter":3.0}})";
   const auto written = or_throw(write_report(folder.path()));
   std::ifstream in(written.path);
   const std::string html(std::istreambuf_iterator<char>(in), {});

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decodes the small float types by hand; everything else is printed as it is.
 #include "elements.hpp"
 
 #include <fmt/core.h>

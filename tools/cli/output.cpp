@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whole reads and writes of descriptors, with their failures.
 #include "output.hpp"
 
 #include <unistd.h>

@@ -11,9 +11,9 @@
 
 #include "commands.hpp"
 #include "config/config.hpp"
-#include "progress.hpp"
 #include "report/report.hpp"
-#include "run_log.hpp"
+#include "watch/progress.hpp"
+#include "watch/run_log.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"

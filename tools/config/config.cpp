@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Applies values to a configuration, with messages that name key and place.
 #include "config.hpp"
 
 #include <fmt/core.h>

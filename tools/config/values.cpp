@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The only file that knows toml++.
 #include "values.hpp"
 
 #include <fmt/core.h>

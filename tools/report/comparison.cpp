@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the corpus again and scores it with simple models.
 #include "comparison.hpp"
 
 #include <fmt/core.h>

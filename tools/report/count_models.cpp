@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Count models over one hash table per order; gzip through zlib.
 #include "count_models.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The page from top to bottom.
 #include "report.hpp"
 
 #include <fmt/core.h>
@@ -6,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "page.hpp"
+#include "drawing/page.hpp"
+#include "drawing/svg.hpp"
 #include "run_data.hpp"
-#include "svg.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads what a run folder holds.
 #include "run_data.hpp"
 
 #include <fmt/core.h>
@@ -95,9 +97,26 @@ void take(result<T> read, Part& part, const char* what, run_data& data) {
   }
 }
 
+// The value at a dotted key, or nullptr.
+const json* find_at(const json& metrics, const std::string& key) {
+  const json* at = &metrics;
+  for (std::size_t from = 0; from <= key.size();) {
+    const std::size_t dot = std::min(key.find('.', from), key.size());
+    if (!at->is_object()) {
+      return nullptr;
+    }
+    const auto found = at->find(key.substr(from, dot - from));
+    if (found == at->end()) {
+      return nullptr;
+    }
+    at = &*found;
+    from = dot + 1;
+  }
+  return at;
+}
+
 void read_corpus(run_data& data) {
-  const double tokens =
-      number_at(data.metrics, "build_tokens", number_at(data.metrics, "tokens"));
+  const double tokens = number_at(data.metrics, "phases.build.tokens");
   auto corpus = compare_corpus(data.config.paths, data.config.eot,
                                static_cast<std::uint64_t>(tokens));
   const std::string known = text_at(data.metrics, "corpus.identity");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comparison.hpp"
-#include "trace_data.hpp"
+#include "drawing/trace_data.hpp"
 #include "weir/actors/run.hpp"
 #include "weir/base/error.hpp"
 

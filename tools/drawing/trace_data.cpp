@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads a trace event by event.
 #include "trace_data.hpp"
 
 #include <algorithm>

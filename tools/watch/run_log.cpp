@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The log through spdlog, flushed line by line.
 #include "run_log.hpp"
 
 #include <fmt/core.h>

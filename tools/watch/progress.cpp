@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The line of progress and when it is shown.
 #include "progress.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Lines, bars and labels.
 #include "svg.hpp"
 
 #include <fmt/core.h>
