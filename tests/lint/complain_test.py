@@ -59,6 +59,9 @@ class Checks(unittest.TestCase):
 
     def test_sizes_accept_a_plain_file(self):
         body = "".join(f"  x += {i};\n" for i in range(55))
+        for i in range(15):
+            self.write(f"tests/base/f{i}.hpp", HEAD + "#pragma once\n")
+            self.write(f"tests/base/f{i}.cpp", HEAD)
         self.write("base/a.cpp", HEAD + "#include <a>\n#define B(c) \\\n  (c)\nnamespace weir {\n" + "\n" * 80 + f"int f(int x) {{\n{body}  return x;\n}}\n}}\n")
         self.assert_clean("sizes")
 
@@ -71,7 +74,7 @@ class Checks(unittest.TestCase):
         for i in range(16):
             self.write(f"tests/base/f{i}.txt", "")
         self.assert_complains("sizes", "base/a.cpp:5: function of 73 lines", "base/b.cpp:4: 93 columns",
-                              "base/c.cpp: 603 lines, limit 600", "base/d.hpp:1: the first line", "tests/base: 16 files")
+                              "base/c.cpp: 603 lines, limit 600", "base/d.hpp:1: the first line", "tests/base: 16 concepts")
 
     def test_sizes_see_members_and_lambdas_as_parts_of_their_function(self):
         body = "".join(f"    x += {i};\n" for i in range(30))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name in docs/tour.md and in the READMEs' lists exists: `file` as a file, `file · symbol` as a word in it."""
+import os
 import re
 
 import tree
@@ -21,6 +22,8 @@ def check(path, number, span, out):
         if symbol:
             out.add(path, number, f'"{file}" is no path of the project')
         return 0
+    if file.startswith("."):
+        file = os.path.normpath(path.parent / file)
     top = file.split("/")[0]
     if not symbol and not (tree.ROOT / top).is_dir():
         return 0  # a path inside something else, such as a run folder
