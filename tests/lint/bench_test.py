@@ -71,5 +71,47 @@ class BenchRun(unittest.TestCase):
         self.assertIn("no id matches 'delta_*'", self.done.stderr)
 
 
+FAKE_WEIR = """#!/usr/bin/env python3
+import json, pathlib, sys
+out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+sets = dict(a.split("=", 1) for a in sys.argv if "=" in a)
+if len(pathlib.Path(sets["stream.path"]).read_bytes()) != 300000: sys.exit("another text")
+out.mkdir()
+workers = int(sets["run.workers"])
+(out / "metrics.json").write_text(json.dumps({
+    "tokens": 299999, "tokens_per_second": 30000 * workers ** 0.75, "engine_overhead": 0.08, "stall_seconds": 0.02,
+    "peak_rss_bytes": 90e6, "bits_per_byte": {"cumulative": 2.2, "last_quarter": 1.97},
+    "checkpoint_stall_ms": 0.4 if "checkpoint.every_tokens" in sets else 9}))
+"""
+
+
+class Prose(unittest.TestCase):
+    def rows(self, *patterns):
+        with tempfile.TemporaryDirectory() as folder:
+            weir = pathlib.Path(folder) / "weir"
+            weir.write_text(FAKE_WEIR)
+            weir.chmod(0o755)
+            env = {k: v for k, v in os.environ.items() if k != "WEIR_TORCH_PYTHON"}
+            done = subprocess.run([sys.executable, str(ROOT / "bench" / "prose.py"), *patterns],
+                                  capture_output=True, text=True, check=False, env={**env, "WEIR": str(weir)})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return {r["id"]: r for r in map(json.loads, done.stdout.splitlines())}
+
+    def test_rows_follow_from_the_metrics_of_runs(self):
+        rows = self.rows("prose_tokens_per_s", "prose_speedup_2", "prose_bits_*", "prose_stall_s", "checkpoint_*")
+        self.assertEqual(rows["prose_tokens_per_s"]["value"], 30000)
+        self.assertAlmostEqual(rows["prose_speedup_2"]["value"], 2 ** 0.75, places=4)
+        self.assertAlmostEqual(rows["prose_stall_s"]["bar"], 299999 / 30000 / 1000, places=5)
+        self.assertEqual(rows["checkpoint_stall_ms"]["value"], 0.4)
+        failing = [i for i, r in rows.items() if not r["holds"]]
+        self.assertEqual(failing, ["prose_stall_s", "prose_bits_last_quarter"])
+
+    def test_a_peer_that_is_absent_leaves_its_recorded_figure(self):
+        row = self.rows("prose_torch_ratio_1")["prose_torch_ratio_1"]
+        self.assertIsNone(row["peer"])
+        self.assertAlmostEqual(row["value"], 30000 / 22400, places=4)
+        self.assertTrue(row["holds"])
+
+
 if __name__ == "__main__":
     unittest.main()
