@@ -4,12 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <deque>
 #include <vector>
 
 #include "tasks/region_index.hpp"
-#include "tasks/task.hpp"
 #include "weir/runtime/tensor.hpp"
 
 namespace weir::runtime {
@@ -24,17 +21,11 @@ namespace weir::runtime {
 /// @threads{thread-compatible}
 class dependency_map {
  public:
-  struct entry {
-    footprint bytes;
-    task_id task = 0;  ///< 0: the task is gone, and failed
-    task_id root = 0;  ///< its failure, if the task is gone
-    std::uint32_t next_of_task = no_entry;
-    std::uint32_t failed_position = 0;  ///< in `failed_`, if the task is gone
-    bool writer = false;
-    bool linked = false;
-  };
+  using entry = access_entry;
 
   explicit dependency_map(std::uint32_t expected_entries);
+  dependency_map(const dependency_map&) = delete;
+  dependency_map& operator=(const dependency_map&) = delete;
 
   /// Makes room for storages up to this index.
   void add_storage(std::uint32_t index);
@@ -48,17 +39,25 @@ class dependency_map {
     const dependents& of = storages_[query.id.index];
     (writers ? of.writers : of.readers)
         .query(grid_, query.lo, query.hi, [&](std::uint32_t ref) {
-          const entry& e = entries_[ref];
+          const entry& e = pool_[ref];
           ++tests_;
-          if (!(query.dense() && e.bytes.dense())) {
-            const overlap answer = decide_overlap(query, e.bytes);
-            if (answer == overlap::no) {
-              return;
-            }
-            maybe_ += static_cast<std::uint64_t>(answer == overlap::maybe);
+          if ((query.dense() && e.dense) || meets(query, ref)) {
+            visit(ref, e);
           }
-          visit(ref, e);
         });
+  }
+  /// Whether every byte of the entry is in the query, or the other way round; see
+  /// `weir::runtime::covers`.
+  [[nodiscard]] bool covered_by(const footprint& query,
+                                std::uint32_t ref) const noexcept {
+    const entry& e = pool_[ref];
+    return query.lo <= e.lo && e.hi <= query.hi &&
+           (query.dense() || covers(query, bytes_of(ref, query.id)));
+  }
+  [[nodiscard]] bool covering(std::uint32_t ref, const footprint& query) const noexcept {
+    const entry& e = pool_[ref];
+    return e.lo <= query.lo && query.hi <= e.hi &&
+           (e.dense || covers(bytes_of(ref, query.id), query));
   }
 
   /// Adds an access in front of the task's list `next`; returns the new front. The
@@ -77,21 +76,26 @@ class dependency_map {
  private:
   struct dependents {
     explicit dependents(std::uint32_t index)
-        : writers(2 * index), readers(2 * index + 1) {}
+        : writers(2 * index + 1), readers(2 * index) {}
     region_index writers;
     region_index readers;
   };
 
+  [[nodiscard]] bool meets(const footprint& query, std::uint32_t ref) noexcept;
+  [[nodiscard]] footprint bytes_of(std::uint32_t ref, storage_id id) const noexcept;
+  [[nodiscard]] region_index& index_of(const entry& e) noexcept;
   void unlink(std::uint32_t ref);
   void free(std::uint32_t ref);
   void leave_behind(std::uint32_t ref, task_id root);
   void drop_failed(std::uint32_t ref);
 
-  std::deque<dependents> storages_;  ///< by index
-  std::vector<entry> entries_;
+  std::vector<dependents> storages_;  ///< by index
+  access_pool pool_;
+  std::vector<footprint>
+      strided_;  ///< by entry; only those of entries that are not dense are set
   std::uint32_t free_ = no_entry;
   std::vector<std::uint32_t> failed_;
-  region_grid grid_;
+  region_grid grid_{pool_};
   std::uint64_t tests_ = 0;
   std::uint64_t maybe_ = 0;
 };

@@ -86,10 +86,10 @@ std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_to
                                          task_id& failed) {
   std::vector<task_id> out;
   const auto note = [&](std::uint32_t, const dependency_map::entry& e) {
-    if (e.task != 0) {
+    if (!e.failed()) {
       out.push_back(e.task);
-    } else if (failed == 0 || e.root < failed) {
-      failed = e.root;
+    } else if (failed == 0 || e.root() < failed) {
+      failed = e.root();
     }
   };
   map.conflicts(bytes, true, note);

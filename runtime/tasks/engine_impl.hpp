@@ -34,10 +34,6 @@ struct engine::impl {
     std::atomic<std::uint64_t> pruned{0};
     std::atomic<std::uint64_t> window_stalls{0};
   };
-  struct candidate {
-    task_id id;
-    hazard why;
-  };
 
   [[nodiscard]] task& slot(task_id id) noexcept { return tasks[id & (window - 1)]; }
   [[nodiscard]] bool in_window(task_id id) const noexcept {
@@ -73,12 +69,13 @@ struct engine::impl {
   engine_options options;
   std::uint32_t window;
   std::unique_ptr<task[]> tasks;
+  std::unique_ptr<task_record[]> histories;  ///< one per slot, if tasks are traced
   task_id next = 1;
   task_id oldest = 1;  ///< oldest task that has not been retired
   storage_table storages;
   dependency_map map;
   predecessor_list predecessors;
-  std::vector<candidate> candidates;
+  std::vector<task_id> candidates;
   std::vector<std::uint32_t> covered;
   std::vector<std::unique_ptr<edge_chunk>> chunks;
   edge_chunk* free_chunks = nullptr;

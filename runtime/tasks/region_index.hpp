@@ -10,85 +10,107 @@
 #include <memory>
 #include <vector>
 
+#include "weir/runtime/engine.hpp"
+
 namespace weir::runtime {
 
-/// Nodes and cells shared by all grids: an entry of span s is linked into the one or two
-/// cells of size 2^ceil(log2 s) that it touches, and into the list of its level.
+/// End of a list of accesses.
+inline constexpr std::uint32_t no_entry = 0xFFFFFFFFU;
+
+/// One access of one task: a cache line with all that a look-up of dense regions needs,
+/// and its links.
+struct alignas(64) access_entry {
+  std::int64_t lo = 0;
+  std::int64_t hi = 0;
+  /// The task, or the oldest failure behind it once it is gone.
+  task_id task = 0;
+  /// Next access of the task; once that is gone, the place in the list of failed writes.
+  std::uint32_t next_of_task = no_entry;
+  std::uint32_t owner = no_entry;  ///< index that it belongs to
+  std::uint32_t level_next = no_entry;
+  std::uint32_t level_previous = no_entry;
+  /// Links in the one or two cells that it touches, named by entry * 2 + cell.
+  std::array<std::uint32_t, 2> next{no_entry, no_entry};
+  std::array<std::uint32_t, 2> previous{no_entry, no_entry};
+  std::uint8_t level = 0;
+  std::uint8_t cells = 0;
+  bool dense = true;
+  bool linked : 1 = false;
+  bool left_behind : 1 = false;  ///< the task is gone, and failed or was poisoned
+
+  [[nodiscard]] std::int64_t first_cell() const noexcept { return lo >> level; }
+  [[nodiscard]] bool failed() const noexcept { return left_behind; }
+  [[nodiscard]] task_id root() const noexcept { return task; }
+};
+static_assert(sizeof(access_entry) == 64);
+
+using access_pool = std::vector<access_entry>;
+
+/// Cells shared by all indexes that have outgrown their inline array: an entry of span s
+/// is linked into the one or two cells of size 2^ceil(log2 s) that it touches, and into
+/// the list of its level.
 /// @source{docs/tensormap.md, section 3.g}
 /// @threads{thread-compatible}
 class region_grid {
  public:
-  static constexpr std::uint32_t none = 0xFFFFFFFFU;
   static constexpr unsigned levels = 64;
 
-  /// Per index that has outgrown its inline array.
   struct directory {
-    std::uint32_t owner = 0;
     std::uint64_t mask = 0;  ///< populated levels
     std::array<std::uint32_t, levels> count{};
     std::array<std::uint32_t, levels> head;
-    directory() { head.fill(none); }
+    directory() { head.fill(no_entry); }
   };
 
-  void insert(directory& in, std::int64_t lo, std::int64_t hi, std::uint32_t ref);
+  explicit region_grid(access_pool& pool) : pool_(pool) {}
+
+  void insert(directory& in, std::uint32_t ref);
   void remove(directory& from, std::uint32_t ref);
 
-  /// Calls `visit(ref)` once for each entry of `in` whose [lo, hi) meets the query's.
+  /// Calls `visit(ref)` once for each entry of the index `owner` whose [lo, hi) meets the
+  /// query's.
   template <class Visit>
-  void query(const directory& in, std::int64_t lo, std::int64_t hi, Visit&& visit) const {
+  void query(const directory& in, std::uint32_t owner, std::int64_t lo, std::int64_t hi,
+             Visit&& visit) const {
     for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
       const auto level = static_cast<unsigned>(std::countr_zero(mask));
       const std::int64_t first = lo >> level;
       const std::int64_t last = (hi - 1) >> level;
-      if (last - first >= in.count[level]) {
-        for (std::uint32_t n = in.head[level]; n != none; n = nodes_[n].level_next) {
-          if (nodes_[n].lo < hi && lo < nodes_[n].hi) {
-            visit(n);
-          }
+      if (last - first < in.count[level]) {
+        for (std::int64_t cell = first; cell <= last; ++cell) {
+          visit_cell(owner, level, cell, first, lo, hi, visit);
         }
         continue;
       }
-      for (std::int64_t cell = first; cell <= last; ++cell) {
-        visit_cell(in.owner, level, cell, first, lo, hi, visit);
+      for (std::uint32_t n = in.head[level]; n != no_entry; n = pool_[n].level_next) {
+        if (pool_[n].lo < hi && lo < pool_[n].hi) {
+          visit(n);
+        }
       }
     }
   }
 
  private:
-  struct node {
-    std::int64_t lo = 0;
-    std::int64_t hi = 0;
-    std::uint32_t owner = none;
-    std::uint8_t level = 0;
-    std::uint8_t cells = 0;
-    std::uint32_t level_next = none;
-    std::uint32_t level_previous = none;
-    std::array<std::uint32_t, 2> next{none,
-                                      none};  ///< links: entry * 2 + cell of the entry
-    std::array<std::uint32_t, 2> previous{none, none};
-    [[nodiscard]] std::int64_t first_cell() const noexcept { return lo >> level; }
-  };
-
   [[nodiscard]] std::size_t bucket(std::uint32_t owner, unsigned level,
                                    std::int64_t cell) const noexcept {
-    const std::uint64_t key = static_cast<std::uint64_t>(cell) * 0x9E3779B97F4A7C15U +
-                              (std::uint64_t{owner} * 64 + level) * 0xC2B2AE3D27D4EB4FU;
-    return static_cast<std::size_t>((key ^ (key >> 29)) * 0xBF58476D1CE4E5B9U >> shift_);
+    const std::uint64_t place =
+        static_cast<std::uint64_t>(cell) + ((std::uint64_t{owner} << 6 | level) << 40);
+    return static_cast<std::size_t>((place * 0x9E3779B97F4A7C15U) >> shift_);
   }
 
   template <class Visit>
   void visit_cell(std::uint32_t owner, unsigned level, std::int64_t cell,
                   std::int64_t first, std::int64_t lo, std::int64_t hi,
                   Visit&& visit) const {
-    for (std::uint32_t link = heads_[bucket(owner, level, cell)]; link != none;) {
-      const node& n = nodes_[link >> 1];
-      const std::int64_t own = n.first_cell();
-      const bool here = n.owner == owner && n.level == level && own + (link & 1) == cell;
+    for (std::uint32_t link = heads_[bucket(owner, level, cell)]; link != no_entry;) {
+      const access_entry& e = pool_[link >> 1];
+      const std::int64_t own = e.lo >> level;
+      const bool here = e.owner == owner && e.level == level && own + (link & 1) == cell;
       // An entry in two cells of the query is reported in the first of them.
-      if (here && cell == (own > first ? own : first) && n.lo < hi && lo < n.hi) {
+      if (here && cell == (own > first ? own : first) && e.lo < hi && lo < e.hi) {
         visit(link >> 1);
       }
-      link = n.next[link & 1];
+      link = e.next[link & 1];
     }
   }
 
@@ -96,49 +118,59 @@ class region_grid {
   void unlink(std::uint32_t link, std::size_t bucket) noexcept;
   void grow();
 
-  std::vector<node> nodes_;  ///< by entry
+  access_pool& pool_;
   std::vector<std::uint32_t> heads_;
-  unsigned shift_ = 64;
+  unsigned shift_ = 63;
   std::size_t links_ = 0;
 };
 
 /// Accesses of one kind (readers or writers) to one storage. A few are kept in place,
 /// more in the grid.
 /// @threads{thread-compatible}
-class region_index {
+class alignas(64) region_index {
  public:
-  static constexpr std::uint32_t inline_room = 8;
+  static constexpr std::uint32_t inline_room = 10;
 
   explicit region_index(std::uint32_t owner) : owner_(owner) {}
 
-  void insert(region_grid& grid, std::int64_t lo, std::int64_t hi, std::uint32_t ref);
+  /// The entry's lo and hi are set.
+  void insert(access_pool& pool, region_grid& grid, std::uint32_t ref);
   void remove(region_grid& grid, std::uint32_t ref);
 
   template <class Visit>
   void query(const region_grid& grid, std::int64_t lo, std::int64_t hi,
              Visit&& visit) const {
-    if (in_grid_) {
-      grid.query(*directory_, lo, hi, visit);
+    if (count_ > inline_room || in_grid()) {
+      grid.query(directory_->levels, owner_, lo, hi, visit);
       return;
     }
     for (std::uint32_t i = 0; i < count_; ++i) {
-      if (lo_[i] < hi && lo < hi_[i]) {
-        visit(ref_[i]);
+      if (inline_[i].lo < hi && lo < inline_[i].hi) {
+        visit(inline_[i].ref);
       }
     }
   }
-  [[nodiscard]] std::uint32_t size() const noexcept { return count_; }
 
  private:
-  void upgrade(region_grid& grid);
+  struct place {
+    std::int64_t lo;
+    std::int64_t hi;
+    std::uint32_t ref;
+  };
+  struct outgrown {
+    bool in_use = false;  ///< until the index is empty again
+    region_grid::directory levels;
+  };
+
+  [[nodiscard]] bool in_grid() const noexcept {
+    return directory_ != nullptr && directory_->in_use;
+  }
+  void upgrade(access_pool& pool, region_grid& grid);
 
   std::uint32_t owner_;
   std::uint32_t count_ = 0;
-  std::array<std::int64_t, inline_room> lo_;
-  std::array<std::int64_t, inline_room> hi_;
-  std::array<std::uint32_t, inline_room> ref_;
-  bool in_grid_ = false;  ///< until it is empty again
-  std::unique_ptr<region_grid::directory> directory_;
+  std::unique_ptr<outgrown> directory_;
+  std::array<place, inline_room> inline_;
 };
 
 }  // namespace weir::runtime

@@ -106,7 +106,7 @@ void scheduler::publish(task& t, std::int32_t satisfied) {
     return;
   }
   if (t.traced) {
-    t.history.ready = now_ns();
+    t.history->ready = now_ns();
   }
   queue(t, 0);
   wake_for_tasks(1);
@@ -135,10 +135,10 @@ void scheduler::execute(task& t, unsigned w) {
   ensure_kernel_fp();
   tally(t.traced ? done.kernel_ns : done.kernel_ticks, end - start);
   if (t.traced) {
-    t.history.started = start;
-    t.history.ended = end;
-    t.history.worker = w;
-    tracer_.record(w, t.history);
+    t.history->started = start;
+    t.history->ended = end;
+    t.history->worker = w;
+    tracer_.record(w, *t.history);
   }
   if (!outcome) {
     tally<std::uint64_t>(done.failed);
@@ -151,15 +151,15 @@ task* scheduler::release_successors(task& t, unsigned w) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   const task_id id = t.id;
   const char* name = t.name;
-  const std::int64_t ended = t.traced ? t.history.ended : 0;
+  const std::int64_t ended = t.traced ? t.history->ended : 0;
   tally<std::uint64_t>(state_[w]->done.finished);
   // From here on the submitter may use the slot again: `t` is not touched any more.
   edge* e = seal(t);
   task* in_hand = nullptr;
   unsigned queued = 0;
   while (e != nullptr) {
-    task& after = *e->to;
-    const bool carries = e->carries_failure;
+    task& after = e->to();
+    const bool carries = e->carries_failure();
     e = e->next;  // the edge goes with its owner once that may run
     if (root != 0 && carries) {
       after.poison(root);
@@ -168,9 +168,9 @@ task* scheduler::release_successors(task& t, unsigned w) {
       continue;
     }
     if (after.traced) {
-      after.history.ready = ended != 0 ? ended : now_ns();
-      after.history.waited_for = id;
-      after.history.waited_for_name = name;
+      after.history->ready = ended != 0 ? ended : now_ns();
+      after.history->waited_for = id;
+      after.history->waited_for_name = name;
     }
     if (in_hand == nullptr) {
       in_hand = &after;

@@ -16,6 +16,7 @@ constexpr std::int32_t guard = 1 << 30;
 /// Retired per submission: more than one, so that a backlog shrinks.
 constexpr std::uint32_t retired_per_submission = 4;
 constexpr std::uint32_t expected_accesses = 4;
+constexpr std::uint64_t most_freed_at_once = 64;
 
 }  // namespace
 
@@ -26,7 +27,14 @@ engine::impl::impl(const engine_options& o)
       map(o.window * expected_accesses),
       predecessors(o.window),
       tracer(o.trace, o.workers),
-      workers(o.workers, o.window, failures, tracer) {}
+      workers(o.workers, o.window, failures, tracer) {
+  if (o.trace.mode != trace_mode::off) {
+    histories = std::make_unique<task_record[]>(o.window);
+    for (std::uint32_t i = 0; i < o.window; ++i) {
+      tasks[i].history = &histories[i];
+    }
+  }
+}
 
 result<void> engine::impl::check(std::span<const access> accesses) const {
   for (const access& a : accesses) {
@@ -58,6 +66,10 @@ void engine::impl::make_room() {
     return;
   }
   tally<std::uint64_t>(tallies.window_stalls);
+  // Several at once: starting and stopping to help costs more than many tasks.
+  const std::uint64_t batch =
+      std::clamp<std::uint64_t>(window / 8, 1, most_freed_at_once);
+  workers.help_until_ended(slot(oldest + batch - 1));
   while (next - oldest >= window) {
     workers.help_until_ended(slot(oldest));
     retire(window);
@@ -92,11 +104,12 @@ task& engine::impl::prepare(const char* name, const void* captures, std::size_t 
   t.pending.store(guard, std::memory_order_relaxed);
   t.traced = tracer.recording();
   if (t.traced) {
-    t.history = task_record{};
-    t.history.name = name;
-    t.history.id = next;
-    t.history.submitted = now_ns();
-    tracer.stamp(t.history);
+    task_record& h = *t.history;
+    h = task_record{};
+    h.name = name;
+    h.id = next;
+    h.submitted = now_ns();
+    tracer.stamp(h);
   }
   std::memcpy(t.captures.data(), captures, size);
   // Nobody can reach the slot before an edge or the queue shows it.
@@ -110,22 +123,22 @@ void engine::impl::gather_kind(task& t, const access& a, bool writers, hazard wh
   candidates.clear();
   covered.clear();
   map.conflicts(a.bytes, writers, [&](std::uint32_t ref, const dependency_map::entry& e) {
-    if (e.task == 0) {
-      t.poison(e.root);
+    if (e.failed()) {
+      t.poison(e.root());
     } else {
-      candidates.push_back({e.task, why});
-      if (writers && e.task > floor && weir::runtime::covers(e.bytes, a.bytes)) {
+      candidates.push_back(e.task);
+      if (writers && e.task > floor && map.covering(ref, a.bytes)) {
         floor = e.task;
       }
     }
-    if (writes && weir::runtime::covers(a.bytes, e.bytes)) {
+    if (writes && map.covered_by(a.bytes, ref)) {
       covered.push_back(ref);
     }
   });
   // What is older than a writer of all these bytes is ordered before that writer already.
-  for (const candidate& c : candidates) {
-    if (c.id >= floor) {
-      predecessors.add(c.id, c.why);
+  for (const task_id id : candidates) {
+    if (id >= floor) {
+      predecessors.add(id, why);
     }
   }
   for (const std::uint32_t ref : covered) {
@@ -187,11 +200,10 @@ std::int32_t engine::impl::wire(task& t) {
   for (const predecessor_list::item& p : predecessors.items()) {
     task& before = slot(p.id);
     edge& e = edge_of(t, edges);
-    e.to = &t;
-    e.carries_failure = p.why != hazard::war;
+    e.set(t, p.why != hazard::war);
     if (!workers.add_successor(before, e)) {
       const task_id root = before.root.load(std::memory_order_relaxed);
-      if (root != 0 && e.carries_failure) {
+      if (root != 0 && e.carries_failure()) {
         t.poison(root);
       }
       continue;

@@ -18,9 +18,19 @@ struct task;
 /// predecessor.
 struct edge {
   edge* next = nullptr;
-  task* to = nullptr;
-  bool carries_failure =
-      false;  ///< the successor reads or extends what the predecessor wrote
+
+  void set(task& waits, bool carries_failure) noexcept {
+    to_ = reinterpret_cast<std::uintptr_t>(&waits) |
+          static_cast<std::uintptr_t>(carries_failure);
+  }
+  [[nodiscard]] task& to() const noexcept {
+    return *reinterpret_cast<task*>(to_ & ~std::uintptr_t{1});
+  }
+  /// The successor reads or extends what the predecessor wrote.
+  [[nodiscard]] bool carries_failure() const noexcept { return (to_ & 1) != 0; }
+
+ private:
+  std::uintptr_t to_ = 0;  ///< tasks are aligned, so the lowest bit is free
 };
 
 /// Room for the edges of tasks with many predecessors.
@@ -35,7 +45,6 @@ inline edge* sealed_mark() noexcept {
   return &mark;
 }
 
-inline constexpr std::uint32_t no_entry = 0xFFFFFFFFU;
 inline constexpr std::size_t inline_edges = 4;
 
 /// One slot of the window.
@@ -48,19 +57,18 @@ struct alignas(64) task {
 
   std::atomic<std::int32_t> pending{0};
   bool traced = false;
-  bool failed_itself = false;
   std::atomic<edge*> successors{sealed_mark()};
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
   task_id id = 0;
   call_fn fn = nullptr;
   const char* name = nullptr;
-  std::uint32_t first_entry = no_entry;
+  std::uint32_t first_entry = 0xFFFFFFFFU;
   edge_chunk* spill = nullptr;
+  task_record* history = nullptr;  ///< set if the engine traces
 
+  alignas(64) std::array<edge, inline_edges> edges;
   alignas(64) std::array<std::byte, engine::max_capture> captures;
-  std::array<edge, inline_edges> edges;
-  task_record history;  ///< filled only while `traced`
 
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) == sealed_mark();

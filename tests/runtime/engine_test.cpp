@@ -329,6 +329,59 @@ TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
   }
 }
 
+/// Bursts with pauses around the time that threads spin: workers park and are woken all
+/// the time.
+TEST_P(Engine, LosesNoWakeUpBetweenBurstsAndPauses) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  std::vector<tensor> cells;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    cells.push_back(or_throw(bytes_of(s).slice(0, i * 8, i * 8 + 8)));
+  }
+  std::atomic<int> runs{0};
+  auto* count = &runs;
+  int submitted = 0;
+  for (int burst = 0; burst < 400; ++burst) {
+    for (int i = 0; i < 1 + burst % 9; ++i) {
+      const auto cell = static_cast<std::size_t>(i * burst) % cells.size();
+      submit(*e, "part", {updates(cells[cell]), reads(cells[(cell + 1) % cells.size()])},
+             [count](const task_context&) { count->fetch_add(1); });
+      ++submitted;
+    }
+    if (burst % 3 == 0) {
+      ASSERT_TRUE(e->wait_all());
+      ASSERT_EQ(runs.load(), submitted);
+    } else if (burst % 3 == 1) {
+      e->idle(50'000);
+    }
+    ::usleep(static_cast<useconds_t>(burst % 7 * 20));
+  }
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(runs.load(), submitted);
+}
+
+TEST_P(Engine, ReadsATensorOnlyAfterAllOfItsTiles) {
+  const storage s = or_throw(e->allocate(1600, "test"));
+  std::atomic<int> tiles{0};
+  auto* count = &tiles;
+  for (int round = 0; round < 5; ++round) {
+    for (std::int64_t i = 0; i < 100; ++i) {
+      submit(*e, "tile", {writes(or_throw(bytes_of(s).slice(0, i * 16, i * 16 + 16)))},
+             [count](const task_context&) { count->fetch_add(1); });
+    }
+    std::atomic<int> seen{0};
+    auto* out = &seen;
+    for (int reader = 0; reader < 64; ++reader) {
+      submit(*e, "whole", {reads(bytes_of(s))},
+             [count, out](const task_context&) { out->fetch_add(count->load()); });
+    }
+    submit(*e, "next", {writes(bytes_of(s))}, [out](const task_context&) {
+      EXPECT_EQ(out->load() % 64, 0);  // all readers have been here
+    });
+    ASSERT_TRUE(e->wait_all());
+    EXPECT_EQ(seen.load(), 64 * 100 * (round + 1));
+  }
+}
+
 TEST_P(Engine, DropsWaitingTasksWhenItGoes) {
   std::atomic<int> runs{0};
   auto* count = &runs;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a task costs: look-ups, overlap decisions, submission, and empty tasks through
+/// the whole engine.
+#include "rows.hpp"
+
+int main(int argc, char** argv) {
+  weir::bench::program bench;
+  weir::bench::add_map_rows(bench);
+  weir::bench::add_engine_rows(bench);
+  return bench.run(argc, argv);
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The groups of rows of this program.
+#pragma once
+
+#include "bench.hpp"
+
+namespace weir::bench {
+
+/// TensorMap and overlap decisions alone.
+void add_map_rows(program& bench);
+/// Submission and empty tasks through the whole engine.
+void add_engine_rows(program& bench);
+
+}  // namespace weir::bench
