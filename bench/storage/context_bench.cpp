@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokens per second of the context stream from a file, and the time that a checkpoint of
+/// 6 MB takes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "bench.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/philox.hpp"
+#include "weir/storage/checkpoint.hpp"
+
+namespace {
+
+using namespace weir;
+using namespace weir::storage;
+
+constexpr std::size_t corpus_bytes = std::size_t{32} << 20;
+constexpr int repeats = 7;
+
+/// A folder with a corpus, made once and removed at the end.
+struct workplace {
+  workplace() {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "weir-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("cannot create a temporary folder");
+    }
+    folder = name;
+  }
+  workplace(const workplace&) = delete;
+  workplace& operator=(const workplace&) = delete;
+  ~workplace() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  const std::string& corpus() {
+    if (path.empty()) {
+      byte_vector bytes(corpus_bytes);
+      const philox random(1, 1);
+      for (std::size_t i = 0; i < bytes.size(); i += 8) {
+        store_le(bytes.data() + i, random.bits(i));
+        sum += load_le<std::uint64_t>(bytes.data() + i) & 0xFF;
+      }
+      path = folder + "/corpus";
+      or_throw(write_file_atomically(posix_file_system(), path, bytes));
+    }
+    return path;
+  }
+  std::string folder;
+  std::string path;
+  std::uint64_t sum = 0;  ///< of every eighth byte of the corpus
+};
+
+workplace& place() {
+  static workplace p;
+  return p;
+}
+
+/// Processor seconds of this thread, system calls included: the file is in the page
+/// cache.
+double tokens_per_second(std::size_t n, std::uint32_t lanes) {
+  stream_config config;
+  config.chunk = n;
+  config.lanes = lanes;
+  config.frequencies = {1};
+  const std::string path = place().corpus();
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) {
+    auto stream = or_throw(context_stream::open(
+        config, or_throw(open_file_source(posix_file_system(), path))));
+    std::uint64_t sum = 0;
+    const double seconds = bench::thread_seconds_of([&] {
+      while (auto chunk = or_throw(stream->next_chunk(n))) {
+        for (std::size_t k = 0; k < chunk->tokens.size(); k += 8) {
+          sum += chunk->tokens[k];
+        }
+      }
+      bench::keep(or_throw(stream->cursor(1)).content_hash);
+    });
+    if (sum != place().sum || stream->position() != corpus_bytes) {
+      throw std::runtime_error("the stream did not hand out the text of the file");
+    }
+    best = std::max(best, static_cast<double>(corpus_bytes) / seconds);
+  }
+  return best;
+}
+
+struct model_state {
+  model_state() {
+    stream_config config;
+    config.frequencies = {1};
+    auto stream = or_throw(context_stream::open(
+        config, or_throw(memory_source(as_view(std::string(70000, 'x'))))));
+    for (int i = 0; i < 1000; ++i) {
+      static_cast<void>(or_throw(stream->next_chunk(64)));
+    }
+    cursor = sections_of(or_throw(stream->cursor(1000)));
+    conductor = conductor_section(1000, {});
+  }
+  std::vector<checkpoint_section> sections() const {
+    std::vector<checkpoint_section> out = cursor.sections();
+    out.push_back({"CONFIG", as_view("bench"), dtype::uint8, {}});
+    out.push_back({"CONDUCTOR", conductor, dtype::uint8, {}});
+    for (int i = 0; i < 60; ++i) {
+      out.push_back({"PARAM/" + std::to_string(i), weights, dtype::uint8, {}});
+    }
+    return out;
+  }
+  cursor_sections cursor;
+  byte_vector conductor;
+  byte_vector weights = byte_vector(100000, std::byte{7});
+};
+
+double save_ms(bool load) {
+  const model_state model;
+  const std::string folder = place().folder + "/ck";
+  auto store = or_throw(checkpoint_store::open(posix_file_system(), folder,
+                                               checkpoint_store::role::writer));
+  const auto sections = model.sections();
+  or_throw(store.save(sections, 1000));
+  double best = 1e9;
+  for (int i = 0; i < repeats; ++i) {
+    best = std::min(best, bench::thread_seconds_of([&] {
+                      if (load) {
+                        bench::keep(or_throw(store.load_newest()).header().generation);
+                      } else {
+                        bench::keep(or_throw(store.save(sections, 1000)));
+                      }
+                    }));
+  }
+  return best * 1e3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bench::program all;
+  all.add("context_tokens_per_s", "tokens/s", bench::at_least(1e8),
+          [] { return tokens_per_second(64, 1); });
+  all.add("context_4_lanes_tokens_per_s", "tokens/s", bench::no_bar,
+          [] { return tokens_per_second(64, 4); });
+  all.add("checkpoint_save_6mb_ms", "ms of processor time", bench::no_bar,
+          [] { return save_ms(false); });
+  all.add("checkpoint_load_6mb_ms", "ms of processor time", bench::no_bar,
+          [] { return save_ms(true); });
+  return all.run(argc, argv);
+}
