@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Preamble, table and footer to bytes and back.
 #include "checkpoint/layout.hpp"
 
 #include <fmt/core.h>

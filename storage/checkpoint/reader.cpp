@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading and verifying one file.
 #include <fmt/core.h>
 
 #include <algorithm>

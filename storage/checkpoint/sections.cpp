@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Mandatory sections and the gate of the pulses.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Generations of a folder: saving, finding the newest, pruning.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of one file, in the order in which they are written.
 #include "checkpoint/writer.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Several sources one after another.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chunk size against the periods of the levels.
 #include <fmt/core.h>
 
 #include "weir/storage/context.hpp"

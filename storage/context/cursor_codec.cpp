@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of a cursor, of a generator state and of the state of a source.
 #include "context/cursor_codec.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A whole cursor out of the marks of committed chunks.
 #include <fmt/core.h>
 
 #include <algorithm>

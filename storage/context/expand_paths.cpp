@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Folders and patterns to a sorted list of files.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of a file, or of files one after another.
 #include <fmt/core.h>
 
 #include <algorithm>

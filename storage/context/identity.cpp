@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names, sizes and digests by which a changed corpus is noticed.
 #include "context/identity.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which token of the source a lane reads, and the chain over what it has read.
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokens in memory.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pages of tokens under the end policy.
 #include "context/pages.hpp"
 
 #include <algorithm>

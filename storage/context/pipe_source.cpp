@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of a descriptor that cannot seek.
 #include <fmt/core.h>
 #include <unistd.h>
 

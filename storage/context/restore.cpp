@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of a cursor against source and configuration, and the way back behind it.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Handing out chunks, and reset.
 #include <fmt/core.h>
 
 #include <algorithm>

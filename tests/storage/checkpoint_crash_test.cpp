@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Every state that a crash may leave, of the real writer and of protocols that fail.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"

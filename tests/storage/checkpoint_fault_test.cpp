@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Every operation of the file system failing once.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"

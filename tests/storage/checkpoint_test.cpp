@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Round trips, damage of every byte, generations, the lock.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Hashes of a cursor from their definitions, and its bytes.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
