@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "models/double_model.hpp"
 #include "models/reference.hpp"
+#include "prose/kernels/select.hpp"
 
 namespace weir::test {
 namespace {
@@ -71,6 +73,43 @@ TEST(ChunkForm, EqualsTheTokenLoopOnAlignedChunks) {
 
 TEST(ChunkForm, EqualsTheTokenLoopOnChunksOfAnyLength) {
   EXPECT_LE(worst_difference({1, 1, 6, 100, 20, 64, 512, 3, 61}), 1e-9);
+}
+
+/// In single precision, on products of the real library.
+TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
+  prose_config config;
+  config.max_chunk = 200;
+  const auto make = [&] {
+    return or_throw(graph<float>::create(models::task_place(nullptr), config,
+                                         *or_throw(models::select_kernels("auto"))));
+  };
+  const auto run = [&](graph<float>& g, const std::vector<std::uint32_t>& text) {
+    models::pulse_record record;
+    models::prose::lane_input in;
+    in.tokens = text;
+    models::pulse p;
+    p.ph = models::phase::build;
+    models::fill_record(record, p, {&in, 1}, {models::lane_clock{}});
+    or_throw(g.submit_pulse(record));
+  };
+  const auto text = some_tokens(200, config.vocab, 8);
+  const auto first = make();
+  run(*first, text);
+  for (std::size_t changed : {1U, 7U, 8U, 63U, 64U, 65U, 130U, 199U}) {
+    auto other_text = text;
+    for (std::size_t i = changed; i < other_text.size(); ++i) {
+      other_text[i] = (other_text[i] + 1) % config.vocab;
+    }
+    const auto second = make();
+    run(*second, other_text);
+    const std::size_t width = config.width;
+    for (std::size_t row = 0; row < 200; ++row) {
+      const float* a = first->final_rows(0, row / 64) + row % 64 * width;
+      const float* b = second->final_rows(0, row / 64) + row % 64 * width;
+      EXPECT_EQ(std::memcmp(a, b, width * sizeof(float)) == 0, row < changed)
+          << "row " << row << ", first changed token " << changed;
+    }
+  }
 }
 
 }  // namespace

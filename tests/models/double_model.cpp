@@ -6,7 +6,6 @@
 #include "prose/graph/parts.hpp"
 #include "prose/kernels/select.hpp"
 #include "prose/record.hpp"
-#include "weir/base/philox.hpp"
 
 namespace weir::models {
 
@@ -91,18 +90,6 @@ void double_model::load_contexts(const std::vector<double>& saved) {
     clock.position = static_cast<std::uint64_t>(saved[at++]);
     clock.pending = static_cast<std::uint64_t>(saved[at++]);
   }
-}
-
-std::vector<std::uint32_t> some_tokens(std::size_t count, std::uint32_t vocab,
-                                       std::uint64_t seed) {
-  const philox random(seed, 0x746f6b);
-  std::vector<std::uint32_t> out(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool repeats = i >= 7 && random.below(2 * i, 3) == 0;
-    out[i] =
-        repeats ? out[i - 7] : static_cast<std::uint32_t>(random.below(2 * i + 1, vocab));
-  }
-  return out;
 }
 
 }  // namespace weir::test

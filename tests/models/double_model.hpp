@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/some_tokens.hpp"
 #include "prose/graph/graph.hpp"
 
 namespace weir::test {
@@ -28,7 +29,6 @@ class double_model {
   /// nats.
   double run(const std::vector<lane_text>& lanes, bool builds, std::uint32_t active = 0,
              std::uint64_t update = 0, std::uint64_t total = 1);
-  /// Logits of a row of the last pulse, counted from the start of its first window.
   [[nodiscard]] graph<double>& model() { return *graph_; }
   [[nodiscard]] const models::parameter_layout& layout() const {
     return graph_->layout();
@@ -49,9 +49,5 @@ class double_model {
   models::pulse_record record_;
   std::vector<models::lane_clock> clocks_;
 };
-
-/// `count` token ids below `vocab`, some of them repeating, from a seed.
-std::vector<std::uint32_t> some_tokens(std::size_t count, std::uint32_t vocab,
-                                       std::uint64_t seed);
 
 }  // namespace weir::test

@@ -100,6 +100,10 @@ class graph {
   [[nodiscard]] const prose_config& config() const { return config_; }
   /// Gradients of the last Build pulse, summed over lanes, before clipping.
   [[nodiscard]] const R* gradients() const { return gradients_[0].all.p; }
+  /// Rows [64][width] that went into the head in the last pulse, of a lane's window of the chunk.
+  [[nodiscard]] const R* final_rows(std::size_t lane, std::size_t index) const {
+    return windows_[slot_][lane][index]->x.back().p;
+  }
   /// Counters as of the pulses submitted so far: decides which error buffers a pulse
   /// touches.
   [[nodiscard]] step_counters& submitted_counters() { return counters_; }

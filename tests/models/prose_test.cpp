@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The model on an engine: equal bits for workers and chunk sizes, resume, errors.
+#include "weir/models/prose.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "models/some_tokens.hpp"
+
+namespace weir::test {
+namespace {
+
+using models::phase;
+using models::prose;
+using models::prose_config;
+using models::pulse;
+using models::pulse_result;
+
+/// A model with its engine, fed from one text per lane.
+class session {
+ public:
+  session(const prose_config& config, unsigned workers, const char* kernels = "auto")
+      : texts_(config.lanes) {
+    runtime::engine_options options;
+    options.workers = workers;
+    engine_ = or_throw(runtime::engine::create(options));
+    model_ = or_throw(prose::create(*engine_, config, kernels));
+    for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
+      texts_[lane] = some_tokens(8192, config.vocab, 40 + lane);
+    }
+  }
+  prose& model() { return *model_; }
+  runtime::engine& engine() { return *engine_; }
+  std::vector<std::uint32_t>& text() { return texts_[0]; }
+
+  /// The next `n` tokens of every lane.
+  result<pulse_result> step(phase ph, std::size_t n, bool lookahead = true) {
+    std::vector<prose::lane_input> inputs;
+    const std::uint64_t at = model_->position(0);
+    for (std::uint32_t lane = 0; lane < texts_.size(); ++lane) {
+      const std::uint64_t from = model_->position(lane);
+      prose::lane_input in;
+      in.tokens = std::span(texts_[lane]).subspan(from, n);
+      in.position = from;
+      if (lookahead) {
+        in.lookahead = texts_[lane][from + n];
+      }
+      inputs.push_back(in);
+    }
+    pulse p;
+    p.id = pulses_++;
+    p.ph = ph;
+    p.update = p.id;
+    p.total_updates = 100;
+    p.active_levels = models::active_mask(model_->config().frequencies, at, at + n);
+    WEIR_TRY(const auto ticket, model_->submit(p, inputs));
+    return model_->finish(ticket);
+  }
+  /// `tokens` tokens in chunks of `n`; the sum of the losses.
+  std::uint64_t run(phase ph, std::size_t tokens, std::size_t n, bool lookahead = true) {
+    std::uint64_t nats = 0;
+    while (tokens > 0) {
+      const std::size_t now = std::min(n, tokens);
+      nats += or_throw(step(ph, now, lookahead)).nats_q32;
+      tokens -= now;
+    }
+    return nats;
+  }
+  std::vector<std::byte> image() {
+    std::vector<std::byte> out(model_->state_bytes());
+    for (const auto id : or_throw(model_->submit_snapshot(out))) {
+      or_throw(engine_->wait(id));
+    }
+    return out;
+  }
+  /// Puts an image in, section by section, and goes on with the pulse after `pulses`.
+  void restore(const std::vector<std::byte>& image, std::uint64_t pulses) {
+    for (const auto& s : model_->sections()) {
+      or_throw(
+          model_->restore(s.kind, s.lane, std::span(image).subspan(s.offset, s.bytes)));
+    }
+    pulses_ = pulses;
+  }
+
+ private:
+  std::unique_ptr<runtime::engine> engine_;
+  std::unique_ptr<prose> model_;
+  std::vector<std::vector<std::uint32_t>> texts_;
+  std::uint64_t pulses_ = 0;
+};
+
+prose_config small() {
+  prose_config config;
+  config.width = 48;
+  config.hidden = 64;
+  config.vocab = 61;
+  config.max_chunk = 1024;
+  config.seed = 5;
+  config.warm_up = 4;
+  return config;
+}
+
+TEST(Prose, HasTheParametersOfItsDesign) {
+  session s(prose_config{}, 1);
+  EXPECT_EQ(s.model().parameter_count(), 366240U);
+  prose_config with_end;
+  with_end.vocab = 257;
+  session t(with_end, 1);
+  EXPECT_EQ(t.model().parameter_count(), 366240U + 2 * 128);
+  EXPECT_EQ(s.model().product_flops(64, phase::build), 127401984U);
+}
+
+TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
+  std::vector<std::uint64_t> hashes;
+  for (unsigned workers : {1U, 2U, 4U}) {
+    prose_config config = small();
+    config.lanes = 2;
+    session s(config, workers);
+    s.run(phase::build, 640, 64);
+    s.run(phase::build, 300, 100);
+    hashes.push_back(or_throw(s.model().state_hash()));
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(hashes[0], hashes[2]);
+}
+
+TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
+  session best(small(), 1);
+  session plain(small(), 1, "x86-64");
+  best.run(phase::build, 256, 64);
+  plain.run(phase::build, 256, 64);
+  EXPECT_EQ(or_throw(best.model().state_hash()), or_throw(plain.model().state_hash()));
+}
+
+TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::uint64_t> losses;
+  for (std::size_t n : {8U, 64U, 100U, 512U, 1024U, 37U}) {
+    session s(small(), 2);
+    losses.push_back(s.run(phase::test, 2000, n));
+    hashes.push_back(or_throw(s.model().context_hash()));
+  }
+  for (std::size_t i = 1; i < hashes.size(); ++i) {
+    EXPECT_EQ(hashes[0], hashes[i]);
+    EXPECT_EQ(losses[0], losses[i]);
+  }
+}
+
+TEST(Prose, BuildWithRateZeroHasTheContextOfTest) {
+  prose_config config = small();
+  session test(config, 1);
+  const std::uint64_t loss = test.run(phase::test, 900, 64);
+  config.rate = 0;
+  for (std::size_t n : {64U, 100U, 512U}) {
+    session build(config, 2);
+    EXPECT_EQ(build.run(phase::build, 900, n), loss);
+    EXPECT_EQ(or_throw(build.model().context_hash()),
+              or_throw(test.model().context_hash()));
+  }
+}
+
+TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
+  for (std::size_t n : {64U, 100U}) {
+    session whole(small(), 2);
+    session parts(small(), 1);
+    std::vector<std::byte> image = parts.image();
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      ASSERT_TRUE(whole.step(phase::build, n, i % 3 != 0).has_value());
+      session resumed(small(), 1);
+      resumed.restore(image, i);
+      ASSERT_TRUE(resumed.step(phase::build, n, i % 3 != 0).has_value());
+      image = resumed.image();
+      ASSERT_EQ(or_throw(resumed.model().state_hash()),
+                or_throw(whole.model().state_hash()))
+          << "chunk " << n << ", pulse " << i;
+    }
+    EXPECT_EQ(image, whole.image());
+  }
+}
+
+TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
+  session s(small(), 2);
+  s.run(phase::build, 128, 64);
+  std::vector<std::byte> during(s.model().state_bytes());
+  const auto before = s.image();
+  const auto ids = or_throw(s.model().submit_snapshot(during));
+  s.run(phase::build, 256, 64);
+  for (const auto id : ids) {
+    ASSERT_TRUE(s.engine().wait(id).has_value());
+  }
+  EXPECT_EQ(during, before);
+  EXPECT_NE(s.image(), before);
+}
+
+TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
+  session known(small(), 1);
+  session pending(small(), 1);
+  const std::uint64_t loss = known.run(phase::test, 640, 64);
+  std::uint64_t found = pending.run(phase::test, 640, 64, false);
+  const auto logits = or_throw(pending.model().pending_logits(0));
+  EXPECT_EQ(logits.size(), small().vocab);
+  EXPECT_LT(found, loss) << "the last row has no token yet";
+  EXPECT_EQ(or_throw(pending.model().context_hash()),
+            or_throw(known.model().context_hash()));
+  const auto next_known = or_throw(known.step(phase::test, 1));
+  const auto next_pending = or_throw(pending.step(phase::test, 1));
+  EXPECT_EQ(next_pending.scored, 2U);
+  EXPECT_EQ(found + next_pending.nats_q32, loss + next_known.nats_q32);
+}
+
+TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
+  session s(small(), 1);
+  const auto copy = [&](const char* name) {
+    const auto t = or_throw(s.model().parameter(name));
+    return std::vector<float>(t.as<float>(), t.as<float>() + t.count());
+  };
+  const auto errors = [&] {
+    double sum = 0;
+    for (const auto& r : s.model().regions()) {
+      if (r.name == "block1.level3.query.error") {
+        for (std::int64_t i = 0; i < r.data.count(); ++i) {
+          sum += std::abs(static_cast<double>(r.data.as<float>()[i]));
+        }
+      }
+    }
+    return sum;
+  };
+  s.run(phase::build, 512,
+        64);  // until it has fired once, the level's memory is empty and nothing flows
+  or_throw(s.engine().wait_all());
+  const auto start = copy("block1.level3.query");
+  s.run(phase::build, 448, 64);
+  or_throw(s.engine().wait_all());
+  EXPECT_EQ(copy("block1.level3.query"), start);
+  EXPECT_GT(errors(), 0);
+  s.run(phase::build, 64, 64);
+  or_throw(s.engine().wait_all());
+  EXPECT_NE(copy("block1.level3.query"), start);
+  EXPECT_EQ(errors(), 0);
+}
+
+TEST(Prose, LearnsAText) {
+  session s(small(), 2);
+  for (std::size_t i = 0; i < s.text().size(); ++i) {
+    s.text()[i] = static_cast<std::uint32_t>(i * i % 47);
+  }
+  const auto first = or_throw(s.step(phase::build, 64));
+  s.run(phase::build, 64 * 90, 64);
+  const auto last = or_throw(s.step(phase::build, 64));
+  EXPECT_LT(last.nats(), first.nats() * 0.8);
+  EXPECT_GT(first.gradient_norm, 0);
+}
+
+TEST(Prose, ParametersTravelByName) {
+  session a(small(), 1);
+  session b(small(), 1);
+  a.run(phase::build, 256, 64);
+  EXPECT_NE(or_throw(a.model().parameter_hash()), or_throw(b.model().parameter_hash()));
+  for (const auto& r : a.model().regions()) {
+    if (r.kind == models::region_kind::parameter) {
+      const bytes_view bytes(r.data.data(), static_cast<std::size_t>(r.data.count()) * 4);
+      ASSERT_TRUE(b.model().load_parameter(r.name, r.data.shape(), bytes).has_value());
+    }
+  }
+  EXPECT_EQ(or_throw(a.model().parameter_hash()), or_throw(b.model().parameter_hash()));
+  const std::int64_t wrong[] = {3, 3};
+  EXPECT_EQ(b.model().load_parameter("embedding", wrong, {}).error().code(),
+            errc::config_mismatch);
+  const auto unknown = b.model().parameter("embeding");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_NE(unknown.error().message().find("embedding"), std::string::npos);
+}
+
+TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
+  session s(small(), 1);
+  const auto parameters = or_throw(s.model().parameter_hash());
+  s.run(phase::test, 100, 100);
+  session fresh(small(), 1);
+  ASSERT_TRUE(s.model().reset_context(0).has_value());
+  EXPECT_EQ(s.model().position(0), 100U);
+  ASSERT_TRUE(s.model().start_context(0, 0).has_value());
+  EXPECT_EQ(or_throw(s.model().context_hash()), or_throw(fresh.model().context_hash()));
+  EXPECT_EQ(or_throw(s.model().parameter_hash()), parameters);
+}
+
+TEST(Prose, RefusesWhatItCannotRun) {
+  prose_config config = small();
+  session s(config, 1);
+  pulse p;
+  const std::uint32_t bad[] = {61};
+  prose::lane_input in;
+  in.tokens = bad;
+  EXPECT_EQ(s.model().submit(p, {&in, 1}).error().code(), errc::invalid_argument);
+  const std::uint32_t good[] = {60};
+  in.tokens = good;
+  in.position = 3;
+  EXPECT_EQ(s.model().submit(p, {&in, 1}).error().code(), errc::invalid_argument);
+  EXPECT_EQ(s.model().submit(p, {}).error().code(), errc::invalid_argument);
+  in = {};
+  EXPECT_EQ(s.model().submit(p, {&in, 1}).error().code(), errc::invalid_argument);
+  EXPECT_EQ(s.model().finish({77}).error().code(), errc::not_found);
+  EXPECT_EQ(s.model().pending_logits(0).error().code(), errc::not_found);
+  for (std::vector<std::uint64_t> f :
+       {std::vector<std::uint64_t>{2, 8}, {1, 7}, {1, 96}, {1, 8, 8}, {}}) {
+    config.frequencies = f;
+    EXPECT_EQ(prose::create(s.engine(), config).error().code(), errc::invalid_argument);
+  }
+  EXPECT_EQ(prose::create(s.engine(), small(), "sparc").error().code(),
+            errc::invalid_argument);
+}
+
+TEST(Prose, RestoreRefusesSectionsOfAnotherSize) {
+  session s(small(), 1);
+  const std::vector<std::byte> few(12);
+  EXPECT_EQ(s.model().restore(models::region_kind::moment, 0, few).error().code(),
+            errc::config_mismatch);
+  EXPECT_EQ(s.model().restore(models::region_kind::context, 9, few).error().code(),
+            errc::config_mismatch);
+}
+
+TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
+  session s(small(), 2);
+  const auto t = or_throw(s.model().parameter("unembedding"));
+  t.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto r = s.step(phase::build, 64);
+  ASSERT_FALSE(r.has_value());
+  EXPECT_NE(r.error().message().find("nan"), std::string::npos) << r.error().message();
+}
+
+TEST(Prose, SeveralPulsesMayBeInFlight) {
+  prose_config config = small();
+  session one(config, 1);
+  one.run(phase::test, 64 * 6, 64);
+  session many(config, 2);
+  const auto text = some_tokens(8192, config.vocab, 40);
+  std::vector<models::pulse_ticket> tickets;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    prose::lane_input in;
+    in.tokens = std::span(text).subspan(i * 64, 64);
+    in.position = i * 64;
+    in.lookahead = text[(i + 1) * 64];
+    pulse p;
+    p.ph = phase::test;
+    tickets.push_back(or_throw(many.model().submit(p, {&in, 1})));
+  }
+  for (auto t = tickets.rbegin(); t != tickets.rend(); ++t) {
+    ASSERT_TRUE(many.model().finish(*t).has_value());
+    EXPECT_FALSE(many.model().finish(*t).has_value()) << "a ticket is finished once";
+  }
+  EXPECT_EQ(or_throw(one.model().context_hash()), or_throw(many.model().context_hash()));
+}
+
+}  // namespace
+}  // namespace weir::test
