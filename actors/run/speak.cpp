@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The Stream phase outside of a run: a prompt, then tokens that feed back.
+#include "weir/actors/speak.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "run/stored_model.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/philox.hpp"
+#include "weir/storage/context_source.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+/// Random numbers of speaking, apart from those that initialise parameters.
+constexpr std::uint64_t speak_stream = 0x737065616B;  // "speak"
+
+/// Feeds lane 0 of a model token by token.
+class speaker {
+ public:
+  explicit speaker(models::prose& model) : model_(model) {}
+
+  /// Processes tokens; what follows the last one is not known yet.
+  [[nodiscard]] result<void> hear(std::span<const std::uint32_t> tokens) {
+    while (!tokens.empty()) {
+      const std::size_t n =
+          std::min<std::size_t>(tokens.size(), model_.config().max_chunk);
+      std::optional<std::uint32_t> next;
+      if (n < tokens.size()) {
+        next = tokens[n];
+      }
+      WEIR_CHECK(pulse(tokens.first(n), next));
+      tokens = tokens.subspan(n);
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] result<void> pulse(std::span<const std::uint32_t> tokens,
+                                   std::optional<std::uint32_t> next) {
+    std::vector<models::prose::lane_input> lanes(model_.config().lanes);
+    for (std::uint32_t lane = 0; lane < lanes.size(); ++lane) {
+      lanes[lane].position = model_.position(lane);
+    }
+    lanes[0].tokens = tokens;
+    lanes[0].lookahead = next;
+    models::pulse p;
+    p.id = pulses_++;
+    p.ph = models::phase::stream;
+    WEIR_TRY(const auto ticket, model_.submit(p, lanes));
+    WEIR_TRY([[maybe_unused]] const auto done, model_.finish(ticket));
+    return {};
+  }
+
+  models::prose& model_;
+  std::uint64_t pulses_ = 0;
+};
+
+result<stored_model> open_source(const speak_request& request, bool* with_context) {
+  std::error_code failure;
+  if (!std::filesystem::exists(request.source, failure)) {
+    return error(
+        errc::not_found,
+        fmt::format("opening {} failed: expected a run folder or a volume, found nothing",
+                    request.source));
+  }
+  *with_context = std::filesystem::is_directory(request.source, failure);
+  if (*with_context) {
+    return open_stored_model(request.source);
+  }
+  WEIR_TRY(const auto parameters, load_parameters(request.source, request.tag));
+  return model_with(parameters);
+}
+
+std::string text_of(std::uint32_t token) {
+  return token == storage::end_of_text ? "\n" : std::string(1, static_cast<char>(token));
+}
+
+}  // namespace
+
+result<speak_report> speak(const speak_request& request,
+                           const std::function<bool(std::string_view)>& on_text) {
+  if (!(request.temperature >= 0)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("speaking failed for the temperature: expected at least 0, found {}",
+                    request.temperature));
+  }
+  speak_report report;
+  WEIR_TRY(auto stored, open_source(request, &report.with_context));
+  models::prose& model = *stored.model;
+  const std::int64_t start = now_ns();
+  speaker voice(model);
+  std::vector<std::uint32_t> tokens;
+  for (const char c : request.prompt) {
+    tokens.push_back(static_cast<unsigned char>(c));
+  }
+  WEIR_CHECK(voice.hear(tokens));
+  const philox random(request.seed, speak_stream);
+  while (report.tokens < request.tokens) {
+    auto logits = model.pending_logits(0);
+    if (!logits) {
+      return error(errc::invalid_argument,
+                   "speaking failed: expected a prompt, because nothing waits to be "
+                   "continued, found "
+                   "an empty one")
+          .because(logits.error());
+    }
+    const std::uint32_t token = models::sample(
+        *logits, static_cast<float>(request.temperature), random, report.tokens);
+    report.text += text_of(token);
+    ++report.tokens;
+    WEIR_CHECK(voice.hear({&token, 1}));
+    if (on_text && !on_text(text_of(token))) {
+      break;
+    }
+  }
+  report.seconds = seconds_since(start);
+  WEIR_TRY(report.parameter_hash, model.parameter_hash());
+  WEIR_TRY(report.context_hash, model.context_hash());
+  return report;
+}
+
+}  // namespace weir::actors

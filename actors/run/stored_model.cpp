@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Building models from checkpoints and from parameters.
+#include "run/stored_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "checkpointer/contents.hpp"
+#include "orchestrator/prose_runner.hpp"
+#include "run/settings.hpp"
+#include "weir/base/file.hpp"
+#include "weir/storage/checkpoint.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+result<stored_model> build(const models::prose_config& config) {
+  stored_model m;
+  runtime::engine_options options;
+  options.workers = 1;
+  WEIR_TRY(m.engine, runtime::engine::create(options));
+  WEIR_TRY(m.model, models::prose::create(*m.engine, config));
+  return m;
+}
+
+}  // namespace
+
+result<stored_model> open_stored_model(const std::string& folder) {
+  file_system& fs = posix_file_system();
+  const std::string inner = join_path(folder, "checkpoint");
+  WEIR_TRY(auto store,
+           storage::checkpoint_store::open(fs, fs.exists(inner) ? inner : folder));
+  WEIR_TRY(const auto newest, store.load_newest());
+  WEIR_TRY(const auto stored, read_run(newest));
+  WEIR_TRY(const auto config, model_in(stored.config));
+  WEIR_TRY(auto m, build(config));
+  WEIR_CHECK(restore_model(*m.model, newest));
+  return m;
+}
+
+result<stored_model> model_with(const parameter_set& parameters) {
+  WEIR_TRY(auto config, model_in(parameters.model));
+  config.lanes = 1;
+  WEIR_TRY(auto m, build(config));
+  std::set<std::string> missing;
+  for (const models::named_region& region : m.model->regions()) {
+    if (region.kind == models::region_kind::parameter) {
+      missing.insert(region.name);
+    }
+  }
+  for (const parameter_set::entry& e : parameters.entries) {
+    WEIR_CHECK(m.model->load_parameter(e.name, e.shape, e.bytes));
+    missing.erase(e.name);
+  }
+  if (!missing.empty()) {
+    return error(
+        errc::corrupt,
+        fmt::format(
+            "loading the parameters failed: expected {}, found no object of that name",
+            *missing.begin()));
+  }
+  return m;
+}
+
+}  // namespace weir::actors

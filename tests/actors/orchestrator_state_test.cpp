@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Queue of work, stalls and pauses.
+#include "orchestrator/orchestrator_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include "actors/fake_model.hpp"
+
+namespace weir::actors {
+namespace {
+
+std::int64_t fake_now = 0;
+std::int64_t fake_clock() {
+  return fake_now;
+}
+
+std::shared_ptr<const pulse_order> order_of(std::uint64_t id, bool more = true) {
+  pulse_order o;
+  o.pulse.id = id;
+  o.more_follow = more;
+  return std::make_shared<const pulse_order>(std::move(o));
+}
+
+struct orchestrator_states : testing::Test {
+  orchestrator_states() { fake_now = 1000; }
+  std::shared_ptr<test::fake_log> log = std::make_shared<test::fake_log>();
+  orchestrator_state state{std::make_unique<test::fake_model>(log), &fake_clock};
+
+  result<pulse_done> next_pulse() {
+    auto f = state.work(1'000'000);
+    return f ? std::get<result<pulse_done>>(*f)
+             : result<pulse_done>(error(errc::internal, "none"));
+  }
+};
+
+TEST_F(orchestrator_states, answers_in_the_order_of_submission) {
+  ASSERT_TRUE(state.submit(order_of(0)));
+  ASSERT_TRUE(state.snapshot(1));
+  ASSERT_TRUE(state.submit(order_of(1)));
+  const auto first = next_pulse();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->pulse_id, 0U);
+  auto second = state.work(1'000'000);
+  ASSERT_TRUE(second);
+  const auto& image = std::get<result<std::shared_ptr<const state_image>>>(*second);
+  ASSERT_TRUE(image);
+  EXPECT_EQ((*image)->pulses, 1U);
+  const auto third = next_pulse();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->pulse_id, 1U);
+  EXPECT_FALSE(state.busy());
+}
+
+TEST_F(orchestrator_states, snapshot_holds_the_state_between_two_pulses) {
+  ASSERT_TRUE(state.submit(order_of(0)));
+  ASSERT_TRUE(state.snapshot(1));
+  ASSERT_TRUE(state.submit(order_of(1)));
+  ASSERT_TRUE(state.snapshot(2));
+  std::vector<byte_vector> images;
+  while (auto f = state.work(1'000'000)) {
+    if (auto* image = std::get_if<result<std::shared_ptr<const state_image>>>(&*f)) {
+      images.push_back((**image)->bytes);
+    }
+  }
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_NE(images[0], images[1]);
+}
+
+TEST_F(orchestrator_states, uses_the_memory_of_a_snapshot_again) {
+  const state_image* before = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(state.snapshot(0));
+    auto f = state.work(1'000'000);
+    const auto image = *std::get<result<std::shared_ptr<const state_image>>>(*f);
+    EXPECT_TRUE(before == nullptr || before == image.get());
+    before = image.get();
+  }
+}
+
+TEST_F(orchestrator_states, hands_on_the_failure_of_a_kernel_with_its_cause) {
+  log->fail_at = 0;
+  ASSERT_TRUE(state.submit(order_of(0)));
+  const auto r = next_pulse();
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::kernel_failed);
+  ASSERT_NE(r.error().cause(), nullptr);
+  EXPECT_EQ(r.error().cause()->code(), errc::out_of_range);
+}
+
+TEST_F(orchestrator_states,
+       counts_rest_as_stall_only_after_ten_pulses_and_where_more_follow) {
+  for (std::uint64_t id = 0; id < 10; ++id) {
+    ASSERT_TRUE(state.submit(order_of(id)));
+    ASSERT_TRUE(next_pulse());
+    fake_now += 50;
+  }
+  EXPECT_EQ(state.stall_ns(), 0);
+  ASSERT_TRUE(state.submit(order_of(10)));
+  EXPECT_EQ(state.stall_ns(), 50) << "the engine rested for 50 ns";
+  ASSERT_TRUE(state.submit(order_of(11, false)));
+  ASSERT_TRUE(next_pulse());
+  ASSERT_TRUE(next_pulse());
+  fake_now += 1000;
+  ASSERT_TRUE(state.submit(order_of(12)));
+  EXPECT_EQ(state.stall_ns(), 50) << "nothing was to follow";
+}
+
+TEST_F(orchestrator_states, gives_up_after_its_patience) {
+  log->steps = 1'000'000'000;
+  ASSERT_TRUE(state.submit(order_of(0)));
+  EXPECT_FALSE(state.work(0));
+  EXPECT_TRUE(state.busy());
+}
+
+TEST(pause_meter, takes_the_usual_interval_off) {
+  pause_meter m;
+  std::int64_t now = 1;
+  for (int i = 0; i < 20; ++i) {
+    now += 1'000'000;
+    m.ended(now, false);
+  }
+  now += 3'000'000;
+  m.ended(now, true);
+  EXPECT_DOUBLE_EQ(m.pause_ms(), 2.0);
+}
+
+}  // namespace
+}  // namespace weir::actors

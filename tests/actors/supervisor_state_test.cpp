@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Order of shutdown.
+#include <gtest/gtest.h>
+
+#include "supervisor/supervisor.hpp"
+
+namespace weir::actors {
+namespace {
+
+using children = std::vector<supervisor_state::child>;
+
+TEST(supervisor_state, stops_sources_before_conductor_before_sinks_before_engine) {
+  supervisor_state s;
+  const auto engine = s.adopt("engine", stop_rank::engine);
+  const auto sink = s.adopt("sink", stop_rank::sink);
+  const auto rank = s.adopt("rank", stop_rank::source);
+  const auto conductor = s.adopt("conductor", stop_rank::conductor);
+  const auto hub = s.adopt("hub", stop_rank::source);
+  EXPECT_EQ(s.stop(), (children{rank, hub}));
+  EXPECT_FALSE(s.down(rank));
+  EXPECT_FALSE(s.rank_settled());
+  EXPECT_FALSE(s.down(hub));
+  EXPECT_TRUE(s.rank_settled());
+  EXPECT_EQ(s.next(), (children{conductor}));
+  EXPECT_FALSE(s.down(conductor));
+  EXPECT_EQ(s.next(), (children{sink}));
+  EXPECT_FALSE(s.down(sink));
+  EXPECT_EQ(s.next(), (children{engine}));
+  EXPECT_FALSE(s.down(engine));
+  EXPECT_TRUE(s.next().empty());
+  EXPECT_TRUE(s.alive().empty());
+}
+
+TEST(supervisor_state, names_who_survives) {
+  supervisor_state s;
+  const auto hub = s.adopt("hub", stop_rank::source);
+  const auto engine = s.adopt("engine", stop_rank::engine);
+  EXPECT_EQ(s.stop(), (children{hub}));
+  EXPECT_EQ(s.next(), (children{engine})) << "time is up for the hub";
+  EXPECT_FALSE(s.down(engine));
+  EXPECT_TRUE(s.next().empty());
+  EXPECT_EQ(s.alive(), (survivors{"hub"}));
+}
+
+TEST(supervisor_state, notices_a_child_that_ends_unasked) {
+  supervisor_state s;
+  const auto hub = s.adopt("hub", stop_rank::source);
+  EXPECT_TRUE(s.down(hub));
+  EXPECT_FALSE(s.down(hub)) << "once";
+}
+
+TEST(supervisor_state, skips_ranks_without_living_children) {
+  supervisor_state s;
+  const auto hub = s.adopt("hub", stop_rank::source);
+  const auto last = s.adopt("last", stop_rank::last);
+  EXPECT_TRUE(s.down(hub));
+  EXPECT_EQ(s.stop(), (children{last}));
+}
+
+}  // namespace
+}  // namespace weir::actors
