@@ -35,8 +35,8 @@ std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
 
 result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   const std::uint64_t index = index_of(offset);
-  if (index == source_.size()) {
-    return offset + 1;
+  if (index >= source_.size()) {
+    return loops_ ? offset + 1 : offset;
   }
   WEIR_TRY(const std::uint64_t next, source_.next_document(index));
   const bool wraps = loops_ && next == source_.size();

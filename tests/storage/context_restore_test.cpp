@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Resuming at every place, and every reason to refuse it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -153,6 +155,45 @@ TEST(Restore, RandomPointsOfALongStreamEqualTheUninterruptedOne) {
       ASSERT_TRUE(same(*a, *b)) << trial;
     }
     ASSERT_EQ(or_throw(stream->cursor(2)), or_throw(again->cursor(2))) << trial;
+  }
+}
+
+TEST(Restore, AnyMixOfSizesRanksAndResetsContinuesTheSame) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE(seed);
+    const philox random(seed, 5);
+    const tokens corpus = random_tokens(200 + random.below(0, 1500), seed, 15);
+    stream_config c;
+    c.chunk = 1 + random.below(1, 30);
+    c.lanes = static_cast<std::uint32_t>(1 + random.below(2, 4));
+    c.lane_block = static_cast<std::uint32_t>(1 + random.below(3, 3));
+    c.ranks = static_cast<std::uint32_t>(1 + random.below(4, c.lanes));
+    c.end = random.below(5, 2) == 0 ? end_policy::loop : end_policy::stop;
+    c.boundary =
+        random.below(6, 2) == 0 ? boundary_policy::split : boundary_policy::never;
+    c.frequencies = {1};
+    const auto whole = open_stream(c, corpus);
+    auto parts = open_stream(c, corpus);
+    for (std::uint64_t step = 0; step < 60; ++step) {
+      const auto draw = [&](std::uint64_t i, std::uint64_t bound) {
+        return random.below(100 + step * 10 + i, bound);
+      };
+      if (draw(0, 8) == 0) {
+        or_throw(whole->reset());
+        or_throw(parts->reset());
+      }
+      const std::size_t n = 1 + draw(1, 40);
+      const auto rank = static_cast<std::uint32_t>(draw(2, c.ranks));
+      const auto a = or_throw(whole->next_chunk(n, rank));
+      const auto b = or_throw(parts->next_chunk(n, rank));
+      ASSERT_EQ(a.has_value(), b.has_value()) << step;
+      ASSERT_TRUE(!a || same(*a, *b)) << step;
+      if (draw(3, 4) == 0) {
+        const auto cursor = or_throw(parts->cursor(step));
+        ASSERT_EQ(encode(cursor), encode(or_throw(whole->cursor(step)))) << step;
+        parts = resumed(c, corpus, cursor);
+      }
+    }
   }
 }
 

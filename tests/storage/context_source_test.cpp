@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sources, lists of files, pipes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -186,6 +188,49 @@ TEST(PipeSource, ChunksDoNotDependOnTheTimingOfTheWriter) {
   ::close(ends[0]);
   EXPECT_EQ(joined(chunks), expected);
   EXPECT_EQ(chunks[3].lookahead, expected[400]);
+}
+
+TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
+  const temp_folder folder;
+  const tokens ids = random_tokens(5000, 13);
+  std::string text;
+  for (const std::uint32_t id : ids) {
+    text.push_back(static_cast<char>(id));
+  }
+  write_text(folder / "all", text);
+  write_text(folder / "part1", text.substr(0, 1234));
+  write_text(folder / "part2", text.substr(1234));
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  auto& fs = posix_file_system();
+  std::vector<std::unique_ptr<token_source>> sources;
+  sources.push_back(or_throw(memory_source(ids)));
+  sources.push_back(or_throw(memory_source(as_view(text))));
+  sources.push_back(or_throw(open_file_source(fs, folder / "all")));
+  sources.push_back(or_throw(open_file_set(fs, {folder / "part1", folder / "part2"},
+                                           {.separate_documents = false})));
+  sources.push_back(open_pipe_source(ends[0]));
+  std::vector<token_chunk> reference;
+  for (auto& source : sources) {
+    stream_config c;
+    c.chunk = 48;
+    auto stream = or_throw(context_stream::open(c, std::move(source)));
+    auto chunks = read_all(*stream, 48);
+    if (reference.empty()) {
+      reference = std::move(chunks);
+      ASSERT_EQ(joined(reference), ids);
+      continue;
+    }
+    ASSERT_EQ(chunks.size(), reference.size());
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      ASSERT_TRUE(same(chunks[i], reference[i])) << i;
+      ASSERT_EQ(chunks[i].mark.after, reference[i].mark.after) << i;
+    }
+  }
+  ::close(ends[0]);
 }
 
 TEST(PipeSource, FeedsOneLaneAndCannotLoop) {
