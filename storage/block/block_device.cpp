@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What devices do unless they know better.
 #include "weir/storage/block_device.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files and block special files as devices.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>

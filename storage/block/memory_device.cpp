@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sparse memory as a device.
 #include <fmt/core.h>
 
 #include <algorithm>

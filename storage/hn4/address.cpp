@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ballistic addresses: where block n of a shard lies.
+/// @file
+/// Ballistic addresses: where block n of a shard lies.
 #include <algorithm>
 #include <bit>
 

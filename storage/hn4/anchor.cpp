@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directory entries, their names and their places.
+/// @file
+/// Directory entries, their names and their places.
 #include <algorithm>
 
 #include "disk.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of data blocks.
+/// @file
+/// Headers of data blocks.
 #include <fmt/core.h>
 
 #include "disk.hpp"

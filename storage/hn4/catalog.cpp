@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From directory entries to tags: names, duplicates, groups of shards, what damage may
-// concern a tag.
+/// @file
+/// From directory entries to tags: names, duplicates, groups of shards, what damage may
+/// concern a tag.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making an empty volume.
+/// @file
+/// Making an empty volume.
 #include <fmt/core.h>
 
 #include <chrono>

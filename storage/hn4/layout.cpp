@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Superblock, region layout and epoch entry.
+/// @file
+/// Superblock, region layout and epoch entry.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening: the vote of the superblock copies, epoch, state, bitmap and directory.
+/// @file
+/// Opening: the vote of the superblock copies, epoch, state, bitmap and directory.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storing a tag: plan, data, directory, and only then the end of what was there (see
-// README.md).
+/// @file
+/// Storing a tag: plan, data, directory, and only then the end of what was there (see
+/// README.md).
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of a tag as one run of bytes: the map built at open, and verified reads.
+/// @file
+/// The shards of a tag as one run of bytes: the map built at open, and verified reads.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token stream of compressed payloads.
+/// @file
+/// Token stream of compressed payloads.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -138,14 +139,10 @@ class decoder {
       return false;
     }
     switch (tag) {
-      case 0x00:
-        return literal(length);
-      case 0x40:
-        return isotope(length);
-      case 0x80:
-        return gradient(length);
-      default:
-        return bitmask(length);
+      case 0x00: return literal(length);
+      case 0x40: return isotope(length);
+      case 0x80: return gradient(length);
+      default: return bitmask(length);
     }
   }
 
@@ -154,12 +151,9 @@ class decoder {
       return false;
     }
     switch (next()) {
-      case 1:
-        return word();
-      case 2:
-        return manifold();
-      default:
-        return false;
+      case 1: return word();
+      case 2: return manifold();
+      default: return false;
     }
   }
 

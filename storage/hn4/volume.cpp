@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The public face of an open volume.
 #include "core.hpp"
 
 namespace weir::storage {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a crash during a store can leave behind: every state that unordered, torn writes
-// between two syncs allow, and failures of single calls.
+/// @file
+/// What a crash during a store can leave behind: every state that unordered, torn writes
+/// between two syncs allow, and failures of single calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>

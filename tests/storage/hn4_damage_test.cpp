@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One damaged byte anywhere: the right bytes, or an error that names the file and the
-// place.
+/// @file
+/// One damaged byte anywhere: the right bytes, or an error that names the file and the
+/// place.
 #include <gtest/gtest.h>
 
 #include <algorithm>

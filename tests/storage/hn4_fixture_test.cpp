@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes written by the reference implementation: its digests, or an error that has a
-// name and a place.
+/// @file
+/// Volumes written by the reference implementation: its digests, or an error that has a
+/// name and a place.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single rules of the format against values that the reference implementation gave.
+/// @file
+/// Single rules of the format against values that the reference implementation gave.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Volumes of our own: made, filled, listed, read, refused.
+/// @file
+/// Volumes of our own: made, filled, listed, read, refused.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
