@@ -85,7 +85,8 @@ error broken_entry(const core& c, std::string_view tag, const entry& e) {
              fmt::format("cannot open tag \"{}\": expected a directory entry with a good "
                          "checksum, found a damaged one that may belong to it",
                          tag))
-      .at(c.place(c.slot_offset(e.slot), fmt::format("directory slot {}", e.slot)));
+      .at(c.place(c.slot_offset(e.slot), fmt::format("directory slot {}", e.slot)))
+      .hint("copy what can be read into a new volume");
 }
 
 // Live entries named `tag`; an entry whose long name is broken and may be the tag is an

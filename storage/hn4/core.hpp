@@ -3,6 +3,7 @@
 /// What an open volume holds in memory, and what its parts do for each other.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +34,7 @@ struct block_bits {
         ~static_cast<std::byte>(1U << (block % 8));
   }
   void set_range(std::uint64_t first, std::uint64_t end) noexcept {
-    for (; first < end; ++first) {
+    for (end = std::min<std::uint64_t>(end, bits.size() * 8); first < end; ++first) {
       set(first);
     }
   }

@@ -53,9 +53,10 @@ hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
   }
   const philox random(key, 0x484E34);
   hn4_id id;
-  // Version and variant marks as the reference sets them.
-  id.hi = (random.bits(0) & ~std::uint64_t{0xF000}) | 0x7000;
-  id.lo = (random.bits(1) & ~(std::uint64_t{3} << 62)) | std::uint64_t{2} << 62;
+  // Version and variant marks where the reference sets them.
+  id.hi = (random.bits(0) & ~(std::uint64_t{3} << 62 | 0xF000)) | std::uint64_t{2} << 62 |
+          0x7000;
+  id.lo = random.bits(1);
   return id;
 }
 
@@ -92,7 +93,6 @@ anchor root_anchor(std::int64_t time) {
   root.orbit_vector = 1;
   root.permissions = 0x37;
   root.mod_clock = time;
-  root.write_gen = 1;
   root.create_clock = static_cast<std::uint32_t>(time / 1'000'000'000);
   std::memcpy(root.name.data(), "ROOT", 4);
   return root;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t largest_bitmap = std::uint64_t{1} << 30;
 constexpr std::size_t scan_bytes = std::size_t{1} << 20;
-constexpr std::int64_t vote_window_ns = 60'000'000'000;
+constexpr std::uint64_t vote_window_ns = 60'000'000'000;
 
 struct found_copy {
   superblock sb;
@@ -91,9 +91,12 @@ result<bool> beats(const found_copy& copy, const found_copy& best) {
                  "cannot choose a superblock: two copies of one generation have "
                  "different identities");
   }
-  const std::int64_t apart = copy.sb.mount_time > best.sb.mount_time
-                                 ? copy.sb.mount_time - best.sb.mount_time
-                                 : best.sb.mount_time - copy.sb.mount_time;
+  // In unsigned arithmetic: times come from the volume and may be anything.
+  const auto later =
+      static_cast<std::uint64_t>(std::max(copy.sb.mount_time, best.sb.mount_time));
+  const auto earlier =
+      static_cast<std::uint64_t>(std::min(copy.sb.mount_time, best.sb.mount_time));
+  const std::uint64_t apart = later - earlier;
   if (apart > vote_window_ns) {
     return error(errc::corrupt,
                  "cannot choose a superblock: two copies of one generation were "
