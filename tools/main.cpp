@@ -188,8 +188,25 @@ void add_doctor(CLI::App& app, all_options& o, action& chosen) {
       [&] { chosen = [&](output& out) { return doctor_command(o.doctor, out); }; });
 }
 
+// Name under which the Context Stream specification knows a refusal to resume; empty for
+// other failures.
+std::string_view refusal_name(weir::errc code) {
+  using weir::errc;
+  switch (code) {
+    case errc::config_mismatch: return "ConfigMismatch: ";
+    case errc::stream_model_mismatch: return "StreamModelMismatch: ";
+    case errc::history_mismatch: return "HistoryMismatch: ";
+    case errc::missing_cursor: return "MissingCursor: ";
+    case errc::position_out_of_bounds: return "PositionOutOfBounds: ";
+    case errc::rng_mismatch: return "RngMismatch: ";
+    case errc::lane_mismatch: return "LaneMismatch: ";
+    case errc::build_mismatch: return "BuildMismatch: ";
+    default: return "";
+  }
+}
+
 int fail(const weir::error& e) {
-  fmt::print(stderr, "weir: {}\n", e.message());
+  fmt::print(stderr, "weir: {}{}\n", refusal_name(e.code()), e.message());
   return weir::exit_code_of(e.code());
 }
 

@@ -159,9 +159,13 @@ using run_call = result<run_report> (*)(const run_config&, const actors::run_cal
 
 // Runs or resumes in a folder whose lock the caller holds.
 command_result perform(run_call call, const run_config& config, bool json, output& out) {
+  WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.out));
   narrator tell(out, json, log);
   tell.say(fmt::format("run folder {}", config.out));
+  for (const std::string& warning : warnings) {
+    tell.warning(warning);
+  }
   actors::run_control control;
   const actors::signal_scope signals(control);
   actors::run_callbacks callbacks;
@@ -190,14 +194,6 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   return 0;
 }
 
-result<void> check(const run_config& config) {
-  WEIR_TRY(const auto warnings, actors::check_config(config));
-  for (const std::string& warning : warnings) {
-    fmt::print(stderr, "warning: {}\n", warning);
-  }
-  return {};
-}
-
 result<void> write_config(const run_config& config) {
   const std::string text =
       "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
@@ -214,11 +210,12 @@ result<file_lock> lock_folder(const std::string& folder) {
 
 command_result run_command(const run_options& options, output& out) {
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
-  WEIR_CHECK(check(config));
+  // Settings are refused before any folder is made; which folder does not matter to them.
+  config.out = options.out.empty() ? "runs" : options.out;
+  WEIR_CHECK(actors::check_config(config));
   if (options.out.empty()) {
     WEIR_TRY(config.out, next_run_folder(config.name));
   } else {
-    config.out = options.out;
     WEIR_CHECK(make_folders(config.out));
   }
   WEIR_TRY(const file_lock lock, lock_folder(config.out));
@@ -246,7 +243,7 @@ command_result resume_command(const resume_options& options, output& out) {
   }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.out = options.folder;
-  WEIR_CHECK(check(config));
+  WEIR_CHECK(actors::check_config(config));
   WEIR_TRY(const file_lock lock, lock_folder(config.out));
   return perform(&actors::resume, config, options.json, out);
 }

@@ -123,12 +123,10 @@ result<run_config> load_resume_config(const std::string& folder,
     WEIR_CHECK(apply_entry(config, entry, working_folder()));
     const config_key* key = find_key(entry.first);
     if (!key->may_change && key->show(before) != key->show(config)) {
-      return error(
-                 errc::config_mismatch,
-                 fmt::format(
-                     "ConfigMismatch: cannot change key \"{}\" of a run that has begun: "
-                     "expected {}, found {}",
-                     key->name, key->show(before), key->show(config)))
+      return error(errc::config_mismatch,
+                   fmt::format("cannot change key \"{}\" of a run that has begun: "
+                               "expected {}, found {}",
+                               key->name, key->show(before), key->show(config)))
           .at(entry.second.where)
           .hint("begin another run with `weir run`");
     }

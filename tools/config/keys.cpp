@@ -186,9 +186,6 @@ bool assign_paths(run_config& config, const config_value& value) {
   } else if (!add(value)) {
     return false;
   }
-  if (paths.empty()) {
-    return false;
-  }
   config.paths = std::move(paths);
   return true;
 }

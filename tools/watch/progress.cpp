@@ -19,7 +19,7 @@ namespace {
 std::string grouped(double value) {
   std::string digits = fmt::format("{:.0f}", value);
   for (std::size_t i = digits.size(); i > 3; i -= 3) {
-    digits.insert(i - 3, ",");
+    digits.insert(i - 3, 1, ',');
   }
   return digits;
 }
