@@ -320,7 +320,7 @@ result<run_report> runner::go() {
     }
     callbacks_.started(s);
   }
-  WEIR_TRY(const auto conductor, start());
+  WEIR_TRY(auto conductor, start());
   newest_.reset();
   WEIR_TRY(auto end, follow(conductor));
   WEIR_TRY(auto r, report(std::move(end)));
@@ -330,6 +330,12 @@ result<run_report> runner::go() {
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
   WEIR_CHECK(leave_behind(r));
+  // The actor system waits until nobody refers to an actor with a thread of its own.
+  conductor = nullptr;
+  checkpointer_ = nullptr;
+  hub_ = nullptr;
+  orchestrator_ = nullptr;
+  writer_ = nullptr;
   for (const std::string& name : session_->stop()) {
     warn("actor " + name + " did not end in time");
   }
