@@ -35,15 +35,18 @@ double best_ns(std::int64_t count, F&& run) {
 struct live_tiles {
   explicit live_tiles(std::uint32_t live) : map(live * 2) {
     map.add_storage(0);
-    for (std::uint32_t i = 0; i < live * 2; ++i) {
-      tiles.push_back(view(i * tile, {tile}, {1}, 1));
-    }
     for (std::uint32_t i = 0; i < live; ++i) {
-      map.insert(tiles[i], true, i + 1, no_entry);
+      map.insert(at(i), true, i + 1, no_entry);
     }
   }
+  /// Tile i, as a submitter has it at hand.
+  const footprint& at(std::uint32_t i) {
+    now.lo = i * tile;
+    now.hi = now.lo + tile;
+    return now;
+  }
   dependency_map map;
-  std::vector<footprint> tiles;
+  footprint now = view(0, {tile}, {1}, 1);
 };
 
 /// One look-up with one hit, going through the tiles in steps.
@@ -55,16 +58,16 @@ double lookup_ns(std::uint32_t live, std::uint32_t step) {
     std::uint32_t at = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       at = (at + step) & (live - 1);
-      t.map.conflicts(
-          t.tiles[at], true,
-          [&](std::uint32_t, const dependency_map::entry& e) { sum += e.task; });
+      t.map.conflicts(t.at(at), true, [&](std::uint32_t, const dependency_map::entry& e) {
+        sum += e.task;
+      });
     }
   });
   keep(sum);
   return ns;
 }
 
-/// Seconds to add, and to take back, 512 accesses of one task each beside 1024 live ones.
+/// Time to add, and to take back, 512 accesses of one task each beside 1024 live ones.
 std::pair<double, double> insert_and_retire_ns() {
   constexpr std::uint32_t live = 1024;
   constexpr std::uint32_t batch = 512;
@@ -72,11 +75,11 @@ std::pair<double, double> insert_and_retire_ns() {
   std::vector<std::uint32_t> refs(batch);
   double insert = 1e30;
   double retire = 1e30;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     insert = std::min(insert, seconds_of([&] {
                         for (std::uint32_t k = 0; k < batch; ++k) {
                           refs[k] =
-                              t.map.insert(t.tiles[live + k], true, live + k, no_entry);
+                              t.map.insert(t.at(live + k), true, live + k, no_entry);
                         }
                       }));
     retire = std::min(retire, seconds_of([&] {

@@ -41,8 +41,9 @@ std::string name_event(int line, std::string_view name, std::string_view kind) {
 
 std::string task_event(const task_record& r, std::int64_t origin) {
   return fmt::format(
-      R"({{"name":{},"ph":"X","cat":"task","pid":1,"tid":{},"ts":{},"dur":{},"args":{{"id":{},)"
-      R"("pulse":{},"submit":{},"ready":{},"waited_for":{},"waited_for_name":{},"why":{}}}}})",
+      R"({{"name":{},"ph":"X","cat":"task","pid":1,"tid":{},"ts":{},"dur":{},)"
+      R"("args":{{"id":{},"pulse":{},"submit":{},"ready":{},)"
+      R"("waited_for":{},"waited_for_name":{},"why":{}}}}})",
       json_quote(r.name), r.worker, microseconds(r.started - origin),
       microseconds(r.ended - r.started), r.id, r.pulse,
       microseconds(r.submitted - origin), microseconds(r.ready - origin), r.waited_for,
@@ -51,7 +52,8 @@ std::string task_event(const task_record& r, std::int64_t origin) {
 
 std::string span_event(const trace_span& s, int line, std::int64_t origin) {
   return fmt::format(
-      R"({{"name":{},"ph":"X","cat":"span","pid":1,"tid":{},"ts":{},"dur":{},"args":{{}}}})",
+      R"({{"name":{},"ph":"X","cat":"span","pid":1,"tid":{},"ts":{},"dur":{},)"
+      R"("args":{{}}}})",
       json_quote(s.name), line, microseconds(s.start_ns - origin),
       microseconds(s.end_ns - s.start_ns));
 }

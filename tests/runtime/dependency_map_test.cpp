@@ -31,7 +31,7 @@ std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool wri
 /// Spans from single bytes to the whole storage, so that all levels of the grid are in
 /// use.
 footprint random_span(dice& d, std::uint32_t storage, std::int64_t size) {
-  const std::int64_t length = std::min(size, d.in(1, 1LL << d.in(0, 20)));
+  const std::int64_t length = std::min(size, d.in(1, std::int64_t{1} << d.in(0, 20)));
   const std::int64_t lo = d.in(0, size - length);
   if (length >= 8 && d.one_in(3)) {  // strided: every second byte
     return or_throw(footprint::of({storage, 1}, lo, i64s{length / 2}, i64s{2}, 1));

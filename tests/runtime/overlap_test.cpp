@@ -325,7 +325,8 @@ TEST(Progression, FindsTheFirstMultipleWithModuliOf62Bits) {
     const std::int64_t modulus = d.in(1LL << 61, 1LL << 62);
     const std::int64_t step = d.in(1, modulus - 1);
     const std::int64_t low = d.in(1, modulus - 1);
-    const std::int64_t high = std::min(modulus - 1, low + d.in(0, 1LL << d.in(0, 60)));
+    const std::int64_t high =
+        std::min(modulus - 1, low + d.in(0, std::int64_t{1} << d.in(0, 60)));
     const std::int64_t x = first_landing(step, modulus, low, high);
     if (x >= 0) {
       __extension__ using wide = __int128;

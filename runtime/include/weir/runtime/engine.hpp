@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The task engine: submits tasks with the regions they read and write, and starts each one when its last
-/// conflicting predecessor has finished. Whatever the timing, the result is that of serial execution.
+/// The task engine: submits tasks with the regions they read and write, and starts each
+/// one when its last conflicting predecessor has finished. Whatever the timing, the
+/// result is that of serial execution.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +30,22 @@ struct access {
   footprint bytes;
   access_mode mode = access_mode::read;
 };
-[[nodiscard]] inline access reads(const tensor& t) { return {t.bytes(), access_mode::read}; }
-[[nodiscard]] inline access writes(const tensor& t) { return {t.bytes(), access_mode::write}; }
-[[nodiscard]] inline access updates(const tensor& t) { return {t.bytes(), access_mode::read_write}; }
+[[nodiscard]] inline access reads(const tensor& t) {
+  return {t.bytes(), access_mode::read};
+}
+[[nodiscard]] inline access writes(const tensor& t) {
+  return {t.bytes(), access_mode::write};
+}
+[[nodiscard]] inline access updates(const tensor& t) {
+  return {t.bytes(), access_mode::read_write};
+}
 
 struct engine_options {
-  /// Runnable threads: workers - 1 of the engine's own, and the submitter's, which runs tasks while it waits.
+  /// Runnable threads: workers - 1 of the engine's own, and the submitter's, which runs
+  /// tasks while it waits.
   unsigned workers = 1;
-  std::uint32_t window = 4096;  ///< tasks in flight before submit makes room by running tasks
+  std::uint32_t window =
+      4096;  ///< tasks in flight before submit makes room by running tasks
   trace_options trace;
 };
 
@@ -49,13 +58,13 @@ struct engine_counters {
   std::uint64_t edges_raw = 0;
   std::uint64_t edges_war = 0;
   std::uint64_t edges_waw = 0;
-  std::uint64_t lookups = 0;         ///< accesses looked up
-  std::uint64_t exact_tests = 0;     ///< overlap decisions taken
-  std::uint64_t maybe = 0;           ///< decisions that ended undecided
-  std::uint64_t pruned = 0;          ///< accesses forgotten because a later write covers them
-  std::uint64_t window_stalls = 0;   ///< submissions that found the window full
-  std::uint64_t parks = 0;           ///< times a thread went to sleep
-  std::int64_t kernel_ns = 0;        ///< time inside kernels, all threads
+  std::uint64_t lookups = 0;      ///< accesses looked up
+  std::uint64_t exact_tests = 0;  ///< overlap decisions taken
+  std::uint64_t maybe = 0;        ///< decisions that ended undecided
+  std::uint64_t pruned = 0;  ///< accesses forgotten because a later write covers them
+  std::uint64_t window_stalls = 0;  ///< submissions that found the window full
+  std::uint64_t parks = 0;          ///< times a thread went to sleep
+  std::int64_t kernel_ns = 0;       ///< time inside kernels, all threads
 };
 
 /// What a kernel gets from the engine besides its captures.
@@ -72,7 +81,9 @@ class engine {
   static constexpr std::size_t max_capture = 128;
 
   /// @error{invalid_argument, no workers or a window that is no power of two}
-  [[nodiscard]] static result<std::unique_ptr<engine>> create(const engine_options& options);
+  [[nodiscard]] static result<std::unique_ptr<engine>> create(
+      const engine_options& options);
+  /// Running kernels end; tasks that have not started never run.
   ~engine();
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
@@ -81,15 +92,17 @@ class engine {
   /// @error{out_of_memory, the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   /// Names memory of the caller, which outlives the storage.
-  [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes, std::string_view owner);
+  [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes,
+                              std::string_view owner);
   /// Waits for the storage's tasks, then frees it; its id is not used again.
   /// @error{not_found, no such storage or generation}
   [[nodiscard]] result<void> release(storage_id id);
 
-  /// Submits one task. `name` must outlive the engine (a literal). `kernel` is called once as
-  /// `result<void>(const task_context&)` or `void(const task_context&)`; it must be trivially copyable and at
-  /// most `max_capture` bytes. An exception from it is a failure of the task.
-  /// Stalls (running other tasks) while the window is full. @error{not_found, a stale storage id}
+  /// Submits one task. `name` must outlive the engine (a literal). `kernel` is called
+  /// once as `result<void>(const task_context&)` or `void(const task_context&)`; it must
+  /// be trivially copyable and at most `max_capture` bytes. An exception from it is a
+  /// failure of the task. Stalls (running other tasks) while the window is full.
+  /// @error{not_found, a stale storage id}
   template <class Kernel>
   [[nodiscard]] result<task_id> submit(const char* name, std::span<const access> accesses,
                                        const Kernel& kernel) {
@@ -98,18 +111,22 @@ class engine {
   }
 
   /// Runs tasks on this thread until the task has ended.
-  /// @error{kernel_failed, with the kernel's name and its own error as cause; upstream_failed likewise for a
+  /// @error{kernel_failed, with the kernel's name and its own error as cause;
+  /// upstream_failed likewise for a
   ///        task that was poisoned, naming the kernel that failed first}
   [[nodiscard]] result<void> wait(task_id id);
   /// Waits for every task that writes the tensor.
   [[nodiscard]] result<void> wait(const tensor& t);
-  /// Waits for all; returns the first failure since the last `wait_all`.
+  /// Waits for all; returns the first failure (by task id) since the last `wait_all`.
+  /// What failed tasks wrote poisons its readers and later writers until then, whenever
+  /// they are submitted.
   [[nodiscard]] result<void> wait_all();
   /// True once the task has ended, in whatever way.
   [[nodiscard]] bool ended(task_id id) const noexcept;
   /// Runs at most one ready task on this thread; false if none was ready.
   bool run_one();
-  /// Parks this thread until a task ends, becomes ready, `wake` is called or `timeout_ns` has passed.
+  /// Parks this thread until a task ends, becomes ready, `wake` is called or `timeout_ns`
+  /// has passed.
   void idle(std::int64_t timeout_ns);
   /// Ends `idle` of the submitter. @threads{safe from any thread}
   void wake() noexcept;
@@ -126,15 +143,18 @@ class engine {
   template <class Kernel>
   static result<void> call(const void* captures, const task_context& context) {
     const auto& kernel = *static_cast<const Kernel*>(captures);
-    if constexpr (std::is_void_v<std::invoke_result_t<const Kernel&, const task_context&>>) {
+    if constexpr (std::is_void_v<
+                      std::invoke_result_t<const Kernel&, const task_context&>>) {
       kernel(context);
       return {};
     } else {
       return kernel(context);
     }
   }
-  [[nodiscard]] result<task_id> submit_erased(const char* name, std::span<const access> accesses,
-                                              const void* captures, std::size_t size, call_fn fn);
+  [[nodiscard]] result<task_id> submit_erased(const char* name,
+                                              std::span<const access> accesses,
+                                              const void* captures, std::size_t size,
+                                              call_fn fn);
 
   struct impl;
   explicit engine(std::unique_ptr<impl> state);

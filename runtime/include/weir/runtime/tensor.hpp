@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Storages, tensors as strided byte views of them, footprints, and the exact overlap decision.
+/// Storages, tensors as strided byte views of them, footprints, and the exact overlap
+/// decision.
 #pragma once
 
 #include <array>
@@ -31,9 +32,11 @@ struct storage {
 
 inline constexpr int max_dims = 8;
 
-/// The exact set of bytes that a tensor covers, in canonical form: blocks of `run` bytes, repeated along
-/// progressions of descending stride. Two views of the same bytes have the same footprint.
-/// @invariant strides descend and are positive; `lo <= byte < hi` for every byte; empty iff `lo == hi`
+/// The exact set of bytes that a tensor covers, in canonical form: blocks of `run` bytes,
+/// repeated along progressions of descending stride. Two views of the same bytes have the
+/// same footprint.
+/// @invariant strides descend and are positive; `lo <= byte < hi` for every byte; empty
+/// iff `lo == hi`
 /// @source{TensorMap design, sections 4 and 5; canonical form as in docs/tensormap.md}
 struct footprint {
   struct progression {
@@ -42,9 +45,9 @@ struct footprint {
     friend bool operator==(const progression&, const progression&) = default;
   };
   storage_id id;
-  std::int64_t lo = 0;   ///< first byte
-  std::int64_t hi = 0;   ///< one past the last byte
-  std::int64_t run = 0;  ///< bytes of the innermost block
+  std::int64_t lo = 0;     ///< first byte
+  std::int64_t hi = 0;     ///< one past the last byte
+  std::int64_t run = 0;    ///< bytes of the innermost block
   std::uint8_t depth = 0;  ///< progressions in use
   bool nested = true;      ///< every stride is at least the span of everything inside it
   std::array<progression, max_dims> steps{};
@@ -53,7 +56,8 @@ struct footprint {
   [[nodiscard]] bool dense() const noexcept { return depth == 0; }
   friend bool operator==(const footprint&, const footprint&) = default;
 
-  /// Canonical form of a strided view. Strides and offset in bytes; a stride may be zero or negative.
+  /// Canonical form of a strided view. Strides and offset in bytes; a stride may be zero
+  /// or negative.
   /// @error{out_of_range, the view leaves [0, 2^63)}
   [[nodiscard]] static result<footprint> of(storage_id id, std::int64_t offset,
                                             std::span<const std::int64_t> shape,
@@ -64,9 +68,11 @@ struct footprint {
 /// `maybe`: the work budget ended first; to be treated as an overlap, and counted.
 enum class overlap : std::uint8_t { no, yes, maybe };
 
-/// Whether two footprints share a byte. Exact within `budget` search nodes; never `no` when they do.
+/// Whether two footprints share a byte. Exact within `budget` search nodes; never `no`
+/// when they do.
 /// @threads{pure}
-[[nodiscard]] overlap decide_overlap(const footprint& a, const footprint& b, int budget = 256) noexcept;
+[[nodiscard]] overlap decide_overlap(const footprint& a, const footprint& b,
+                                     int budget = 256) noexcept;
 /// True only if every byte of `inner` is in `outer`; false may also mean "not decided".
 /// @threads{pure}
 [[nodiscard]] bool covers(const footprint& outer, const footprint& inner) noexcept;
@@ -83,36 +89,50 @@ class tensor {
                                            std::span<const std::int64_t> shape,
                                            std::int64_t offset = 0);
   /// View with explicit byte strides, which may be zero or negative.
-  [[nodiscard]] static result<tensor> strided(const storage& s, dtype type, std::int64_t offset,
+  [[nodiscard]] static result<tensor> strided(const storage& s, dtype type,
+                                              std::int64_t offset,
                                               std::span<const std::int64_t> shape,
                                               std::span<const std::int64_t> strides);
 
-  /// Elements start, start+step, ... before `stop` of one dimension; `step` may be negative, as in Python.
+  /// Elements start, start+step, ... before `stop` of one dimension; `step` may be
+  /// negative, and `stop` is then -1 for "down to 0". Indices are meant literally: none
+  /// counts from the end.
+  /// @error{out_of_range, an index outside the dimension, or a step of 0}
   [[nodiscard]] result<tensor> slice(int dim, std::int64_t start, std::int64_t stop,
                                      std::int64_t step = 1) const;
   /// One index of one dimension; the dimension disappears.
   [[nodiscard]] result<tensor> at(int dim, std::int64_t index) const;
-  /// Same elements in another shape. @error{invalid_argument, count differs or no strides express it}
+  /// Same elements in another shape. @error{invalid_argument, count differs or no strides
+  /// express it}
   [[nodiscard]] result<tensor> reshape(std::span<const std::int64_t> shape) const;
   /// Dimension i of the result is dimension `order[i]`; an empty order reverses.
   [[nodiscard]] result<tensor> transpose(std::span<const int> order = {}) const;
-  /// Repeats dimensions of extent 1, and adds leading ones, with stride 0. For reading only.
+  /// Repeats dimensions of extent 1, and adds leading ones, with stride 0. For reading
+  /// only.
   [[nodiscard]] result<tensor> broadcast(std::span<const std::int64_t> shape) const;
   /// The same bytes as another type; the last dimension must be dense and divide.
   [[nodiscard]] result<tensor> reinterpret(dtype type) const;
 
-  [[nodiscard]] std::span<const std::int64_t> shape() const noexcept { return {shape_.data(), dims_}; }
-  [[nodiscard]] std::span<const std::int64_t> strides() const noexcept { return {strides_.data(), dims_}; }
+  [[nodiscard]] std::span<const std::int64_t> shape() const noexcept {
+    return {shape_.data(), dims_};
+  }
+  [[nodiscard]] std::span<const std::int64_t> strides() const noexcept {
+    return {strides_.data(), dims_};
+  }
   [[nodiscard]] dtype type() const noexcept { return type_; }
-  [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }  ///< bytes, of element 0
-  [[nodiscard]] std::int64_t count() const noexcept;                      ///< elements
+  [[nodiscard]] std::int64_t offset() const noexcept {
+    return offset_;
+  }                                                   ///< bytes, of element 0
+  [[nodiscard]] std::int64_t count() const noexcept;  ///< elements
   [[nodiscard]] const storage& store() const noexcept { return store_; }
   [[nodiscard]] const footprint& bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool row_major() const noexcept;
   /// Address of element 0.
   [[nodiscard]] std::byte* data() const noexcept { return store_.base + offset_; }
   template <class T>
-  [[nodiscard]] T* as() const noexcept { return reinterpret_cast<T*>(data()); }
+  [[nodiscard]] T* as() const noexcept {
+    return reinterpret_cast<T*>(data());
+  }
 
  private:
   storage store_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What happened when: every task with its submit, ready, start and end times and why it waited.
+/// What happened when: every task with its submit, ready, start and end times and why it
+/// waited.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,8 @@
 
 namespace weir::runtime {
 
-/// `window`: the first and last 2 s, and what the caller marks with `keep` (every 100th pulse).
+/// `window`: the first and last 2 s, and what the caller marks with `keep` (every 100th
+/// pulse).
 enum class trace_mode : std::uint8_t { off, window, all };
 
 struct trace_options {
@@ -32,7 +34,8 @@ struct task_record {
   std::int64_t ready = 0;
   std::int64_t started = 0;
   std::int64_t ended = 0;
-  std::uint64_t waited_for = 0;           ///< the predecessor that ended last, 0 if it was ready at once
+  std::uint64_t waited_for =
+      0;  ///< the predecessor that ended last, 0 if it was ready at once
   const char* waited_for_name = nullptr;  ///< its kernel
   std::uint32_t worker = 0;
   std::uint64_t pulse = 0;
@@ -46,8 +49,11 @@ class trace {
   trace(const trace_options& options, unsigned workers);
   ~trace();
 
-  /// Whether tasks submitted now are to be recorded: false keeps the hot path free of clock reads.
-  [[nodiscard]] bool recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
+  /// Whether tasks submitted now are to be recorded: false keeps the hot path free of
+  /// clock reads.
+  [[nodiscard]] bool recording() const noexcept {
+    return recording_.load(std::memory_order_relaxed);
+  }
   /// Called at the start of each pulse; `keep` records it whatever the window says.
   void begin_pulse(std::uint64_t pulse, bool keep);
   /// Gives a task submitted now its pulse, and whether that is kept.
@@ -57,7 +63,8 @@ class trace {
   }
   void record(unsigned worker, const task_record& r) noexcept;
   /// A span that is no task (a checkpoint, a stall), drawn on its own line.
-  void span(std::string_view line, std::string_view name, std::int64_t start_ns, std::int64_t end_ns);
+  void span(std::string_view line, std::string_view name, std::int64_t start_ns,
+            std::int64_t end_ns);
   /// Records kept so far, oldest first.
   [[nodiscard]] std::vector<task_record> records() const;
   /// Chrome trace JSON, which Perfetto opens; at most `max_bytes`.
