@@ -55,12 +55,13 @@ result<preamble> read_preamble(file& f) {
 
 namespace {
 
+constexpr std::align_val_t alignment{section_alignment};
+
 /// Page-aligned memory, so that sections are aligned in memory as in the file.
 std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
-  const auto alignment = std::align_val_t{section_alignment};
-  return {
-      static_cast<std::byte*>(::operator new(static_cast<std::size_t>(count), alignment)),
-      [alignment](std::byte* p) { ::operator delete(p, alignment); }};
+  auto* const memory = ::operator new(static_cast<std::size_t>(count), alignment);
+  return {static_cast<std::byte*>(memory),
+          [](std::byte* p) { ::operator delete(p, alignment); }};
 }
 
 result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
