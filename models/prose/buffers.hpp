@@ -56,7 +56,18 @@ struct buffer {
   }
 };
 
-/// Collects the accesses of one task.
+/// Working memory of this thread, kept from task to task; calls with another `slot` give
+/// another piece.
+template <class R, int slot = 0>
+[[nodiscard]] R* scratch(int count) {
+  static thread_local std::vector<R> memory;
+  if (memory.size() < static_cast<std::size_t>(count)) {
+    memory.resize(static_cast<std::size_t>(count));
+  }
+  return memory.data();
+}
+
+/// Collects the accesses of one task; neighbours that follow one another become one.
 class access_list {
  public:
   access_list& reads(const runtime::footprint& f) {
@@ -77,6 +88,16 @@ class access_list {
 
  private:
   access_list& put(const runtime::footprint& f, runtime::access_mode mode) {
+    if (!items_.empty()) {
+      runtime::access& last = items_.back();
+      const bool adjoins = last.mode == mode && last.bytes.id == f.id &&
+                           last.bytes.dense() && f.dense() && last.bytes.hi == f.lo;
+      if (adjoins) {
+        last.bytes.hi = f.hi;
+        last.bytes.run = f.hi - last.bytes.lo;
+        return *this;
+      }
+    }
     items_.push_back({f, mode});
     return *this;
   }

@@ -50,10 +50,29 @@ void parameter_digest::add(std::string_view name, std::span<const std::int64_t> 
 
 state_image::state_image(const prose_config& config, const parameter_layout& layout,
                          model_state<float>& state) {
-  put_flat(layout, "", region_kind::parameter, state.parameters);
-  put_flat(layout, ".moment1", region_kind::moment, state.moment1);
-  put_flat(layout, ".moment2", region_kind::moment, state.moment2);
-  put_flat(layout, ".error", region_kind::error_buffer, state.errors);
+  const auto put_all = [&](const char* suffix, region_kind kind, const auto& place_of) {
+    for (const parameter_info& info : layout.all()) {
+      const buffer<float> b = place_of(info);
+      put(info.name + suffix, kind, 0, b.store, dtype::fp32,
+          b.offset * static_cast<std::int64_t>(sizeof(float)), info.shape());
+    }
+  };
+  const auto group_of = [](const auto& groups, const parameter_info& info) {
+    return groups[static_cast<std::size_t>(info.group)];
+  };
+  put_all("", region_kind::parameter, [&](const parameter_info& info) {
+    return state.parameters.sub(info.offset, info.count());
+  });
+  put_all(".moment1", region_kind::moment, [&](const parameter_info& info) {
+    return group_of(state.moments, info).sub(info.group_offset, info.count());
+  });
+  put_all(".moment2", region_kind::moment, [&](const parameter_info& info) {
+    const std::int64_t size = layout.groups()[static_cast<std::size_t>(info.group)].size;
+    return group_of(state.moments, info).sub(size + info.group_offset, info.count());
+  });
+  put_all(".error", region_kind::error_buffer, [&](const parameter_info& info) {
+    return group_of(state.errors, info).sub(info.group_offset, info.count());
+  });
   put("steps", region_kind::counter, 0, state.counters.store, dtype::uint64, 0,
       {state.counters.count});
   for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
@@ -75,18 +94,11 @@ void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
   regions_.push_back(std::move(region));
 }
 
-void state_image::put_flat(const parameter_layout& layout, std::string_view suffix,
-                           region_kind kind, const buffer<float>& from) {
-  for (const parameter_info& info : layout.all()) {
-    put(info.name + std::string(suffix), kind, 0, from.store, dtype::fp32,
-        info.offset * static_cast<std::int64_t>(sizeof(float)), info.shape());
-  }
-}
-
 void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index) {
   const auto whole = [&](std::string name, const buffer<float>& b, shape_vector shape) {
     put(fmt::format("lane{}.{}", index, name), region_kind::context, index, b.store,
-        dtype::fp32, 0, std::move(shape));
+        dtype::fp32, b.offset * static_cast<std::int64_t>(sizeof(float)),
+        std::move(shape));
   };
   for (std::size_t b = 0; b < lane.blocks.size(); ++b) {
     const block_context<float>& block = lane.blocks[b];

@@ -42,8 +42,6 @@ class state_image {
   void put(std::string name, region_kind kind, std::uint32_t lane,
            const runtime::storage& store, dtype type, std::int64_t offset_bytes,
            shape_vector shape);
-  void put_flat(const parameter_layout& layout, std::string_view suffix, region_kind kind,
-                const buffer<float>& from);
   void put_lane(const lane_context<float>& lane, std::uint32_t index);
   void make_sections();
 

@@ -82,6 +82,7 @@ parameter_layout::parameter_layout(const prose_config& config) {
   }
   final_gain = put("final_gain", 0, config.width, {1, 0, 1});
   unembedding = put("unembedding", config.vocab, config.width, {0, 0.3 * fan_in, 0});
+  make_groups();
 }
 
 std::int64_t parameter_layout::parameters() const noexcept {
@@ -119,29 +120,30 @@ void initialise(const parameter_info& info, std::uint64_t seed, R* to) {
 template void initialise<float>(const parameter_info&, std::uint64_t, float*);
 template void initialise<double>(const parameter_info&, std::uint64_t, double*);
 
-std::vector<step_group> step_groups(const parameter_layout& layout) {
+void parameter_layout::make_groups() {
   constexpr std::int64_t about = 32 * 1024 + 512;
-  std::vector<step_group> groups;
   std::uint32_t levels = 0;
-  for (const parameter_info& info : layout.all()) {
+  for (const parameter_info& info : all_) {
     levels = std::max(levels, info.level + 1);
   }
   for (std::uint32_t level = 0; level < levels; ++level) {
-    std::int64_t filled = about;
-    for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
-      const parameter_info& info = layout[i];
+    bool fresh = true;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      parameter_info& info = all_[i];
       if (info.level != level) {
         continue;
       }
-      if (filled + info.padded() > about) {
-        groups.push_back({level, {}});
-        filled = 0;
+      if (fresh || groups_.back().size + info.padded() > about) {
+        groups_.push_back({level, 0, {}});
+        fresh = false;
       }
-      groups.back().parameters.push_back(i);
-      filled += info.padded();
+      step_group& group = groups_.back();
+      info.group = static_cast<int>(groups_.size()) - 1;
+      info.group_offset = group.size;
+      group.size += info.padded();
+      group.parameters.push_back(static_cast<int>(i));
     }
   }
-  return groups;
 }
 
 }  // namespace weir::models

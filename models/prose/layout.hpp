@@ -26,9 +26,11 @@ struct parameter_info {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t offset = 0;  ///< elements, a multiple of 16
-  std::uint32_t level = 0;  ///< whose frequency its steps follow
-  bool decays = false;      ///< weight decay: matrices only
+  std::int64_t offset = 0;        ///< elements, a multiple of 16
+  std::uint32_t level = 0;        ///< whose frequency its steps follow
+  bool decays = false;            ///< weight decay: matrices only
+  int group = 0;                  ///< its `step_group`
+  std::int64_t group_offset = 0;  ///< elements, in the group's moments
   start_value start;
 
   [[nodiscard]] std::int64_t count() const noexcept {
@@ -40,6 +42,13 @@ struct parameter_info {
   [[nodiscard]] shape_vector shape() const {
     return rows == 0 ? shape_vector{columns} : shape_vector{rows, columns};
   }
+};
+
+/// What one optimizer task steps: whole parameters of one level, about 32 Ki elements.
+struct step_group {
+  std::uint32_t level = 0;
+  std::int64_t size = 0;  ///< elements with padding
+  std::vector<int> parameters;
 };
 
 /// Indices of one level's parameters in a block.
@@ -71,6 +80,7 @@ class parameter_layout {
   [[nodiscard]] const parameter_info& operator[](int index) const noexcept {
     return all_[static_cast<std::size_t>(index)];
   }
+  [[nodiscard]] const std::vector<step_group>& groups() const noexcept { return groups_; }
   /// Elements of the flat array, with padding.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   /// Elements without padding.
@@ -86,19 +96,15 @@ class parameter_layout {
           std::uint32_t level = 0);
   void put_block(const prose_config& config, std::uint32_t b);
 
+  void make_groups();
+
   std::vector<parameter_info> all_;
+  std::vector<step_group> groups_;
   std::int64_t size_ = 0;
 };
 
 /// Start values of one parameter: a function of (seed, name) alone. Padding becomes zero.
 template <class R>
 void initialise(const parameter_info& info, std::uint64_t seed, R* to);
-
-/// One optimizer task: whole parameters of one level, about 32 Ki elements.
-struct step_group {
-  std::uint32_t level = 0;
-  std::vector<int> parameters;
-};
-[[nodiscard]] std::vector<step_group> step_groups(const parameter_layout& layout);
 
 }  // namespace weir::models

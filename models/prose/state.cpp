@@ -27,8 +27,10 @@ result<block_context<R>> make_block(task_place& place, const prose_config& confi
   for (auto& level : block.memories) {
     for (std::uint32_t h = 0; h < config.heads; ++h) {
       memory_state<R> m;
-      WEIR_TRY(m.memory, place.allocate<R>(head_width * head_width, "context"));
-      WEIR_TRY(m.accumulator, place.allocate<R>(head_width * head_width, "context"));
+      constexpr int size = head_width * head_width;
+      WEIR_TRY(m.both, place.allocate<R>(2 * size, "context"));
+      m.memory = m.both.sub(0, size);
+      m.accumulator = m.both.sub(size, size);
       WEIR_TRY(m.open, place.allocate<R>(2 * window_rows, "context"));
       level.push_back(m);
     }
@@ -55,9 +57,12 @@ result<model_state<R>> make_state(task_place& place, const prose_config& config,
                                   const parameter_layout& layout) {
   model_state<R> s;
   WEIR_TRY(s.parameters, place.allocate<R>(layout.size(), "parameters"));
-  WEIR_TRY(s.moment1, place.allocate<R>(layout.size(), "moments"));
-  WEIR_TRY(s.moment2, place.allocate<R>(layout.size(), "moments"));
-  WEIR_TRY(s.errors, place.allocate<R>(layout.size(), "error buffers"));
+  for (const step_group& group : layout.groups()) {
+    WEIR_TRY(auto moments, place.allocate<R>(2 * group.size, "moments"));
+    WEIR_TRY(auto errors, place.allocate<R>(group.size, "error buffers"));
+    s.moments.push_back(moments);
+    s.errors.push_back(errors);
+  }
   WEIR_TRY(s.counters, place.allocate<std::uint64_t>(step_counters::words, "counters"));
   for (const parameter_info& info : layout.all()) {
     initialise(info, config.seed, s.parameters.p + info.offset);

@@ -45,6 +45,7 @@ struct lane_clock {
 /// ContextMemory of one level of one head.
 template <class R>
 struct memory_state {
+  buffer<R> both;         ///< memory, then accumulator
   buffer<R> memory;       ///< [32 key][32 value]
   buffer<R> accumulator;  ///< likewise; levels of 64 tokens or more
   buffer<R> open;         ///< [2][64] theta and keep of the open window
@@ -69,9 +70,9 @@ struct lane_context {
 template <class R>
 struct model_state {
   buffer<R> parameters;  ///< flat, by `parameter_layout`
-  buffer<R> moment1;
-  buffer<R> moment2;
-  buffer<R> errors;
+  std::vector<buffer<R>>
+      moments;  ///< per step group: all first moments, then all second ones
+  std::vector<buffer<R>> errors;   ///< per step group: error buffers
   buffer<std::uint64_t> counters;  ///< a `step_counters`
   std::vector<lane_context<R>> lanes;
 };

@@ -71,7 +71,7 @@ TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
     }
   }
   std::int64_t total = 0;
-  for (const step_group& g : step_groups(layout)) {
+  for (const step_group& g : layout.groups()) {
     for (int p : g.parameters) {
       EXPECT_EQ(layout[p].level, g.level);
       total += layout[p].count();

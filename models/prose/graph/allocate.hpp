@@ -22,7 +22,10 @@ inline graph_sizes::graph_sizes(const prose_config& c)
       gates(2 * heads * levels),
       stack(2 * inner + gates + levels * inner),
       outs(levels * inner),
-      logit_stride(align_up(vocab, 16)) {}
+      key_stride(2 * inner + gates),
+      mlp_stride(2 * width + 2 * hidden + 16),
+      back_stride(width + hidden + outs),
+      head_stride(width + 16 + align_up(vocab, 16)) {}
 
 /// Cuts an array into pieces of multiples of 16 elements.
 template <class R>
@@ -50,7 +53,6 @@ result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
   std::unique_ptr<graph> g(new graph(std::move(place), config, kernels));
   WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));
   WEIR_CHECK(g->allocate_gradients());
-  g->groups_ = step_groups(g->layout_);
   g->windows_.resize(2);
   for (auto& slot : g->windows_) {
     slot.resize(config.lanes);
@@ -92,11 +94,11 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
     count += scores_size + table_rows * window_rows;
   }
   WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
-  WEIR_TRY(l.d_shared, place_.template allocate<R>(2 * rows_size, "activations"));
-  WEIR_TRY(l.d_gates, place_.template allocate<R>(2 * window_rows, "activations"));
+  WEIR_TRY(l.d_saved,
+           place_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
   cutter<R> cut(l.saved.p);
   memory_head<R>& h = l.head;
-  h.frequency = static_cast<int>(std::min<std::uint64_t>(frequency, window_rows));
+  h.frequency = static_cast<int>(frequency);
   h.memory_before = cut.take(square_size);
   h.query = cut.take(rows_size);
   h.error = cut.take(rows_size);
@@ -111,10 +113,10 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
     h.query_key = cut.take(scores_size);
     h.table = cut.take(table_rows * window_rows);
   }
-  h.d_key = l.d_shared.p;
-  h.d_value = l.d_shared.p + rows_size;
-  h.d_theta = l.d_gates.p;
-  h.d_alpha = l.d_gates.p + window_rows;
+  h.d_key = l.d_saved.p;
+  h.d_value = h.d_key + rows_size;
+  h.d_theta = h.d_value + rows_size;
+  h.d_alpha = h.d_theta + window_rows;
   return l;
 }
 
@@ -122,25 +124,57 @@ template <class R>
 result<void> graph<R>::allocate_heads(block& b) {
   for (int h = 0; h < n_.heads; ++h) {
     key_buffers<R> k;
-    WEIR_TRY(k.saved, place_.template allocate<R>(
-                          3 * rows_size + window_rows + scores_size, "activations"));
+    const int gates = 2 * n_.levels * window_rows;
+    WEIR_TRY(k.saved,
+             place_.template allocate<R>(
+                 3 * rows_size + window_rows + scores_size + gates, "activations"));
     cutter<R> cut(k.saved.p);
     k.head.key = cut.take(rows_size);
     k.head.key_t = cut.take(rows_size);
     k.head.value = cut.take(rows_size);
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
+    k.head.gates = cut.take(gates);
     k.head.raw_key = b.keys.p + h * head_width;
-    k.head.raw_value = b.values.p + h * head_width;
+    k.head.raw_value = k.head.raw_key + n_.inner;
+    k.head.raw_gates = b.keys.p + 2 * n_.inner;
+    k.head.raw_stride = n_.key_stride;
+    k.head.levels = n_.levels;
+    k.head.heads = n_.heads;
+    k.head.head = h;
     b.heads.push_back(k);
   }
+  return {};
+}
+
+template <class R>
+result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
     for (int h = 0; h < n_.heads; ++h) {
       WEIR_TRY(auto one,
                allocate_level(config_.frequencies[static_cast<std::size_t>(l)]));
-      one.head.frequency =
-          static_cast<int>(config_.frequencies[static_cast<std::size_t>(l)]);
+      const int column = l * n_.inner + h * head_width;
+      const int d_column = n_.width + n_.hidden + column;
+      const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
+      memory_head<R>& m = one.head;
+      m.raw_query = b.queries[static_cast<std::size_t>(l)].p + h * head_width;
+      m.raw_stride = n_.inner;
+      m.gates = k.gates + 2 * l * window_rows;
+      m.key = k.key;
+      m.key_t = k.key_t;
+      m.value = k.value;
+      m.key_key = k.key_key;
+      m.out = b.y.p + column;
+      m.out_stride = n_.outs;
+      m.d_out = b.back.p + d_column;
+      m.d_out_stride = n_.back_stride;
+      m.d_query = b.d_stack.p + n_.key_stride + column;
+      m.d_query_stride = n_.stack;
+      one.y = b.y.columns(column, head_width, window_rows, n_.outs);
+      one.d_y = b.back.columns(d_column, head_width, window_rows, n_.back_stride);
+      one.d_query =
+          b.d_stack.columns(n_.key_stride + column, head_width, window_rows, n_.stack);
       level.push_back(one);
     }
     b.levels.push_back(std::move(level));
@@ -156,29 +190,44 @@ result<void> graph<R>::allocate_block(block& b) {
     return {};
   };
   constexpr int w = window_rows;
-  WEIR_CHECK(get(b.u, w + 3, n_.width));
-  WEIR_CHECK(get(b.inverse1, w, 1));
-  WEIR_CHECK(get(b.z, w, n_.width));
-  WEIR_CHECK(get(b.keys, w, n_.inner));
-  WEIR_CHECK(get(b.values, w, n_.inner + n_.gates));
+  WEIR_CHECK(get(b.past, 1, (w + 3 + w) * n_.width + w));
+  b.u = b.past.p + 3 * n_.width;
+  b.z = b.u + w * n_.width;
+  b.inverse1 = b.z + w * n_.width;
+  WEIR_CHECK(get(b.keys, w, n_.key_stride));
   b.queries.resize(static_cast<std::size_t>(n_.levels));
   for (auto& q : b.queries) {
     WEIR_CHECK(get(q, w, n_.inner));
   }
-  WEIR_CHECK(allocate_heads(b));
   WEIR_CHECK(get(b.y, w, n_.outs));
-  WEIR_CHECK(get(b.x1, w, n_.width));
-  WEIR_CHECK(get(b.inverse2, w, 1));
-  WEIR_CHECK(get(b.normed2, w, n_.width));
-  WEIR_CHECK(get(b.relu, w, n_.hidden));
-  WEIR_CHECK(get(b.hidden, w, n_.hidden));
-  WEIR_CHECK(get(b.d_hidden, w, n_.hidden));
-  WEIR_CHECK(get(b.d_x1, w, n_.width));
+  WEIR_CHECK(get(b.mlp, w, n_.mlp_stride));
+  WEIR_CHECK(get(b.back, w, n_.back_stride));
   WEIR_CHECK(get(b.d_gain2, 2, n_.width));
-  WEIR_CHECK(get(b.d_y, w, n_.outs));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
-  return {};
+  name_columns(b);
+  WEIR_CHECK(allocate_heads(b));
+  return allocate_levels(b);
+}
+
+template <class R>
+void graph<R>::name_columns(block& b) {
+  const auto column = [](const buffer<R>& in, int first, int stride) {
+    return matrix<R>{in.p + first, stride};
+  };
+  b.x1 = column(b.mlp, 0, n_.mlp_stride);
+  b.normed2 = column(b.mlp, n_.width, n_.mlp_stride);
+  b.relu = column(b.mlp, 2 * n_.width, n_.mlp_stride);
+  b.hidden = column(b.mlp, 2 * n_.width + n_.hidden, n_.mlp_stride);
+  b.inverse2 = column(b.mlp, 2 * n_.width + 2 * n_.hidden, n_.mlp_stride);
+  b.d_x1 = column(b.back, 0, n_.back_stride);
+  b.d_hidden = column(b.back, n_.width, n_.back_stride);
+  b.d_y = column(b.back, n_.width + n_.hidden, n_.back_stride);
+  b.d_keys = b.d_stack.columns(0, n_.key_stride, window_rows, n_.stack);
+  for (int l = 0; l < n_.levels; ++l) {
+    b.d_queries.push_back(
+        b.d_stack.columns(n_.key_stride + l * n_.inner, n_.inner, window_rows, n_.stack));
+  }
 }
 
 template <class R>
@@ -194,10 +243,11 @@ result<void> graph<R>::allocate_window(window& w) {
     w.blocks.emplace_back();
     WEIR_CHECK(allocate_block(w.blocks.back()));
   }
-  const std::int64_t rows = window_rows;
-  WEIR_TRY(w.inverse, place_.template allocate<R>(rows, "activations"));
-  WEIR_TRY(w.normed, place_.template allocate<R>(rows * n_.width, "activations"));
-  WEIR_TRY(w.logits, place_.template allocate<R>(rows * n_.logit_stride, "activations"));
+  WEIR_TRY(w.head, place_.template allocate<R>(std::int64_t{window_rows} * n_.head_stride,
+                                               "activations"));
+  w.normed = {w.head.p, n_.head_stride};
+  w.inverse = {w.head.p + n_.width, n_.head_stride};
+  w.logits = {w.head.p + n_.width + 16, n_.head_stride};
   WEIR_TRY(w.d_gain,
            place_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
   return {};

@@ -49,20 +49,11 @@ template <class R>
 void graph<R>::mlp_backward(const spot& s, int half) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  const auto rows = [&](const buffer<R>& matrix, int width) {
-    return matrix.part(std::int64_t{half} * half_rows * width,
-                       std::int64_t{half_rows} * width);
-  };
-  accesses_.reads(rows(s.w->d_x[static_cast<std::size_t>(s.b) + 1], n_.width))
-      .reads(values(p.gain2, 3))
-      .reads(values(p.levels[0].out, n_.levels))
-      .reads(rows(b.relu, n_.hidden))
-      .reads(rows(b.x1, n_.width))
-      .reads(rows(b.inverse2, 1))
-      .writes(rows(b.d_hidden, n_.hidden))
-      .writes(rows(b.d_x1, n_.width))
-      .writes(b.d_gain2.part(std::int64_t{half} * n_.width, n_.width))
-      .writes(rows(b.d_y, n_.outs));
+  accesses_.reads(half_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], half))
+      .reads(values(p.levels[0].out, n_.levels + 3))
+      .reads(half_of(b.mlp, half))
+      .writes(half_of(b.back, half))
+      .writes(half_of(b.d_gain2, half));
   task("mlp_backward", [this, s, half](const runtime::task_context&) -> result<void> {
     run_mlp_backward(s, half);
     return {};
@@ -76,20 +67,21 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
   const int row = half * half_rows;
   const int width = n_.width;
   const int hidden = n_.hidden;
-  const R* d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1].p + row * width;
-  R* d_hidden = b.d_hidden.p + row * hidden;
-  R* d_x1 = b.d_x1.p + row * width;
-  gemm(form::plain, form::transposed, half_rows, hidden, width, d_x, width,
-       value(p.mlp_out), width, R(0), d_hidden, hidden);
-  k_->square_backward(b.relu.p + row * hidden, d_hidden, half_rows * hidden);
-  std::vector<R> d_normed(static_cast<std::size_t>(half_rows * width));
-  gemm(form::plain, form::plain, half_rows, width, hidden, d_hidden, hidden,
-       value(p.mlp_in), width, R(0), d_normed.data(), width);
-  k_->norm_backward(b.x1.p + row * width, value(p.gain2), b.inverse2.p + row,
-                    d_normed.data(), d_x, d_x1, b.d_gain2.p + half * width, half_rows,
-                    width);
-  gemm(form::plain, form::transposed, half_rows, n_.outs, width, d_x1, width,
-       value(p.levels[0].out), width, R(0), b.d_y.p + row * n_.outs, n_.outs);
+  const matrix<R> d_x = rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], row);
+  const matrix<R> d_hidden = rows_from(b.d_hidden, row);
+  const matrix<R> d_x1 = rows_from(b.d_x1, row);
+  const matrix<R> d_y = rows_from(b.d_y, row);
+  gemm(form::plain, form::transposed, half_rows, hidden, width, d_x.at, d_x.step,
+       value(p.mlp_out), width, R(0), d_hidden.at, d_hidden.step);
+  k_->square_backward(constant(rows_from(b.relu, row)), d_hidden, half_rows, hidden);
+  R* d_normed = scratch<R>(half_rows * width);
+  gemm(form::plain, form::plain, half_rows, width, hidden, d_hidden.at, d_hidden.step,
+       value(p.mlp_in), width, R(0), d_normed, width);
+  k_->norm_backward(constant(rows_from(b.x1, row)), value(p.gain2),
+                    constant(rows_from(b.inverse2, row)), {d_normed, width},
+                    constant(d_x), d_x1, b.d_gain2.p + half * width, half_rows, width);
+  gemm(form::plain, form::transposed, half_rows, n_.outs, width, d_x1.at, d_x1.step,
+       value(p.levels[0].out), width, R(0), d_y.at, d_y.step);
 }
 
 template <class R>
@@ -100,16 +92,14 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   const bool precedes = s.rows != &lane.windows.front();
   const bool follows = !s.rows->ends_chunk;
-  const int column = l * n_.inner + h * head_width;
   const buffer<R>& between = gradients_[static_cast<std::size_t>(s.lane)]
                                  .memories[static_cast<std::size_t>(s.b)][level][head];
-  accesses_.reads(b.d_y.columns(column, head_width, window_rows, n_.outs))
-      .reads(b.levels[level][head].saved.all())
+  const level_buffers<R>& own = b.levels[level][head];
+  accesses_.reads(own.d_y)
+      .reads(own.saved.all())
       .reads(b.heads[head].saved.all())
-      .writes(b.levels[level][head].d_shared.all())
-      .writes(b.levels[level][head].d_gates.all())
-      .writes(b.d_stack.columns(2 * n_.inner + n_.gates + column, head_width, window_rows,
-                                n_.stack));
+      .writes(own.d_saved.all())
+      .writes(own.d_query);
   if (precedes || follows) {
     accesses_.updates(between.all());
   }
@@ -132,13 +122,13 @@ void graph<R>::keys_backward(const spot& s) {
   block& b = at(s);
   for (const auto& level : b.levels) {
     for (const auto& one : level) {
-      accesses_.reads(one.d_shared.all()).reads(one.d_gates.all());
+      accesses_.reads(one.d_saved.all());
     }
   }
   for (const auto& head : b.heads) {
     accesses_.reads(head.saved.all());
   }
-  accesses_.writes(b.d_stack.columns(0, 2 * n_.inner + n_.gates, window_rows, n_.stack));
+  accesses_.writes(b.d_keys);
   task("keys_backward", [this, s](const runtime::task_context&) -> result<void> {
     run_keys_backward(s);
     return {};
@@ -173,12 +163,10 @@ template <class R>
 void graph<R>::stack_backward(const spot& s, int half) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  accesses_
-      .reads(b.d_stack.part(std::int64_t{half} * half_rows * n_.stack,
-                            std::int64_t{half_rows} * n_.stack))
+  const std::int64_t rows = std::int64_t{half_rows} * n_.width;
+  accesses_.reads(half_of(b.d_stack, half))
       .reads(values(p.key, 2 + 2 * n_.levels))
-      .writes(b.d_z.part(std::int64_t{half} * half_rows * n_.width,
-                         std::int64_t{half_rows} * n_.width));
+      .writes(b.d_z.part(half * rows, rows));
   task("stack_backward", [this, s, half](const runtime::task_context&) -> result<void> {
     block& t = at(s);
     gemm(form::plain, form::plain, half_rows, n_.width, n_.stack,
@@ -194,35 +182,33 @@ void graph<R>::conv_backward(const spot& s) {
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   accesses_.updates(b.d_z.all())
-      .reads(b.u.all())
-      .reads(b.inverse1.all())
+      .reads(b.past.all())
       .reads(s.w->x[in].all())
-      .reads(b.d_x1.all())
+      .reads(b.back.all())
       .reads(values(p.gain1, 2))
       .writes(s.w->d_x[in].all())
       .updates(gradient_part(s.lane, p.gain1, 2))
       .writes(squares_part(p.gain1, 2));
+  const R* rows_after = nullptr;
   if (!s.rows->ends_chunk) {
-    const auto next = window_at(
-        s.lane,
-        static_cast<std::size_t>(
-            s.rows - s.pulse->lanes[static_cast<std::size_t>(s.lane)].windows.data()) +
-            1);
-    accesses_.reads((*next)->blocks[in].d_z.part(0, 3 * std::int64_t{n_.width}));
-    const R* rows_after = (*next)->blocks[in].d_z.p;
-    task("conv_backward",
-         [this, s, rows_after](const runtime::task_context&) -> result<void> {
-           std::copy_n(rows_after, 3 * n_.width, at(s).d_z.p + window_rows * n_.width);
-           run_conv_backward(s);
-           return {};
-         });
-    return;
+    const auto& windows = s.pulse->lanes[static_cast<std::size_t>(s.lane)].windows;
+    const auto next = static_cast<std::size_t>(s.rows - windows.data()) + 1;
+    const buffer<R>& d_z =
+        windows_[slot_][static_cast<std::size_t>(s.lane)][next]->blocks[in].d_z;
+    accesses_.reads(d_z.part(0, 3 * std::int64_t{n_.width}));
+    rows_after = d_z.p;
   }
-  task("conv_backward", [this, s](const runtime::task_context&) -> result<void> {
-    std::fill_n(at(s).d_z.p + window_rows * n_.width, 3 * n_.width, R(0));
-    run_conv_backward(s);
-    return {};
-  });
+  task("conv_backward",
+       [this, s, rows_after](const runtime::task_context&) -> result<void> {
+         R* last_rows = at(s).d_z.p + window_rows * n_.width;
+         if (rows_after != nullptr) {
+           std::copy_n(rows_after, 3 * n_.width, last_rows);
+         } else {
+           std::fill_n(last_rows, 3 * n_.width, R(0));
+         }
+         run_conv_backward(s);
+         return {};
+       });
 }
 
 template <class R>
@@ -231,14 +217,13 @@ void graph<R>::run_conv_backward(const spot& s) {
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   const int width = n_.width;
-  std::vector<R> scratch(static_cast<std::size_t>((window_rows + conv_taps + 1) * width));
-  R* d_u = scratch.data();
+  R* d_u = scratch<R>((window_rows + conv_taps + 1) * width);
   R* d_taps = d_u + window_rows * width;
   R* d_gain = d_taps + conv_taps * width;
-  k_->conv_backward(b.u.p + 3 * width, value(p.conv), b.d_z.p, d_u, d_taps, window_rows,
-                    width);
-  k_->norm_backward(s.w->x[in].p, value(p.gain1), b.inverse1.p, d_u, b.d_x1.p,
-                    s.w->d_x[in].p, d_gain, window_rows, width);
+  k_->conv_backward(b.u, value(p.conv), b.d_z.p, d_u, d_taps, window_rows, width);
+  k_->norm_backward(constant(rows_of(s.w->x[in], 0)), value(p.gain1), {b.inverse1, 1},
+                    {d_u, width}, constant(b.d_x1), rows_of(s.w->d_x[in], 0), d_gain,
+                    window_rows, width);
   vector_gradient(s, p.conv, d_taps);
   vector_gradient(s, p.gain1, d_gain);
 }

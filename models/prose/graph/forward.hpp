@@ -93,14 +93,10 @@ void graph<R>::embed(const spot& s) {
 
 template <class R>
 void graph<R>::norm_conv(const spot& s) {
-  block& b = at(s);
   accesses_.reads(s.w->x[static_cast<std::size_t>(s.b)].all())
-      .reads(values(parameters(s).gain1))
-      .reads(values(parameters(s).conv))
+      .reads(values(parameters(s).gain1, 2))
       .updates(context(s).tail.all())
-      .writes(b.u.all())
-      .writes(b.inverse1.all())
-      .writes(b.z.all());
+      .writes(at(s).past.all());
   task("norm_conv", [this, s](const runtime::task_context&) -> result<void> {
     run_norm_conv(s);
     return {};
@@ -114,21 +110,21 @@ void graph<R>::run_norm_conv(const spot& s) {
   const int last = s.rows->last;
   const std::ptrdiff_t width = n_.width;
   R* tail = context(s).tail.p;
-  R* now = b.u.p + (3 + first) * width;  // row `first` of the window
+  R* now = b.u + first * width;
   if (partial(s)) {
-    zero_rows(b.u.p, 0, first, n_.width);
-    zero_rows(b.u.p, last + 3, window_rows + 3, n_.width);
-    zero_rows(b.z.p, 0, first, n_.width);
-    zero_rows(b.z.p, last, window_rows, n_.width);
-    std::fill_n(b.inverse1.p, window_rows, R(0));
+    zero_rows(b.u, -3, first - 3, n_.width);
+    zero_rows(b.u, last, window_rows, n_.width);
+    zero_rows(b.z, 0, first, n_.width);
+    zero_rows(b.z, last, window_rows, n_.width);
+    std::fill_n(b.inverse1, window_rows, R(0));
   }
   std::copy_n(tail, 3 * width, now - 3 * width);
-  k_->norm_forward(s.w->x[static_cast<std::size_t>(s.b)].p + first * width,
-                   value(parameters(s).gain1), now, b.inverse1.p + first, last - first,
+  const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(s.b)], first);
+  k_->norm_forward(constant(x), value(parameters(s).gain1), {now, width},
+                   {b.inverse1 + first, 1}, last - first, n_.width);
+  k_->conv_forward(now, value(parameters(s).conv), b.z + first * width, last - first,
                    n_.width);
-  k_->conv_forward(now, value(parameters(s).conv), b.z.p + first * width, last - first,
-                   n_.width);
-  std::copy_n(b.u.p + last * width, 3 * width, tail);
+  std::copy_n(b.u + (last - 3) * width, 3 * width, tail);
 }
 
 template <class R>
@@ -139,17 +135,16 @@ void graph<R>::project(const spot& s) {
                        int rows) {
     const R* weights = value(parameter);
     R* to = out.p;
-    const R* z = b.z.p;
+    const R* z = b.z;
     const int width = n_.width;
-    accesses_.reads(b.z.all()).reads(values(parameter, tensors)).writes(out.all());
+    accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(out.all());
     task(name, [=](const runtime::task_context&) -> result<void> {
       gemm(form::plain, form::transposed, window_rows, rows, width, z, width, weights,
            width, R(0), to, rows);
       return {};
     });
   };
-  one("project_keys", p.key, 1, b.keys, n_.inner);
-  one("project_values", p.value, 1 + n_.levels, b.values, n_.inner + n_.gates);
+  one("project_keys", p.key, 2 + n_.levels, b.keys, n_.key_stride);
   for (std::size_t l = 0; l < p.levels.size(); ++l) {
     one("project_queries", p.levels[l].query, 1, b.queries[l], n_.inner);
   }
@@ -163,24 +158,22 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
   k.open_value = open + window_rows * head_width;
   k.first = s.rows->first;
   k.last = s.rows->last;
+  k.gate_bias = value(parameters(s).levels[0].gate_bias);
+  k.bias_stride = info(parameters(s).levels[0].gate_bias).padded();
   return k;
 }
 
 template <class R>
 void graph<R>::keys(const spot& s, int h) {
   block& b = at(s);
-  accesses_.reads(b.keys.columns(h * head_width, head_width, window_rows, n_.inner))
-      .reads(
-          b.values.columns(h * head_width, head_width, window_rows, n_.inner + n_.gates))
+  accesses_.reads(b.keys.all())
+      .reads(values(parameters(s).levels[0].gate_bias, n_.levels))
       .writes(b.heads[static_cast<std::size_t>(h)].saved.all());
   if (partial(s)) {
     accesses_.updates(context(s).open[static_cast<std::size_t>(h)].all());
   }
   task("keys", [this, s, h](const runtime::task_context&) -> result<void> {
-    key_head<R> k = keys_of(s, h);
-    k.raw_stride = n_.inner;
-    k.raw_value_stride = n_.inner + n_.gates;
-    k_->keys(k);
+    k_->keys(keys_of(s, h));
     return {};
   });
 }
@@ -189,37 +182,18 @@ template <class R>
 memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
-  block& b = at(s);
   memory_state<R>& m = context(s).memories[level][head];
-  const key_head<R>& k = b.heads[head].head;
   const std::uint64_t frequency = config_.frequencies[level];
-  memory_head<R> r = b.levels[level][head].head;
+  memory_head<R> r = at(s).levels[level][head].head;
   r.first = s.rows->first;
   r.last = s.rows->last;
   r.keeps = s.pulse->builds;
   r.fires_at_end =
       frequency >= window_rows && (s.rows->index + 1) * window_rows % frequency == 0;
-  r.raw_query = b.queries[level].p + h * head_width;
-  r.raw_stride = n_.inner;
-  r.gate_stride = n_.inner + n_.gates;
-  r.raw_theta = b.values.p + n_.inner + l * 2 * n_.heads + h;
-  r.raw_alpha = r.raw_theta + n_.heads;
-  r.bias_theta = value(parameters(s).levels[level].gate_bias) + h;
-  r.bias_alpha = r.bias_theta + n_.heads;
-  r.key = k.key;
-  r.key_t = k.key_t;
-  r.value = k.value;
-  r.key_key = k.key_key;
   r.open_theta = m.open.p;
   r.open_keep = m.open.p + window_rows;
   r.memory = m.memory.p;
   r.accumulator = m.accumulator.p;
-  r.out_stride = n_.outs;
-  const int column = l * n_.inner + h * head_width;
-  r.out = b.y.p + column;
-  r.d_out = b.d_y.p + column;
-  r.d_query = b.d_stack.p + 2 * n_.inner + n_.gates + column;
-  r.d_query_stride = n_.stack;
   return r;
 }
 
@@ -229,18 +203,11 @@ void graph<R>::memory(const spot& s, int l, int h) {
   const auto head = static_cast<std::size_t>(h);
   block& b = at(s);
   memory_state<R>& m = context(s).memories[level][head];
-  const bool complete = s.rows->last == window_rows;
-  accesses_
-      .reads(b.queries[level].columns(h * head_width, head_width, window_rows, n_.inner))
-      .reads(b.values.columns(n_.inner + l * 2 * n_.heads, 2 * n_.heads, window_rows,
-                              n_.inner + n_.gates))
-      .reads(values(parameters(s).levels[level].gate_bias))
+  accesses_.reads(b.queries[level].all())
       .reads(b.heads[head].saved.all())
-      .uses(m.memory.all(), complete)
-      .uses(m.accumulator.all(), complete)
+      .uses(m.both.all(), s.rows->last == window_rows)
       .writes(b.levels[level][head].saved.all())
-      .writes(
-          b.y.columns(l * n_.inner + h * head_width, head_width, window_rows, n_.outs));
+      .writes(b.levels[level][head].y);
   if (partial(s)) {
     accesses_.updates(m.open.all());
   }
@@ -254,21 +221,12 @@ template <class R>
 void graph<R>::out_mlp(const spot& s, int half) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  const auto rows = [&](const buffer<R>& matrix, int width) {
-    return matrix.part(std::int64_t{half} * half_rows * width,
-                       std::int64_t{half_rows} * width);
-  };
   const auto in = static_cast<std::size_t>(s.b);
-  accesses_.reads(rows(b.y, n_.outs))
-      .reads(rows(s.w->x[in], n_.width))
-      .reads(values(p.levels[0].out, n_.levels))
-      .reads(values(p.gain2, 3))
-      .writes(rows(b.x1, n_.width))
-      .writes(rows(b.inverse2, 1))
-      .writes(rows(b.normed2, n_.width))
-      .writes(rows(b.relu, n_.hidden))
-      .writes(rows(b.hidden, n_.hidden))
-      .writes(rows(s.w->x[in + 1], n_.width));
+  accesses_.reads(half_of(b.y, half))
+      .reads(half_of(s.w->x[in], half))
+      .reads(values(p.levels[0].out, n_.levels + 3))
+      .writes(half_of(b.mlp, half))
+      .writes(half_of(s.w->x[in + 1], half));
   task("out_mlp", [this, s, half](const runtime::task_context&) -> result<void> {
     run_out_mlp(s, half);
     return {};
@@ -279,46 +237,43 @@ template <class R>
 void graph<R>::run_out_mlp(const spot& s, int half) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  const auto in = static_cast<std::size_t>(s.b);
   const int row = half * half_rows;
   const int width = n_.width;
   const int hidden = n_.hidden;
-  R* x1 = b.x1.p + row * width;
-  R* x = s.w->x[in + 1].p + row * width;
-  R* relu = b.relu.p + row * hidden;
-  R* squared = b.hidden.p + row * hidden;
-  R* normed = b.normed2.p + row * width;
-  std::copy_n(s.w->x[in].p + row * width, half_rows * width, x1);
+  const matrix<R> in = rows_of(s.w->x[static_cast<std::size_t>(s.b)], row);
+  const matrix<R> out = rows_of(s.w->x[static_cast<std::size_t>(s.b) + 1], row);
+  const matrix<R> x1 = rows_from(b.x1, row);
+  const matrix<R> normed = rows_from(b.normed2, row);
+  const matrix<R> relu = rows_from(b.relu, row);
+  const matrix<R> squared = rows_from(b.hidden, row);
+  const auto copy = [&](matrix<R> from, matrix<R> to) {
+    for (int r = 0; r < half_rows; ++r) {
+      std::copy_n(from.at + r * from.step, width, to.at + r * to.step);
+    }
+  };
+  copy(in, x1);
   gemm(form::plain, form::plain, half_rows, width, n_.outs, b.y.p + row * n_.outs,
-       n_.outs, value(p.levels[0].out), width, R(1), x1, width);
-  k_->norm_forward(x1, value(p.gain2), normed, b.inverse2.p + row, half_rows, width);
-  gemm(form::plain, form::transposed, half_rows, hidden, width, normed, width,
-       value(p.mlp_in), width, R(0), relu, hidden);
-  k_->square_forward(relu, squared, half_rows * hidden);
-  std::copy_n(x1, half_rows * width, x);
-  gemm(form::plain, form::plain, half_rows, width, hidden, squared, hidden,
-       value(p.mlp_out), width, R(1), x, width);
+       n_.outs, value(p.levels[0].out), width, R(1), x1.at, x1.step);
+  k_->norm_forward(constant(x1), value(p.gain2), normed, rows_from(b.inverse2, row),
+                   half_rows, width);
+  gemm(form::plain, form::transposed, half_rows, hidden, width, normed.at, normed.step,
+       value(p.mlp_in), width, R(0), relu.at, relu.step);
+  k_->square_forward(relu, squared, half_rows, hidden);
+  copy(x1, out);
+  gemm(form::plain, form::plain, half_rows, width, hidden, squared.at, squared.step,
+       value(p.mlp_out), width, R(1), out.at, out.step);
 }
 
 template <class R>
 void graph<R>::head(const spot& s, int half) {
-  const auto rows = [&](const buffer<R>& matrix, int width) {
-    return matrix.part(std::int64_t{half} * half_rows * width,
-                       std::int64_t{half_rows} * width);
-  };
   const auto top = static_cast<std::size_t>(n_.blocks);
-  const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
-  accesses_.reads(rows(s.w->x[top], n_.width))
+  accesses_.reads(half_of(s.w->x[top], half))
       .reads(values(layout_.final_gain, 2))
-      .writes(rows(s.w->inverse, 1))
-      .writes(rows(s.w->normed, n_.width))
-      .writes(rows(s.w->logits, n_.logit_stride));
+      .writes(half_of(s.w->head, half));
   if (s.pulse->builds) {
-    accesses_.writes(rows(s.w->d_x[top], n_.width))
-        .writes(s.w->d_gain.part(std::int64_t{half} * n_.width, n_.width));
+    accesses_.writes(half_of(s.w->d_x[top], half)).writes(half_of(s.w->d_gain, half));
   }
-  if (s.rows->ends_chunk && lane.leaves_pending &&
-      (s.rows->last - 1) / half_rows == half) {
+  if (leaves_pending(s, half)) {
     accesses_.writes(context(s.lane).pending.all());
   }
   s.pulse->results.push_back(
@@ -330,28 +285,30 @@ void graph<R>::head(const spot& s, int half) {
 template <class R>
 result<void> graph<R>::run_head(const spot& s, int half) {
   const int row = half * half_rows;
-  const int width = n_.width;
-  R* logits = s.w->logits.p + row * n_.logit_stride;
-  R* normed = s.w->normed.p + row * width;
-  k_->norm_forward(s.w->x[static_cast<std::size_t>(n_.blocks)].p + row * width,
-                   value(layout_.final_gain), normed, s.w->inverse.p + row, half_rows,
-                   width);
-  gemm(form::plain, form::transposed, half_rows, n_.vocab, width, normed, width,
-       value(layout_.unembedding), width, R(0), logits, n_.logit_stride);
-  keep_pending(s, half);
+  const matrix<R> logits = rows_from(s.w->logits, row);
+  const matrix<R> normed = rows_from(s.w->normed, row);
+  const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(n_.blocks)], row);
+  k_->norm_forward(constant(x), value(layout_.final_gain), normed,
+                   rows_from(s.w->inverse, row), half_rows, n_.width);
+  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.at,
+       normed.step, value(layout_.unembedding), n_.width, R(0), logits.at, logits.step);
+  if (leaves_pending(s, half)) {
+    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
+                context(s.lane).pending.p);
+  }
   R scale = 0;
   if (s.pulse->builds) {
     scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
   }
   R nats[half_rows];
-  k_->softmax(logits, n_.logit_stride, s.rows->targets + row, half_rows, n_.vocab, scale,
+  k_->softmax(logits.at, logits.step, s.rows->targets + row, half_rows, n_.vocab, scale,
               nats);
   std::uint64_t total = 0;
   double plain = 0;
-  for (R x : nats) {
-    WEIR_TRY(const auto one, to_q32(static_cast<double>(x)));
+  for (R x_nats : nats) {
+    WEIR_TRY(const auto one, to_q32(static_cast<double>(x_nats)));
     total += one;
-    plain += static_cast<double>(x);
+    plain += static_cast<double>(x_nats);
   }
   s.rows->nats_q32[half] = total;
   s.rows->nats[half] = plain;
@@ -366,26 +323,24 @@ void graph<R>::head_gradient(const spot& s, int half) {
   const int row = half * half_rows;
   const int width = n_.width;
   const auto top = static_cast<std::size_t>(n_.blocks);
-  std::vector<R> scratch(static_cast<std::size_t>(2 * half_rows * width), R(0));
-  R* d_normed = scratch.data();
-  const R* nothing = scratch.data() + half_rows * width;
-  gemm(form::plain, form::plain, half_rows, width, n_.vocab,
-       s.w->logits.p + row * n_.logit_stride, n_.logit_stride, value(layout_.unembedding),
-       width, R(0), d_normed, width);
-  k_->norm_backward(s.w->x[top].p + row * width, value(layout_.final_gain),
-                    s.w->inverse.p + row, d_normed, nothing,
-                    s.w->d_x[top].p + row * width, s.w->d_gain.p + half * width,
-                    half_rows, width);
+  const matrix<R> logits = rows_from(s.w->logits, row);
+  R* d_normed = scratch<R, 0>(half_rows * width);
+  R* nothing = scratch<R, 1>(width);
+  std::fill_n(nothing, width, R(0));
+  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.at, logits.step,
+       value(layout_.unembedding), width, R(0), d_normed, width);
+  k_->norm_backward(constant(rows_of(s.w->x[top], row)), value(layout_.final_gain),
+                    constant(rows_from(s.w->inverse, row)), {d_normed, width},
+                    {nothing, 0}, rows_of(s.w->d_x[top], row),
+                    s.w->d_gain.p + half * width, half_rows, width);
 }
 
+/// Whether this half holds the chunk's last row and nobody knows the token after it.
 template <class R>
-void graph<R>::keep_pending(const spot& s, int half) {
+bool graph<R>::leaves_pending(const spot& s, int half) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
-  const int last = s.rows->last - 1;
-  if (s.rows->ends_chunk && lane.leaves_pending && last / half_rows == half) {
-    std::copy_n(s.w->logits.p + last * n_.logit_stride, n_.vocab,
-                context(s.lane).pending.p);
-  }
+  return s.rows->ends_chunk && lane.leaves_pending &&
+         (s.rows->last - 1) / half_rows == half;
 }
 
 template <class R>

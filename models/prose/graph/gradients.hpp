@@ -43,13 +43,13 @@ void graph<R>::note_squares(const spot& s, int parameter, int count) {
 }
 
 template <class R>
-void graph<R>::weight_product(const spot& s, int parameter, int count, const R* a,
-                              int a_stride, const R* b, int b_stride) {
+void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<const R> a,
+                              matrix<const R> b) {
   const parameter_info& first = info(parameter);
   const parameter_info& last = info(parameter + count - 1);
   const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
-  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a, a_stride, b,
-       b_stride, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
+  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.at, a.step,
+       b.at, b.step, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
        first.columns);
   note_squares(s, parameter, count);
 }
@@ -70,17 +70,16 @@ void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
 
 template <class R>
 void graph<R>::head_weights(const spot& s) {
-  accesses_.reads(s.w->logits.all())
-      .reads(s.w->normed.all())
+  accesses_.reads(s.w->head.all())
       .reads(s.w->d_gain.all())
       .updates(gradient_part(s.lane, layout_.final_gain, 2))
       .writes(squares_part(layout_.final_gain, 2));
   task("head_weights", [this, s](const runtime::task_context&) -> result<void> {
-    weight_product(s, layout_.unembedding, 1, s.w->logits.p, n_.logit_stride,
-                   s.w->normed.p, n_.width);
-    std::vector<R> gain(static_cast<std::size_t>(n_.width));
-    k_->sum_of(s.w->d_gain.p, s.w->d_gain.p + n_.width, gain.data(), n_.width);
-    vector_gradient(s, layout_.final_gain, gain.data());
+    weight_product(s, layout_.unembedding, 1, constant(s.w->logits),
+                   constant(s.w->normed));
+    R* gain = scratch<R>(n_.width);
+    k_->sum_of(s.w->d_gain.p, s.w->d_gain.p + n_.width, gain, n_.width);
+    vector_gradient(s, layout_.final_gain, gain);
     return {};
   });
 }
@@ -89,27 +88,27 @@ template <class R>
 void graph<R>::mlp_weights(const spot& s) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  accesses_.reads(b.hidden.all())
-      .reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
+  const buffer<R>& d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1];
+  accesses_.reads(b.mlp.all())
+      .reads(d_x.all())
       .updates(gradient_part(s.lane, p.mlp_out))
       .writes(squares_part(p.mlp_out));
   task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
-    weight_product(s, parameters(s).mlp_out, 1, at(s).hidden.p, n_.hidden,
-                   s.w->d_x[static_cast<std::size_t>(s.b) + 1].p, n_.width);
+    const matrix<R> d = rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], 0);
+    weight_product(s, parameters(s).mlp_out, 1, constant(at(s).hidden), constant(d));
     return {};
   });
-  accesses_.reads(b.d_hidden.all())
-      .reads(b.normed2.all())
+  accesses_.reads(b.back.all())
+      .reads(b.mlp.all())
       .reads(b.d_gain2.all())
       .updates(gradient_part(s.lane, p.gain2, 2))
       .writes(squares_part(p.gain2, 2));
   task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
     block& t = at(s);
-    weight_product(s, parameters(s).mlp_in, 1, t.d_hidden.p, n_.hidden, t.normed2.p,
-                   n_.width);
-    std::vector<R> gain(static_cast<std::size_t>(n_.width));
-    k_->sum_of(t.d_gain2.p, t.d_gain2.p + n_.width, gain.data(), n_.width);
-    vector_gradient(s, parameters(s).gain2, gain.data());
+    weight_product(s, parameters(s).mlp_in, 1, constant(t.d_hidden), constant(t.normed2));
+    R* gain = scratch<R>(n_.width);
+    k_->sum_of(t.d_gain2.p, t.d_gain2.p + n_.width, gain, n_.width);
+    vector_gradient(s, parameters(s).gain2, gain);
     return {};
   });
 }
@@ -119,11 +118,11 @@ void graph<R>::out_weights(const spot& s) {
   block& b = at(s);
   const int out = parameters(s).levels[0].out;
   accesses_.reads(b.y.all())
-      .reads(b.d_x1.all())
+      .reads(b.back.all())
       .updates(gradient_part(s.lane, out, n_.levels))
       .writes(squares_part(out, n_.levels));
   task("out_weights", [this, s, out](const runtime::task_context&) -> result<void> {
-    weight_product(s, out, n_.levels, at(s).y.p, n_.outs, at(s).d_x1.p, n_.width);
+    weight_product(s, out, n_.levels, {at(s).y.p, n_.outs}, constant(at(s).d_x1));
     return {};
   });
 }
@@ -132,15 +131,14 @@ template <class R>
 void graph<R>::level_weights(const spot& s, int l) {
   block& b = at(s);
   const int query = parameters(s).levels[static_cast<std::size_t>(l)].query;
-  const int column = 2 * n_.inner + n_.gates + l * n_.inner;
-  accesses_.reads(b.d_stack.columns(column, n_.inner, window_rows, n_.stack))
-      .reads(b.z.all())
+  const R* columns = b.d_stack.p + n_.key_stride + l * n_.inner;
+  accesses_.reads(b.d_queries[static_cast<std::size_t>(l)])
+      .reads(b.past.all())
       .updates(gradient_part(s.lane, query))
       .writes(squares_part(query));
   task("query_weights",
-       [this, s, query, column](const runtime::task_context&) -> result<void> {
-         weight_product(s, query, 1, at(s).d_stack.p + column, n_.stack, at(s).z.p,
-                        n_.width);
+       [this, s, query, columns](const runtime::task_context&) -> result<void> {
+         weight_product(s, query, 1, {columns, n_.stack}, {at(s).z, n_.width});
          return {};
        });
 }
@@ -150,16 +148,16 @@ void graph<R>::stack_weights(const spot& s) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
   const int bias = p.levels[0].gate_bias;
-  accesses_.reads(b.d_stack.columns(0, 2 * n_.inner + n_.gates, window_rows, n_.stack))
-      .reads(b.z.all())
+  accesses_.reads(b.d_keys)
+      .reads(b.past.all())
       .updates(gradient_part(s.lane, p.key, 2 + n_.levels))
       .updates(gradient_part(s.lane, bias, n_.levels))
       .writes(squares_part(p.key, 2 + n_.levels))
       .writes(squares_part(bias, n_.levels));
   task("key_weights", [this, s, bias](const runtime::task_context&) -> result<void> {
     const R* stack = at(s).d_stack.p;
-    weight_product(s, parameters(s).key, 2 + n_.levels, stack, n_.stack, at(s).z.p,
-                   n_.width);
+    weight_product(s, parameters(s).key, 2 + n_.levels, {stack, n_.stack},
+                   {at(s).z, n_.width});
     for (int l = 0; l < n_.levels; ++l) {
       R sums[64] = {};
       const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;

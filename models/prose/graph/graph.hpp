@@ -19,48 +19,49 @@ namespace weir::models {
 /// Buffers of one level of one head in a window; each is one array cut into pieces.
 template <class R>
 struct level_buffers {
-  buffer<R> saved;     ///< forward: all that the kernel keeps
-  buffer<R> d_shared;  ///< backward: [2][64][32] key and value
-  buffer<R> d_gates;   ///< backward: [2][64]
+  buffer<R> saved;    ///< forward: all that the kernel keeps
+  buffer<R> d_saved;  ///< backward: key and value [64][32], then theta and alpha [64]
   memory_head<R> head;
+  runtime::footprint y;        ///< its columns of `y`
+  runtime::footprint d_y;      ///< of `back`
+  runtime::footprint d_query;  ///< of `d_stack`
 };
 template <class R>
 struct key_buffers {
   buffer<R> saved;
   key_head<R> head;
 };
-/// Activations of one block in a window. [64][width] unless said otherwise.
+/// Activations of one block in a window. What one task writes lies in one array, side by
+/// side.
 template <class R>
 struct block_buffers {
-  buffer<R> u;         ///< [67][width]: 3 rows of the past first
-  buffer<R> inverse1;  ///< [64]
-  buffer<R> z;
-  buffer<R> keys;    ///< [64][heads * 32]
-  buffer<R> values;  ///< [64][heads * 32 + 2 * heads * levels]: values, then gates
+  buffer<R>
+      past;  ///< [67][width] u, 3 rows of the past first; [64][width] z; [64] inverse
+  R* u = nullptr;  ///< row 0 of the window
+  R* z = nullptr;
+  R* inverse1 = nullptr;
+  buffer<R> keys;  ///< [64][2 * heads * 32 + 2 * heads * levels]: keys, values, gates
   std::vector<buffer<R>> queries;  ///< per level [64][heads * 32]
   std::vector<key_buffers<R>> heads;
   std::vector<std::vector<level_buffers<R>>> levels;  ///< [level][head]
   buffer<R> y;                                        ///< [64][levels * heads * 32]
-  buffer<R> x1;
-  buffer<R> inverse2;  ///< [64]
-  buffer<R> normed2;
-  buffer<R> relu;      ///< [64][hidden]
-  buffer<R> hidden;    ///< [64][hidden]
-  buffer<R> d_hidden;  ///< [64][hidden]
-  buffer<R> d_x1;
-  buffer<R> d_gain2;  ///< [2][width], by half
-  buffer<R> d_y;      ///< as y
-  buffer<R> d_stack;  ///< [64][stack]: keys, values, gates, queries
-  buffer<R> d_z;      ///< [67][width]: 3 rows of the next window last
+  buffer<R> mlp;  ///< [64][`mlp_stride`]: x1, normed, relu, hidden, inverse
+  matrix<R> x1, normed2, relu, hidden, inverse2;
+  buffer<R> back;  ///< [64][`back_stride`]: gradients of x1, hidden, y
+  matrix<R> d_x1, d_hidden, d_y;
+  buffer<R> d_gain2;          ///< [2][width], by half
+  buffer<R> d_stack;          ///< [64][stack]: keys, values, gates, queries
+  buffer<R> d_z;              ///< [67][width]: 3 rows of the next window last
+  runtime::footprint d_keys;  ///< columns of `d_stack`: keys, values, gates
+  std::vector<runtime::footprint> d_queries;  ///< per level, columns of `d_stack`
 };
 template <class R>
 struct window_buffers {
   std::vector<buffer<R>> x;    ///< [blocks + 1], input of each block and of the head
   std::vector<buffer<R>> d_x;  ///< likewise
   std::vector<block_buffers<R>> blocks;
-  buffer<R> inverse;  ///< [64]
-  buffer<R> normed;
-  buffer<R> logits;  ///< [64][logit_stride], then their gradient
+  buffer<R> head;  ///< [64][`head_stride`]: normed, inverse, logits (then their gradient)
+  matrix<R> normed, inverse, logits;
   buffer<R> d_gain;  ///< [2][width], by half
 };
 
@@ -77,11 +78,14 @@ struct lane_gradients {
 struct graph_sizes {
   explicit graph_sizes(const prose_config& c);
   int vocab, width, blocks, levels, heads, hidden, lanes;
-  int inner;  ///< heads * 32
-  int gates;  ///< 2 * heads * levels
-  int stack;  ///< rows of key, value, gates and queries together
-  int outs;   ///< levels * inner
-  int logit_stride;
+  int inner;       ///< heads * 32
+  int gates;       ///< 2 * heads * levels
+  int stack;       ///< rows of key, value, gates and queries together
+  int outs;        ///< levels * inner
+  int key_stride;  ///< columns of keys, values and gates together
+  int mlp_stride;
+  int back_stride;
+  int head_stride;
 };
 
 template <class R>
@@ -100,7 +104,8 @@ class graph {
   [[nodiscard]] const prose_config& config() const { return config_; }
   /// Gradients of the last Build pulse, summed over lanes, before clipping.
   [[nodiscard]] const R* gradients() const { return gradients_[0].all.p; }
-  /// Rows [64][width] that went into the head in the last pulse, of a lane's window of the chunk.
+  /// Rows [64][width] that went into the head in the last pulse, of a lane's window of
+  /// the chunk.
   [[nodiscard]] const R* final_rows(std::size_t lane, std::size_t index) const {
     return windows_[slot_][lane][index]->x.back().p;
   }
@@ -130,10 +135,12 @@ class graph {
   result<window*> window_at(int lane, std::size_t index);
   result<void> allocate_block(block& b);
   result<void> allocate_heads(block& b);
+  result<void> allocate_levels(block& b);
+  void name_columns(block& b);
   result<level_buffers<R>> allocate_level(std::uint64_t frequency);
   result<void> allocate_window(window& w);
 
-  // forward.cpp
+  // forward.hpp
   void forward(pulse_record& record, int lane);
   void embed(const spot& s);
   void norm_conv(const spot& s);
@@ -147,11 +154,11 @@ class graph {
   void run_out_mlp(const spot& s, int half);
   result<void> run_head(const spot& s, int half);
   void head_gradient(const spot& s, int half);
-  void keep_pending(const spot& s, int half);
+  [[nodiscard]] bool leaves_pending(const spot& s, int half) const;
   key_head<R> keys_of(const spot& s, int h);
   memory_head<R> memory_of(const spot& s, int l, int h);
 
-  // backward.cpp
+  // backward.hpp
   void backward(pulse_record& record, int lane);
   void mlp_backward(const spot& s, int half);
   void memory_backward(const spot& s, int l, int h);
@@ -162,7 +169,7 @@ class graph {
   void run_keys_backward(const spot& s);
   void run_conv_backward(const spot& s);
 
-  // gradients.cpp
+  // gradients.hpp
   void head_weights(const spot& s);
   void mlp_weights(const spot& s);
   void out_weights(const spot& s);
@@ -173,8 +180,8 @@ class graph {
   [[nodiscard]] bool accumulates(const spot& s) const { return !s.rows->ends_chunk; }
   /// gradient[parameter .. parameter + count) (+)= op(a)^T b, and their squares if this
   /// is the last word on them.
-  void weight_product(const spot& s, int parameter, int count, const R* a, int a_stride,
-                      const R* b, int b_stride);
+  void weight_product(const spot& s, int parameter, int count, matrix<const R> a,
+                      matrix<const R> b);
   void vector_gradient(const spot& s, int parameter, const R* value);
   void note_squares(const spot& s, int parameter, int count);
   [[nodiscard]] runtime::footprint gradient_part(int lane, int parameter,
@@ -182,7 +189,7 @@ class graph {
   [[nodiscard]] runtime::footprint squares_part(int parameter, int count = 1) const;
   [[nodiscard]] bool finishes(const spot& s) const;
 
-  // optimize.cpp
+  // optimize.hpp
   void reduce(pulse_record& record);
   void clip(pulse_record& record);
   void step(const pulse_record& record);
@@ -191,6 +198,18 @@ class graph {
   void run_step(int group, bool active, bool accumulated);
   [[nodiscard]] double rate_at(const pulse_record& record) const;
 
+  /// Rows of one half.
+  [[nodiscard]] static runtime::footprint half_of(const buffer<R>& b, int half) {
+    const std::int64_t n = b.count / 2;
+    return b.part(half * n, n);
+  }
+  [[nodiscard]] static matrix<R> rows_from(matrix<R> m, int row) {
+    return {m.at + row * m.step, m.step};
+  }
+  [[nodiscard]] static matrix<const R> constant(matrix<R> m) { return {m.at, m.step}; }
+  [[nodiscard]] matrix<R> rows_of(const buffer<R>& b, int row) const {
+    return {b.p + row * n_.width, n_.width};
+  }
   [[nodiscard]] const parameter_info& info(int parameter) const {
     return layout_[parameter];
   }
@@ -241,7 +260,6 @@ class graph {
   std::vector<lane_gradients<R>> gradients_;
   buffer<double> squares_;     ///< per parameter
   buffer<step_plan<R>> plan_;  ///< per level
-  std::vector<step_group> groups_;
   step_counters counters_;
   /// [slot][lane][window], made when first needed.
   std::vector<std::vector<std::vector<std::unique_ptr<window>>>> windows_;

@@ -16,7 +16,7 @@ namespace weir::models {
 /// lane 0.
 template <class R>
 void graph<R>::run_reduce(int group) {
-  for (int parameter : groups_[static_cast<std::size_t>(group)].parameters) {
+  for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
     const auto count = static_cast<int>(info(parameter).padded());
     for (int step = 1; step < n_.lanes; step *= 2) {
       for (int lane = 0; lane + step < n_.lanes; lane += 2 * step) {
@@ -43,10 +43,13 @@ void graph<R>::reduce(pulse_record& record) {
       return {};
     });
   }
-  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-    for (int parameter : groups_[static_cast<std::size_t>(g)].parameters) {
+  for (int g = 0; g < static_cast<int>(layout_.groups().size()); ++g) {
+    const auto& parameters = layout_.groups()[static_cast<std::size_t>(g)].parameters;
+    for (int parameter : parameters) {
       accesses_.writes(squares_part(parameter));
-      for (int lane = 0; lane < n_.lanes; ++lane) {
+    }
+    for (int lane = 0; lane < n_.lanes; ++lane) {
+      for (int parameter : parameters) {
         accesses_.updates(gradient_part(lane, parameter));
       }
     }
@@ -112,41 +115,43 @@ result<void> graph<R>::run_clip(pulse_record& record) {
 
 template <class R>
 void graph<R>::run_step(int group, bool active, bool accumulated) {
-  const step_group& g = groups_[static_cast<std::size_t>(group)];
+  const step_group& g = layout_.groups()[static_cast<std::size_t>(group)];
   const step_plan<R>& plan = plan_.p[g.level];
+  R* moments = state_.moments[static_cast<std::size_t>(group)].p;
+  R* errors = state_.errors[static_cast<std::size_t>(group)].p;
   for (int parameter : g.parameters) {
     const parameter_info& i = info(parameter);
     const auto count = static_cast<int>(i.padded());
     const R* grad = gradient(0, parameter);
-    R* errors = state_.errors.p + i.offset;
+    R* error = errors + i.group_offset;
     if (active) {
-      k_->step(state_.parameters.p + i.offset, grad, state_.moment1.p + i.offset,
-               state_.moment2.p + i.offset, accumulated ? errors : nullptr, count, plan,
-               i.decays ? static_cast<R>(config_.decay) : R(0));
+      k_->step(state_.parameters.p + i.offset, grad, moments + i.group_offset,
+               moments + g.size + i.group_offset, accumulated ? error : nullptr, count,
+               plan, i.decays ? static_cast<R>(config_.decay) : R(0));
     } else {
-      k_->accumulate(errors, grad, count, plan.scale);
+      k_->accumulate(error, grad, count, plan.scale);
     }
   }
 }
 
 template <class R>
 void graph<R>::step(const pulse_record& record) {
-  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-    const step_group& group = groups_[static_cast<std::size_t>(g)];
+  for (int g = 0; g < static_cast<int>(layout_.groups().size()); ++g) {
+    const step_group& group = layout_.groups()[static_cast<std::size_t>(g)];
     const bool active = (record.active >> group.level & 1U) != 0;
     const bool accumulated = counters_.accumulated[group.level] > 0;
     accesses_.reads(plan_.part(group.level, 1));
     for (int parameter : group.parameters) {
-      const parameter_info& i = info(parameter);
       accesses_.reads(gradient_part(0, parameter));
-      if (active) {
-        accesses_.updates(values(parameter))
-            .updates(state_.moment1.part(i.offset, i.padded()))
-            .updates(state_.moment2.part(i.offset, i.padded()));
+    }
+    if (active) {
+      for (int parameter : group.parameters) {
+        accesses_.updates(values(parameter));
       }
-      if (!active || accumulated) {
-        accesses_.updates(state_.errors.part(i.offset, i.padded()));
-      }
+      accesses_.updates(state_.moments[static_cast<std::size_t>(g)].all());
+    }
+    if (!active || accumulated) {
+      accesses_.updates(state_.errors[static_cast<std::size_t>(g)].all());
     }
     task(active ? "step" : "accumulate",
          [this, g, active, accumulated](const runtime::task_context&) -> result<void> {

@@ -216,7 +216,7 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   const int reads = h.frequency == 1 ? 1 : 0;
   solved_scratch<R> x;
   R d_end[W];
-  copy_rows(x.d_y, h.d_out, h.out_stride);
+  copy_rows(x.d_y, h.d_out, h.d_out_stride);
   transpose(h.error, D, W, D, x.error_t, W);
   transpose(h.memory_before, D, D, D, x.memory_t, D);
   clear(x.d_key, W * D);
@@ -293,7 +293,7 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
   R d_query[W * D];
   R d_error[W * D];
   transpose(h.memory_before, D, D, D, memory_t, D);
-  copy_rows(d_y, h.d_out, h.out_stride);
+  copy_rows(d_y, h.d_out, h.d_out_stride);
   product(plain(d_y, D), memory_t, D, W, D, whole(D), put_in(d_query, D));
   unit_backward(h.query, h.query_inverse, d_query, h.d_query, h.d_query_stride);
   clear(gate.theta, W);

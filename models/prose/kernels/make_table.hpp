@@ -25,7 +25,6 @@ kernel_table<R> make_table(const char* name) {
   t.memory_backward = &memory_backward<R>;
   t.add = &add<R>;
   t.sum_of = &sum_of<R>;
-  t.column_sums = &column_sums<R>;
   t.squares = &squares<R>;
   t.step = &step<R>;
   t.accumulate = &accumulate<R>;

@@ -64,11 +64,28 @@ WEIR_INLINE void exchange_open(R* rows, R* open, int width, int first, int last)
   }
 }
 
+/// Gate inputs of this head, one level after the other, row after row.
+template <class R>
+WEIR_INLINE void gather_gates(const key_head<R>& h) {
+  for (int l = 0; l < h.levels; ++l) {
+    for (int g = 0; g < 2; ++g) {
+      const int column = g * h.heads + h.head;
+      const R* from = h.raw_gates + l * 2 * h.heads + column;
+      const R bias = h.gate_bias[l * h.bias_stride + column];
+      R* to = h.gates + (l * 2 + g) * W;
+      for (int r = 0; r < W; ++r) {
+        to[r] = from[r * h.raw_stride] + bias;
+      }
+    }
+  }
+}
+
 template <class R>
 void keys(const key_head<R>& h) {
+  gather_gates(h);
   unit_forward(h.raw_key, h.raw_stride, h.key, h.inverse);
   for (int r = 0; r < W; ++r) {
-    copy(h.value + r * D, h.raw_value + r * h.raw_value_stride, D);
+    copy(h.value + r * D, h.raw_value + r * h.raw_stride, D);
   }
   exchange_open(h.key, h.open_key, D, h.first, h.last);
   exchange_open(h.value, h.open_value, D, h.first, h.last);
@@ -98,14 +115,8 @@ template <class R>
 WEIR_INLINE void gates(const memory_head<R>& h) {
   const R per_token = R(1) / R(h.frequency);
   for (int r = 0; r < W; r += lanes) {
-    vec<R> zt;
-    vec<R> za;
-    for (int i = 0; i < lanes; ++i) {
-      zt[i] = h.raw_theta[(r + i) * h.gate_stride];
-      za[i] = h.raw_alpha[(r + i) * h.gate_stride];
-    }
-    zt = zt + all(*h.bias_theta);
-    za = za + all(*h.bias_alpha);
+    const vec<R> zt = load(h.gates + r);
+    const vec<R> za = load(h.gates + W + r);
     const vec<R> s = sigmoid<R>(zt);
     if (h.frequency == 1) {
       store(h.theta + r, s);

@@ -12,45 +12,51 @@ namespace weir::models::WEIR_KERNEL_SPACE {
 inline constexpr double norm_epsilon = 1e-6;
 
 template <class R>
-void norm_forward(const R* x, const R* gain, R* out, R* inverse, int rows, int width) {
-  for (int r = 0; r < rows; ++r, x += width, out += width) {
+void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inverse,
+                  int rows, int width) {
+  for (int r = 0; r < rows; ++r) {
+    const R* from = x.at + r * x.step;
+    R* to = out.at + r * out.step;
     vec<R> s0 = all(R(0));
     vec<R> s1 = s0;
     for (int c = 0; c < width; c += 2 * lanes) {
-      const vec<R> a = load(x + c);
-      const vec<R> b = load(x + c + lanes);
+      const vec<R> a = load(from + c);
+      const vec<R> b = load(from + c + lanes);
       s0 = fma(a, a, s0);
       s1 = fma(b, b, s1);
     }
     const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
-    inverse[r] = inv;
+    inverse.at[r * inverse.step] = inv;
     for (int c = 0; c < width; c += lanes) {
-      store<R>(out + c, load(x + c) * all(inv) * load(gain + c));
+      store<R>(to + c, load(from + c) * all(inv) * load(gain + c));
     }
   }
 }
 
 template <class R>
-void norm_backward(const R* x, const R* gain, const R* inverse, const R* dy,
-                   const R* residual, R* dx, R* d_gain, int rows, int width) {
+void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
+                   matrix<const R> dy, matrix<const R> residual, matrix<R> dx, R* d_gain,
+                   int rows, int width) {
   for (int c = 0; c < width; c += lanes) {
     store(d_gain + c, all(R(0)));
   }
-  for (int r = 0; r < rows;
-       ++r, x += width, dy += width, dx += width, residual += width) {
-    const vec<R> inv = all(inverse[r]);
+  for (int r = 0; r < rows; ++r) {
+    const R* row = x.at + r * x.step;
+    const R* d = dy.at + r * dy.step;
+    const vec<R> inv = all(inverse.at[r * inverse.step]);
     vec<R> s0 = all(R(0));
     for (int c = 0; c < width; c += lanes) {
-      const vec<R> hat = load(x + c) * inv;
-      const vec<R> g = load(dy + c);
+      const vec<R> hat = load(row + c) * inv;
+      const vec<R> g = load(d + c);
       store(d_gain + c, fma(g, hat, load(d_gain + c)));
       s0 = fma(g * load(gain + c), hat, s0);
     }
     const vec<R> mean = all(sum<R>(s0) / R(width));
     for (int c = 0; c < width; c += lanes) {
-      const vec<R> hat = load(x + c) * inv;
-      const vec<R> g = load(dy + c) * load(gain + c) - hat * mean;
-      store(dx + c, fma(g, inv, load(residual + c)));
+      const vec<R> hat = load(row + c) * inv;
+      const vec<R> g = load(d + c) * load(gain + c) - hat * mean;
+      store(dx.at + r * dx.step + c,
+            fma(g, inv, load(residual.at + r * residual.step + c)));
     }
   }
 }
@@ -103,18 +109,24 @@ void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int
 }
 
 template <class R>
-void square_forward(R* x, R* h, int count) {
-  for (int i = 0; i < count; i += lanes) {
-    const vec<R> a = larger<R>(load(x + i), all(R(0)));
-    store<R>(x + i, a);
-    store<R>(h + i, a * a);
+void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < width; c += lanes) {
+      R* from = x.at + r * x.step + c;
+      const vec<R> a = larger<R>(load(from), all(R(0)));
+      store<R>(from, a);
+      store<R>(h.at + r * h.step + c, a * a);
+    }
   }
 }
 
 template <class R>
-void square_backward(const R* x, R* dh, int count) {
-  for (int i = 0; i < count; i += lanes) {
-    store<R>(dh + i, load(dh + i) * (load(x + i) * all(R(2))));
+void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < width; c += lanes) {
+      R* to = dh.at + r * dh.step + c;
+      store<R>(to, load(to) * (load(x.at + r * x.step + c) * all(R(2))));
+    }
   }
 }
 
@@ -191,17 +203,6 @@ template <class R>
 void sum_of(const R* a, const R* b, R* out, int count) {
   for (int i = 0; i < count; i += lanes) {
     store<R>(out + i, load(a + i) + load(b + i));
-  }
-}
-
-template <class R>
-void column_sums(const R* a, std::ptrdiff_t stride, int rows, int width, R* out) {
-  for (int c = 0; c < width; c += lanes) {
-    vec<R> s = all(R(0));
-    for (int r = 0; r < rows; ++r) {
-      s = s + load(a + r * stride + c);
-    }
-    store<R>(out + c, s);
   }
 }
 

@@ -10,6 +10,13 @@
 
 namespace weir::models {
 
+/// A matrix whose rows are `step` elements apart.
+template <class R>
+struct matrix {
+  R* at = nullptr;
+  std::ptrdiff_t step = 0;
+};
+
 inline constexpr int window_rows = 64;
 inline constexpr int head_width = 32;
 inline constexpr int conv_taps = 4;
@@ -19,10 +26,18 @@ inline constexpr int table_rows = window_rows + 1;
 /// What all levels of a head share in a window. [64][32] unless said otherwise.
 template <class R>
 struct key_head {
-  const R* raw_key = nullptr;    ///< before normalisation, row stride `raw_stride`
-  const R* raw_value = nullptr;  ///< likewise, stride `raw_value_stride`
+  const R* raw_key =
+      nullptr;  ///< before normalisation; rows of all three are `raw_stride` apart
+  const R* raw_value = nullptr;
+  const R* raw_gates =
+      nullptr;  ///< gate inputs: per level theta of every head, then alpha
   std::ptrdiff_t raw_stride = 0;
-  std::ptrdiff_t raw_value_stride = 0;
+  const R* gate_bias = nullptr;  ///< per level as `raw_gates`, levels `bias_stride` apart
+  std::ptrdiff_t bias_stride = 0;
+  int levels = 0;
+  int heads = 0;
+  int head = 0;
+  R* gates = nullptr;  ///< [levels][2][64], with bias
   R* key = nullptr;    ///< unit rows
   R* key_t = nullptr;  ///< [32][64]
   R* value = nullptr;
@@ -50,12 +65,7 @@ struct memory_head {
 
   const R* raw_query = nullptr;
   std::ptrdiff_t raw_stride = 0;
-  const R* raw_theta =
-      nullptr;  ///< gate inputs without bias, one per row, stride `gate_stride`
-  const R* raw_alpha = nullptr;
-  std::ptrdiff_t gate_stride = 0;
-  const R* bias_theta = nullptr;
-  const R* bias_alpha = nullptr;
+  const R* gates = nullptr;  ///< [2][64] inputs of theta and alpha, with bias
   const R* key = nullptr;
   const R* key_t = nullptr;
   const R* value = nullptr;
@@ -81,8 +91,9 @@ struct memory_head {
   R* out = nullptr;  ///< row stride `out_stride`
   std::ptrdiff_t out_stride = 0;
 
-  const R* d_out = nullptr;  ///< row stride `out_stride`
-  R* d_query = nullptr;      ///< before normalisation, row stride `d_query_stride`
+  const R* d_out = nullptr;  ///< row stride `d_out_stride`
+  std::ptrdiff_t d_out_stride = 0;
+  R* d_query = nullptr;  ///< before normalisation, row stride `d_query_stride`
   std::ptrdiff_t d_query_stride = 0;
   R* d_key = nullptr;  ///< after normalisation
   R* d_value = nullptr;
@@ -110,20 +121,21 @@ template <class R>
 struct kernel_table {
   const char* name;
   /// out = x / rms(x) * gain; inverse[r] = 1 / rms.
-  void (*norm_forward)(const R* x, const R* gain, R* out, R* inverse, int rows,
-                       int width);
+  void (*norm_forward)(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inverse,
+                       int rows, int width);
   /// dx = residual + gradient of the norm; d_gain is set to the sum over rows.
-  void (*norm_backward)(const R* x, const R* gain, const R* inverse, const R* dy,
-                        const R* residual, R* dx, R* d_gain, int rows, int width);
+  void (*norm_backward)(matrix<const R> x, const R* gain, matrix<const R> inverse,
+                        matrix<const R> dy, matrix<const R> residual, matrix<R> dx,
+                        R* d_gain, int rows, int width);
   /// z[t] = sum_j taps[j] u[t - j]; `u` has 3 rows before row 0.
   void (*conv_forward)(const R* u, const R* taps, R* z, int rows, int width);
   /// du[t] = sum_j taps[j] dz[t + j]; `dz` has 3 rows after the last. d_taps is set.
   void (*conv_backward)(const R* u, const R* taps, const R* dz, R* du, R* d_taps,
                         int rows, int width);
   /// h = max(x, 0)^2, x = max(x, 0).
-  void (*square_forward)(R* x, R* h, int count);
+  void (*square_forward)(matrix<R> x, matrix<R> h, int rows, int width);
   /// dh *= 2 x.
-  void (*square_backward)(const R* x, R* dh, int count);
+  void (*square_backward)(matrix<const R> x, matrix<R> dh, int rows, int width);
   /// Row by row: probabilities replace logits; returns -log p of `target` (any row with
   /// target < 0 becomes 0). With `scale` > 0 a row becomes its gradient (p - 1{target}) *
   /// scale.
@@ -141,8 +153,6 @@ struct kernel_table {
   void (*add)(R* a, const R* b, int count);
   /// out = a + b.
   void (*sum_of)(const R* a, const R* b, R* out, int count);
-  /// Sum over rows: out[c] = sum_r a[r][c].
-  void (*column_sums)(const R* a, std::ptrdiff_t stride, int rows, int width, R* out);
   /// Sum of squares, in one fixed order for a given count.
   double (*squares)(const R* a, int count);
   /// AdamW on one range. `buffer` may be null: nothing was accumulated.
