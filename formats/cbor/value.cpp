@@ -213,6 +213,14 @@ std::string_view name_of(cbor_kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
+std::size_t depth_of(const cbor_map& map) noexcept {
+  std::size_t inner = 0;
+  for (const cbor_entry& entry : map) {
+    inner = std::max({inner, depth_of(entry.key), depth_of(entry.value)});
+  }
+  return inner + 1;
+}
+
 std::size_t depth_of(const cbor_value& value) noexcept {
   std::size_t inner = 0;
   if (const cbor_array* array = value.array()) {
@@ -220,9 +228,7 @@ std::size_t depth_of(const cbor_value& value) noexcept {
       inner = std::max(inner, depth_of(item));
     }
   } else if (const cbor_map* map = value.map()) {
-    for (const cbor_entry& entry : *map) {
-      inner = std::max({inner, depth_of(entry.key), depth_of(entry.value)});
-    }
+    return depth_of(*map);
   } else if (const cbor_tag* tag = value.tag()) {
     for (const cbor_value& item : tag->content) {
       inner = std::max(inner, depth_of(item));

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace weir::formats {
 
@@ -18,7 +19,15 @@ result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
   if (view_) {
     return view_->subspan(offset, bytes);
   }
-  buffer_.resize(bytes);
+  try {
+    buffer_.resize(bytes);
+  } catch (const std::exception&) {
+    return error(errc::out_of_memory,
+                 fmt::format("cannot read {} bytes: expected memory for them, found too "
+                             "little",
+                             bytes))
+        .at(place(source_, offset));
+  }
   WEIR_CHECK(source_.read(offset, buffer_));
   return bytes_view(buffer_);
 }

@@ -11,8 +11,8 @@
 
 namespace weir::formats {
 
-inline constexpr std::size_t copy_piece = 128
-                                          << 10;  ///< half of a small second-level cache
+/// Bytes at a time: half of a small second-level cache, a multiple of every element size.
+inline constexpr std::size_t copy_piece = 128 * 1024;
 
 /// Copies `from` to `to`, which is as large, and feeds it to `digest`.
 inline void copy_and_hash(bytes_view from, mutable_bytes to, xxh3_stream& digest) {
@@ -20,15 +20,6 @@ inline void copy_and_hash(bytes_view from, mutable_bytes to, xxh3_stream& digest
     const std::size_t count = std::min(copy_piece, from.size() - at);
     std::memcpy(to.data() + at, from.data() + at, count);
     digest.update(to.subspan(at, count));
-  }
-}
-
-/// The same at the end of a vector whose capacity suffices.
-inline void append_and_hash(byte_vector& to, bytes_view from, xxh3_stream& digest) {
-  for (std::size_t at = 0; at < from.size(); at += copy_piece) {
-    const bytes_view piece = from.subspan(at, std::min(copy_piece, from.size() - at));
-    append(to, piece);
-    digest.update(piece);
   }
 }
 

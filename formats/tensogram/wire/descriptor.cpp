@@ -44,11 +44,13 @@ result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
 
 /// Tensogram knows neither Tessera's names nor its fp8 and bool types.
 result<dtype> tensogram_dtype(std::string_view name) {
-  std::vector<std::string> names;
   for (const dtype_info& row : all_dtypes()) {
     if (!row.tensogram.empty() && row.tensogram == name) {
       return row.id;
     }
+  }
+  std::vector<std::string> names;
+  for (const dtype_info& row : all_dtypes()) {
     names.emplace_back(row.tensogram);
   }
   return bad("dtype", "a type of Tensogram",

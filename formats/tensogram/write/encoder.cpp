@@ -3,7 +3,6 @@
 
 #include <new>
 
-#include "tensogram/wire/copy_hash.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/frame_writer.hpp"
 #include "weir/base/hash.hpp"
@@ -27,7 +26,7 @@ class message_encoder {
     to.clear();
     to.reserve(total_);
     write_header(to);
-    write_objects(to);
+    WEIR_CHECK(write_objects(to));
     write_end(to);
     WEIR_EXPECT(to.size() == total_);
     return {};
@@ -118,21 +117,19 @@ class message_encoder {
     return make_frame(type, encode_cbor(make_digests(digests_)), options_.hashes);
   }
 
-  void write_objects(byte_vector& to) {
+  result<void> write_objects(byte_vector& to) {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
       const prepared_object& object = prepared_[i];
       append(to, make_frame_header(frame_type::object, object_flags(options_.hashes),
                                    object.frame_length()));
-      if (options_.hashes) {
-        xxh3_stream digest;
-        append_and_hash(to, object.payload.bytes, digest);
-        digest.update(object.descriptor);
-        digests_[i] = digest.digest();
-      } else {
-        append(to, object.payload.bytes);
+      auto digest = pass_payload(object, options_.hashes, &to);
+      if (!digest) {
+        return std::move(digest).error().at(object_name(i));
       }
+      digests_[i] = *digest;
       append(to, make_object_end(object, digests_[i]));
     }
+    return {};
   }
 
   void write_end(byte_vector& to) {

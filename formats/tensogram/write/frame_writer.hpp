@@ -19,6 +19,8 @@ struct prepared_object {
   encoded_payload payload;
   byte_vector descriptor;  ///< CBOR
   cbor_map tensor;         ///< entry of base[i]._reserved_
+  const object_descriptor* unchecked =
+      nullptr;  ///< set if the values may still be non-finite
 
   /// Of the frame, without padding.
   [[nodiscard]] std::uint64_t frame_length() const noexcept {
@@ -26,6 +28,9 @@ struct prepared_object {
            object_tail_size;
   }
 };
+
+/// "object 3", for errors.
+[[nodiscard]] std::string object_name(std::size_t index);
 
 /// Checks an object and runs its pipeline. `index` is for messages.
 /// @error{invalid_argument; unsupported; out_of_range; what the codec returns}
@@ -48,7 +53,13 @@ void add_tensor(cbor_map& base, const cbor_map& tensor);
   return align_up(frame_header_size + body + frame_tail_size, frame_alignment);
 }
 
-/// What follows the payload of a data object: descriptor, tail and padding.
+/// One pass over the payload, piece by piece: looks for non-finite values if prepare()
+/// left that, appends it to `to` with the descriptor behind it unless `to` is null, and
+/// returns the digest, 0 if not `hashed`.
+/// @error{invalid_argument, a non-finite value}
+[[nodiscard]] result<std::uint64_t> pass_payload(const prepared_object& object,
+                                                 bool hashed, byte_vector* to);
+/// What follows the descriptor of a data object: tail and padding.
 [[nodiscard]] byte_vector make_object_end(const prepared_object& object,
                                           std::uint64_t digest);
 /// Flags of a data object frame.

@@ -3,7 +3,6 @@
 
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/frame_writer.hpp"
-#include "weir/base/hash.hpp"
 
 namespace weir::formats {
 
@@ -63,16 +62,14 @@ result<void> stream_writer::state::start() {
 result<void> stream_writer::state::put_object(const object_to_write& object,
                                               prepared_object prepared) {
   const std::size_t i = digests.size();
+  auto passed = pass_payload(prepared, options.hashes, nullptr);
+  if (!passed) {
+    return std::move(passed).error().at(object_name(i));
+  }
+  const std::uint64_t digest = *passed;
   if (!object.metadata.empty()) {
     WEIR_CHECK(
         put_frame(frame_type::preceder, make_metadata({{object.metadata}, {}, {}})));
-  }
-  std::uint64_t digest = 0;
-  if (options.hashes) {
-    xxh3_stream body;
-    body.update(prepared.payload.bytes);
-    body.update(prepared.descriptor);
-    digest = body.digest();
   }
   index.offsets.push_back(written);
   index.lengths.push_back(prepared.frame_length());
@@ -85,6 +82,7 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
   WEIR_CHECK(put(make_frame_header(frame_type::object, object_flags(options.hashes),
                                    prepared.frame_length())));
   WEIR_CHECK(put(prepared.payload.bytes));
+  WEIR_CHECK(put(prepared.descriptor));
   return put(make_object_end(prepared, digest));
 }
 

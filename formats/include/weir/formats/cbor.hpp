@@ -158,6 +158,7 @@ struct cbor_entry {
 [[nodiscard]] std::string_view name_of(cbor_kind kind) noexcept;
 /// Containers nested in a value, itself included; 0 for a scalar.
 [[nodiscard]] std::size_t depth_of(const cbor_value& value) noexcept;
+[[nodiscard]] std::size_t depth_of(const cbor_map& map) noexcept;
 
 /// Appends the canonical encoding: definite lengths, shortest integers and floats, sorted
 /// maps.
