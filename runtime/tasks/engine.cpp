@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 
 #include <fmt/format.h>
 
@@ -32,7 +33,15 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
                     "[2, {}], found {}",
                     most_window, options.window));
   }
-  return std::unique_ptr<engine>(new engine(std::make_unique<impl>(options)));
+  try {
+    return std::unique_ptr<engine>(new engine(std::make_unique<impl>(options)));
+  } catch (const std::exception& e) {  // no memory for the window, no more threads
+    return error(
+        errc::out_of_memory,
+        fmt::format("engine not created: expected room for a window of {} and {} "
+                    "workers, found: {}",
+                    options.window, options.workers, e.what()));
+  }
 }
 
 engine::engine(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
@@ -145,7 +154,7 @@ result<void> engine::wait(const tensor& t) {
     }
   }
   if (failed != 0 && out) {
-    return impl_->failures.answer(0, "wait for a tensor", failed);
+    return impl_->failures.tensor_answer(failed);
   }
   return out;
 }

@@ -52,6 +52,16 @@ error failure_log::answer_locked(task_id id, const char* name, task_id root) con
       .because(*found->second);
 }
 
+error failure_log::tensor_answer(task_id root) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = failures_.find(root);
+  error out(errc::upstream_failed,
+            fmt::format("tensor not written: expected its writers to succeed, found: {}",
+                        found == failures_.end() ? fmt::format("task {} had failed", root)
+                                                 : found->second->text()));
+  return found == failures_.end() ? out : std::move(out).because(*found->second);
+}
+
 void failure_log::retire(task_id id, const char* name, task_id root) {
   const std::lock_guard lock(mutex_);
   retired_.emplace(id, std::make_shared<const error>(answer_locked(id, name, root)));

@@ -20,6 +20,8 @@ class failure_log {
   /// What a wait for the task answers, `root` being the oldest failure that it depends on
   /// or itself.
   [[nodiscard]] error answer(task_id id, const char* name, task_id root) const;
+  /// What a wait for a tensor answers that was written by a task with this failure.
+  [[nodiscard]] error tensor_answer(task_id root) const;
   /// Keeps the answer for a task whose slot is about to be used again.
   void retire(task_id id, const char* name, task_id root);
   /// Answer for a task that has been retired, if it did not end well.

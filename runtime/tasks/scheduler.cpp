@@ -33,12 +33,21 @@ scheduler::scheduler(unsigned workers, std::uint32_t window, failure_log& failur
   for (unsigned w = 0; w < workers; ++w) {
     state_.push_back(std::make_unique<worker>());
   }
-  for (unsigned w = 1; w < workers; ++w) {
-    threads_.emplace_back([this, w] { work(w); });
+  try {
+    for (unsigned w = 1; w < workers; ++w) {
+      threads_.emplace_back([this, w] { work(w); });
+    }
+  } catch (...) {  // no more threads: those that run would outlive their scheduler
+    stop();
+    throw;
   }
 }
 
 scheduler::~scheduler() {
+  stop();
+}
+
+void scheduler::stop() noexcept {
   stop_.store(true, std::memory_order_seq_cst);
   for (auto& w : state_) {
     w->place.wake();

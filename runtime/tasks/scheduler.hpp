@@ -66,6 +66,7 @@ class scheduler {
   struct worker;
 
   void work(unsigned w);
+  void stop() noexcept;
   /// Runs the task and releases its successors: the oldest of those that became ready is
   /// returned, the others are queued.
   [[nodiscard]] task* run(task& t, unsigned w);
