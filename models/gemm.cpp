@@ -3,23 +3,25 @@
 /// oneDNN's sgemm with its threads switched off, and loops for fp64.
 #include "gemm.hpp"
 
+#include <dlfcn.h>
 #include <dnnl.h>
 #include <fmt/format.h>
 
 #include "weir/base/error.hpp"
 
-// Of the OpenMP runtime that oneDNN brings along; its own header needs a compiler flag
-// that we do not want.
-extern "C" void omp_set_num_threads(int threads);
-
 namespace weir::models {
 
 namespace {
 
-/// The library would start one thread per core inside every task.
-void use_one_thread() {
-  static thread_local const bool done = (omp_set_num_threads(1), true);
-  static_cast<void>(done);
+/// The library would start one thread per core inside every task. It brings the OpenMP
+/// runtime along; a build of it without OpenMP has no such function and needs none.
+bool use_one_thread() {
+  using set_threads = void (*)(int);
+  if (const auto f =
+          reinterpret_cast<set_threads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) {
+    f(1);
+  }
+  return true;
 }
 
 const char* instruction_set() {
@@ -43,7 +45,8 @@ const char* instruction_set() {
 void gemm(form fa, form fb, std::int64_t m, std::int64_t n, std::int64_t k,
           const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
           float beta, float* c, std::int64_t c_stride) {
-  use_one_thread();
+  static thread_local const bool alone = use_one_thread();
+  static_cast<void>(alone);
   const dnnl_status_t status =
       dnnl_sgemm(fa == form::plain ? 'N' : 'T', fb == form::plain ? 'N' : 'T', m, n, k,
                  1.0F, a, a_stride, b, b_stride, beta, c, c_stride);
