@@ -130,9 +130,6 @@ result<void> runner::open_stream() {
            session_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
                                              by_reference(std::move(spec))));
   stream_ = *info;
-  if (!stream_.warning.empty()) {
-    warn(stream_.warning);
-  }
   if (config_.build.tokens == one_pass) {
     if (stream_.tokens == 0) {
       return error(
@@ -300,7 +297,8 @@ result<void> runner::leave_behind(const run_report& r) {
 }
 
 result<run_report> runner::go() {
-  WEIR_TRY([[maybe_unused]] const auto notes, check_config(config_));
+  // The caller of `check_config` has these for its log; the report has them in any case.
+  WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
   WEIR_TRY(session_, session::open(std::chrono::seconds(config_.deadline_s), events_));
   WEIR_CHECK(open_store());

@@ -61,6 +61,11 @@ template <class T>
   return promise;
 }
 
+template <class T>
+[[nodiscard]] caf::result<T> answer_of(caf::result<T> answer) {
+  return answer;
+}
+
 template <class F, class Signature>
 struct handler;
 

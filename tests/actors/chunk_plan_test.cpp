@@ -63,9 +63,11 @@ std::vector<std::string> pulses_of(const chunk_plan::settings& s, const phase_us
       lane.pop_front();
     }
     while (auto p = plan.take_pulse()) {
-      std::string line = std::to_string(p->phase) + ":";
+      std::string line = std::to_string(p->phase);
+      line += ':';
       for (const auto& c : p->lanes) {
-        line += " " + std::to_string(c ? c->tokens.size() : 0);
+        line += ' ';
+        line += std::to_string(c ? c->tokens.size() : 0);
       }
       out.push_back(line);
     }

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whole runs with threads: the same state whatever the number of workers, ranks and
+/// prefetched chunks.
+#include "weir/actors/run.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "actors/runs/small_run.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::actors {
+namespace {
+
+nlohmann::json json_of(const std::string& path) {
+  std::ifstream in(path);
+  return nlohmann::json::parse(in);
+}
+
+TEST(run, meets_its_budgets_and_leaves_a_whole_folder) {
+  test::small_runs runs;
+  auto config = runs.config("a");
+  config.trace = runtime::trace_mode::all;
+  const auto r = run(config);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "finished");
+  EXPECT_EQ(r->build_tokens, 2000U);
+  EXPECT_EQ(r->test_tokens, 300U);
+  EXPECT_EQ(r->tokens, 2300U);
+  EXPECT_EQ(r->pulses, 32U + 5U);
+  EXPECT_GT(r->bits_cumulative, 1.0);
+  EXPECT_LT(r->bits_cumulative, 9.0);
+  EXPECT_GE(r->generations, 1U);
+  EXPECT_GT(r->counters.finished, 0U);
+  const auto metrics = json_of(config.out + "/metrics.json");
+  EXPECT_EQ(metrics["state_hash"], hex64(r->state_hash));
+  EXPECT_EQ(metrics["tokens"], 2300);
+  EXPECT_TRUE(metrics["bits_per_byte"].contains("last_quarter"));
+  EXPECT_TRUE(json_of(config.out + "/trace.json").contains("traceEvents"));
+  EXPECT_TRUE(std::filesystem::exists(config.out + "/checkpoint/ck-" +
+                                      std::to_string(r->generation) + ".weir"));
+}
+
+TEST(run, writes_the_curve_as_a_message) {
+  test::small_runs runs;
+  const auto r = run(runs.config("a"));
+  ASSERT_TRUE(r) << r.error().message();
+  const auto bytes = read_file(posix_file_system(), runs.path("a/curve.tgm"));
+  ASSERT_TRUE(bytes);
+  const auto reader = formats::message_reader::open(*bytes);
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_TRUE(reader->find("bits_per_byte"));
+  ASSERT_FALSE(r->curve.empty());
+  EXPECT_EQ(r->curve.back().tokens, 2000U);
+}
+
+struct variant {
+  const char* name;
+  unsigned workers;
+  std::uint64_t prefetch;
+  std::uint32_t ranks;
+};
+
+TEST(run, gives_one_state_for_any_workers_and_prefetch) {
+  test::small_runs runs;
+  std::optional<run_report> first;
+  for (const variant& v : {variant{"w1p16", 1, 16, 1}, variant{"w2p16", 2, 16, 1},
+                           variant{"w4p16", 4, 16, 1}, variant{"w1p0", 1, 0, 1},
+                           variant{"w2p1", 2, 1, 1}, variant{"w2p64", 2, 64, 1}}) {
+    SCOPED_TRACE(v.name);
+    auto config = runs.config(v.name);
+    config.workers = v.workers;
+    config.prefetch = v.prefetch;
+    const auto r = run(config);
+    ASSERT_TRUE(r) << r.error().message();
+    first = first ? first : *r;
+    EXPECT_EQ(r->state_hash, first->state_hash);
+    EXPECT_EQ(r->context_hash, first->context_hash);
+    EXPECT_EQ(r->parameter_hash, first->parameter_hash);
+    EXPECT_EQ(r->bits_cumulative, first->bits_cumulative);
+  }
+}
+
+TEST(run, gives_one_state_for_four_lanes_on_any_ranks) {
+  test::small_runs runs;
+  std::optional<run_report> first;
+  for (const variant& v : {variant{"r1", 1, 16, 1}, variant{"r2", 2, 0, 2},
+                           variant{"r4", 2, 64, 4}, variant{"r4p1", 1, 1, 4}}) {
+    SCOPED_TRACE(v.name);
+    auto config = runs.config(v.name);
+    config.lanes = 4;
+    config.ranks = v.ranks;
+    config.workers = v.workers;
+    config.prefetch = v.prefetch;
+    const auto r = run(config);
+    ASSERT_TRUE(r) << r.error().message();
+    EXPECT_EQ(r->tokens, 2300U);
+    first = first ? first : *r;
+    EXPECT_EQ(r->state_hash, first->state_hash);
+  }
+}
+
+TEST(run, tells_different_seeds_apart) {
+  test::small_runs runs;
+  auto config = runs.config("a");
+  const auto a = run(config);
+  config = runs.config("b");
+  config.seed = 2;
+  const auto b = run(config);
+  ASSERT_TRUE(a && b);
+  EXPECT_NE(a->state_hash, b->state_hash);
+}
+
+TEST(run, has_one_context_for_any_chunk_in_the_test_phase) {
+  test::small_runs runs;
+  std::optional<std::uint64_t> context;
+  for (const std::uint64_t chunk : {8U, 64U, 100U, 512U, 1024U}) {
+    SCOPED_TRACE(chunk);
+    auto config = runs.config(fmt::format("c{}", chunk));
+    config.chunk = chunk;
+    config.build.tokens = 0;
+    config.test.tokens = 3000;
+    const auto r = run(config);
+    ASSERT_TRUE(r) << r.error().message();
+    context = context ? context : r->context_hash;
+    EXPECT_EQ(r->context_hash, *context);
+  }
+}
+
+TEST(run, ends_with_its_stream) {
+  test::small_runs runs(1000);
+  auto config = runs.config("a");
+  const auto r = run(config);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "end of stream");
+  EXPECT_EQ(r->tokens, 1000U);
+}
+
+TEST(run, of_one_pass_takes_what_the_source_has) {
+  test::small_runs runs(1000);
+  auto config = runs.config("a");
+  config.build.tokens = one_pass;
+  config.test.tokens = 0;
+  const auto r = run(config);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "finished");
+  EXPECT_EQ(r->build_tokens, 1000U);
+  const auto again = resume(config);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->state_hash, r->state_hash);
+}
+
+TEST(run, works_with_every_boundary_policy_on_several_documents) {
+  test::small_runs runs;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 5; ++i) {
+    paths.push_back(runs.path(fmt::format("doc{}", i)));
+    test::write_text(paths.back(),
+                     test::some_text(300 + 77 * static_cast<std::size_t>(i)));
+  }
+  std::vector<std::uint64_t> hashes;
+  for (const auto policy :
+       {storage::boundary_policy::never, storage::boundary_policy::at_next_chunk,
+        storage::boundary_policy::split}) {
+    std::optional<std::uint64_t> hash;
+    for (const std::uint64_t prefetch : {0U, 1U, 64U}) {
+      auto config =
+          runs.config(fmt::format("b{}p{}", static_cast<int>(policy), prefetch));
+      config.paths = paths;
+      config.boundary = policy;
+      config.prefetch = prefetch;
+      config.build.tokens = 1500;
+      config.test.tokens = 200;
+      const auto r = run(config);
+      ASSERT_TRUE(r) << r.error().message();
+      EXPECT_EQ(r->tokens, 1700U);
+      hash = hash ? hash : r->state_hash;
+      EXPECT_EQ(r->state_hash, *hash);
+    }
+    hashes.push_back(*hash);
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
+  EXPECT_NE(hashes[1], hashes[2]);
+}
+
+TEST(run, loops_where_it_is_told_to) {
+  test::small_runs runs(1000);
+  auto config = runs.config("a");
+  config.end = storage::end_policy::loop;
+  const auto r = run(config);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "finished");
+  EXPECT_EQ(r->tokens, 2300U);
+}
+
+TEST(run, refuses_a_folder_that_holds_a_checkpoint) {
+  test::small_runs runs;
+  ASSERT_TRUE(run(runs.config("a")));
+  const auto r = run(runs.config("a"));
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::already_exists);
+}
+
+TEST(run, reports_a_missing_corpus_with_text_and_cause) {
+  test::small_runs runs;
+  auto config = runs.config("a");
+  config.paths = {runs.path("nowhere")};
+  const auto r = run(config);
+  ASSERT_FALSE(r);
+  EXPECT_NE(r.error().message().find("nowhere"), std::string::npos)
+      << r.error().message();
+}
+
+TEST(run, reports_a_setting_that_cannot_be) {
+  test::small_runs runs;
+  auto config = runs.config("a");
+  config.ranks = 3;
+  const auto r = run(config);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::invalid_argument);
+  EXPECT_FALSE(std::filesystem::exists(config.out));
+}
+
+TEST(run, tells_how_it_stands_on_the_calling_thread) {
+  test::small_runs runs;
+  const auto here = std::this_thread::get_id();
+  int starts = 0;
+  run_progress last;
+  run_callbacks callbacks;
+  callbacks.started = [&](const run_start& s) {
+    ++starts;
+    EXPECT_EQ(s.corpus.size(), 1U);
+    EXPECT_FALSE(s.resumed_from);
+  };
+  callbacks.progress = [&](const run_progress& p) {
+    EXPECT_TRUE(std::this_thread::get_id() == here);
+    last = p;
+  };
+  ASSERT_TRUE(run(runs.config("a"), callbacks));
+  EXPECT_EQ(starts, 1);
+  EXPECT_GT(last.tokens, 0U);
+}
+
+}  // namespace
+}  // namespace weir::actors

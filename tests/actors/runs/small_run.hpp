@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A corpus and a configuration that take a fraction of a second.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include "support/temp_folder.hpp"
+#include "weir/actors/run.hpp"
+#include "weir/base/philox.hpp"
+
+namespace weir::test {
+
+/// Sentences of words drawn at random, but always the same ones.
+inline std::string some_text(std::size_t bytes, std::uint64_t seed = 1) {
+  static const char* const words[] = {"the",   "weir", "lets", "water",   "pass", "when",
+                                      "level", "is",   "high", "reached", "and",  "flow"};
+  const philox random(seed, 5);
+  std::string text;
+  for (std::uint64_t i = 0; text.size() < bytes; ++i) {
+    text += words[random.below(i, std::size(words))];
+    text += i % 9 == 8 ? ".\n" : " ";
+  }
+  text.resize(bytes);
+  return text;
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// A folder with a corpus, and runs in folders beside it.
+class small_runs {
+ public:
+  explicit small_runs(std::size_t bytes = 6000) {
+    write_text(corpus(), some_text(bytes));
+  }
+  [[nodiscard]] std::string corpus() const { return folder_ / "text"; }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
+
+  [[nodiscard]] actors::run_config config(const std::string& name) const {
+    actors::run_config c;
+    c.name = name;
+    c.out = path(name);
+    c.paths = {corpus()};
+    c.build.tokens = 2000;
+    c.test.tokens = 300;
+    c.every_tokens = 500;
+    c.width = 32;
+    c.heads = 1;
+    c.hidden = 32;
+    c.blocks = 1;
+    c.trace = runtime::trace_mode::off;
+    return c;
+  }
+
+ private:
+  temp_folder folder_;
+};
+
+}  // namespace weir::test

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A whole run on CAF's deterministic scheduler: no threads, a seed decides who goes
+/// next.
+#pragma once
+
+#include <caf/scheduler/test_coordinator.hpp>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "actors/fake_model.hpp"
+#include "checkpointer/checkpointer.hpp"
+#include "checkpointer/contents.hpp"
+#include "conductor/conductor.hpp"
+#include "observer/observer.hpp"
+#include "orchestrator/orchestrator.hpp"
+#include "shim/shim.hpp"
+#include "source/rank.hpp"
+#include "source/stream_hub.hpp"
+#include "support/faulty_files.hpp"
+#include "support/temp_folder.hpp"
+
+namespace weir::test {
+
+struct harness_options {
+  std::uint32_t seed = 0;
+  std::uint32_t lanes = 1;
+  std::uint32_t ranks = 1;
+  std::uint64_t prefetch = 16;
+  std::uint64_t tokens = 1000;
+  std::uint64_t every_tokens = 0;
+  std::optional<std::uint64_t> fail_at;  ///< pulse whose kernel fails
+  std::optional<std::uint64_t>
+      drain_at;  ///< scheduler step at which the run is asked to end
+};
+
+/// Actors of one run over a corpus in memory with a model that hashes what it gets.
+class harness {
+ public:
+  harness(faulty_files& fs, const std::string& folder, const harness_options& o)
+      : options_(o), random_(o.seed), log_(std::make_shared<fake_log>()) {
+    system_.testing = true;
+    system_.own_threads = false;
+    config_ = or_throw(actors::system_config::make(system_));
+    actors_ = std::make_unique<caf::actor_system>(*config_);
+    self_ = std::make_unique<caf::scoped_actor>(*actors_);
+    log_->fail_at = o.fail_at;
+    open(fs, folder);
+  }
+  ~harness() {
+    for (const caf::actor& a : all_) {
+      (*self_)->send_exit(a, caf::exit_reason::user_shutdown);
+    }
+    all_.clear();
+    conductor_ = nullptr;
+    hub_ = nullptr;
+    orchestrator_ = nullptr;
+    checkpointer_ = nullptr;
+    while (step()) {
+    }
+    self_.reset();
+  }
+
+  /// Runs to the end; nothing if the run got stuck.
+  std::optional<actors::conductor_end> run() {
+    (*self_)->send(conductor_, actors::launch_atom_v);
+    for (std::uint64_t i = 0; i < 1'000'000; ++i) {
+      if (options_.drain_at == i) {
+        (*self_)->send(conductor_, actors::drain_atom_v);
+      }
+      if (end_ || !step()) {
+        break;
+      }
+    }
+    return end_;
+  }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  [[nodiscard]] const fake_log& log() const { return *log_; }
+  [[nodiscard]] std::optional<error> open_failure() const { return open_failure_; }
+
+ private:
+  /// One message of one actor, drawn at random.
+  bool step() {
+    auto& jobs = scheduler().jobs;
+    if (jobs.empty()) {
+      return false;
+    }
+    std::rotate(jobs.begin(),
+                jobs.begin() + static_cast<std::ptrdiff_t>(random_() % jobs.size()),
+                jobs.end());
+    scheduler().run_once();
+    return true;
+  }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(actors_->scheduler());
+  }
+  template <class T, class Handle, class... As>
+  result<T> ask(const Handle& to, As... as) {
+    auto pending = (*self_)->request(to, std::chrono::hours(1), std::move(as)...);
+    while (step()) {
+    }
+    result<T> out = error(errc::internal, "no answer");
+    pending.receive([&](const T& value) { out = value; },
+                    [&](const caf::error& e) { out = actors::from_caf(e, "asking"); });
+    return out;
+  }
+  template <class Fun, class Config>
+  auto spawn(Fun fun, Config config) {
+    auto handle = actors_->spawn(fun, std::move(config));
+    all_.push_back(caf::actor_cast<caf::actor>(handle));
+    return handle;
+  }
+
+  void open(faulty_files& fs, const std::string& folder) {
+    using namespace actors;
+    checkpointer_ = spawn(checkpointer_io, checkpointer_config{&fs});
+    hub_ = spawn(stream_hub_io, hub_config{&fs});
+    orchestrator_config engine;
+    std::shared_ptr<const storage::checkpoint> newest;
+    auto store =
+        ask<local<store_info>>(checkpointer_, open_atom_v,
+                               by_reference(store_spec{folder + "/checkpoint", true}));
+    if (!store) {
+      open_failure_ = store.error();
+      return;
+    }
+    newest = (*store)->newest;
+    stream_spec spec{{folder + "/text"}, true, {}, std::nullopt};
+    spec.config.lanes = options_.lanes;
+    spec.config.ranks = options_.ranks;
+    conductor_config c;
+    if (newest) {
+      spec.cursor = newest->cursor();
+      const auto stored = or_throw(read_run(*newest));
+      c.record = stored.record;
+      c.accounts = stored.accounts;
+      c.durable_generation = newest->header().generation;
+    }
+    auto stream = ask<local<stream_info>>(hub_, open_atom_v, by_reference(spec));
+    if (!stream) {
+      open_failure_ = stream.error();
+      return;
+    }
+    engine.factory = [log = log_](const model_spec& m) -> result<built_model> {
+      std::uint64_t start = 0;
+      if (m.from) {
+        WEIR_TRY(const auto* stored, m.from->find("PARAM"));
+        start = load_le<std::uint64_t>(stored->data.data());
+      }
+      return built_model{std::make_unique<fake_model>(log, start), {}};
+    };
+    orchestrator_ = spawn(orchestrator, engine);
+    model_spec m;
+    m.from = newest;
+    or_throw(ask<local<model_info>>(orchestrator_, open_atom_v, by_reference(m)));
+    start(std::move(c));
+  }
+
+  void start(actors::conductor_config c) {
+    using namespace actors;
+    c.settings.frequencies = {1, 8, 64, 512};
+    c.settings.lanes = options_.lanes;
+    c.settings.prefetch = options_.prefetch;
+    c.settings.budgets[0].tokens = options_.tokens;
+    c.settings.every_tokens = options_.every_tokens;
+    for (std::uint32_t r = 0; r < options_.ranks; ++r) {
+      c.ranks.push_back(spawn(
+          rank_io, rank_config{r, options_.ranks, hub_, std::chrono::seconds(600)}));
+    }
+    c.hub = hub_;
+    c.orchestrator = orchestrator_;
+    c.checkpointer = checkpointer_;
+    c.observer = spawn(observer, observer_config{});
+    c.contents.sections = {{models::region_kind::parameter, 0, 0, 8}};
+    c.contents.config = "seed = 1\n";
+    c.ended = [this](conductor_end end) { end_ = std::move(end); };
+    c.warning = [this](std::string text) { warnings_.push_back(std::move(text)); };
+    conductor_ = spawn(conductor, std::move(c));
+  }
+
+  harness_options options_;
+  std::mt19937 random_;
+  std::shared_ptr<fake_log> log_;
+  actors::system_options system_;
+  std::unique_ptr<actors::system_config> config_;
+  std::unique_ptr<caf::actor_system> actors_;
+  std::unique_ptr<caf::scoped_actor> self_;
+  std::vector<caf::actor> all_;
+  actors::conductor_actor conductor_;
+  actors::stream_hub_actor hub_;
+  actors::orchestrator_actor orchestrator_;
+  actors::checkpointer_actor checkpointer_;
+  std::optional<actors::conductor_end> end_;
+  std::optional<error> open_failure_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace weir::test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whole runs on the deterministic scheduler: many interleavings, one result.
+#include <gtest/gtest.h>
+
+#include "actors/system/harness.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// A file system in memory with a corpus; the folder itself is real, for its lock.
+struct disk_with_text {
+  disk_with_text() : fs(test::disk{{folder.path() + "/text", text()}}) {}
+  static byte_vector text() {
+    byte_vector bytes(5000);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<std::byte>((i * i + i / 7) & 0xFF);
+    }
+    return bytes;
+  }
+  test::temp_folder folder;
+  test::faulty_files fs;
+};
+
+std::uint64_t hash_of(const conductor_end& end) {
+  return state_hash_of(end.image->bytes, *end.cursor);
+}
+
+TEST(pipeline, ends_in_one_state_for_every_interleaving) {
+  std::optional<std::uint64_t> first;
+  for (std::uint32_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    disk_with_text disk;
+    test::harness_options o;
+    o.seed = seed;
+    o.lanes = 4;
+    o.ranks = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
+    o.prefetch = seed % 4 == 0 ? 0 : seed % 4 == 1 ? 1 : seed % 4 == 2 ? 5 : 64;
+    o.tokens = 1500;
+    o.every_tokens = seed % 5 * 100;
+    test::harness h(disk.fs, disk.folder.path(), o);
+    const auto end = h.run();
+    ASSERT_TRUE(end) << "the run got stuck";
+    ASSERT_FALSE(end->failure) << end->failure->message();
+    EXPECT_EQ(end->ended, "finished");
+    EXPECT_EQ(end->record.tokens, 1500U);
+    first = first ? first : hash_of(*end);
+    EXPECT_EQ(hash_of(*end), *first);
+  }
+}
+
+TEST(pipeline, interrupted_anywhere_and_resumed_ends_in_the_same_state) {
+  std::uint64_t whole = 0;
+  {
+    disk_with_text disk;
+    test::harness h(disk.fs, disk.folder.path(), {});
+    whole = hash_of(*h.run());
+  }
+  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    disk_with_text disk;
+    std::optional<conductor_end> end;
+    std::uint64_t tokens = 0;
+    for (std::uint32_t part = 0; part < 4; ++part) {
+      test::harness_options o;
+      o.seed = seed * 10 + part;
+      o.every_tokens = 200;
+      o.prefetch = part * 3;
+      if (part < 3) {
+        o.drain_at = (seed * 13 + part * 29) % 120;
+      }
+      test::harness h(disk.fs, disk.folder.path(), o);
+      ASSERT_FALSE(h.open_failure()) << h.open_failure()->message();
+      end = h.run();
+      ASSERT_TRUE(end) << "the run got stuck in part " << part;
+      ASSERT_FALSE(end->failure) << end->failure->message();
+      EXPECT_GE(end->record.tokens, tokens);
+      tokens = end->record.tokens;
+    }
+    EXPECT_EQ(end->ended, "finished");
+    EXPECT_EQ(hash_of(*end), whole);
+  }
+}
+
+TEST(pipeline, resumed_after_its_disk_went_away_ends_in_the_same_state) {
+  std::uint64_t whole = 0;
+  {
+    disk_with_text disk;
+    test::harness h(disk.fs, disk.folder.path(), {});
+    whole = hash_of(*h.run());
+  }
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    disk_with_text disk;
+    test::harness_options o;
+    o.seed = seed;
+    o.every_tokens = 150;
+    {
+      // The disk fails at some operation, once and for all: as if the machine stopped
+      // there.
+      disk.fs.fail = [seed](std::size_t number, test::op_kind) -> std::optional<error> {
+        return number > 40 + seed * 3
+                   ? std::optional<error>(error(errc::io, "the disk is gone"))
+                   : std::nullopt;
+      };
+      test::harness h(disk.fs, disk.folder.path(), o);
+      static_cast<void>(h.run());
+      disk.fs.fail = nullptr;
+    }
+    test::harness h(disk.fs, disk.folder.path(), o);
+    ASSERT_FALSE(h.open_failure()) << h.open_failure()->message();
+    const auto end = h.run();
+    ASSERT_TRUE(end);
+    ASSERT_FALSE(end->failure) << end->failure->message();
+    EXPECT_EQ(hash_of(*end), whole);
+  }
+}
+
+TEST(pipeline, hands_on_a_kernel_failure_with_text_and_cause) {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    disk_with_text disk;
+    test::harness_options o;
+    o.seed = seed;
+    o.fail_at = 4;
+    test::harness h(disk.fs, disk.folder.path(), o);
+    const auto end = h.run();
+    ASSERT_TRUE(end);
+    ASSERT_TRUE(end->failure);
+    EXPECT_EQ(end->failure->code(), errc::kernel_failed);
+    EXPECT_EQ(end->failure->text(), "pulse 4 failed");
+    EXPECT_EQ(end->failure->root().text(), "a row is out of range");
+  }
+}
+
+TEST(pipeline, hands_on_a_source_failure_with_text_and_cause) {
+  disk_with_text disk;
+  test::harness_options o;
+  o.prefetch = 0;
+  o.tokens = 5000;
+  test::harness h(disk.fs, disk.folder.path(), o);
+  disk.fs.fail = [](std::size_t, test::op_kind kind) -> std::optional<error> {
+    return kind == test::op_kind::read
+               ? std::optional<error>(error(errc::io, "reading failed: the disk is gone"))
+               : std::nullopt;
+  };
+  const auto end = h.run();
+  ASSERT_TRUE(end);
+  ASSERT_TRUE(end->failure) << "small corpora may be read at once";
+  EXPECT_NE(end->failure->message().find("the disk is gone"), std::string::npos)
+      << end->failure->message();
+}
+
+TEST(pipeline, goes_on_after_a_checkpoint_that_could_not_be_written_and_says_so) {
+  disk_with_text disk;
+  test::harness_options o;
+  o.every_tokens = 200;
+  test::harness h(disk.fs, disk.folder.path(), o);
+  int syncs = 0;
+  disk.fs.fail = [&](std::size_t, test::op_kind kind) -> std::optional<error> {
+    return kind == test::op_kind::sync && ++syncs == 1
+               ? std::optional<error>(error(errc::no_space, "the disk is full"))
+               : std::nullopt;
+  };
+  const auto end = h.run();
+  ASSERT_TRUE(end);
+  ASSERT_FALSE(end->failure) << end->failure->message();
+  ASSERT_EQ(h.warnings().size(), 1U);
+  EXPECT_NE(h.warnings()[0].find("the disk is full"), std::string::npos);
+  EXPECT_GE(end->generation, 1U);
+}
+
+TEST(pipeline, fails_when_the_last_checkpoint_cannot_be_written) {
+  disk_with_text disk;
+  test::harness h(disk.fs, disk.folder.path(), {});
+  disk.fs.fail = [&](std::size_t, test::op_kind kind) -> std::optional<error> {
+    return kind == test::op_kind::sync
+               ? std::optional<error>(error(errc::no_space, "full"))
+               : std::nullopt;
+  };
+  const auto end = h.run();
+  ASSERT_TRUE(end);
+  ASSERT_TRUE(end->failure);
+  EXPECT_EQ(end->failure->code(), errc::no_space);
+}
+
+TEST(pipeline, of_a_finished_run_does_nothing_and_keeps_its_state) {
+  disk_with_text disk;
+  std::uint64_t first = 0;
+  {
+    test::harness h(disk.fs, disk.folder.path(), {});
+    first = hash_of(*h.run());
+  }
+  test::harness h(disk.fs, disk.folder.path(), {});
+  const auto end = h.run();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->ended, "finished");
+  EXPECT_EQ(hash_of(*end), first);
+  EXPECT_EQ(h.log().pulses, 0U);
+}
+
+}  // namespace
+}  // namespace weir::actors

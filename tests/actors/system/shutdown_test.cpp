@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sessions begin and end, many times, also under load, also when something fails or
+/// hangs.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "run/session.hpp"
+
+namespace weir::actors {
+namespace {
+
+using worker_actor = caf::typed_actor<caf::reacts_to<work_atom>>;
+
+struct worker_config {
+  std::shared_ptr<std::atomic<int>> ended;
+  int fails_after = -1;
+};
+struct worker_shell {
+  static constexpr const char* name = "weir.worker";
+  std::shared_ptr<std::atomic<int>> ended;
+  int turns = 0;
+  ~worker_shell() {
+    if (ended) {
+      ++*ended;
+    }
+  }
+};
+
+/// Keeps itself busy until it is stopped.
+worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> self,
+                                   worker_config config) {
+  install_defaults(self);
+  self->state.ended = config.ended;
+  return {reacts(self, "worker, work", [self, config](work_atom) {
+    if (self->state.turns++ == config.fails_after) {
+      throw std::runtime_error("a worker broke");
+    }
+    self->send(self, work_atom_v);
+  })};
+}
+
+struct open_session {
+  open_session() : s(or_throw(session::open(std::chrono::seconds(30), events))) {}
+  run_control control;
+  std::shared_ptr<event_queue> events = std::make_shared<event_queue>(control);
+  std::unique_ptr<session> s;
+};
+
+TEST(session, ends_under_load_every_time) {
+  for (int round = 0; round < 60; ++round) {
+    auto ended = std::make_shared<std::atomic<int>>(0);
+    open_session open;
+    for (const stop_rank rank :
+         {stop_rank::source, stop_rank::conductor, stop_rank::sink, stop_rank::engine}) {
+      open.s->tell(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
+                   work_atom_v);
+      open.s->tell(open.s->spawn("busy", rank, worker, worker_config{ended}),
+                   work_atom_v);
+    }
+    EXPECT_TRUE(open.s->stop().empty());
+    EXPECT_EQ(ended->load(), 8);
+  }
+}
+
+TEST(session, ends_when_it_is_merely_destroyed) {
+  auto ended = std::make_shared<std::atomic<int>>(0);
+  {
+    open_session open;
+    open.s->tell(open.s->spawn("busy", stop_rank::source, worker, worker_config{ended}),
+                 work_atom_v);
+  }
+  EXPECT_EQ(ended->load(), 1);
+}
+
+TEST(session, reports_a_child_that_fails_with_name_text_and_cause) {
+  open_session open;
+  auto ended = std::make_shared<std::atomic<int>>(0);
+  open.s->tell(
+      open.s->spawn("fragile", stop_rank::source, worker, worker_config{ended, 5}),
+      work_atom_v);
+  const auto events = open.events->wait();
+  ASSERT_EQ(events.size(), 1U);
+  const auto* failure = std::get_if<error>(&events.front());
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->text(), "actor fragile ended early");
+  EXPECT_EQ(failure->root().text(), "unexpected exception: a worker broke");
+}
+
+TEST(event_queue, wakes_for_a_stop_without_an_event) {
+  run_control control;
+  event_queue events(control);
+  std::thread later([&] { control.request_stop(); });
+  EXPECT_TRUE(events.wait().empty());
+  later.join();
+  EXPECT_TRUE(control.stop_requested());
+}
+
+}  // namespace
+}  // namespace weir::actors
