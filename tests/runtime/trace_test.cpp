@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 
@@ -136,14 +137,17 @@ TEST(Trace, OfAnEngineSaysWhyATaskWaited) {
   const storage s = or_throw(e->allocate(8, "test"));
   const std::array<std::int64_t, 1> shape{8};
   const std::array<access, 1> a{updates(or_throw(tensor::over(s, dtype::uint8, shape)))};
-  const auto busy = [](const task_context&) {
+  std::atomic<bool> both_submitted{false};
+  auto* gate = &both_submitted;
+  const auto busy = [gate](const task_context&) {
     const std::int64_t end = now_ns() + 300'000;
-    while (now_ns() < end) {
+    while (now_ns() < end || !gate->load()) {
     }
   };
   e->tracer().begin_pulse(3, false);
   or_throw(e->submit("producer", a, busy));
   or_throw(e->submit("consumer", a, busy));
+  both_submitted = true;
   ASSERT_TRUE(e->wait_all());
   const auto records = e->tracer().records();
   ASSERT_EQ(records.size(), 2U);
