@@ -43,9 +43,9 @@ class Case(unittest.TestCase):
     def error(self, *args, code):
         """Runs what must fail and returns its message."""
         done = self.weir(*args, code=code)
-        message = done.stderr.decode()
-        self.assertTrue(message.startswith("weir: "), message)
-        return message[len("weir: "):].rstrip("\n")
+        warnings, found, message = done.stderr.decode().partition("weir: ")
+        self.assertTrue(found, warnings)
+        return message.rstrip("\n")
 
     def sets(self, tokens=4096, **keys):
         """--set arguments of a short run over the text; double underscores stand for dots."""
