@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Byte sources over memory and over files.
 #include "weir/formats/byte_source.hpp"
 
 #include <fmt/core.h>

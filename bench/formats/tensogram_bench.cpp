@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Messages against memcpy and XXH3, compression against zstd alone.
 // Tensogram against the floor of the same machine in the same seconds: memcpy and XXH3,
 // zstd called directly.
 #include <zstd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decoding of CBOR; every length is checked before it is trusted.
 // Tokens come from libcbor's streaming decoder; nesting, order, duplicates and widths are
 // judged here, on a stack of our own, so that hostile nesting cannot exhaust the
 // program's.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Encoding of CBOR in its canonical form.
 #include <cbor.h>
 
 #include <array>

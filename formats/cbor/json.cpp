@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// CBOR values as JSON text, for people.
 #include <fmt/core.h>
 
 #include <cmath>

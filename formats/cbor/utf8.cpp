@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whether bytes are UTF-8.
 #include "cbor/utf8.hpp"
 
 #include <cstddef>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The tree of CBOR values: order of keys, look-ups, comparisons.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What an object goes through between its elements and its stored bytes.
 #include "tensogram/codec/pipeline.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compression with zstd.
 #include "tensogram/codec/zstd.hpp"
 
 #include <fmt/core.h>

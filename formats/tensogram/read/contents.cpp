@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Metadata, index, digest lists and objects of a message, checked against each other.
 #include "tensogram/read/contents.hpp"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where the frames of a message lie, and whether they may lie there.
 #include "tensogram/read/layout.hpp"
 
 #include <fmt/core.h>

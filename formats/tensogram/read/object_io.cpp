@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of one object: read, verified, decoded.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The reader of one message.
 #include <fmt/core.h>
 
 #include <new>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finding messages among other bytes.
 #include <algorithm>
 #include <optional>
 
@@ -38,8 +40,9 @@ class scanner {
   /// Length of the message at `at`, 0 if there is none.
   result<std::uint64_t> message_at(std::uint64_t at) {
     WEIR_TRY(const bytes_view bytes, pieces_.at(at, preamble_size));
-    const auto head = starts_with(bytes, start_magic) ? parse_preamble(bytes)
-                                                      : error(errc::corrupt, "");
+    const auto head = starts_with(bytes, start_magic)
+                          ? parse_preamble(bytes)
+                          : error(errc::corrupt, "no message begins here");
     if (!head) {
       return std::uint64_t{0};
     }

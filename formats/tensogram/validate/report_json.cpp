@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A validation report as JSON.
 #include <array>
 
 #include "weir/formats/cbor.hpp"

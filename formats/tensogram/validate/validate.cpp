@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Validation of messages and of the bytes between them.
 #include <fmt/core.h>
 
 #include <algorithm>

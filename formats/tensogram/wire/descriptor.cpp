@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Object descriptors from and to CBOR.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 

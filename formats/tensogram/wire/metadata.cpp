@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Metadata, index and digest lists from and to CBOR.
 #include "tensogram/wire/metadata.hpp"
 
 #include <fmt/chrono.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Preamble, frame header, frame tail and postamble, byte by byte.
 #include "tensogram/wire/wire.hpp"
 
 #include <fmt/core.h>

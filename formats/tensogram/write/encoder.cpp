@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writing a whole message with known length.
 #include <fmt/core.h>
 
 #include <new>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finding NaN and infinity among floats.
 #include "tensogram/write/finite.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writing frames with their digests and padding.
 #include "tensogram/write/frame_writer.hpp"
 
 #include <fmt/core.h>

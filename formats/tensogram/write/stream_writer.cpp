@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writing a message whose length nobody knows yet.
 #include <fmt/core.h>
 
 #include "tensogram/wire/metadata.hpp"

@@ -112,7 +112,8 @@ struct object_to_write {
 ///   dtype}
 [[nodiscard]] result<byte_vector> encode_message(std::span<const object_to_write> objects,
                                                  const message_options& options = {});
-/// The same, replacing the content of `to` and reusing its memory. After an error `to` holds anything.
+/// The same, replacing the content of `to` and reusing its memory. After an error `to`
+/// holds anything.
 [[nodiscard]] result<void> encode_message_into(byte_vector& to,
                                                std::span<const object_to_write> objects,
                                                const message_options& options = {});
