@@ -12,3 +12,4 @@ file(GLOB find_modules "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake"
               "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake" ${find_modules}
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/weir")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
