@@ -3,6 +3,7 @@
 // streams, sources.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -136,16 +137,18 @@ TEST(tensogram_write, flags_say_what_the_reference_would_say) {
 }
 
 TEST(tensogram_write, the_index_settles_at_every_size) {
-  for (const std::size_t count :
-       {1, 22, 23, 24, 25, 255, 256, 257, 300, 600, 842, 843, 3000}) {
+  constexpr std::array<std::size_t, 13> counts{1,   22,  23,  24,  25,  255, 256,
+                                               257, 300, 600, 842, 843, 3000};
+  for (const std::size_t count : counts) {
     std::vector<sample_object> objects(count, sample(1, dtype::uint8, {1}));
     const byte_vector message = or_throw(encode_message(to_write(objects)));
     const auto reader = message_reader::open(message, strict);
     ASSERT_TRUE(reader.has_value()) << reader.error().message();
     EXPECT_EQ(reader->object_count(), count);
   }
-  for (const std::size_t text :
-       {64500, 65000, 65100, 65200, 65300, 65400, 65500, 65600}) {
+  constexpr std::array<std::size_t, 8> texts{64500, 65000, 65100, 65200,
+                                             65300, 65400, 65500, 65600};
+  for (const std::size_t text : texts) {
     std::vector<sample_object> objects(30, sample(1, dtype::uint8, {100}));
     message_options options;
     options.extra = {{"note", std::string(text, 'n')}};
