@@ -85,13 +85,14 @@ result<void> graph<R>::allocate_gradients() {
 
 template <class R>
 result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
-  const bool solved = frequency < window_rows;
+  const bool solved = frequency < least_segment;
+  const bool segments = !solved && frequency < window_rows;
   level_buffers<R> l;
-  const int rows = solved ? 4 : 2;
-  const int vectors = 4 + 1;
-  std::int64_t count = square_size + rows * rows_size + vectors * 80;
+  std::int64_t count = square_size + 2 * rows_size + 5 * 80;
   if (solved) {
-    count += scores_size + table_rows * window_rows;
+    count += 2 * rows_size + scores_size + table_rows * window_rows;
+  } else if (segments) {
+    count += window_rows / static_cast<int>(frequency) * square_size;
   }
   WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
   WEIR_TRY(l.d_saved,
@@ -112,6 +113,9 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
     h.before = cut.take(table_rows);
     h.query_key = cut.take(scores_size);
     h.table = cut.take(table_rows * window_rows);
+  }
+  if (segments) {
+    h.states = cut.take(window_rows / static_cast<int>(frequency) * square_size);
   }
   h.d_key = l.d_saved.p;
   h.d_value = h.d_key + rows_size;

@@ -5,7 +5,7 @@
 /// @source{Context stream design, 3.3, in the chunk form of 3.2}
 #pragma once
 
-#include "prose/kernels/memory.hpp"
+#include "prose/kernels/segments.hpp"
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
@@ -318,7 +318,15 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
 template <class R>
 void memory_backward(const memory_head<R>& h) {
   gate_gradient<R> gate;
-  if (h.frequency < W) {
+  R own_gradient[D * D];
+  if (h.frequency >= least_segment && h.frequency < W) {
+    memory_head<R> own = h;
+    if (!h.follows && !h.precedes) {
+      own.d_memory = own_gradient;  // nobody else wants it
+    }
+    clear(gate.log_keep, W);
+    segments_backward(own, gate.theta, gate.log_keep);
+  } else if (h.frequency < W) {
     if (h.precedes && !h.follows) {
       clear(h.d_memory, D * D);
     }

@@ -262,37 +262,4 @@ WEIR_INLINE void held_advance(const memory_head<R>& h) {
   }
 }
 
-template <class R>
-void memory_forward(const memory_head<R>& h) {
-  unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
-  gates(h);
-  if (h.keeps) {
-    copy(h.memory_before, h.memory, D * D);
-  }
-  const bool complete = h.last == W;
-  if (h.frequency < W) {
-    product(plain(h.key, D), h.memory, D, W, D, whole(D), put_in(h.key_memory, D));
-    product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.query_memory, D));
-    solved_forward(h);
-    if (complete) {
-      solved_advance(h);
-    }
-    return;
-  }
-  product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.out, h.out_stride));
-  if (!complete) {
-    return;
-  }
-  product(plain(h.key, D), h.memory, D, W, D, whole(D),
-          [&](int row, int col, const tile<R>& t) {
-            for (int r = 0; r < tile_rows; ++r) {
-              for (int v = 0; v < tile_vecs; ++v) {
-                const int at = (row + r) * D + col + v * lanes;
-                store<R>(h.error + at, t.v[r][v] - load(h.value + at));
-              }
-            }
-          });
-  held_advance(h);
-}
-
 }  // namespace weir::models::WEIR_KERNEL_SPACE

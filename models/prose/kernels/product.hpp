@@ -131,16 +131,40 @@ WEIR_INLINE void lower_product(left<R> a, const R* b, std::ptrdiff_t b_stride, i
   }
 }
 
+/// Transposes a block of 8 x 8.
+template <class R>
+WEIR_INLINE void transpose_block(const R* a, std::ptrdiff_t a_stride, R* out,
+                                 std::ptrdiff_t out_stride) {
+  vec<R> x[lanes];
+  vec<R> y[lanes];
+  for (int i = 0; i < lanes; ++i) {
+    x[i] = load(a + i * a_stride);
+  }
+  for (int i = 0; i < lanes; i += 2) {  // pairs of columns
+    y[i] = __builtin_shufflevector(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    y[i + 1] = __builtin_shufflevector(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (int i = 0; i < lanes; i += 4) {
+    for (int j = i; j < i + 2; ++j) {
+      x[j] = __builtin_shufflevector(y[j], y[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      x[j + 2] = __builtin_shufflevector(y[j], y[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (int j = 0; j < 4; ++j) {
+    store<R>(out + j * out_stride,
+             __builtin_shufflevector(x[j], x[j + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+    store<R>(out + (j + 4) * out_stride,
+             __builtin_shufflevector(x[j], x[j + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+  }
+}
+
 template <class R>
 WEIR_INLINE void transpose(const R* a, std::ptrdiff_t a_stride, int rows, int cols,
                            R* out, std::ptrdiff_t out_stride) {
-  for (int r0 = 0; r0 < rows; r0 += lanes) {
-    for (int c = 0; c < cols; ++c) {
-      vec<R> v;
-      for (int r = 0; r < lanes; ++r) {
-        v[r] = a[(r0 + r) * a_stride + c];
-      }
-      store<R>(out + c * out_stride + r0, v);
+  for (int r = 0; r < rows; r += lanes) {
+    for (int c = 0; c < cols; c += lanes) {
+      transpose_block(a + r * a_stride + c, a_stride, out + c * out_stride + r,
+                      out_stride);
     }
   }
 }

@@ -20,6 +20,9 @@ struct matrix {
 inline constexpr int window_rows = 64;
 inline constexpr int head_width = 32;
 inline constexpr int conv_taps = 4;
+/// Levels that fire this often or more rarely, but inside a window, go from firing to
+/// firing; more frequent ones solve a triangular system.
+inline constexpr int least_segment = 8;
 /// Rows of the decay table: one per row of the window, and one for the state after it.
 inline constexpr int table_rows = window_rows + 1;
 
@@ -83,6 +86,7 @@ struct memory_head {
   R* keep = nullptr;           ///< [64], 1 - alpha
   R* table = nullptr;  ///< [65][64] decay from the write of i to row t, 0 where it is not
                        ///< visible
+  R* states = nullptr;        ///< [64 / frequency][32][32] memory before each firing
   R* before = nullptr;        ///< [65] decay from the window's start
   R* query_key = nullptr;     ///< [64][64]
   R* key_memory = nullptr;    ///< K M

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Levels that fire every 8, 16 or 32 tokens: between two firings the memory is constant,
+/// so a window is a few products per firing and no triangular system. Included once per
+/// instruction set.
+/// @source{Context stream design, 3.2 and 3.3}
+#pragma once
+
+#include "prose/kernels/memory.hpp"
+
+namespace weir::models::WEIR_KERNEL_SPACE {
+
+/// out[i] = a[i] * factor[i], rows of 32.
+template <class R>
+WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < D; c += lanes) {
+      store<R>(out + r * D + c, load(a + r * D + c) * all(factor[r]));
+    }
+  }
+}
+
+/// m = factor * m + sign * product.
+template <class R>
+WEIR_INLINE auto blend_in(const R* from, R factor, R sign, R* to) {
+  return [=](int row, int col, const tile<R>& t) {
+    for (int r = 0; r < tile_rows; ++r) {
+      for (int v = 0; v < tile_vecs; ++v) {
+        const int at = (row + r) * D + col + v * lanes;
+        store<R>(to + at, fma(all(factor), load(from + at), all(sign) * t.v[r][v]));
+      }
+    }
+  };
+}
+
+template <class R>
+WEIR_INLINE void segments_forward(const memory_head<R>& h) {
+  const int rows = h.frequency;
+  R weighted[W * D];
+  copy(h.states, h.memory, D * D);
+  for (int first = 0; first < W; first += rows) {
+    R* m = h.states + first / rows * D * D;
+    R* out = h.out + first * h.out_stride;
+    R* error = h.error + first * D;
+    const R* key = h.key + first * D;
+    const R* value = h.value + first * D;
+    product(plain(h.query + first * D, D), m, D, rows, D, whole(D),
+            put_in(out, h.out_stride));
+    product(plain(key, D), m, D, rows, D, whole(D),
+            [&](int row, int col, const tile<R>& t) {
+              for (int r = 0; r < tile_rows; ++r) {
+                for (int v = 0; v < tile_vecs; ++v) {
+                  const int at = (row + r) * D + col + v * lanes;
+                  store<R>(error + at, t.v[r][v] - load(value + at));
+                }
+              }
+            });
+    scale_some(error, h.theta + first, weighted, rows);
+    const int last = first + rows;
+    if (last < h.last || h.last == W) {
+      R* next = last == W ? h.memory : m + D * D;
+      product(transposed(key, D), weighted, D, D, D, whole(rows),
+              blend_in(m, h.keep[last - 1], R(-1), next));
+    } else {
+      return;  // the rows after this segment are not there yet
+    }
+  }
+}
+
+template <class R>
+void memory_forward(const memory_head<R>& h) {
+  unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
+  gates(h);
+  if (h.keeps && (h.frequency < least_segment || h.frequency >= W)) {
+    copy(h.memory_before, h.memory, D * D);
+  }
+  const bool complete = h.last == W;
+  if (h.frequency >= least_segment && h.frequency < W) {
+    segments_forward(h);
+    return;
+  }
+  if (h.frequency < W) {
+    product(plain(h.key, D), h.memory, D, W, D, whole(D), put_in(h.key_memory, D));
+    product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.query_memory, D));
+    solved_forward(h);
+    if (complete) {
+      solved_advance(h);
+    }
+    return;
+  }
+  product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.out, h.out_stride));
+  if (!complete) {
+    return;
+  }
+  product(plain(h.key, D), h.memory, D, W, D, whole(D),
+          [&](int row, int col, const tile<R>& t) {
+            for (int r = 0; r < tile_rows; ++r) {
+              for (int v = 0; v < tile_vecs; ++v) {
+                const int at = (row + r) * D + col + v * lanes;
+                store<R>(h.error + at, t.v[r][v] - load(h.value + at));
+              }
+            }
+          });
+  held_advance(h);
+}
+
+template <class R>
+WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
+  const int rows = h.frequency;
+  R memory_t[D * D];
+  R wanted[D * D];  // gradient of the sum that the firing takes away
+  R wanted_t[D * D];
+  R d_error[W * D];
+  R weighted[W * D];
+  R d_query[W * D];
+  R d_y[W * D];
+  R* g = h.d_memory;
+  bool alive = h.follows;
+  if (!alive) {
+    clear(g, D * D);
+  }
+  for (int first = W - rows; first >= 0; first -= rows) {
+    const R* m = h.states + first / rows * D * D;
+    const R* key = h.key + first * D;
+    const R* error = h.error + first * D;
+    const int last = first + rows - 1;
+    R* d_key = h.d_key + first * D;
+    for (int r = first; r <= last; ++r) {
+      copy(d_y + r * D, h.d_out + r * h.d_out_stride, D);
+    }
+    transpose(m, D, D, D, memory_t, D);
+    product(plain(d_y + first * D, D), memory_t, D, rows, D, whole(D),
+            put_in(d_query + first * D, D));
+    if (alive) {
+      R along = R(0);
+      for (int i = 0; i < D; ++i) {
+        along += dot32(g + i * D, m + i * D);
+      }
+      log_keep[last] = h.keep[last] * along;
+      for (int i = 0; i < D * D; i += lanes) {
+        store<R>(wanted + i, -load(g + i));
+      }
+      transpose(wanted, D, D, D, wanted_t, D);
+      product(plain(key, D), wanted, D, rows, D, whole(D), put_in(weighted, D));
+      for (int r = 0; r < rows; ++r) {
+        theta[first + r] = dot32(error + r * D, weighted + r * D);
+      }
+      scale_some(weighted, h.theta + first, d_error, rows);
+      scale_some(error, h.theta + first, weighted, rows);
+      product(plain(weighted, D), wanted_t, D, rows, D, whole(D), put_in(d_key, D));
+      product(plain(d_error, D), memory_t, D, rows, D, whole(D), add_to(d_key, D));
+      product(transposed(key, D), d_error, D, D, D, whole(rows),
+              blend_in(g, h.keep[last], R(1), g));
+      for (int i = 0; i < rows * D; i += lanes) {
+        store<R>(h.d_value + first * D + i, -load(d_error + i));
+      }
+    } else {
+      clear(d_key, rows * D);
+      clear(h.d_value + first * D, rows * D);
+      clear(theta + first, rows);
+    }
+    if (first > 0 || h.precedes) {
+      product(transposed(h.query + first * D, D), d_y + first * D, D, D, D, whole(rows),
+              add_to(g, D));
+      alive = true;
+    }
+  }
+  unit_backward(h.query, h.query_inverse, d_query, h.d_query, h.d_query_stride);
+}
+
+}  // namespace weir::models::WEIR_KERNEL_SPACE
