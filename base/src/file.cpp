@@ -12,8 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
+
+#include "weir/base/clock.hpp"
 
 namespace weir {
 
@@ -185,8 +189,13 @@ result<file_lock> file_lock::acquire(const std::string& path) {
   if (descriptor < 0) {
     return system_error("open", path, errno);
   }
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  // A process killed a moment ago may still be on its way out with the lock: wait, briefly.
+  for (std::int64_t start = now_ns(); ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;) {
     const int number = errno;
+    if (number == EWOULDBLOCK && seconds_since(start) < 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
     ::close(descriptor);
     if (number == EWOULDBLOCK) {
       return error(errc::locked,

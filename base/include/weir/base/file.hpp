@@ -64,7 +64,7 @@ class file_system {
 /// @threads{thread-compatible}
 class file_lock {
  public:
-  /// @error{locked, another process or object holds it}
+  /// @error{locked, another process or object holds it, and still does after a second}
   [[nodiscard]] static result<file_lock> acquire(const std::string& path);
   file_lock(file_lock&& other) noexcept;
   file_lock& operator=(file_lock&& other) noexcept;
