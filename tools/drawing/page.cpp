@@ -111,6 +111,10 @@ void html_page::table(const std::vector<std::pair<std::string, std::string>>& ro
   out_ += "</table></figure>\n";
 }
 
+void html_page::text(std::string_view text) {
+  out_ += fmt::format("<pre>{}</pre>\n", html_escape(text));
+}
+
 void html_page::folded(std::string_view summary, std::string_view text) {
   out_ += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
                       html_escape(summary), html_escape(text));

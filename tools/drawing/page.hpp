@@ -22,6 +22,8 @@ class html_page {
   /// Ready HTML: a drawing or a table.
   void figure(std::string_view html, std::string_view caption = {});
   void table(const std::vector<std::pair<std::string, std::string>>& rows);
+  /// Text as it is, line by line.
+  void text(std::string_view text);
   /// Text as it is, folded away behind a summary.
   void folded(std::string_view summary, std::string_view text);
   [[nodiscard]] std::string finish() &&;

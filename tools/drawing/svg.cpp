@@ -18,8 +18,8 @@ constexpr double page_width = 960;
 struct frame {
   double left = 44;
   double right = page_width - 150;
-  double top = 14;
-  double bottom = 340;
+  double top = 26;
+  double bottom = 352;
   double tokens = 1;
   double low = 0;
   double high = 8;
@@ -68,7 +68,7 @@ void draw_axes(svg& s, const frame& f) {
   }
   s.line(f.left, f.bottom, f.right, f.bottom, "axis");
   s.text((f.left + f.right) / 2, f.bottom + 38, "tick", "middle", "tokens");
-  s.text(f.left + 6, f.top + 4, "tick", "start", "bits per byte");
+  s.text(f.left - 30, f.top - 12, "tick", "start", "bits per byte");
 }
 
 // Moves labels apart, top to bottom, and back up where they would leave the drawing.
@@ -154,7 +154,7 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   const double head = raw / power;
   const double step = power * (head <= 1 ? 1 : head <= 2 ? 2 : head <= 5 ? 5 : 10);
   for (double n = std::ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
-    out.push_back(n * step);
+    out.push_back(n * step + 0.0);  // no minus before a zero
   }
   return out;
 }

@@ -13,7 +13,7 @@ namespace weir::tools {
 
 namespace {
 
-constexpr double left = 120;
+constexpr double left = 160;
 constexpr double right = 950;
 constexpr std::size_t colours =
     8;  // kernels with a colour of their own; the rest share one

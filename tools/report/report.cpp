@@ -11,6 +11,7 @@
 #include "drawing/page.hpp"
 #include "drawing/svg.hpp"
 #include "run_data.hpp"
+#include "watch/progress.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
@@ -59,17 +60,17 @@ std::vector<curve_line> all_curves(const run_data& run, double tokens) {
   if (run.corpus) {
     const corpus_comparison& c = *run.corpus;
     for (const count_curve& counts : c.counts) {
-      lines.push_back({fmt::format("order {}  {:.2f}", counts.order, counts.cumulative),
+      lines.push_back({fmt::format("order {}: {:.2f}", counts.order, counts.cumulative),
                        fmt::format("o{}", std::min(counts.order, 3U)),
                        count_points(counts, c)});
     }
-    lines.push_back({fmt::format("gzip -9  {:.2f}", c.gzip),
+    lines.push_back({fmt::format("gzip -9: {:.2f}", c.gzip),
                      "gzip",
                      {{0, c.gzip}, {tokens, c.gzip}}});
   }
   const double window =
       run.corpus ? static_cast<double>(run.corpus->window) : tokens / 150;
-  lines.push_back({fmt::format("this model  {:.2f}",
+  lines.push_back({fmt::format("this model: {:.2f}",
                                number_at(run.metrics, "bits_per_byte.cumulative")),
                    "model", resample(run.curve, window)});
   return lines;
@@ -82,17 +83,15 @@ std::string model_verdict(const run_data& run) {
 
 void add_head(html_page& page, const run_data& run) {
   const auto& m = run.metrics;
-  page.tiles(
-      {{"bits per byte, whole text",
-        fmt::format("{:.3f}", number_at(m, "bits_per_byte.cumulative"))},
-       {"bits per byte, last quarter",
-        fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))},
-       {"tokens learned from",
-        fmt::format("{:.0f}", number_at(m, "phases.build.tokens"))},
-       {"tokens per second", fmt::format("{:.0f}", number_at(m, "tokens_per_second"))},
-       {"peak memory",
-        human_bytes(static_cast<std::uint64_t>(number_at(m, "peak_rss_bytes")))},
-       {"times resumed", fmt::format("{:.0f}", number_at(m, "resumed"))}});
+  page.tiles({{"bits per byte, whole text",
+               fmt::format("{:.3f}", number_at(m, "bits_per_byte.cumulative"))},
+              {"bits per byte, last quarter",
+               fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))},
+              {"tokens learned from", grouped(number_at(m, "phases.build.tokens"))},
+              {"tokens per second", grouped(number_at(m, "tokens_per_second"))},
+              {"peak memory",
+               human_bytes(static_cast<std::uint64_t>(number_at(m, "peak_rss_bytes")))},
+              {"times resumed", fmt::format("{:.0f}", number_at(m, "resumed"))}});
 }
 
 void add_curve(html_page& page, const run_data& run) {
@@ -187,6 +186,24 @@ void add_corpus(html_page& page, const run_data& run) {
   page.figure(rows + "</table>");
 }
 
+// Lines of the log that say when a process began, resumed, failed or ended.
+std::string history(const std::string& log) {
+  std::string out;
+  for (std::size_t from = 0; from < log.size();) {
+    const std::size_t end = std::min(log.find('\n', from), log.size());
+    const std::string line = log.substr(from, end - from);
+    for (const char* event :
+         {" info started", " info resumed", " info ended", " error "}) {
+      if (line.find(event) != std::string::npos) {
+        out += line + "\n";
+        break;
+      }
+    }
+    from = end + 1;
+  }
+  return out.empty() ? "nothing" : out;
+}
+
 void add_state(html_page& page, const run_data& run) {
   const auto& m = run.metrics;
   page.section("State and history");
@@ -197,6 +214,8 @@ void add_state(html_page& page, const run_data& run) {
               {"pulses", fmt::format("{:.0f}", number_at(m, "pulses"))},
               {"checkpoints written", fmt::format("{:.0f}", number_at(m, "generations"))},
               {"kernels", text_at(m, "kernel_set")}});
+  page.paragraph("Processes of this run, by its log:");
+  page.text(history(run.log));
   page.folded("Log of all processes of this run, resumes included", run.log);
   page.folded("Settings (config.toml)", run.config_text);
   page.folded("All metrics (metrics.json)",

@@ -16,14 +16,6 @@ namespace weir::tools {
 
 namespace {
 
-std::string grouped(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) {
-    digits.insert(i - 3, 1, ',');
-  }
-  return digits;
-}
-
 // Columns of the terminal; a line that wraps cannot be drawn over.
 std::size_t columns() {
   winsize size{};
@@ -39,6 +31,14 @@ bool wants_colour() {
 }
 
 }  // namespace
+
+std::string grouped(double value) {
+  std::string digits = fmt::format("{:.0f}", value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) {
+    digits.insert(i - 3, 1, ',');
+  }
+  return digits;
+}
 
 std::string progress_text(const actors::run_progress& p, bool colour) {
   const char* strong = colour ? "\x1b[1m" : "";

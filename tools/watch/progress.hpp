@@ -11,6 +11,9 @@
 
 namespace weir::tools {
 
+/// A number >= 0 without its fraction, digits in groups of three: "1,046,915".
+[[nodiscard]] std::string grouped(double value);
+
 /// One line of progress: phase, part done, tokens per second, bits per byte, time left,
 /// last durable checkpoint.
 /// @param colour  Whether to emphasise figures with escape sequences.
