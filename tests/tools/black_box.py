@@ -191,6 +191,13 @@ class Runs(Case):
         metrics = self.run_it("r", 1024, phase__test__tokens=512, phase__stream__tokens=256)
         self.assertEqual(metrics["tokens"], 1024 + 512 + 256)
 
+    def test_a_chunk_below_the_slowest_level_is_warned_of_once(self):
+        done = self.weir("run", TOML, "--out", "r", *self.sets(1024))
+        self.assertEqual(done.stderr.decode().count("warning: "), 1)
+        self.assertIn("warning", (self.folder / "r" / "log").read_text())
+        done = self.weir("run", TOML, "--out", "s", *self.sets(1024, stream__chunk=512))
+        self.assertEqual(done.stderr, b"")
+
     def test_colour_and_control_characters_stay_off_a_pipe(self):
         done = self.weir("run", TOML, "--out", "r", *self.sets(1024))
         self.assertNotIn(b"\x1b", done.stdout + done.stderr)

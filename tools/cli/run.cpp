@@ -159,9 +159,13 @@ using run_call = result<run_report> (*)(const run_config&, const actors::run_cal
 
 // Runs or resumes in a folder whose lock the caller holds.
 command_result perform(run_call call, const run_config& config, bool json, output& out) {
+  WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.out));
   narrator tell(out, json, log);
   tell.say(fmt::format("run folder {}", config.out));
+  for (const std::string& warning : warnings) {
+    tell.warning(warning);
+  }
   actors::run_control control;
   const actors::signal_scope signals(control);
   actors::run_callbacks callbacks;

@@ -14,7 +14,7 @@ namespace weir::tools {
 namespace {
 
 constexpr double left = 160;
-constexpr double right = 950;
+constexpr double right = 930;
 constexpr std::size_t colours =
     8;  // kernels with a colour of their own; the rest share one
 
@@ -43,21 +43,59 @@ void draw_time_axis(svg& s, double from, double to, double y, double unit,
   }
 }
 
-// Busy microseconds per thread and bin, the span cut at the edges of the bins.
-std::vector<std::vector<double>> bin_load(const trace_data& trace, std::size_t bins) {
-  std::vector<std::vector<double>> busy(trace.lanes.size(),
-                                        std::vector<double>(bins, 0.0));
-  const double width = trace.length / static_cast<double>(bins);
+// Adds a stretch of time to the bins that it covers, cut at their edges.
+void add_to_bins(std::vector<double>& bins, double width, double start, double end) {
+  auto bin = static_cast<std::size_t>(start / width);
+  for (double at = start; bin < bins.size() && at < end; ++bin) {
+    const double edge = std::min(end, static_cast<double>(bin + 1) * width);
+    bins[bin] += std::max(0.0, edge - at);
+    at = std::max(at, edge);
+  }
+}
+
+// Microseconds of each bin in which tasks were recorded: with pauses, but without the
+// stretches between single pulses.
+std::vector<double> recorded_time(const trace_data& trace, std::size_t bins) {
+  constexpr double pause = 20'000;
+  std::vector<double> out(bins, 0.0);
+  double begin = 0;
+  double end = -1;
   for (const trace_span& s : trace.spans) {
-    const double end = s.start + s.length;
-    auto bin = static_cast<std::size_t>(s.start / width);
-    for (double at = s.start; bin < bins && at < end; ++bin) {
-      const double edge = std::min(end, static_cast<double>(bin + 1) * width);
-      busy[s.lane][bin] += std::max(0.0, edge - at);
-      at = std::max(at, edge);
+    if (!s.task) {
+      continue;
+    }
+    if (end < 0 || s.start > end + pause) {
+      add_to_bins(out, trace.length / static_cast<double>(bins), begin, end);
+      begin = s.start;
+    }
+    end = std::max(end, s.start + s.length);
+  }
+  add_to_bins(out, trace.length / static_cast<double>(bins), begin, end);
+  return out;
+}
+
+std::vector<std::vector<double>> busy_time(const trace_data& trace, std::size_t bins) {
+  std::vector<std::vector<double>> out(trace.lanes.size(),
+                                       std::vector<double>(bins, 0.0));
+  for (const trace_span& s : trace.spans) {
+    if (s.task) {
+      add_to_bins(out[s.lane], trace.length / static_cast<double>(bins), s.start,
+                  s.start + s.length);
     }
   }
-  return busy;
+  return out;
+}
+
+// Spans that are no tasks, where they are.
+void draw_spans(svg& s, const trace_data& trace, double height) {
+  const double scale = (right - left) / trace.length;
+  for (const trace_span& span : trace.spans) {
+    if (!span.task) {
+      s.rect(left + span.start * scale, lane_top(span.lane, height),
+             std::max(1.0, span.length * scale), height, "busy",
+             fmt::format("{} {:.1f} ms", trace.names[span.name], span.length / 1000));
+    }
+  }
 }
 
 }  // namespace
@@ -65,28 +103,27 @@ std::vector<std::vector<double>> bin_load(const trace_data& trace, std::size_t b
 std::string draw_load(const trace_data& trace) {
   constexpr std::size_t bins = 300;
   constexpr double height = 34;
-  const std::size_t lanes = trace.lanes.size();
-  const double bottom = lane_top(lanes, height);
+  const double bottom = lane_top(trace.lanes.size(), height);
   svg s(960, bottom + 26, "Load of the threads over the run");
   if (trace.length <= 0) {
     return std::move(s).finish();
   }
-  const auto busy = bin_load(trace, bins);
-  const double bin_us = trace.length / bins;
+  const auto recorded = recorded_time(trace, bins);
+  const auto busy = busy_time(trace, bins);
   const double step = (right - left) / bins;
-  for (std::size_t lane = 0; lane < lanes; ++lane) {
+  for (std::size_t lane = 0; lane < trace.lanes.size(); ++lane) {
     const double top = lane_top(lane, height);
     s.text(left - 8, top + height / 2 + 4, "label", "end", trace.lanes[lane]);
     for (std::size_t bin = 0; bin < bins; ++bin) {
-      const auto recorded = [&](const std::vector<double>& of) { return of[bin] > 0; };
-      if (std::any_of(busy.begin(), busy.end(), recorded)) {
+      if (recorded[bin] > 0) {
         const double x = left + step * static_cast<double>(bin);
-        const double part = std::min(1.0, busy[lane][bin] / bin_us);
+        const double part = std::min(1.0, busy[lane][bin] / recorded[bin]);
         s.rect(x, top, step, height, "idle");
         s.rect(x, top + height * (1 - part), step, height * part, "busy");
       }
     }
   }
+  draw_spans(s, trace, height);
   draw_time_axis(s, 0, trace.length, bottom - 4, 1e6, "s");
   return std::move(s).finish();
 }

@@ -39,7 +39,8 @@ points resample(const points& curve, double window) {
       bits = 0;
     }
   }
-  if (before > begun) {
+  // A few tokens at the end make no point of their own: their figure would say nothing.
+  if (before - begun >= window / 2 || (out.empty() && before > begun)) {
     out.emplace_back(before, bits / (before - begun));
   }
   return out;
@@ -48,9 +49,12 @@ points resample(const points& curve, double window) {
 points count_points(const count_curve& counts, const corpus_comparison& corpus) {
   points out;
   for (std::size_t i = 0; i < counts.windows.size(); ++i) {
+    const std::uint64_t begin = i * corpus.window;
     const std::uint64_t end =
-        std::min<std::uint64_t>((i + 1) * corpus.window, corpus.tokens);
-    out.emplace_back(static_cast<double>(end), counts.windows[i]);
+        std::min<std::uint64_t>(begin + corpus.window, corpus.tokens);
+    if (end - begin >= corpus.window / 2 || out.empty()) {
+      out.emplace_back(static_cast<double>(end), counts.windows[i]);
+    }
   }
   return out;
 }
@@ -137,8 +141,8 @@ void add_time(html_page& page, const run_data& run) {
     return;
   }
   page.figure(draw_load(*run.trace),
-              "Load of each thread; where nothing is drawn nothing was recorded "
-              "(run.trace says what is).");
+              "Load of each thread while tasks were recorded; where nothing is drawn "
+              "none were (run.trace says which).");
   page.figure(draw_tasks(*run.trace, 8000),
               "8 ms of tasks, one colour per kernel as in the table.");
   page.figure(kernel_table(*run.trace));

@@ -50,7 +50,9 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   } else {
     out += fmt::format(" {} tokens", p.phase_tokens);
   }
-  out += fmt::format("  {}{}{} tokens/s", strong, grouped(p.tokens_per_second), plain);
+  if (p.tokens_per_second > 0) {
+    out += fmt::format("  {}{}{} tokens/s", strong, grouped(p.tokens_per_second), plain);
+  }
   if (p.bits_per_byte > 0) {
     out += fmt::format("  {}{:.3f}{} bits/byte", strong, p.bits_per_byte, plain);
   }
