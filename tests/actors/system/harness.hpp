@@ -5,6 +5,7 @@
 #pragma once
 
 #include <caf/scheduler/test_coordinator.hpp>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -35,6 +36,7 @@ struct harness_options {
   std::optional<std::uint64_t> fail_at;  ///< pulse whose kernel fails
   std::optional<std::uint64_t>
       drain_at;  ///< scheduler step at which the run is asked to end
+  file_system* corpus_files = &posix_file_system();  ///< where the corpus is
 };
 
 /// Actors of one run over a corpus in memory with a model that hashes what it gets.
@@ -66,6 +68,11 @@ class harness {
 
   /// Runs to the end; nothing if the run got stuck.
   std::optional<actors::conductor_end> run() {
+    if (open_failure_) {
+      end_.emplace();
+      end_->failure = open_failure_;
+      return end_;
+    }
     (*self_)->send(conductor_, actors::launch_atom_v);
     for (std::uint64_t i = 0; i < 1'000'000; ++i) {
       if (options_.drain_at == i) {
@@ -99,7 +106,7 @@ class harness {
   }
   template <class T, class Handle, class... As>
   result<T> ask(const Handle& to, As... as) {
-    auto pending = (*self_)->request(to, std::chrono::hours(1), std::move(as)...);
+    auto pending = (*self_)->request(to, std::chrono::seconds(3600), std::move(as)...);
     while (step()) {
     }
     result<T> out = error(errc::internal, "no answer");
@@ -116,8 +123,10 @@ class harness {
 
   void open(faulty_files& fs, const std::string& folder) {
     using namespace actors;
+    // Locks are real files.
+    std::filesystem::create_directories(folder + "/checkpoint");
     checkpointer_ = spawn(checkpointer_io, checkpointer_config{&fs});
-    hub_ = spawn(stream_hub_io, hub_config{&fs});
+    hub_ = spawn(stream_hub_io, hub_config{options_.corpus_files});
     orchestrator_config engine;
     std::shared_ptr<const storage::checkpoint> newest;
     auto store =

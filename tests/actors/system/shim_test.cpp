@@ -58,6 +58,9 @@ probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self
 }
 
 struct shim : testing::Test {
+  /// An actor that holds a promise of its own refers to itself: it ends when told to,
+  /// like all our children.
+  ~shim() override { self->send_exit(target, caf::exit_reason::user_shutdown); }
   std::unique_ptr<system_config> config = or_throw(system_config::make({}));
   caf::actor_system system{*config};
   caf::scoped_actor self{system};
