@@ -189,7 +189,7 @@ result<file_lock> file_lock::acquire(const std::string& path) {
   if (descriptor < 0) {
     return system_error("open", path, errno);
   }
-  // A process killed a moment ago may still be on its way out with the lock: wait, briefly.
+  // A process killed a moment ago may still be on its way out with the lock: wait.
   for (std::int64_t start = now_ns(); ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;) {
     const int number = errno;
     if (number == EWOULDBLOCK && seconds_since(start) < 1) {
