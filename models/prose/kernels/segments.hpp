@@ -104,6 +104,16 @@ void memory_forward(const memory_head<R>& h) {
   held_advance(h);
 }
 
+/// Sum of the products of two memories' elements, row by row.
+template <class R>
+WEIR_INLINE R inner_product(const R* a, const R* b) {
+  R sum = R(0);
+  for (int i = 0; i < D; ++i) {
+    sum += dot32(a + i * D, b + i * D);
+  }
+  return sum;
+}
+
 template <class R>
 WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
   const int rows = h.frequency;
@@ -132,11 +142,7 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
     product(plain(d_y + first * D, D), memory_t, D, rows, D, whole(D),
             put_in(d_query + first * D, D));
     if (alive) {
-      R along = R(0);
-      for (int i = 0; i < D; ++i) {
-        along += dot32(g + i * D, m + i * D);
-      }
-      log_keep[last] = h.keep[last] * along;
+      log_keep[last] = h.keep[last] * inner_product(g, m);
       for (int i = 0; i < D * D; i += lanes) {
         store<R>(wanted + i, -load(g + i));
       }
