@@ -121,7 +121,7 @@ template void initialise<float>(const parameter_info&, std::uint64_t, float*);
 template void initialise<double>(const parameter_info&, std::uint64_t, double*);
 
 void parameter_layout::make_groups() {
-  constexpr std::int64_t about = 32 * 1024 + 512;
+  constexpr std::int64_t about = 64 * 1024 + 512;
   std::uint32_t levels = 0;
   for (const parameter_info& info : all_) {
     levels = std::max(levels, info.level + 1);

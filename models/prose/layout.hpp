@@ -44,7 +44,7 @@ struct parameter_info {
   }
 };
 
-/// What one optimizer task steps: whole parameters of one level, about 32 Ki elements.
+/// What one optimizer task steps: whole parameters of one level, about 64 Ki elements.
 struct step_group {
   std::uint32_t level = 0;
   std::int64_t size = 0;  ///< elements with padding

@@ -22,10 +22,16 @@ inline graph_sizes::graph_sizes(const prose_config& c)
       gates(2 * heads * levels),
       stack(2 * inner + gates + levels * inner),
       outs(levels * inner),
-      key_stride(2 * inner + gates),
-      mlp_stride(2 * width + 2 * hidden + 16),
-      back_stride(width + hidden + outs),
-      head_stride(width + 16 + align_up(vocab, 16)) {}
+      key_columns(2 * inner + gates),
+      near_levels((levels * inner - key_columns + 2 * inner - 1) / (2 * inner)),
+      near(0),
+      half_hidden(hidden / 2),
+      first_outs((levels * heads + 1) / 2 * head_width),
+      head_stride(width + 16 + align_up(vocab, 16)) {
+  // Both products about equally wide.
+  near_levels = std::clamp(near_levels, 1, levels);
+  near = key_columns + near_levels * inner;
+}
 
 /// Cuts an array into pieces of multiples of 16 elements.
 template <class R>
@@ -126,12 +132,13 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
 
 template <class R>
 result<void> graph<R>::allocate_heads(block& b) {
+  const int gates = 2 * n_.levels * window_rows;
+  const int size = 3 * rows_size + window_rows + scores_size + gates;
+  WEIR_TRY(b.keys,
+           place_.template allocate<R>(std::int64_t{n_.heads} * size, "activations"));
   for (int h = 0; h < n_.heads; ++h) {
     key_buffers<R> k;
-    const int gates = 2 * n_.levels * window_rows;
-    WEIR_TRY(k.saved,
-             place_.template allocate<R>(
-                 3 * rows_size + window_rows + scores_size + gates, "activations"));
+    k.saved = b.keys.sub(std::int64_t{h} * size, size);
     cutter<R> cut(k.saved.p);
     k.head.key = cut.take(rows_size);
     k.head.key_t = cut.take(rows_size);
@@ -139,10 +146,10 @@ result<void> graph<R>::allocate_heads(block& b) {
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
     k.head.gates = cut.take(gates);
-    k.head.raw_key = b.keys.p + h * head_width;
+    k.head.raw_key = b.near.p + h * head_width;
     k.head.raw_value = k.head.raw_key + n_.inner;
-    k.head.raw_gates = b.keys.p + 2 * n_.inner;
-    k.head.raw_stride = n_.key_stride;
+    k.head.raw_gates = b.near.p + 2 * n_.inner;
+    k.head.raw_stride = n_.near;
     k.head.levels = n_.levels;
     k.head.heads = n_.heads;
     k.head.head = h;
@@ -152,33 +159,43 @@ result<void> graph<R>::allocate_heads(block& b) {
 }
 
 template <class R>
+void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
+  const int column = l * n_.inner + h * head_width;
+  const bool second = column >= n_.first_outs;
+  const buffer<R>& d_y = b.halves[second ? 1 : 0].d_y;
+  const int d_stride = second ? n_.outs - n_.first_outs : n_.first_outs;
+  const int d_column = second ? column - n_.first_outs : column;
+  const bool far = l >= n_.near_levels;
+  const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
+  memory_head<R>& m = one.head;
+  m.raw_query = far ? b.far.p + column - n_.near_levels * n_.inner
+                    : b.near.p + n_.key_columns + column;
+  m.raw_stride = far ? n_.stack - n_.near : n_.near;
+  m.gates = k.gates + 2 * l * window_rows;
+  m.key = k.key;
+  m.key_t = k.key_t;
+  m.value = k.value;
+  m.key_key = k.key_key;
+  m.out = b.y.p + column;
+  m.out_stride = n_.outs;
+  m.d_out = d_y.p + d_column;
+  m.d_out_stride = d_stride;
+  m.d_query = b.d_stack.p + n_.key_columns + column;
+  m.d_query_stride = n_.stack;
+  one.y = b.y.columns(column, head_width, window_rows, n_.outs);
+  one.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
+  one.d_query =
+      b.d_stack.columns(n_.key_columns + column, head_width, window_rows, n_.stack);
+}
+
+template <class R>
 result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
     for (int h = 0; h < n_.heads; ++h) {
       WEIR_TRY(auto one,
                allocate_level(config_.frequencies[static_cast<std::size_t>(l)]));
-      const int column = l * n_.inner + h * head_width;
-      const int d_column = n_.width + n_.hidden + column;
-      const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
-      memory_head<R>& m = one.head;
-      m.raw_query = b.queries[static_cast<std::size_t>(l)].p + h * head_width;
-      m.raw_stride = n_.inner;
-      m.gates = k.gates + 2 * l * window_rows;
-      m.key = k.key;
-      m.key_t = k.key_t;
-      m.value = k.value;
-      m.key_key = k.key_key;
-      m.out = b.y.p + column;
-      m.out_stride = n_.outs;
-      m.d_out = b.back.p + d_column;
-      m.d_out_stride = n_.back_stride;
-      m.d_query = b.d_stack.p + n_.key_stride + column;
-      m.d_query_stride = n_.stack;
-      one.y = b.y.columns(column, head_width, window_rows, n_.outs);
-      one.d_y = b.back.columns(d_column, head_width, window_rows, n_.back_stride);
-      one.d_query =
-          b.d_stack.columns(n_.key_stride + column, head_width, window_rows, n_.stack);
+      place_level(b, l, h, one);
       level.push_back(one);
     }
     b.levels.push_back(std::move(level));
@@ -187,8 +204,32 @@ result<void> graph<R>::allocate_levels(block& b) {
 }
 
 template <class R>
+result<void> graph<R>::allocate_halves(block& b) {
+  constexpr std::int64_t w = window_rows;
+  for (int half = 0; half < 2; ++half) {
+    half_buffers<R>& t = b.halves[static_cast<std::size_t>(half)];
+    const std::int64_t wide = w * n_.half_hidden;
+    const int outs = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
+    WEIR_TRY(t.wide, place_.template allocate<R>(2 * wide, "activations"));
+    WEIR_TRY(t.out, place_.template allocate<R>(w * n_.width, "activations"));
+    WEIR_TRY(t.back, place_.template allocate<R>(wide + w * n_.width, "activations"));
+    if (outs > 0) {
+      WEIR_TRY(t.d_y, place_.template allocate<R>(w * outs, "activations"));
+    }
+    t.relu = t.wide.p;
+    t.hidden = t.wide.p + wide;
+    t.d_hidden = t.back.p;
+    t.d_normed = t.back.p + wide;
+  }
+  return {};
+}
+
+template <class R>
 result<void> graph<R>::allocate_block(block& b) {
   const auto get = [&](buffer<R>& to, int rows, int columns) -> result<void> {
+    if (columns == 0) {
+      return {};  // a single level has nothing far
+    }
     WEIR_TRY(to,
              place_.template allocate<R>(std::int64_t{rows} * columns, "activations"));
     return {};
@@ -198,40 +239,28 @@ result<void> graph<R>::allocate_block(block& b) {
   b.u = b.past.p + 3 * n_.width;
   b.z = b.u + w * n_.width;
   b.inverse1 = b.z + w * n_.width;
-  WEIR_CHECK(get(b.keys, w, n_.key_stride));
-  b.queries.resize(static_cast<std::size_t>(n_.levels));
-  for (auto& q : b.queries) {
-    WEIR_CHECK(get(q, w, n_.inner));
-  }
+  WEIR_CHECK(get(b.near, w, n_.near));
+  WEIR_CHECK(get(b.far, w, n_.stack - n_.near));
   WEIR_CHECK(get(b.y, w, n_.outs));
-  WEIR_CHECK(get(b.mlp, w, n_.mlp_stride));
-  WEIR_CHECK(get(b.back, w, n_.back_stride));
-  WEIR_CHECK(get(b.d_gain2, 2, n_.width));
+  WEIR_CHECK(get(b.x1, w, n_.width));
+  WEIR_CHECK(get(b.normed2, w, n_.width + 1));
+  b.inverse2 = b.normed2.p + w * n_.width;
+  WEIR_CHECK(get(b.d_x1, w + 1, n_.width));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
-  name_columns(b);
+  b.d_keys = b.d_stack.columns(0, n_.key_columns, w, n_.stack);
+  b.d_near = b.d_stack.columns(0, n_.near, w, n_.stack);
+  b.d_far = b.d_stack.columns(n_.near, n_.stack - n_.near, w, n_.stack);
+  for (int half = 0; half < 2; ++half) {
+    const int first = half * n_.width / 2;
+    b.x1_halves[static_cast<std::size_t>(half)] =
+        b.x1.columns(first, n_.width / 2, w, n_.width);
+    b.d_z_halves[static_cast<std::size_t>(half)] =
+        b.d_z.columns(first, n_.width / 2, w, n_.width);
+  }
+  WEIR_CHECK(allocate_halves(b));
   WEIR_CHECK(allocate_heads(b));
   return allocate_levels(b);
-}
-
-template <class R>
-void graph<R>::name_columns(block& b) {
-  const auto column = [](const buffer<R>& in, int first, int stride) {
-    return matrix<R>{in.p + first, stride};
-  };
-  b.x1 = column(b.mlp, 0, n_.mlp_stride);
-  b.normed2 = column(b.mlp, n_.width, n_.mlp_stride);
-  b.relu = column(b.mlp, 2 * n_.width, n_.mlp_stride);
-  b.hidden = column(b.mlp, 2 * n_.width + n_.hidden, n_.mlp_stride);
-  b.inverse2 = column(b.mlp, 2 * n_.width + 2 * n_.hidden, n_.mlp_stride);
-  b.d_x1 = column(b.back, 0, n_.back_stride);
-  b.d_hidden = column(b.back, n_.width, n_.back_stride);
-  b.d_y = column(b.back, n_.width + n_.hidden, n_.back_stride);
-  b.d_keys = b.d_stack.columns(0, n_.key_stride, window_rows, n_.stack);
-  for (int l = 0; l < n_.levels; ++l) {
-    b.d_queries.push_back(
-        b.d_stack.columns(n_.key_stride + l * n_.inner, n_.inner, window_rows, n_.stack));
-  }
 }
 
 template <class R>

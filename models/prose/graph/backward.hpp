@@ -22,8 +22,13 @@ void graph<R>::backward(pulse_record& record, int lane) {
     spot s{&record, &lr.windows[i], *w, lane, 0};
     head_weights(s);
     for (s.b = n_.blocks - 1; s.b >= 0; --s.b) {
-      mlp_backward(s, 0);
-      mlp_backward(s, 1);
+      for (int half = 0; half < 2; ++half) {
+        mlp_backward(s, half);
+      }
+      out_backward(s, 0);
+      if (n_.first_outs < n_.outs) {
+        out_backward(s, 1);
+      }
       for (int l = 0; l < n_.levels; ++l) {
         for (int h = 0; h < n_.heads; ++h) {
           memory_backward(s, l, h);
@@ -35,53 +40,12 @@ void graph<R>::backward(pulse_record& record, int lane) {
       conv_backward(s);
       mlp_weights(s);
       out_weights(s);
-      for (int l = 0; l < n_.levels; ++l) {
-        level_weights(s, l);
-      }
-      stack_weights(s);
+      far_weights(s);
+      near_weights(s);
     }
     s.b = 0;
     embedding_weights(s);
   }
-}
-
-template <class R>
-void graph<R>::mlp_backward(const spot& s, int half) {
-  block& b = at(s);
-  const block_parameters& p = parameters(s);
-  accesses_.reads(half_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], half))
-      .reads(values(p.levels[0].out, n_.levels + 3))
-      .reads(half_of(b.mlp, half))
-      .writes(half_of(b.back, half))
-      .writes(half_of(b.d_gain2, half));
-  task("mlp_backward", [this, s, half](const runtime::task_context&) -> result<void> {
-    run_mlp_backward(s, half);
-    return {};
-  });
-}
-
-template <class R>
-void graph<R>::run_mlp_backward(const spot& s, int half) {
-  block& b = at(s);
-  const block_parameters& p = parameters(s);
-  const int row = half * half_rows;
-  const int width = n_.width;
-  const int hidden = n_.hidden;
-  const matrix<R> d_x = rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], row);
-  const matrix<R> d_hidden = rows_from(b.d_hidden, row);
-  const matrix<R> d_x1 = rows_from(b.d_x1, row);
-  const matrix<R> d_y = rows_from(b.d_y, row);
-  gemm(form::plain, form::transposed, half_rows, hidden, width, d_x.at, d_x.step,
-       value(p.mlp_out), width, R(0), d_hidden.at, d_hidden.step);
-  k_->square_backward(constant(rows_from(b.relu, row)), d_hidden, half_rows, hidden);
-  R* d_normed = scratch<R>(half_rows * width);
-  gemm(form::plain, form::plain, half_rows, width, hidden, d_hidden.at, d_hidden.step,
-       value(p.mlp_in), width, R(0), d_normed, width);
-  k_->norm_backward(constant(rows_from(b.x1, row)), value(p.gain2),
-                    constant(rows_from(b.inverse2, row)), {d_normed, width},
-                    constant(d_x), d_x1, b.d_gain2.p + half * width, half_rows, width);
-  gemm(form::plain, form::transposed, half_rows, n_.outs, width, d_x1.at, d_x1.step,
-       value(p.levels[0].out), width, R(0), d_y.at, d_y.step);
 }
 
 template <class R>
@@ -125,10 +89,7 @@ void graph<R>::keys_backward(const spot& s) {
       accesses_.reads(one.d_saved.all());
     }
   }
-  for (const auto& head : b.heads) {
-    accesses_.reads(head.saved.all());
-  }
-  accesses_.writes(b.d_keys);
+  accesses_.reads(b.keys.all()).writes(b.d_keys);
   task("keys_backward", [this, s](const runtime::task_context&) -> result<void> {
     run_keys_backward(s);
     return {};
@@ -163,15 +124,15 @@ template <class R>
 void graph<R>::stack_backward(const spot& s, int half) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
-  const std::int64_t rows = std::int64_t{half_rows} * n_.width;
-  accesses_.reads(half_of(b.d_stack, half))
+  accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
-      .writes(b.d_z.part(half * rows, rows));
+      .writes(b.d_z_halves[static_cast<std::size_t>(half)]);
   task("stack_backward", [this, s, half](const runtime::task_context&) -> result<void> {
-    block& t = at(s);
-    gemm(form::plain, form::plain, half_rows, n_.width, n_.stack,
-         t.d_stack.p + half * half_rows * n_.stack, n_.stack, value(parameters(s).key),
-         n_.width, R(0), t.d_z.p + half * half_rows * n_.width, n_.width);
+    const block& t = at(s);
+    const int columns = n_.width / 2;
+    const int first = half * columns;
+    gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p, n_.stack,
+         value(parameters(s).key) + first, n_.width, R(0), t.d_z.p + first, n_.width);
     return {};
   });
 }
@@ -184,7 +145,7 @@ void graph<R>::conv_backward(const spot& s) {
   accesses_.updates(b.d_z.all())
       .reads(b.past.all())
       .reads(s.w->x[in].all())
-      .reads(b.back.all())
+      .reads(b.d_x1.all())
       .reads(values(p.gain1, 2))
       .writes(s.w->d_x[in].all())
       .updates(gradient_part(s.lane, p.gain1, 2))
@@ -222,7 +183,7 @@ void graph<R>::run_conv_backward(const spot& s) {
   R* d_gain = d_taps + conv_taps * width;
   k_->conv_backward(b.u, value(p.conv), b.d_z.p, d_u, d_taps, window_rows, width);
   k_->norm_backward(constant(rows_of(s.w->x[in], 0)), value(p.gain1), {b.inverse1, 1},
-                    {d_u, width}, constant(b.d_x1), rows_of(s.w->d_x[in], 0), d_gain,
+                    {d_u, width}, {b.d_x1.p, width}, rows_of(s.w->d_x[in], 0), d_gain,
                     window_rows, width);
   vector_gradient(s, p.conv, d_taps);
   vector_gradient(s, p.gain1, d_gain);

@@ -89,28 +89,44 @@ void graph<R>::mlp_weights(const spot& s) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
   const buffer<R>& d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1];
-  accesses_.reads(b.mlp.all())
+  accesses_.reads(b.halves[0].wide.all())
+      .reads(b.halves[1].wide.all())
       .reads(d_x.all())
       .updates(gradient_part(s.lane, p.mlp_out))
       .writes(squares_part(p.mlp_out));
   task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
     const matrix<R> d = rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], 0);
-    weight_product(s, parameters(s).mlp_out, 1, constant(at(s).hidden), constant(d));
+    halves_product(s, parameters(s).mlp_out, at(s).halves[0].hidden,
+                   at(s).halves[1].hidden, constant(d));
     return {};
   });
-  accesses_.reads(b.back.all())
-      .reads(b.mlp.all())
-      .reads(b.d_gain2.all())
+  accesses_.reads(b.halves[0].back.all())
+      .reads(b.halves[1].back.all())
+      .reads(b.normed2.all())
+      .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, p.gain2, 2))
       .writes(squares_part(p.gain2, 2));
   task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
-    block& t = at(s);
-    weight_product(s, parameters(s).mlp_in, 1, constant(t.d_hidden), constant(t.normed2));
-    R* gain = scratch<R>(n_.width);
-    k_->sum_of(t.d_gain2.p, t.d_gain2.p + n_.width, gain, n_.width);
-    vector_gradient(s, parameters(s).gain2, gain);
+    const block& t = at(s);
+    halves_product(s, parameters(s).mlp_in, t.halves[0].d_hidden, t.halves[1].d_hidden,
+                   {t.normed2.p, n_.width});
+    vector_gradient(s, parameters(s).gain2, t.d_x1.p + window_rows * n_.width);
     return {};
   });
+}
+
+/// As `weight_product`, the rows of the gradient by halves of the hidden units.
+template <class R>
+void graph<R>::halves_product(const spot& s, int parameter, const R* first,
+                              const R* second, matrix<const R> b) {
+  const int rows = n_.half_hidden;
+  R* to = gradient(s.lane, parameter);
+  for (const R* a : {first, second}) {
+    gemm(form::transposed, form::plain, rows, n_.width, window_rows, a, rows, b.at,
+         b.step, accumulates(s) ? R(1) : R(0), to, n_.width);
+    to += std::ptrdiff_t{rows} * n_.width;
+  }
+  note_squares(s, parameter, 1);
 }
 
 template <class R>
@@ -118,58 +134,64 @@ void graph<R>::out_weights(const spot& s) {
   block& b = at(s);
   const int out = parameters(s).levels[0].out;
   accesses_.reads(b.y.all())
-      .reads(b.back.all())
+      .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, out, n_.levels))
       .writes(squares_part(out, n_.levels));
   task("out_weights", [this, s, out](const runtime::task_context&) -> result<void> {
-    weight_product(s, out, n_.levels, {at(s).y.p, n_.outs}, constant(at(s).d_x1));
+    weight_product(s, out, n_.levels, {at(s).y.p, n_.outs}, {at(s).d_x1.p, n_.width});
     return {};
   });
 }
 
 template <class R>
-void graph<R>::level_weights(const spot& s, int l) {
+void graph<R>::far_weights(const spot& s) {
+  if (n_.near_levels == n_.levels) {
+    return;
+  }
   block& b = at(s);
-  const int query = parameters(s).levels[static_cast<std::size_t>(l)].query;
-  const R* columns = b.d_stack.p + n_.key_stride + l * n_.inner;
-  accesses_.reads(b.d_queries[static_cast<std::size_t>(l)])
+  const int count = n_.levels - n_.near_levels;
+  const int query = parameters(s).levels[static_cast<std::size_t>(n_.near_levels)].query;
+  accesses_.reads(b.d_far)
       .reads(b.past.all())
-      .updates(gradient_part(s.lane, query))
-      .writes(squares_part(query));
+      .updates(gradient_part(s.lane, query, count))
+      .writes(squares_part(query, count));
   task("query_weights",
-       [this, s, query, columns](const runtime::task_context&) -> result<void> {
-         weight_product(s, query, 1, {columns, n_.stack}, {at(s).z, n_.width});
+       [this, s, query, count](const runtime::task_context&) -> result<void> {
+         weight_product(s, query, count, {at(s).d_stack.p + n_.near, n_.stack},
+                        {at(s).z, n_.width});
          return {};
        });
 }
 
 template <class R>
-void graph<R>::stack_weights(const spot& s) {
+void graph<R>::near_weights(const spot& s) {
   block& b = at(s);
   const block_parameters& p = parameters(s);
   const int bias = p.levels[0].gate_bias;
-  accesses_.reads(b.d_keys)
+  const int count = 2 + n_.levels + n_.near_levels;
+  accesses_.reads(b.d_near)
       .reads(b.past.all())
-      .updates(gradient_part(s.lane, p.key, 2 + n_.levels))
+      .updates(gradient_part(s.lane, p.key, count))
       .updates(gradient_part(s.lane, bias, n_.levels))
-      .writes(squares_part(p.key, 2 + n_.levels))
+      .writes(squares_part(p.key, count))
       .writes(squares_part(bias, n_.levels));
-  task("key_weights", [this, s, bias](const runtime::task_context&) -> result<void> {
-    const R* stack = at(s).d_stack.p;
-    weight_product(s, parameters(s).key, 2 + n_.levels, {stack, n_.stack},
-                   {at(s).z, n_.width});
-    for (int l = 0; l < n_.levels; ++l) {
-      R sums[64] = {};
-      const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
-      for (int r = 0; r < window_rows; ++r) {
-        for (int g = 0; g < 2 * n_.heads; ++g) {
-          sums[g] += column[r * n_.stack + g];
-        }
-      }
-      vector_gradient(s, bias + l, sums);
-    }
-    return {};
-  });
+  task("key_weights",
+       [this, s, bias, count](const runtime::task_context&) -> result<void> {
+         const R* stack = at(s).d_stack.p;
+         weight_product(s, parameters(s).key, count, {stack, n_.stack},
+                        {at(s).z, n_.width});
+         for (int l = 0; l < n_.levels; ++l) {
+           R sums[64] = {};
+           const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
+           for (int r = 0; r < window_rows; ++r) {
+             for (int g = 0; g < 2 * n_.heads; ++g) {
+               sums[g] += column[r * n_.stack + g];
+             }
+           }
+           vector_gradient(s, bias + l, sums);
+         }
+         return {};
+       });
 }
 
 template <class R>

@@ -4,6 +4,7 @@
 /// `submit_pulse` is the whole graph.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -31,6 +32,19 @@ struct key_buffers {
   buffer<R> saved;
   key_head<R> head;
 };
+/// Half of the two-layer part: hidden units, or columns of `out`. A half reads only its
+/// own weights, so that each weight passes through the caches once.
+template <class R>
+struct half_buffers {
+  buffer<R> wide;  ///< [64][hidden / 2] relu, then hidden
+  R* relu = nullptr;
+  R* hidden = nullptr;
+  buffer<R> out;   ///< [64][width]: what the half adds to the block's output
+  buffer<R> back;  ///< [64][hidden / 2] gradient of hidden, [64][width] of normed
+  R* d_hidden = nullptr;
+  R* d_normed = nullptr;
+  buffer<R> d_y;  ///< [64][`first_outs` or the rest]
+};
 /// Activations of one block in a window. What one task writes lies in one array, side by
 /// side.
 template <class R>
@@ -40,20 +54,24 @@ struct block_buffers {
   R* u = nullptr;  ///< row 0 of the window
   R* z = nullptr;
   R* inverse1 = nullptr;
-  buffer<R> keys;  ///< [64][2 * heads * 32 + 2 * heads * levels]: keys, values, gates
-  std::vector<buffer<R>> queries;  ///< per level [64][heads * 32]
+  buffer<R> near;  ///< [64][`near`]: keys, values, gates, queries of the first levels
+  buffer<R> far;   ///< [64][stack - `near`]: queries of the other levels
+  buffer<R> keys;  ///< saved by the heads' keys
   std::vector<key_buffers<R>> heads;
   std::vector<std::vector<level_buffers<R>>> levels;  ///< [level][head]
   buffer<R> y;                                        ///< [64][levels * heads * 32]
-  buffer<R> mlp;  ///< [64][`mlp_stride`]: x1, normed, relu, hidden, inverse
-  matrix<R> x1, normed2, relu, hidden, inverse2;
-  buffer<R> back;  ///< [64][`back_stride`]: gradients of x1, hidden, y
-  matrix<R> d_x1, d_hidden, d_y;
-  buffer<R> d_gain2;          ///< [2][width], by half
+  buffer<R> x1;                                       ///< [64][width]
+  buffer<R> normed2;                                  ///< [64][width], [64] inverse
+  R* inverse2 = nullptr;
+  std::array<half_buffers<R>, 2> halves;
+  buffer<R> d_x1;             ///< [64][width], [width] gradient of the gain
   buffer<R> d_stack;          ///< [64][stack]: keys, values, gates, queries
   buffer<R> d_z;              ///< [67][width]: 3 rows of the next window last
-  runtime::footprint d_keys;  ///< columns of `d_stack`: keys, values, gates
-  std::vector<runtime::footprint> d_queries;  ///< per level, columns of `d_stack`
+  runtime::footprint d_keys;  ///< columns of `d_stack` before the queries
+  runtime::footprint d_near;  ///< of `d_stack`, as `near` and `far`
+  runtime::footprint d_far;
+  std::array<runtime::footprint, 2> x1_halves;   ///< columns
+  std::array<runtime::footprint, 2> d_z_halves;  ///< columns of the window's rows
 };
 template <class R>
 struct window_buffers {
@@ -78,13 +96,15 @@ struct lane_gradients {
 struct graph_sizes {
   explicit graph_sizes(const prose_config& c);
   int vocab, width, blocks, levels, heads, hidden, lanes;
-  int inner;       ///< heads * 32
-  int gates;       ///< 2 * heads * levels
-  int stack;       ///< rows of key, value, gates and queries together
-  int outs;        ///< levels * inner
-  int key_stride;  ///< columns of keys, values and gates together
-  int mlp_stride;
-  int back_stride;
+  int inner;        ///< heads * 32
+  int gates;        ///< 2 * heads * levels
+  int stack;        ///< rows of key, value, gates and queries together
+  int outs;         ///< levels * inner
+  int key_columns;  ///< columns of keys, values and gates together
+  int near_levels;  ///< levels whose queries are computed along with the keys
+  int near;         ///< columns of keys, values, gates and those queries
+  int half_hidden;
+  int first_outs;  ///< columns of `y` in the first half: whole heads
   int head_stride;
 };
 
@@ -136,7 +156,8 @@ class graph {
   result<void> allocate_block(block& b);
   result<void> allocate_heads(block& b);
   result<void> allocate_levels(block& b);
-  void name_columns(block& b);
+  result<void> allocate_halves(block& b);
+  void place_level(block& b, int l, int h, level_buffers<R>& one);
   result<level_buffers<R>> allocate_level(std::uint64_t frequency);
   result<void> allocate_window(window& w);
 
@@ -145,13 +166,27 @@ class graph {
   void embed(const spot& s);
   void norm_conv(const spot& s);
   void project(const spot& s);
-  void keys(const spot& s, int h);
+  void keys(const spot& s);
   void memory(const spot& s, int l, int h);
-  void out_mlp(const spot& s, int half);
+  void run_norm_conv(const spot& s);
+
+  // mlp.hpp
+  void out(const spot& s, int half);
+  void mlp(const spot& s, int half);
+  void mlp_backward(const spot& s, int half);
+  void out_backward(const spot& s, int half);
+  void run_out(const spot& s, int half);
+  void run_mlp(const spot& s, int half);
+  void run_mlp_backward(const spot& s, int half);
+  void run_out_backward(const spot& s, int half);
+  /// Access to rows of the output of block `b`, which it left as a sum of three; and
+  /// the sum.
+  void reads_output(const spot& s, int b, int row, int rows);
+  void sum_output(const spot& s, int b, int row, int rows);
+
+  // head.hpp
   void head(const spot& s, int half);
   void score_pending(pulse_record& record, int lane);
-  void run_norm_conv(const spot& s);
-  void run_out_mlp(const spot& s, int half);
   result<void> run_head(const spot& s, int half);
   void head_gradient(const spot& s, int half);
   [[nodiscard]] bool leaves_pending(const spot& s, int half) const;
@@ -160,12 +195,10 @@ class graph {
 
   // backward.hpp
   void backward(pulse_record& record, int lane);
-  void mlp_backward(const spot& s, int half);
   void memory_backward(const spot& s, int l, int h);
   void keys_backward(const spot& s);
   void stack_backward(const spot& s, int half);
   void conv_backward(const spot& s);
-  void run_mlp_backward(const spot& s, int half);
   void run_keys_backward(const spot& s);
   void run_conv_backward(const spot& s);
 
@@ -173,14 +206,16 @@ class graph {
   void head_weights(const spot& s);
   void mlp_weights(const spot& s);
   void out_weights(const spot& s);
-  void stack_weights(const spot& s);
-  void level_weights(const spot& s, int l);
+  void near_weights(const spot& s);
+  void far_weights(const spot& s);
   void embedding_weights(const spot& s);
   void run_embedding_weights(const spot& s);
   [[nodiscard]] bool accumulates(const spot& s) const { return !s.rows->ends_chunk; }
   /// gradient[parameter .. parameter + count) (+)= op(a)^T b, and their squares if this
   /// is the last word on them.
   void weight_product(const spot& s, int parameter, int count, matrix<const R> a,
+                      matrix<const R> b);
+  void halves_product(const spot& s, int parameter, const R* first, const R* second,
                       matrix<const R> b);
   void vector_gradient(const spot& s, int parameter, const R* value);
   void note_squares(const spot& s, int parameter, int count);
@@ -202,6 +237,9 @@ class graph {
   [[nodiscard]] static runtime::footprint half_of(const buffer<R>& b, int half) {
     const std::int64_t n = b.count / 2;
     return b.part(half * n, n);
+  }
+  [[nodiscard]] static half_buffers<R>& half_at(const spot& s, int half) {
+    return at(s).halves[static_cast<std::size_t>(half)];
   }
   [[nodiscard]] static matrix<R> rows_from(matrix<R> m, int row) {
     return {m.at + row * m.step, m.step};

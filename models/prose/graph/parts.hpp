@@ -8,4 +8,6 @@
 #include "prose/graph/backward.hpp"
 #include "prose/graph/forward.hpp"
 #include "prose/graph/gradients.hpp"
+#include "prose/graph/head.hpp"
+#include "prose/graph/mlp.hpp"
 #include "prose/graph/optimize.hpp"

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The head of a window, by halves of its rows: logits, loss, and the gradient that goes
+/// back from them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "prose/graph/graph.hpp"
+
+namespace weir::models {
+
+/// Nats in units of 2^-32, so that sums do not depend on their order.
+inline result<std::uint64_t> to_q32(double nats) {
+  if (!std::isfinite(nats)) {
+    return error(errc::kernel_failed,
+                 "loss of a token: expected a finite number, found " +
+                     std::string(std::isnan(nats) ? "nan" : "infinity"));
+  }
+  return static_cast<std::uint64_t>(std::max(nats, 0.0) * 0x1p32 + 0.5);
+}
+
+template <class R>
+void graph<R>::head(const spot& s, int half) {
+  const auto top = static_cast<std::size_t>(n_.blocks);
+  reads_output(s, n_.blocks - 1, half * half_rows, half_rows);
+  accesses_.writes(half_of(s.w->x[top], half))
+      .reads(values(layout_.final_gain, 2))
+      .writes(half_of(s.w->head, half));
+  if (s.pulse->builds) {
+    accesses_.writes(half_of(s.w->d_x[top], half)).writes(half_of(s.w->d_gain, half));
+  }
+  if (leaves_pending(s, half)) {
+    accesses_.writes(context(s.lane).pending.all());
+  }
+  s.pulse->results.push_back(
+      task("head", [this, s, half](const runtime::task_context&) -> result<void> {
+        return run_head(s, half);
+      }));
+}
+
+template <class R>
+result<void> graph<R>::run_head(const spot& s, int half) {
+  const int row = half * half_rows;
+  sum_output(s, n_.blocks - 1, row, half_rows);
+  const matrix<R> logits = rows_from(s.w->logits, row);
+  const matrix<R> normed = rows_from(s.w->normed, row);
+  const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(n_.blocks)], row);
+  k_->norm_forward(constant(x), value(layout_.final_gain), normed,
+                   rows_from(s.w->inverse, row), half_rows, n_.width);
+  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.at,
+       normed.step, value(layout_.unembedding), n_.width, R(0), logits.at, logits.step);
+  if (leaves_pending(s, half)) {
+    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
+                context(s.lane).pending.p);
+  }
+  R scale = 0;
+  if (s.pulse->builds) {
+    scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
+  }
+  R nats[half_rows];
+  k_->softmax(logits.at, logits.step, s.rows->targets + row, half_rows, n_.vocab, scale,
+              nats);
+  std::uint64_t total = 0;
+  double plain = 0;
+  for (R x_nats : nats) {
+    WEIR_TRY(const auto one, to_q32(static_cast<double>(x_nats)));
+    total += one;
+    plain += static_cast<double>(x_nats);
+  }
+  s.rows->nats_q32[half] = total;
+  s.rows->nats[half] = plain;
+  if (s.pulse->builds) {
+    head_gradient(s, half);
+  }
+  return {};
+}
+
+template <class R>
+void graph<R>::head_gradient(const spot& s, int half) {
+  const int row = half * half_rows;
+  const int width = n_.width;
+  const auto top = static_cast<std::size_t>(n_.blocks);
+  const matrix<R> logits = rows_from(s.w->logits, row);
+  R* d_normed = scratch<R, 0>(half_rows * width);
+  R* nothing = scratch<R, 1>(width);
+  std::fill_n(nothing, width, R(0));
+  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.at, logits.step,
+       value(layout_.unembedding), width, R(0), d_normed, width);
+  k_->norm_backward(constant(rows_of(s.w->x[top], row)), value(layout_.final_gain),
+                    constant(rows_from(s.w->inverse, row)), {d_normed, width},
+                    {nothing, 0}, rows_of(s.w->d_x[top], row),
+                    s.w->d_gain.p + half * width, half_rows, width);
+}
+
+/// Whether this half holds the chunk's last row and nobody knows the token after it.
+template <class R>
+bool graph<R>::leaves_pending(const spot& s, int half) const {
+  const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
+  return s.rows->ends_chunk && lane.leaves_pending &&
+         (s.rows->last - 1) / half_rows == half;
+}
+
+template <class R>
+void graph<R>::score_pending(pulse_record& record, int lane) {
+  accesses_.reads(context(lane).pending.all());
+  pulse_record* r = &record;
+  record.results.push_back(task(
+      "score_pending", [this, r, lane](const runtime::task_context&) -> result<void> {
+        lane_record& lr = r->lanes[static_cast<std::size_t>(lane)];
+        std::vector<R> logits(context(lane).pending.p,
+                              context(lane).pending.p + n_.vocab);
+        R nats = 0;
+        k_->softmax(logits.data(), n_.vocab, &lr.first_token, 1, n_.vocab, R(0), &nats);
+        WEIR_TRY(lr.pending_nats_q32, to_q32(static_cast<double>(nats)));
+        return {};
+      }));
+}
+
+}  // namespace weir::models

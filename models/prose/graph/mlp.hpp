@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The second part of a block, forward and backward: what the memories read goes through
+/// `out`, then through two layers. Each task takes half of the columns or of the hidden
+/// units, and with them half of the weights.
+#pragma once
+
+#include <algorithm>
+
+#include "prose/graph/graph.hpp"
+
+namespace weir::models {
+
+template <class R>
+void graph<R>::out(const spot& s, int half) {
+  block& b = at(s);
+  accesses_.reads(b.y.all())
+      .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
+      .reads(values(parameters(s).levels[0].out, n_.levels))
+      .writes(b.x1_halves[static_cast<std::size_t>(half)]);
+  task("out", [this, s, half](const runtime::task_context&) -> result<void> {
+    run_out(s, half);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_out(const spot& s, int half) {
+  const block& b = at(s);
+  const int width = n_.width;
+  const int columns = width / 2;
+  const int first = half * columns;
+  const R* in = s.w->x[static_cast<std::size_t>(s.b)].p + first;
+  R* x1 = b.x1.p + first;
+  for (int r = 0; r < window_rows; ++r) {
+    std::copy_n(in + r * width, columns, x1 + r * width);
+  }
+  gemm(form::plain, form::plain, window_rows, columns, n_.outs, b.y.p, n_.outs,
+       value(parameters(s).levels[0].out) + first, width, R(1), x1, width);
+}
+
+template <class R>
+void graph<R>::mlp(const spot& s, int half) {
+  block& b = at(s);
+  half_buffers<R>& t = half_at(s, half);
+  accesses_.reads(b.x1.all())
+      .reads(values(parameters(s).gain2, 3))
+      .writes(t.wide.all())
+      .writes(t.out.all());
+  if (half == 0) {
+    accesses_.writes(b.normed2.all());
+  }
+  task("mlp", [this, s, half](const runtime::task_context&) -> result<void> {
+    run_mlp(s, half);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_mlp(const spot& s, int half) {
+  const block& b = at(s);
+  const half_buffers<R>& t = half_at(s, half);
+  const block_parameters& p = parameters(s);
+  const int width = n_.width;
+  const int hidden = n_.half_hidden;
+  const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
+  // Both halves need the norm; the first keeps it for the way back.
+  R* mine = scratch<R>(window_rows * (width + 1));
+  R* normed = half == 0 ? b.normed2.p : mine;
+  R* inverse = half == 0 ? b.inverse2 : mine + window_rows * width;
+  k_->norm_forward({b.x1.p, width}, value(p.gain2), {normed, width}, {inverse, 1},
+                   window_rows, width);
+  gemm(form::plain, form::transposed, window_rows, hidden, width, normed, width,
+       value(p.mlp_in) + weights, width, R(0), t.relu, hidden);
+  k_->square_forward({t.relu, hidden}, {t.hidden, hidden}, window_rows, hidden);
+  gemm(form::plain, form::plain, window_rows, width, hidden, t.hidden, hidden,
+       value(p.mlp_out) + weights, width, R(0), t.out.p, width);
+}
+
+template <class R>
+void graph<R>::reads_output(const spot& s, int b, int row, int rows) {
+  const block& from = s.w->blocks[static_cast<std::size_t>(b)];
+  const std::int64_t first = std::int64_t{row} * n_.width;
+  const std::int64_t count = std::int64_t{rows} * n_.width;
+  accesses_.reads(from.x1.part(first, count))
+      .reads(from.halves[0].out.part(first, count))
+      .reads(from.halves[1].out.part(first, count));
+}
+
+template <class R>
+void graph<R>::sum_output(const spot& s, int b, int row, int rows) {
+  const block& from = s.w->blocks[static_cast<std::size_t>(b)];
+  const std::ptrdiff_t first = std::ptrdiff_t{row} * n_.width;
+  const int count = rows * n_.width;
+  R* to = s.w->x[static_cast<std::size_t>(b) + 1].p + first;
+  k_->sum_of(from.halves[0].out.p + first, from.halves[1].out.p + first, to, count);
+  k_->add(to, from.x1.p + first, count);
+}
+
+template <class R>
+void graph<R>::mlp_backward(const spot& s, int half) {
+  half_buffers<R>& t = half_at(s, half);
+  accesses_.reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
+      .reads(values(parameters(s).mlp_in, 2))
+      .reads(t.wide.all())
+      .writes(t.back.all());
+  task("mlp_backward", [this, s, half](const runtime::task_context&) -> result<void> {
+    run_mlp_backward(s, half);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_mlp_backward(const spot& s, int half) {
+  const half_buffers<R>& t = half_at(s, half);
+  const block_parameters& p = parameters(s);
+  const int width = n_.width;
+  const int hidden = n_.half_hidden;
+  const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
+  const R* d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1].p;
+  gemm(form::plain, form::transposed, window_rows, hidden, width, d_x, width,
+       value(p.mlp_out) + weights, width, R(0), t.d_hidden, hidden);
+  k_->square_backward({t.relu, hidden}, {t.d_hidden, hidden}, window_rows, hidden);
+  gemm(form::plain, form::plain, window_rows, width, hidden, t.d_hidden, hidden,
+       value(p.mlp_in) + weights, width, R(0), t.d_normed, width);
+}
+
+template <class R>
+void graph<R>::out_backward(const spot& s, int half) {
+  block& b = at(s);
+  accesses_.reads(half_at(s, 0).back.all())
+      .reads(half_at(s, 1).back.all())
+      .reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
+      .reads(b.x1.all())
+      .reads(b.normed2.all())
+      .reads(values(parameters(s).levels[0].out, n_.levels + 1))
+      .writes(half_at(s, half).d_y.all());
+  if (half == 0) {
+    accesses_.writes(b.d_x1.all());
+  }
+  task("out_backward", [this, s, half](const runtime::task_context&) -> result<void> {
+    run_out_backward(s, half);
+    return {};
+  });
+}
+
+template <class R>
+void graph<R>::run_out_backward(const spot& s, int half) {
+  const block& b = at(s);
+  const block_parameters& p = parameters(s);
+  const int width = n_.width;
+  const int size = window_rows * width;
+  const int first = half * n_.first_outs;
+  const int columns = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
+  // Both halves need the gradient of x1; the first keeps it.
+  R* d_normed = scratch<R>(2 * size + width);
+  R* d_x1 = half == 0 ? b.d_x1.p : d_normed + size;
+  k_->sum_of(b.halves[0].d_normed, b.halves[1].d_normed, d_normed, size);
+  k_->norm_backward({b.x1.p, width}, value(p.gain2), {b.inverse2, 1}, {d_normed, width},
+                    constant(rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], 0)),
+                    {d_x1, width}, d_x1 + size, window_rows, width);
+  gemm(form::plain, form::transposed, window_rows, columns, width, d_x1, width,
+       value(p.levels[0].out) + std::ptrdiff_t{first} * width, width, R(0),
+       b.halves[static_cast<std::size_t>(half)].d_y.p, columns);
+}
+
+}  // namespace weir::models
