@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about submission and about empty tasks through the whole engine.
-#include <dirent.h>
-
 #include <array>
-#include <fstream>
 #include <memory>
 
-#include "graphs.hpp"
+#include "passes.hpp"
 #include "rows.hpp"
 
 namespace weir::bench {
 namespace {
 
 using namespace weir::runtime;
-
-constexpr std::int64_t cell_bytes = 64;
-
-constexpr auto nothing = [](const task_context&) {};
-
-std::unique_ptr<engine> make_engine(unsigned workers, std::uint32_t window) {
-  engine_options o;
-  o.workers = workers;
-  o.window = window;
-  return or_throw(engine::create(o));
-}
-
-tensor cell_of(const storage& s, std::int64_t i) {
-  const std::array<std::int64_t, 1> shape{cell_bytes};
-  return or_throw(tensor::over(s, dtype::uint8, shape, i * cell_bytes));
-}
 
 /// Two reads of what earlier tasks write and one write, each tensor a storage of its own:
 /// two edges per task.
@@ -90,92 +71,6 @@ double submit_hot_ns() {
   return best * 1e9 / static_cast<double>(count);
 }
 
-/// A graph bound to cells of one engine.
-struct bound_graph {
-  bound_graph(engine& e, const std::vector<cell_task>& tasks) {
-    std::int64_t cells = 1;
-    for (const cell_task& t : tasks) {
-      for (const cell_access& a : t) {
-        cells = std::max(cells, a.cell + 1);
-      }
-    }
-    std::vector<footprint> prints;
-    for (std::int64_t i = 0; i < cells; ++i) {
-      prints.push_back(cell_of(or_throw(e.allocate(cell_bytes, "cells")), 0).bytes());
-    }
-    for (const cell_task& t : tasks) {
-      begins.push_back(accesses.size());
-      for (const cell_access& a : t) {
-        accesses.push_back({prints[static_cast<std::size_t>(a.cell)], a.mode});
-      }
-    }
-    begins.push_back(accesses.size());
-  }
-  void submit_to(engine& e) const {
-    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-      const std::span<const access> a(accesses.data() + begins[i],
-                                      begins[i + 1] - begins[i]);
-      keep(*e.submit("empty", a, nothing));
-    }
-  }
-  [[nodiscard]] std::size_t size() const { return begins.size() - 1; }
-
-  std::vector<access> accesses;
-  std::vector<std::size_t> begins;
-};
-
-/// Nanoseconds that the threads of this process have waited for a processor.
-double delay_ns() {
-  double sum = 0;
-  DIR* folder = ::opendir("/proc/self/task");
-  if (folder == nullptr) {
-    return 0;
-  }
-  while (const dirent* one = ::readdir(folder)) {
-    std::ifstream stat(std::string("/proc/self/task/") + one->d_name + "/schedstat");
-    double ran = 0;
-    double waited = 0;
-    if (stat >> ran >> waited) {
-      sum += waited;
-    }
-  }
-  ::closedir(folder);
-  return sum;
-}
-
-/// Nanoseconds per task. One worker: processor time, best of all samples. More:
-/// wall-clock time, median of samples in which no thread waited for a processor, else the
-/// best of all.
-double empty_ns(const std::string& name, unsigned workers) {
-  auto e = make_engine(workers, 1024);
-  const bound_graph graph(*e, graph_named(name));
-  const auto pass = [&] {
-    graph.submit_to(*e);
-    or_throw(e->wait_all());
-  };
-  pass();
-  const double once = min_seconds(3, pass);
-  const int passes = std::clamp(static_cast<int>(3e-3 / once), 1, 1000);
-  std::vector<double> clean;
-  double best = 1e30;
-  for (int attempt = 0; attempt < 72 && clean.size() < 9; ++attempt) {
-    const double waited = delay_ns();
-    const auto all_passes = [&] {
-      for (int i = 0; i < passes; ++i) {
-        pass();
-      }
-    };
-    const double s =
-        workers == 1 ? thread_seconds_of(all_passes) : seconds_of(all_passes);
-    const double ns = s * 1e9 / static_cast<double>(graph.size()) / passes;
-    best = std::min(best, ns);
-    if (delay_ns() - waited <= std::max(20e3, s * 1e7)) {
-      clean.push_back(ns);
-    }
-  }
-  return workers > 1 && clean.size() >= 3 ? median(clean) : best;
-}
-
 /// Growth of the cost per task from 1e3 to 1e6 tasks, as a share of the former.
 double cost_slope() {
   auto e = make_engine(1, 256);
@@ -198,20 +93,15 @@ double cost_slope() {
   return per_task(1'000'000, 5) / few - 1;
 }
 
-struct graph_row {
-  const char* name;
-  double best_peer;  ///< ns per empty task of the best peer that discovers dependencies,
-                     ///< 2 workers
-};
-/// Measured on a machine of two cores; peers are not installed here.
-constexpr std::array graph_rows{
-    graph_row{"chain", 199},       graph_row{"indep", 97},
-    graph_row{"indep_w", 205},     graph_row{"trivial_w8", 188},
-    graph_row{"stencil_w2", 273},  graph_row{"stencil_w8", 266},
-    graph_row{"stencil_w16", 277}, graph_row{"fft_w16", 267},
-    graph_row{"nearest_w16", 349}, graph_row{"random_nearest_w16", 235},
-    graph_row{"spread_w16", 335},  graph_row{"cholesky_n28", 395},
-    graph_row{"gemm_n16", 413}};
+/// Empty tasks of a graph, submitted one by one.
+double empty_ns(const std::string& name, unsigned workers) {
+  auto e = make_engine(workers, 1024);
+  const bound_graph graph(*e, graph_named(name));
+  return pass_ns(workers, graph.size(), [&] {
+    graph.submit_to(*e);
+    or_throw(e->wait_all());
+  });
+}
 
 }  // namespace
 

@@ -8,5 +8,6 @@ int main(int argc, char** argv) {
   weir::bench::program bench;
   weir::bench::add_map_rows(bench);
   weir::bench::add_engine_rows(bench);
+  weir::bench::add_replay_rows(bench);
   return bench.run(argc, argv);
 }

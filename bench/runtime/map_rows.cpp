@@ -3,9 +3,9 @@
 /// Rows about the TensorMap and the exact overlap decision.
 #include <vector>
 
+#include "map/dependency_map.hpp"
 #include "rows.hpp"
 #include "runtime/random_views.hpp"
-#include "tasks/dependency_map.hpp"
 
 namespace weir::bench {
 namespace {

@@ -11,5 +11,7 @@ namespace weir::bench {
 void add_map_rows(program& bench);
 /// Submission and empty tasks through the whole engine.
 void add_engine_rows(program& bench);
+/// The same empty tasks, captured once and replayed.
+void add_replay_rows(program& bench);
 
 }  // namespace weir::bench

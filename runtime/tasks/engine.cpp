@@ -49,14 +49,14 @@ engine::~engine() = default;
 
 result<storage> engine::allocate(std::int64_t bytes, std::string_view owner) {
   WEIR_TRY(storage s, impl_->storages.allocate(bytes, owner));
-  impl_->map.add_storage(s.id.index);
+  impl_->search.map().add_storage(s.id.index);
   return s;
 }
 
 storage engine::adopt(std::byte* base, std::int64_t bytes, std::string_view owner) {
   WEIR_EXPECT(bytes >= 0 && (base != nullptr || bytes == 0));
   storage s = impl_->storages.adopt(base, bytes, owner);
-  impl_->map.add_storage(s.id.index);
+  impl_->search.map().add_storage(s.id.index);
   return s;
 }
 
@@ -83,16 +83,18 @@ result<void> engine::release(storage_id id) {
   // A user may have ended behind an older task that still runs: its entries must go
   // before the index does.
   while (!all.empty() && !impl_->users(all, true, failed).empty()) {
-    impl_->workers.help_until_ended(impl_->slot(impl_->oldest));
+    impl_->workers.help_until_ended(impl_->at(impl_->oldest));
     impl_->retire(impl_->window);
   }
-  impl_->map.remove_storage(id.index);
+  impl_->search.map().remove_storage(id.index);
   impl_->storages.release(id);
+  ++impl_->releases;
   return {};
 }
 
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
                                          task_id& failed) {
+  show_replays();
   std::vector<task_id> out;
   const auto note = [&](std::uint32_t, const dependency_map::entry& e) {
     if (!e.failed()) {
@@ -101,9 +103,9 @@ std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_to
       failed = e.root();
     }
   };
-  map.conflicts(bytes, true, note);
+  search.map().conflicts(bytes, true, note);
   if (readers_too) {
-    map.conflicts(bytes, false, note);
+    search.map().conflicts(bytes, false, note);
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -123,7 +125,7 @@ result<void> engine::impl::wait_for(task_id id) {
     }
     return {};
   }
-  task& t = slot(id);
+  task& t = at(id);
   workers.help_until_ended(t);
   if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
     return failures.answer(id, t.name, root);
@@ -162,10 +164,10 @@ result<void> engine::wait(const tensor& t) {
 result<void> engine::wait_all() {
   impl& s = *impl_;
   while (s.oldest < s.next) {
-    s.workers.help_until_ended(s.slot(s.oldest));
+    s.workers.help_until_ended(s.at(s.oldest));
     s.retire(s.window);
   }
-  s.map.forget_failures();
+  s.search.map().forget_failures();
   if (auto first = s.failures.take_first()) {
     return std::move(*first);
   }
@@ -192,6 +194,7 @@ engine_counters engine::counters() const noexcept {
   };
   engine_counters out;
   out.submitted = get(s.submitted);
+  out.replayed = get(s.replayed);
   out.edges_raw = get(s.edges_raw);
   out.edges_war = get(s.edges_war);
   out.edges_waw = get(s.edges_waw);

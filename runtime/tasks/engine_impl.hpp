@@ -5,18 +5,22 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "tasks/dependency_map.hpp"
+#include "map/conflict_search.hpp"
+#include "replay/captured_graph.hpp"
 #include "tasks/failure_log.hpp"
-#include "tasks/predecessors.hpp"
 #include "tasks/scheduler.hpp"
 #include "tasks/storage_table.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
+
+/// Keeps a task from starting while it is being wired.
+inline constexpr std::int32_t wiring_guard = 1 << 30;
 
 /// @threads{the submitter, but for counters and wake}
 struct engine::impl {
@@ -25,6 +29,7 @@ struct engine::impl {
   /// Counters of the submitter, readable from any thread.
   struct submitter_tally {
     std::atomic<std::uint64_t> submitted{0};
+    std::atomic<std::uint64_t> replayed{0};
     std::atomic<std::uint64_t> edges_raw{0};
     std::atomic<std::uint64_t> edges_war{0};
     std::atomic<std::uint64_t> edges_waw{0};
@@ -35,30 +40,76 @@ struct engine::impl {
     std::atomic<std::uint64_t> window_stalls{0};
   };
 
-  [[nodiscard]] task& slot(task_id id) noexcept { return tasks[id & (window - 1)]; }
-  [[nodiscard]] bool in_window(task_id id) const noexcept {
-    return id >= oldest && id < next;
+  /// A replay some of whose tasks have not been retired.
+  struct live_replay {
+    std::shared_ptr<captured_graph> graph;
+    std::unique_ptr<replay_instance> instance;
+    task_id first = 0;
+    task_id end = 0;
+    bool shown = false;  ///< its accesses are in the map
+  };
+  /// Recording, or recorded and still running.
+  struct live_recording {
+    std::shared_ptr<captured_graph> graph;
+    task_id end = 0;
+  };
+
+  /// The record of a task that has not been retired.
+  [[nodiscard]] task& at(task_id id) noexcept {
+    for (const live_replay& r : replays) {
+      if (id >= r.first && id < r.end) {
+        return r.instance->tasks[id - r.first];
+      }
+    }
+    return tasks[id & (window - 1)];
   }
   [[nodiscard]] bool has_ended(task_id id) noexcept {
-    return id < oldest || (id < next && slot(id).ended());
+    return id < oldest || (id < next && at(id).ended());
   }
 
   [[nodiscard]] result<void> check(std::span<const access> accesses) const;
-  /// Waits until the slot of the next task is free.
-  void make_room();
-  /// Gives back what ended tasks hold, oldest first, at most `most` of them.
+  /// Runs tasks until there is room for so many more.
+  void make_room(std::uint32_t count);
+  /// Gives back what ended tasks hold, oldest first: at most `most` of those submitted
+  /// one by one, all of replays.
   void retire(std::uint32_t most);
-  void retire_oldest();
+  void retire_one(task& t);
+  /// False if a task of it has not ended.
+  bool retire_replay(live_replay& r);
   task& prepare(const char* name, const void* captures, std::size_t size,
                 task::call_fn fn);
-  /// Finds the predecessors of an access, and the failure that it inherits.
-  void gather(task& t, const access& a);
-  void gather_kind(task& t, const access& a, bool writers, hazard why, task_id& floor);
+  void begin_history(task& t, task_record& h);
+  /// Finds the predecessors of the accesses, and the failure that they inherit.
+  void look_up(task& t, std::span<const access> accesses, bool prune);
   void register_accesses(task& t, std::span<const access> accesses);
-  /// Hangs the task into its predecessors' lists. Returns how many it waits for.
-  std::int32_t wire(task& t);
+  /// Hangs the task into its predecessors' lists behind `edges` that it has already.
+  /// Returns how many it waits for.
+  std::uint32_t wire(task& t, std::uint32_t edges);
+  /// One more edge; false if `before` has ended.
+  bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
+
+  // replay/replay.cpp
+  [[nodiscard]] result<void> check(captured_graph& g) const;
+  live_replay& start_replay(const std::shared_ptr<captured_graph>& g,
+                            const void* argument);
+  /// Makes a replay's tasks wait for what was submitted before.
+  void link_replay(live_replay& r);
+  /// Keeps a task from starting while it is being wired; its edges so far.
+  std::uint32_t& edges_of(live_replay& r, std::uint32_t index);
+  void link_after(live_replay& r, const live_replay& earlier);
+  void link_looked_up(live_replay& r);
+  void publish_replay(live_replay& r);
+  /// Puts the accesses of replays into the map, for look-ups that are to come.
+  void show_replays();
+  void show_task(const live_replay& r, std::uint32_t index);
+
   [[nodiscard]] edge& edge_of(task& t, std::uint32_t index);
   void return_edges(task& t);
+  void note_tests() noexcept {
+    tallies.exact_tests.store(search.map().tests(), std::memory_order_relaxed);
+    tallies.maybe.store(search.map().maybe(), std::memory_order_relaxed);
+    tallies.pruned.store(search.pruned(), std::memory_order_relaxed);
+  }
 
   [[nodiscard]] result<void> wait_for(task_id id);
   /// Ids of live tasks that access the bytes; `failed` gets the oldest failure left in
@@ -73,10 +124,14 @@ struct engine::impl {
   task_id next = 1;
   task_id oldest = 1;  ///< oldest task that has not been retired
   storage_table storages;
-  dependency_map map;
-  predecessor_list predecessors;
-  std::vector<task_id> candidates;
-  std::vector<std::uint32_t> covered;
+  std::uint64_t releases = 0;  ///< of storages
+  conflict_search search;
+  std::deque<live_replay> replays;  ///< oldest first
+  std::deque<live_recording> recordings;
+  std::shared_ptr<captured_graph> recording;  ///< null: nothing is being recorded
+  std::vector<std::uint32_t> touched;         ///< tasks that `edge_counts` counts for
+  std::vector<std::uint32_t> edge_counts;
+  std::uint64_t serial;  ///< of this engine
   std::vector<std::unique_ptr<edge_chunk>> chunks;
   edge_chunk* free_chunks = nullptr;
   submitter_tally tallies;

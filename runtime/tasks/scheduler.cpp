@@ -24,9 +24,10 @@ struct alignas(64) scheduler::worker {
 };
 
 scheduler::scheduler(unsigned workers, std::uint32_t window, failure_log& failures,
-                     trace& tracer)
+                     trace& tracer, bool traces)
     : workers_(workers),
       alone_(workers == 1),
+      traces_(traces),
       failures_(failures),
       tracer_(tracer),
       ready_(workers, window) {
@@ -114,16 +115,21 @@ void scheduler::publish(task& t, std::int32_t satisfied) {
   if (!satisfy(t, satisfied)) {
     return;
   }
-  if (t.traced) {
+  start(t);
+  wake_for_tasks(1);
+}
+
+void scheduler::start(task& t) {
+  if (t.history != nullptr) {
     t.history->ready = now_ns();
   }
   queue(t, 0);
-  wake_for_tasks(1);
 }
 
 result<void> scheduler::call(task& t, unsigned w) {
   try {
-    return t.fn(t.captures.data(), {t.id, w});
+    const void* argument = t.batch == nullptr ? nullptr : t.batch->argument;
+    return t.fn(t.captures.data(), {t.id, w, argument});
   } catch (const std::exception& e) {
     return error(errc::kernel_failed,
                  fmt::format("kernel threw an exception: {}", e.what()));
@@ -138,12 +144,13 @@ void scheduler::execute(task& t, unsigned w) {
     tally<std::uint64_t>(done.poisoned);
     return;
   }
-  const std::int64_t start = t.traced ? now_ns() : clock_.now();
+  const bool traced = t.history != nullptr;
+  const std::int64_t start = traced ? now_ns() : clock_.now();
   result<void> outcome = call(t, w);
-  const std::int64_t end = t.traced ? now_ns() : clock_.now();
+  const std::int64_t end = traced ? now_ns() : clock_.now();
   ensure_kernel_fp();
-  tally(t.traced ? done.kernel_ns : done.kernel_ticks, end - start);
-  if (t.traced) {
+  tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
+  if (traced) {
     t.history->started = start;
     t.history->ended = end;
     t.history->worker = w;
@@ -156,41 +163,69 @@ void scheduler::execute(task& t, unsigned w) {
   }
 }
 
-task* scheduler::release_successors(task& t, unsigned w) {
-  const task_id root = t.root.load(std::memory_order_relaxed);
-  const task_id id = t.id;
-  const char* name = t.name;
-  const std::int64_t ended = t.traced ? t.history->ended : 0;
+scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
+  ended_task out;
+  out.id = t.id;
+  out.root = t.root.load(std::memory_order_relaxed);
+  if (traces_) {
+    out.name = t.name;
+    out.ended = t.history == nullptr ? 0 : t.history->ended;
+  }
   tally<std::uint64_t>(state_[w]->done.finished);
-  // From here on the submitter may use the slot again: `t` is not touched any more.
+  return out;
+}
+
+bool scheduler::release_one(task& after, bool carries_failure, const ended_task& before) {
+  if (before.root != 0 && carries_failure) {
+    after.poison(before.root);
+  }
+  if (!satisfy(after, 1)) {
+    return false;
+  }
+  if (after.history != nullptr) {
+    after.history->ready = before.ended != 0 ? before.ended : now_ns();
+    after.history->waited_for = before.id;
+    after.history->waited_for_name = before.name;
+  }
+  return true;
+}
+
+task* scheduler::release_successors(task& t, unsigned w) {
+  const ended_task before = note_end(t, w);
+  std::span<const follower> followers;
+  task* batch = nullptr;
+  if (t.batch != nullptr) {
+    followers = t.batch->followers_of(t);
+    batch = t.batch->tasks;
+  }
+  // From here on the submitter may use the record again: `t` is not touched any more.
   edge* e = seal(t);
   task* in_hand = nullptr;
   unsigned queued = 0;
-  while (e != nullptr) {
-    task& after = e->to();
-    const bool carries = e->carries_failure();
-    e = e->next;  // the edge goes with its owner once that may run
-    if (root != 0 && carries) {
-      after.poison(root);
-    }
-    if (!satisfy(after, 1)) {
-      continue;
-    }
-    if (after.traced) {
-      after.history->ready = ended != 0 ? ended : now_ns();
-      after.history->waited_for = id;
-      after.history->waited_for_name = name;
-    }
+  const auto freed = [&](task& after) {
     if (in_hand == nullptr) {
       in_hand = &after;
     } else {
       queue(after, w);
       ++queued;
     }
+  };
+  for (const follower f : followers) {
+    if (release_one(batch[f.index()], f.carries_failure(), before)) {
+      freed(batch[f.index()]);
+    }
+  }
+  while (e != nullptr) {
+    task& after = e->to();
+    const bool carries = e->carries_failure();
+    e = e->next;  // the edge goes with its owner once that may run
+    if (release_one(after, carries, before)) {
+      freed(after);
+    }
   }
   if (!alone_) {
     wake_for_tasks(queued);
-    wake_waiter(id);
+    wake_waiter(before.id);
   }
   return in_hand;
 }

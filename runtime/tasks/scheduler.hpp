@@ -39,7 +39,9 @@ void tally(std::atomic<T>& counter, T amount = 1) noexcept {
 /// @threads{all but wake and tally_of: the submitter}
 class scheduler {
  public:
-  scheduler(unsigned workers, std::uint32_t window, failure_log& failures, trace& tracer);
+  /// `traces`: tasks may have histories.
+  scheduler(unsigned workers, std::uint32_t window, failure_log& failures, trace& tracer,
+            bool traces);
   /// Running kernels end; tasks that have not started never run.
   ~scheduler();
   scheduler(const scheduler&) = delete;
@@ -49,6 +51,9 @@ class scheduler {
   /// Called by the submitter when a task is wired, with the guard that kept it from
   /// starting.
   void publish(task& t, std::int32_t satisfied);
+  /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
+  void start(task& t);
+  void wake_for_tasks(unsigned count) noexcept;
   /// Adds "`e.to` waits for `before`"; false if `before` has ended.
   [[nodiscard]] bool add_successor(task& before, edge& e) noexcept;
 
@@ -73,13 +78,22 @@ class scheduler {
   void execute(task& t, unsigned w);
   [[nodiscard]] result<void> call(task& t, unsigned w);
   [[nodiscard]] task* release_successors(task& t, unsigned w);
+  /// What successors learn of a task that has ended.
+  struct ended_task {
+    task_id id = 0;
+    task_id root = 0;
+    const char* name = nullptr;  ///< if the engine traces
+    std::int64_t ended = 0;      ///< likewise
+  };
+  ended_task note_end(const task& t, unsigned w);
+  /// True if it was the last one that `after` waited for.
+  bool release_one(task& after, bool carries_failure, const ended_task& before);
   [[nodiscard]] edge* seal(task& t) noexcept;
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
   void queue(task& t, unsigned w);
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
-  void wake_for_tasks(unsigned count) noexcept;
   void wake_waiter(task_id ended) noexcept;
   [[nodiscard]] std::uint64_t finished_by_others() const noexcept;
 
@@ -89,6 +103,7 @@ class scheduler {
 
   unsigned workers_;
   bool alone_;
+  bool traces_;
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;

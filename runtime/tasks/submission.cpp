@@ -11,12 +11,15 @@
 namespace weir::runtime {
 namespace {
 
-/// Keeps a task from starting while it is being wired.
-constexpr std::int32_t guard = 1 << 30;
 /// Retired per submission: more than one, so that a backlog shrinks.
 constexpr std::uint32_t retired_per_submission = 4;
 constexpr std::uint32_t expected_accesses = 4;
 constexpr std::uint64_t most_freed_at_once = 64;
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 }  // namespace
 
@@ -24,15 +27,12 @@ engine::impl::impl(const engine_options& o)
     : options(o),
       window(o.window),
       tasks(std::make_unique<task[]>(o.window)),
-      map(o.window * expected_accesses),
-      predecessors(o.window),
+      search(o.window * expected_accesses, o.window),
+      serial(next_serial()),
       tracer(o.trace, o.workers),
-      workers(o.workers, o.window, failures, tracer) {
+      workers(o.workers, o.window, failures, tracer, o.trace.mode != trace_mode::off) {
   if (o.trace.mode != trace_mode::off) {
     histories = std::make_unique<task_record[]>(o.window);
-    for (std::uint32_t i = 0; i < o.window; ++i) {
-      tasks[i].history = &histories[i];
-    }
   }
 }
 
@@ -60,56 +60,71 @@ result<void> engine::impl::check(std::span<const access> accesses) const {
   return {};
 }
 
-void engine::impl::make_room() {
-  retire(retired_per_submission);
-  if (next - oldest < window) {
+void engine::impl::make_room(std::uint32_t count) {
+  retire(count == 1 ? retired_per_submission : window);
+  if (next - oldest + count <= window) {
     return;
   }
   tally<std::uint64_t>(tallies.window_stalls);
   // Several at once: starting and stopping to help costs more than many tasks.
-  const std::uint64_t batch =
-      std::clamp<std::uint64_t>(window / 8, 1, most_freed_at_once);
-  workers.help_until_ended(slot(oldest + batch - 1));
-  while (next - oldest >= window) {
-    workers.help_until_ended(slot(oldest));
+  const std::uint64_t batch = std::clamp<std::uint64_t>(
+      window / 8, count, std::max(most_freed_at_once, std::uint64_t{count}));
+  workers.help_until_ended(at(std::min(oldest + batch, next) - 1));
+  while (next - oldest + count > window) {
+    workers.help_until_ended(at(oldest));
     retire(window);
   }
 }
 
 void engine::impl::retire(std::uint32_t most) {
-  while (most-- > 0 && oldest < next && slot(oldest).ended()) {
-    retire_oldest();
+  while (oldest < next) {
+    if (!replays.empty() && replays.front().first <= oldest) {
+      if (!retire_replay(replays.front())) {
+        return;
+      }
+      continue;
+    }
+    task& t = tasks[oldest & (window - 1)];
+    if (most-- == 0 || !t.ended()) {
+      return;
+    }
+    retire_one(t);
   }
 }
 
-void engine::impl::retire_oldest() {
-  task& t = slot(oldest);
+void engine::impl::retire_one(task& t) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (root != 0) {
     failures.retire(t.id, t.name, root);
   }
-  map.retire(t.first_entry, root);
+  search.map().retire(t.first_entry, root);
   t.first_entry = no_entry;
   return_edges(t);
   ++oldest;
 }
 
+void engine::impl::begin_history(task& t, task_record& h) {
+  h = task_record{};
+  h.name = t.name;
+  h.id = t.id;
+  h.submitted = now_ns();
+  tracer.stamp(h);
+  t.history = &h;
+}
+
 task& engine::impl::prepare(const char* name, const void* captures, std::size_t size,
                             task::call_fn fn) {
-  task& t = slot(next);
+  const std::size_t index = next & (window - 1);
+  task& t = tasks[index];
   t.id = next;
   t.fn = fn;
   t.name = name;
   t.root.store(0, std::memory_order_relaxed);
-  t.pending.store(guard, std::memory_order_relaxed);
-  t.traced = tracer.recording();
-  if (t.traced) {
-    task_record& h = *t.history;
-    h = task_record{};
-    h.name = name;
-    h.id = next;
-    h.submitted = now_ns();
-    tracer.stamp(h);
+  t.pending.store(wiring_guard, std::memory_order_relaxed);
+  t.batch = recording == nullptr ? nullptr : &recording->recording;
+  t.history = nullptr;
+  if (tracer.recording()) {
+    begin_history(t, histories[index]);
   }
   std::memcpy(t.captures.data(), captures, size);
   // Nobody can reach the slot before an edge or the queue shows it.
@@ -117,52 +132,26 @@ task& engine::impl::prepare(const char* name, const void* captures, std::size_t 
   return t;
 }
 
-void engine::impl::gather_kind(task& t, const access& a, bool writers, hazard why,
-                               task_id& floor) {
-  const bool writes = a.mode != access_mode::read;
-  candidates.clear();
-  covered.clear();
-  map.conflicts(a.bytes, writers, [&](std::uint32_t ref, const dependency_map::entry& e) {
-    if (e.failed()) {
-      t.poison(e.root());
-    } else {
-      candidates.push_back(e.task);
-      if (writers && e.task > floor && map.covering(ref, a.bytes)) {
-        floor = e.task;
-      }
-    }
-    if (writes && map.covered_by(a.bytes, ref)) {
-      covered.push_back(ref);
-    }
-  });
-  // What is older than a writer of all these bytes is ordered before that writer already.
-  for (const task_id id : candidates) {
-    if (id >= floor) {
-      predecessors.add(id, why);
+void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune) {
+  search.start(t.id);
+  std::uint64_t count = 0;
+  for (const access& a : accesses) {
+    if (!a.bytes.empty()) {
+      search.look_up(a, prune);
+      ++count;
     }
   }
-  for (const std::uint32_t ref : covered) {
-    map.prune(ref);
+  if (search.failure() != 0) {
+    t.poison(search.failure());
   }
-  tally<std::uint64_t>(tallies.pruned, covered.size());
-}
-
-void engine::impl::gather(task& t, const access& a) {
-  tally<std::uint64_t>(tallies.lookups);
-  const bool reads = a.mode != access_mode::write;
-  task_id floor = 0;  // newest writer of all the bytes
-  gather_kind(t, a, true, reads ? hazard::raw : hazard::waw, floor);
-  if (a.mode != access_mode::read) {
-    gather_kind(t, a, false, hazard::war, floor);
-  }
+  tally(tallies.lookups, count);
 }
 
 void engine::impl::register_accesses(task& t, std::span<const access> accesses) {
   t.first_entry = no_entry;
   for (const access& a : accesses) {
     if (!a.bytes.empty()) {
-      t.first_entry =
-          map.insert(a.bytes, a.mode != access_mode::read, t.id, t.first_entry);
+      t.first_entry = search.insert(a, t.id, t.first_entry);
     }
   }
 }
@@ -195,25 +184,27 @@ void engine::impl::return_edges(task& t) {
   }
 }
 
-std::int32_t engine::impl::wire(task& t) {
-  std::uint32_t edges = 0;
-  for (const predecessor_list::item& p : predecessors.items()) {
-    task& before = slot(p.id);
-    edge& e = edge_of(t, edges);
-    e.set(t, p.why != hazard::war);
-    if (!workers.add_successor(before, e)) {
-      const task_id root = before.root.load(std::memory_order_relaxed);
-      if (root != 0 && e.carries_failure()) {
-        t.poison(root);
-      }
-      continue;
+bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
+  edge& e = edge_of(t, edges);
+  e.set(t, why != hazard::war);
+  if (!workers.add_successor(before, e)) {
+    const task_id root = before.root.load(std::memory_order_relaxed);
+    if (root != 0 && e.carries_failure()) {
+      t.poison(root);
     }
-    ++edges;
-    tally<std::uint64_t>(p.why == hazard::raw   ? tallies.edges_raw
-                         : p.why == hazard::war ? tallies.edges_war
-                                                : tallies.edges_waw);
+    return false;
   }
-  return static_cast<std::int32_t>(edges);
+  tally<std::uint64_t>(why == hazard::raw   ? tallies.edges_raw
+                       : why == hazard::war ? tallies.edges_war
+                                            : tallies.edges_waw);
+  return true;
+}
+
+std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
+  for (const predecessor_list::item& p : search.found()) {
+    edges += static_cast<std::uint32_t>(wire_one(t, at(p.id), p.why, edges));
+  }
+  return edges;
 }
 
 result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
@@ -221,22 +212,20 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       call_fn fn) {
   impl& s = *impl_;
   WEIR_CHECK(s.check(accesses));
-  s.make_room();
+  s.make_room(1);
+  s.show_replays();
   task& t = s.prepare(name, captures, size, fn);
-  s.predecessors.start(t.id);
-  for (const access& a : accesses) {
-    if (!a.bytes.empty()) {
-      s.gather(t, a);
-    }
-  }
+  s.look_up(t, accesses, true);
   s.register_accesses(t, accesses);
   ++s.next;
-  const std::int32_t edges = s.wire(t);
+  const std::uint32_t edges = s.wire(t, 0);
   tally<std::uint64_t>(s.tallies.submitted);
-  s.tallies.exact_tests.store(s.map.tests(), std::memory_order_relaxed);
-  s.tallies.maybe.store(s.map.maybe(), std::memory_order_relaxed);
+  s.note_tests();
+  if (s.recording != nullptr) {
+    s.recording->add(name, accesses, captures, size, fn);
+  }
   const task_id id = t.id;
-  s.workers.publish(t, guard - edges);
+  s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));
   return id;
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "weir/runtime/engine.hpp"
 
@@ -45,30 +46,51 @@ inline edge* sealed_mark() noexcept {
   return &mark;
 }
 
-inline constexpr std::size_t inline_edges = 4;
+/// A successor inside the same replay: its number there, and whether failures pass.
+struct follower {
+  std::uint32_t code = 0;
+  follower() = default;
+  follower(std::uint32_t index, bool carries_failure)
+      : code(index * 2 + static_cast<std::uint32_t>(carries_failure)) {}
+  [[nodiscard]] std::uint32_t index() const noexcept { return code >> 1; }
+  [[nodiscard]] bool carries_failure() const noexcept { return (code & 1) != 0; }
+};
 
-/// One slot of the window.
+/// What the tasks of one capture or of one replay have in common.
+struct task_batch {
+  const void* argument = nullptr;
+  task* tasks = nullptr;  ///< of a replay, side by side; null: submitted one by one
+  const std::uint32_t* follower_begin = nullptr;
+  const follower* followers = nullptr;
+
+  [[nodiscard]] inline std::span<const follower> followers_of(
+      const task& t) const noexcept;
+};
+
+inline constexpr std::size_t inline_edges = 3;
+
+/// One task: a slot of the window, or one place of a replay.
 ///
 /// Life: prepared by the submitter, reachable through predecessors once an edge is
 /// pushed, ready when `pending` reaches zero, ended when `successors` is sealed; after
-/// that only the submitter touches it.
+/// that only the submitter touches it. What every task needs lies in the first line.
 struct alignas(64) task {
   using call_fn = result<void> (*)(const void* captures, const task_context&);
 
   std::atomic<std::int32_t> pending{0};
-  bool traced = false;
+  std::uint32_t first_entry = 0xFFFFFFFFU;
   std::atomic<edge*> successors{sealed_mark()};
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
   task_id id = 0;
   call_fn fn = nullptr;
-  const char* name = nullptr;
-  std::uint32_t first_entry = 0xFFFFFFFFU;
+  const task_batch* batch = nullptr;  ///< null for most
   edge_chunk* spill = nullptr;
-  task_record* history = nullptr;  ///< set if the engine traces
+  task_record* history = nullptr;  ///< set while the task is traced
 
-  alignas(64) std::array<edge, inline_edges> edges;
   alignas(64) std::array<std::byte, engine::max_capture> captures;
+  const char* name = nullptr;
+  std::array<edge, inline_edges> edges;
 
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) == sealed_mark();
@@ -82,5 +104,13 @@ struct alignas(64) task {
     }
   }
 };
+
+std::span<const follower> task_batch::followers_of(const task& t) const noexcept {
+  if (tasks == nullptr) {
+    return {};
+  }
+  const auto index = static_cast<std::size_t>(&t - tasks);
+  return {followers + follower_begin[index], followers + follower_begin[index + 1]};
+}
 
 }  // namespace weir::runtime

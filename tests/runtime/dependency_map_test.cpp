@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The TensorMap against a linear scan, and the traps of maps that forget.
-#include "tasks/dependency_map.hpp"
+#include "map/dependency_map.hpp"
 
 #include <gtest/gtest.h>
 

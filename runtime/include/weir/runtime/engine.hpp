@@ -52,6 +52,7 @@ struct engine_options {
 /// What the engine has done so far. Counts of tasks unless said otherwise.
 struct engine_counters {
   std::uint64_t submitted = 0;
+  std::uint64_t replayed = 0;  ///< those of them that came from a replay
   std::uint64_t finished = 0;
   std::uint64_t failed = 0;    ///< kernels that failed themselves
   std::uint64_t poisoned = 0;  ///< not run because a predecessor failed
@@ -71,6 +72,26 @@ struct engine_counters {
 struct task_context {
   task_id id = 0;
   unsigned worker = 0;  ///< thread that runs it, in [0, workers)
+  /// What `replay` or `begin_capture` was given; null for all other tasks.
+  const void* argument = nullptr;
+};
+
+struct captured_graph;
+
+/// A recorded stream of submissions, to be submitted again as a whole. Copies name the
+/// same recording. Belongs to the engine that made it, and may outlive it.
+/// @threads{thread-compatible}
+class capture {
+ public:
+  capture() = default;
+  /// Tasks of one replay.
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] bool valid() const noexcept { return graph_ != nullptr; }
+
+ private:
+  friend class engine;
+  explicit capture(std::shared_ptr<captured_graph> graph) : graph_(std::move(graph)) {}
+  std::shared_ptr<captured_graph> graph_;
 };
 
 /// One engine. All members but `counters` belong to one thread, the submitter.
@@ -108,6 +129,31 @@ class engine {
                                        const Kernel& kernel) {
     static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
     return submit_erased(name, accesses, &kernel, sizeof(Kernel), &call<Kernel>);
+  }
+
+  /// From here to `end_capture`, submissions are recorded besides being carried out.
+  /// Their kernels find `argument` in the context.
+  /// @error{invalid_argument, a capture has begun already}
+  [[nodiscard]] result<void> begin_capture(const void* argument = nullptr);
+  /// @error{invalid_argument, no capture has begun; out_of_range, it has more tasks than
+  ///        the window}
+  [[nodiscard]] result<capture> end_capture();
+  /// Submits the recorded tasks again, in one piece and without look-ups among them, with
+  /// the same names, accesses and captured values; kernels find `argument` in their
+  /// context. The ids are consecutive from the result on (0 if there are no tasks). The
+  /// effect is that of submitting each task anew, whatever was submitted before and
+  /// after.
+  /// @error{invalid_argument, no capture of this engine, or one is being recorded;
+  ///        not_found, a storage of it has been released}
+  [[nodiscard]] result<task_id> replay(const capture& what,
+                                       const void* argument = nullptr);
+  /// From the next replay on, task `index` runs with other captured values.
+  /// @error{invalid_argument, no such task, or its kernel is of another type}
+  template <class Kernel>
+  [[nodiscard]] result<void> rebind(const capture& what, std::size_t index,
+                                    const Kernel& kernel) {
+    static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
+    return rebind_erased(what, index, &kernel, sizeof(Kernel), &call<Kernel>);
   }
 
   /// Runs tasks on this thread until the task has ended.
@@ -155,6 +201,9 @@ class engine {
                                               std::span<const access> accesses,
                                               const void* captures, std::size_t size,
                                               call_fn fn);
+  [[nodiscard]] result<void> rebind_erased(const capture& what, std::size_t index,
+                                           const void* captures, std::size_t size,
+                                           call_fn fn);
 
   struct impl;
   explicit engine(std::unique_ptr<impl> state);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tasks/task.hpp"
+#include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
 

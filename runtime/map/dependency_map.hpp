@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tasks/region_index.hpp"
+#include "map/region_index.hpp"
 #include "weir/runtime/tensor.hpp"
 
 namespace weir::runtime {
@@ -69,6 +69,12 @@ class dependency_map {
   /// Gives the task's list back; writes of a failed task stay behind with its root.
   void retire(std::uint32_t first, task_id root);
   void forget_failures();
+  /// Whether the entry can still be found.
+  [[nodiscard]] bool linked(std::uint32_t ref) const noexcept {
+    return pool_[ref].linked;
+  }
+  /// Entries that can be found.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   [[nodiscard]] std::uint64_t tests() const noexcept { return tests_; }
   [[nodiscard]] std::uint64_t maybe() const noexcept { return maybe_; }
@@ -96,6 +102,7 @@ class dependency_map {
   std::uint32_t free_ = no_entry;
   std::vector<std::uint32_t> failed_;
   region_grid grid_{pool_};
+  std::size_t size_ = 0;
   std::uint64_t tests_ = 0;
   std::uint64_t maybe_ = 0;
 };

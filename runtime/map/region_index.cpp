@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Inline arrays of few regions and the hierarchical grid of many.
-#include "tasks/region_index.hpp"
+#include "map/region_index.hpp"
 
 namespace weir::runtime {
 

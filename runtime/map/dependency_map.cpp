@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Life of the entries of the TensorMap.
-#include "tasks/dependency_map.hpp"
+#include "map/dependency_map.hpp"
 
 namespace weir::runtime {
 
@@ -73,6 +73,7 @@ std::uint32_t dependency_map::insert(const footprint& bytes, bool writer, task_i
   }
   dependents& of = storages_[bytes.id.index];
   (writer ? of.writers : of.readers).insert(pool_, grid_, ref);
+  ++size_;
   return ref;
 }
 
@@ -80,6 +81,7 @@ void dependency_map::unlink(std::uint32_t ref) {
   entry& e = pool_[ref];
   index_of(e).remove(grid_, ref);
   e.linked = false;
+  --size_;
 }
 
 void dependency_map::free(std::uint32_t ref) {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rows about captured graphs: what an empty task costs when its graph is replayed.
+#include <array>
+#include <vector>
+
+#include "passes.hpp"
+#include "rows.hpp"
+
+namespace weir::bench {
+namespace {
+
+using namespace weir::runtime;
+
+constexpr double most_ns = 60;
+
+/// A replay and a wait for all of it, as often as it takes.
+double replay_ns(const std::string& name, unsigned workers) {
+  auto e = make_engine(workers, 8192);
+  const bound_graph graph(*e, graph_named(name));
+  or_throw(e->begin_capture());
+  graph.submit_to(*e);
+  const capture captured = or_throw(e->end_capture());
+  return pass_ns(workers, graph.size(), [&] {
+    keep(*e->replay(captured));
+    or_throw(e->wait_all());
+  });
+}
+
+/// Submission alone of 100 tasks with the accesses of a stencil, behind work that has
+/// thrown everything out of the nearer caches. The best of many.
+double cold_submit_ns(bool replays) {
+  auto e = make_engine(1, 4096);
+  std::vector<cell_task> tasks = graph_named("stencil_w8");
+  tasks.resize(100);
+  const bound_graph graph(*e, tasks);
+  or_throw(e->begin_capture());
+  graph.submit_to(*e);
+  const capture captured = or_throw(e->end_capture());
+  or_throw(e->wait_all());
+  std::vector<std::uint64_t> other(1 << 18);  // 2 MiB
+  double best = 1e30;
+  for (int r = 0; r < 200; ++r) {
+    for (std::uint64_t& word : other) {
+      word += 1;
+    }
+    best = std::min(best, thread_seconds_of([&] {
+                      if (replays) {
+                        keep(*e->replay(captured));
+                      } else {
+                        graph.submit_to(*e);
+                      }
+                    }));
+    or_throw(e->wait_all());
+  }
+  keep(other);
+  return best * 1e9 / 100;
+}
+
+}  // namespace
+
+void add_replay_rows(program& bench) {
+  for (const graph_row& row : graph_rows) {
+    const std::string name = row.name;
+    const auto bar = [](double peer) {
+      return at_most(peer == 0 ? most_ns : std::min(most_ns, peer));
+    };
+    const auto answer = [](double ns, double peer) {
+      return peer == 0 ? measured(ns) : measured(ns, peer);
+    };
+    bench.add("replay_" + name + "_1_ns", "ns", bar(row.static_1),
+              [=, peer = row.static_1] { return answer(replay_ns(name, 1), peer); });
+    bench.add("replay_" + name + "_2_ns", "ns", bar(row.static_2),
+              [=, peer = row.static_2] { return answer(replay_ns(name, 2), peer); });
+  }
+  bench.add("cold_submit_ns", "ns", no_bar, [] { return cold_submit_ns(false); });
+  bench.add("cold_replay_ns", "ns", at_most(most_ns),
+            [] { return cold_submit_ns(true); });
+}
+
+}  // namespace weir::bench

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// From the accesses of a new task to the tasks that it must wait for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "map/dependency_map.hpp"
+#include "map/predecessors.hpp"
+#include "weir/runtime/engine.hpp"
+
+namespace weir::runtime {
+
+/// A TensorMap and what a submission needs beside it.
+/// @threads{thread-compatible}
+class conflict_search {
+ public:
+  /// Ids of live tasks differ modulo `window`, a power of two.
+  conflict_search(std::uint32_t expected_entries, std::uint32_t window)
+      : map_(expected_entries), predecessors_(window) {}
+
+  [[nodiscard]] dependency_map& map() noexcept { return map_; }
+  [[nodiscard]] const dependency_map& map() const noexcept { return map_; }
+
+  /// Starts with a new task, which has no predecessors yet.
+  void start(task_id by) {
+    predecessors_.start(by);
+    failure_ = 0;
+  }
+  /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
+  /// covers are taken out of the map. @pre `a.bytes` is not empty
+  void look_up(const access& a, bool prune);
+  /// Registers an access in front of the task's list `next`; returns the new front.
+  std::uint32_t insert(const access& a, task_id task, std::uint32_t next) {
+    return map_.insert(a.bytes, a.mode != access_mode::read, task, next);
+  }
+
+  /// Predecessors of the task, each once.
+  [[nodiscard]] const std::vector<predecessor_list::item>& found() const noexcept {
+    return predecessors_.items();
+  }
+  /// Oldest failure that the task inherits from what failed tasks have written; 0 if
+  /// none.
+  [[nodiscard]] task_id failure() const noexcept { return failure_; }
+  /// Accesses pruned so far.
+  [[nodiscard]] std::uint64_t pruned() const noexcept { return pruned_; }
+
+ private:
+  void look_up_kind(const access& a, bool writers, hazard why, bool prune,
+                    task_id& floor);
+
+  dependency_map map_;
+  predecessor_list predecessors_;
+  std::vector<task_id> candidates_;
+  std::vector<std::uint32_t> covered_;
+  task_id failure_ = 0;
+  std::uint64_t pruned_ = 0;
+};
+
+}  // namespace weir::runtime

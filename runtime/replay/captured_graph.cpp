@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Recording, the graph inside a capture, and the edges between two replays.
+#include "replay/captured_graph.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "map/conflict_search.hpp"
+#include "replay/reduction.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Earlier graphs whose edges are remembered; after that all are worked out anew.
+constexpr std::size_t most_remembered = 64;
+
+std::uint32_t storages_of(const captured_graph& g) {
+  std::uint32_t most = 0;
+  for (const storage_id id : g.storages) {
+    most = std::max(most, id.index);
+  }
+  return most;
+}
+
+/// Submits the accesses of a graph to a map of its own, its tasks having ids from `first`
+/// on. `visit(index, predecessors)` follows each task; `entries` gets the map's entry of
+/// every access, or none for those of no bytes.
+template <class Visit>
+void walk(const captured_graph& g, conflict_search& in, task_id first,
+          std::vector<std::uint32_t>* entries, Visit&& visit) {
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const std::uint32_t begin = g.nodes[i].first_access;
+    const std::uint32_t end = g.nodes[i + 1].first_access;
+    in.start(first + i);
+    for (std::uint32_t a = begin; a < end; ++a) {
+      if (!g.accesses[a].bytes.empty()) {
+        in.look_up(g.accesses[a], true);
+      }
+    }
+    for (std::uint32_t a = begin; a < end; ++a) {
+      std::uint32_t ref = no_entry;
+      if (!g.accesses[a].bytes.empty()) {
+        ref = in.insert(g.accesses[a], first + i, no_entry);
+      }
+      if (entries != nullptr) {
+        entries->push_back(ref);
+      }
+    }
+    visit(i, in.found());
+  }
+}
+
+/// A power of two that is no less than the ids of so many tasks need.
+std::uint32_t window_for(std::size_t tasks) {
+  return std::bit_ceil(static_cast<std::uint32_t>(tasks + 1));
+}
+
+}  // namespace
+
+void captured_graph::add(const char* name, std::span<const access> of, const void* values,
+                         std::size_t bytes, task::call_fn fn) {
+  nodes.push_back({name, fn, static_cast<std::uint32_t>(bytes),
+                   static_cast<std::uint32_t>(accesses.size()), 0});
+  captures.emplace_back();
+  std::memcpy(captures.back().data(), values, bytes);
+  accesses.insert(accesses.end(), of.begin(), of.end());
+}
+
+void captured_graph::finish() {
+  static std::atomic<std::uint64_t> last_serial{0};
+  serial = ++last_serial;
+  nodes.push_back({nullptr, nullptr, 0, static_cast<std::uint32_t>(accesses.size()), 0});
+  for (const access& a : accesses) {
+    if (!a.bytes.empty() &&
+        std::find(storages.begin(), storages.end(), a.bytes.id) == storages.end()) {
+      storages.push_back(a.bytes.id);
+    }
+  }
+  conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
+  search.map().add_storage(storages_of(*this));
+  std::vector<std::uint32_t> entries;
+  graph_edges found(size());
+  walk(*this, search, 1, &entries,
+       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
+         for (const predecessor_list::item& p : predecessors) {
+           found.add(static_cast<std::uint32_t>(p.id - 1), static_cast<std::uint32_t>(i),
+                     p.why);
+         }
+       });
+  for (const std::uint32_t ref : entries) {
+    stays.push_back(ref != no_entry && search.map().linked(ref) ? 1 : 0);
+  }
+  found.reduce();
+  for (std::uint32_t from = 0; from < size(); ++from) {
+    follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
+    for (const graph_edges::edge& e : found.of(from)) {
+      followers.emplace_back(e.to, e.why != hazard::war);
+      ++nodes[e.to].waits_for;
+      ++edges[static_cast<std::size_t>(e.why)];
+    }
+  }
+  follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (nodes[i].waits_for == 0) {
+      roots.push_back(i);
+    }
+  }
+}
+
+const std::vector<outer_edge>& captured_graph::edges_after(
+    const captured_graph& earlier) {
+  const auto known = after.find(earlier.serial);
+  if (known != after.end()) {
+    return known->second;
+  }
+  if (after.size() >= most_remembered) {
+    after.clear();
+  }
+  std::vector<outer_edge>& out = after[earlier.serial];
+  conflict_search search(
+      static_cast<std::uint32_t>(earlier.accesses.size() + accesses.size()),
+      window_for(earlier.size() + size()));
+  search.map().add_storage(std::max(storages_of(*this), storages_of(earlier)));
+  const auto nothing = [](std::size_t, const std::vector<predecessor_list::item>&) {};
+  walk(earlier, search, 1, nullptr, nothing);
+  const task_id first = 1 + earlier.size();
+  walk(*this, search, first, nullptr,
+       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
+         for (const predecessor_list::item& p : predecessors) {
+           if (p.id < first) {
+             out.push_back({static_cast<std::uint32_t>(i),
+                            static_cast<std::uint32_t>(p.id - 1), p.why});
+           }
+         }
+       });
+  return out;
+}
+
+std::size_t capture::size() const noexcept {
+  return graph_ == nullptr ? 0 : graph_->size();
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a capture has recorded, and what has been worked out from it once and for all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "map/predecessors.hpp"
+#include "tasks/task.hpp"
+
+namespace weir::runtime {
+
+/// A task of a later replay that waits for one of an earlier replay.
+struct outer_edge {
+  std::uint32_t to = 0;    ///< of the later one
+  std::uint32_t from = 0;  ///< of the earlier one
+  hazard why = hazard::raw;
+};
+
+/// Tasks of one replay in flight. Used again once all have been retired.
+struct replay_instance {
+  task_batch batch;
+  std::unique_ptr<task[]> tasks;
+  std::unique_ptr<task_record[]> histories;  ///< if the engine traces
+  std::uint64_t version = 0;                 ///< of the captured values in `tasks`
+};
+
+/// @threads{thread-compatible; workers read followers}
+struct captured_graph {
+  struct node {
+    const char* name = nullptr;
+    task::call_fn fn = nullptr;
+    std::uint32_t size = 0;          ///< bytes captured
+    std::uint32_t first_access = 0;  ///< its accesses end where the next one's begin
+    std::int32_t waits_for = 0;      ///< tasks of the same replay
+  };
+
+  std::uint64_t serial = 0;         ///< of this graph, never 0
+  std::uint64_t engine_serial = 0;  ///< of the engine that it belongs to
+  std::vector<node> nodes;          ///< one more than tasks
+  std::vector<std::array<std::byte, engine::max_capture>> captures;
+  std::uint64_t version = 1;  ///< of `captures`
+  std::vector<access> accesses;
+  /// By access: no later write of the graph covers it, so that it is to be found by those
+  /// that come after.
+  std::vector<std::uint8_t> stays;
+  std::vector<std::uint32_t> follower_begin;
+  std::vector<follower> followers;
+  std::vector<std::uint32_t> roots;      ///< tasks that wait for none of the same replay
+  std::array<std::uint64_t, 3> edges{};  ///< by hazard
+  std::vector<storage_id> storages;      ///< that it accesses, each once
+  std::uint64_t releases_seen = 0;  ///< the storages were valid after so many releases
+  /// By serial of an earlier replay's graph: what this one waits for there.
+  std::map<std::uint64_t, std::vector<outer_edge>> after;
+  std::vector<std::unique_ptr<replay_instance>> idle;
+  task_batch recording;  ///< what the tasks have that run while they are recorded
+
+  [[nodiscard]] std::size_t size() const noexcept { return nodes.size() - 1; }
+  void add(const char* name, std::span<const access> of, const void* values,
+           std::size_t bytes, task::call_fn fn);
+  /// Works out who waits for whom.
+  void finish();
+  /// What this graph's tasks wait for in a replay of `earlier` that ran before.
+  [[nodiscard]] const std::vector<outer_edge>& edges_after(const captured_graph& earlier);
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Transitive reduction by sets of reachable tasks.
+#include "replay/reduction.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Larger graphs keep all their edges: the sets would need more memory than they save
+/// time.
+constexpr std::size_t most_reduced = 8192;
+
+/// One bit per task and task.
+class bit_rows {
+ public:
+  explicit bit_rows(std::size_t n) : words_((n + 63) / 64), bits_(words_ * n) {}
+  [[nodiscard]] bool test(std::size_t row, std::size_t bit) const noexcept {
+    return (bits_[row * words_ + bit / 64] >> (bit % 64) & 1) != 0;
+  }
+  void set(std::size_t row, std::size_t bit) noexcept {
+    bits_[row * words_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
+  }
+  /// What is reachable from `other`, which lies behind `row`.
+  void merge(std::size_t row, std::size_t other) noexcept {
+    for (std::size_t w = other / 64; w < words_; ++w) {
+      bits_[row * words_ + w] |= bits_[other * words_ + w];
+    }
+  }
+
+ private:
+  std::size_t words_;
+  std::vector<std::uint64_t> bits_;
+};
+
+}  // namespace
+
+void graph_edges::reduce() {
+  const std::size_t n = after_.size();
+  if (n > most_reduced) {
+    return;
+  }
+  bit_rows ordered(n);  // by any path
+  bit_rows carried(n);  // by paths that failures take
+  std::vector<edge> kept;
+  for (std::size_t from = n; from-- > 0;) {
+    kept.clear();
+    // Successors are in order: one that another implies lies behind that one.
+    for (const edge& e : after_[from]) {
+      const bool carries = e.why != hazard::war;
+      if (!(carries ? carried : ordered).test(from, e.to)) {
+        kept.push_back(e);
+      }
+      ordered.set(from, e.to);
+      ordered.merge(from, e.to);
+      if (carries) {
+        carried.set(from, e.to);
+        carried.merge(from, e.to);
+      }
+    }
+    after_[from] = kept;
+  }
+}
+
+}  // namespace weir::runtime

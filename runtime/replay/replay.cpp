@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Captures and their replays: all tasks at once, edges among them ready, edges to
+/// earlier replays remembered, all others looked up.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tasks/engine_impl.hpp"
+
+namespace weir::runtime {
+namespace {
+
+error capture_error(std::string what) {
+  return error(errc::invalid_argument, std::move(what));
+}
+
+std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
+  auto out = std::make_unique<replay_instance>();
+  out->tasks = std::make_unique<task[]>(g.size());
+  out->batch.tasks = out->tasks.get();
+  out->batch.follower_begin = g.follower_begin.data();
+  out->batch.followers = g.followers.data();
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    task& t = out->tasks[i];
+    t.name = g.nodes[i].name;
+    t.fn = g.nodes[i].fn;
+    t.batch = &out->batch;
+  }
+  return out;
+}
+
+}  // namespace
+
+result<void> engine::begin_capture(const void* argument) {
+  impl& s = *impl_;
+  if (s.recording != nullptr) {
+    return capture_error("capture not begun: expected none under way, found one");
+  }
+  while (!s.recordings.empty() && s.recordings.front().end <= s.oldest) {
+    s.recordings.pop_front();
+  }
+  s.recording = std::make_shared<captured_graph>();
+  s.recording->engine_serial = s.serial;
+  s.recording->recording.argument = argument;
+  return {};
+}
+
+result<capture> engine::end_capture() {
+  impl& s = *impl_;
+  if (s.recording == nullptr) {
+    return capture_error("capture not ended: expected one under way, found none");
+  }
+  const std::shared_ptr<captured_graph> graph = std::move(s.recording);
+  s.recording = nullptr;
+  s.recordings.push_back({graph, s.next});  // its tasks point to its argument
+  graph->releases_seen = s.releases;
+  graph->finish();
+  if (graph->size() > s.window) {
+    return error(
+        errc::out_of_range,
+        fmt::format("capture is too long: expected at most {} tasks, which is the "
+                    "window, found {}",
+                    s.window, graph->size()));
+  }
+  return capture(graph);
+}
+
+result<void> engine::rebind_erased(const capture& what, std::size_t index,
+                                   const void* captures, std::size_t size, call_fn fn) {
+  if (what.graph_ == nullptr || index >= what.size()) {
+    return capture_error(
+        fmt::format("captured values not replaced: expected a task below {}, found {}",
+                    what.size(), index));
+  }
+  captured_graph& g = *what.graph_;
+  if (g.nodes[index].fn != fn) {
+    return capture_error(
+        fmt::format("captured values not replaced: expected a kernel of the type of task "
+                    "{} \"{}\", found another",
+                    index, g.nodes[index].name));
+  }
+  std::memcpy(g.captures[index].data(), captures, size);
+  ++g.version;
+  return {};
+}
+
+result<task_id> engine::replay(const capture& what, const void* argument) {
+  impl& s = *impl_;
+  if (what.graph_ == nullptr || what.graph_->engine_serial != s.serial) {
+    return capture_error("replay failed: expected a capture of this engine, found none");
+  }
+  if (s.recording != nullptr) {
+    return capture_error("replay failed: expected no capture under way, found one");
+  }
+  captured_graph& g = *what.graph_;
+  WEIR_CHECK(s.check(g));
+  if (g.size() == 0) {
+    return task_id{0};
+  }
+  s.make_room(static_cast<std::uint32_t>(g.size()));
+  impl::live_replay& r = s.start_replay(what.graph_, argument);
+  s.link_replay(r);
+  tally<std::uint64_t>(s.tallies.submitted, g.size());
+  tally<std::uint64_t>(s.tallies.replayed, g.size());
+  tally(s.tallies.edges_raw, g.edges[static_cast<std::size_t>(hazard::raw)]);
+  tally(s.tallies.edges_war, g.edges[static_cast<std::size_t>(hazard::war)]);
+  tally(s.tallies.edges_waw, g.edges[static_cast<std::size_t>(hazard::waw)]);
+  const task_id first = r.first;
+  s.publish_replay(r);
+  return first;
+}
+
+result<void> engine::impl::check(captured_graph& g) const {
+  if (g.releases_seen == releases) {
+    return {};
+  }
+  for (const storage_id id : g.storages) {
+    if (!storages.valid(id)) {
+      return error(
+          errc::not_found,
+          fmt::format(
+              "replay with a storage that has been released: expected a live one, "
+              "found index {} generation {}",
+              id.index, id.generation));
+    }
+  }
+  g.releases_seen = releases;
+  return {};
+}
+
+engine::impl::live_replay& engine::impl::start_replay(
+    const std::shared_ptr<captured_graph>& g, const void* argument) {
+  std::unique_ptr<replay_instance> instance;
+  if (g->idle.empty()) {
+    instance = make_instance(*g);
+  } else {
+    instance = std::move(g->idle.back());
+    g->idle.pop_back();
+  }
+  instance->batch.argument = argument;
+  const std::size_t count = g->size();
+  if (instance->version != g->version) {
+    for (std::size_t i = 0; i < count; ++i) {
+      instance->tasks[i].captures = g->captures[i];
+    }
+    instance->version = g->version;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    task& t = instance->tasks[i];
+    t.id = next + i;
+    t.pending.store(g->nodes[i].waits_for, std::memory_order_relaxed);
+    t.root.store(0, std::memory_order_relaxed);
+    t.history = nullptr;
+    t.successors.store(nullptr, std::memory_order_relaxed);
+  }
+  if (tracer.recording()) {
+    if (instance->histories == nullptr) {
+      instance->histories = std::make_unique<task_record[]>(count);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      begin_history(instance->tasks[i], instance->histories[i]);
+    }
+  }
+  replays.push_back({g, std::move(instance), next, next + count, false});
+  next += count;
+  return replays.back();
+}
+
+std::uint32_t& engine::impl::edges_of(live_replay& r, std::uint32_t index) {
+  task& t = r.instance->tasks[index];
+  const std::int32_t waits_for = r.graph->nodes[index].waits_for;
+  // No task of the replay runs before all are linked, so this is its first edge.
+  if (t.pending.load(std::memory_order_relaxed) == waits_for) {
+    t.pending.store(waits_for + wiring_guard, std::memory_order_relaxed);
+    touched.push_back(index);
+    edge_counts[index] = 0;
+  }
+  return edge_counts[index];
+}
+
+void engine::impl::link_after(live_replay& r, const live_replay& earlier) {
+  for (const outer_edge& e : r.graph->edges_after(*earlier.graph)) {
+    if (earlier.first + e.from < oldest) {
+      continue;
+    }
+    std::uint32_t& edges = edges_of(r, e.to);
+    task& before = earlier.instance->tasks[e.from];
+    edges += static_cast<std::uint32_t>(
+        wire_one(r.instance->tasks[e.to], before, e.why, edges));
+  }
+}
+
+void engine::impl::link_looked_up(live_replay& r) {
+  const captured_graph& g = *r.graph;
+  for (std::uint32_t i = 0; i < g.size(); ++i) {
+    const std::uint32_t begin = g.nodes[i].first_access;
+    const std::uint32_t end = g.nodes[i + 1].first_access;
+    task& t = r.instance->tasks[i];
+    look_up(t, std::span(g.accesses).subspan(begin, end - begin), false);
+    if (!search.found().empty()) {
+      std::uint32_t& edges = edges_of(r, i);
+      edges = wire(t, edges);
+    }
+  }
+  note_tests();
+}
+
+void engine::impl::link_replay(live_replay& r) {
+  touched.clear();
+  if (edge_counts.size() < r.graph->size()) {
+    edge_counts.resize(r.graph->size());
+  }
+  for (const live_replay& earlier : replays) {
+    if (&earlier != &r) {
+      link_after(r, earlier);
+    }
+  }
+  if (search.map().size() != 0) {
+    link_looked_up(r);
+  }
+}
+
+void engine::impl::publish_replay(live_replay& r) {
+  task* const first = r.instance->tasks.get();
+  unsigned started = 0;
+  // Tasks with edges to the outside still have their guard, so they are not taken for
+  // ready ones.
+  for (const std::uint32_t i : r.graph->roots) {
+    if (first[i].pending.load(std::memory_order_relaxed) == 0) {
+      workers.start(first[i]);
+      ++started;
+    }
+  }
+  for (const std::uint32_t i : touched) {
+    workers.publish(first[i], wiring_guard - static_cast<std::int32_t>(edge_counts[i]));
+  }
+  workers.wake_for_tasks(started);
+}
+
+void engine::impl::show_replays() {
+  for (live_replay& r : replays) {
+    if (r.shown) {
+      continue;
+    }
+    const std::uint64_t retired = std::max(oldest, r.first) - r.first;
+    for (auto i = static_cast<std::uint32_t>(retired); i < r.graph->size(); ++i) {
+      show_task(r, i);
+    }
+    r.shown = true;
+  }
+}
+
+void engine::impl::show_task(const live_replay& r, std::uint32_t index) {
+  const captured_graph& g = *r.graph;
+  task& t = r.instance->tasks[index];
+  for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
+       ++a) {
+    if (g.stays[a] != 0) {
+      t.first_entry = search.insert(g.accesses[a], t.id, t.first_entry);
+    }
+  }
+}
+
+bool engine::impl::retire_replay(live_replay& r) {
+  for (; oldest < r.end; retire_one(r.instance->tasks[oldest - r.first])) {
+    task& t = r.instance->tasks[oldest - r.first];
+    if (!t.ended()) {
+      return false;
+    }
+    // What a failed task wrote is to be found by those that come after.
+    if (!r.shown && t.root.load(std::memory_order_relaxed) != 0) {
+      show_task(r, static_cast<std::uint32_t>(oldest - r.first));
+    }
+  }
+  r.graph->idle.push_back(std::move(r.instance));
+  replays.pop_front();
+  return true;
+}
+
+}  // namespace weir::runtime
