@@ -42,7 +42,7 @@ double submit_hot_ns() {
   constexpr std::size_t live = 65536;
   constexpr std::size_t per_task = 64;
   constexpr std::size_t count = 2048;
-  auto e = make_engine(1, 4096);
+  auto e = make_engine(1, 4096, 131072);
   const storage s = or_throw(e->allocate(live * cell_bytes, "bench"));
   std::vector<access> fill;
   for (std::size_t i = 0; i < live; ++i) {

@@ -36,7 +36,7 @@ struct live_tiles {
   explicit live_tiles(std::uint32_t live) : map(live * 2) {
     map.add_storage(0);
     for (std::uint32_t i = 0; i < live; ++i) {
-      map.insert(at(i), true, i + 1, no_entry);
+      map.insert(at(i), true, i + 1);
     }
   }
   /// Tile i, as a submitter has it at hand.
@@ -58,9 +58,8 @@ double lookup_ns(std::uint32_t live, std::uint32_t step) {
     std::uint32_t at = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       at = (at + step) & (live - 1);
-      t.map.conflicts(t.at(at), true, [&](std::uint32_t, const dependency_map::entry& e) {
-        sum += e.task;
-      });
+      t.map.conflicts(t.at(at), true,
+                      [&](access_ref, const dependency_map::entry& e) { sum += e.task; });
     }
   });
   keep(sum);
@@ -72,19 +71,19 @@ std::pair<double, double> insert_and_retire_ns() {
   constexpr std::uint32_t live = 1024;
   constexpr std::uint32_t batch = 512;
   live_tiles t(live);
-  std::vector<std::uint32_t> refs(batch);
   double insert = 1e30;
   double retire = 1e30;
+  std::uint32_t next = live;
   for (int i = 0; i < 1000; ++i) {
     insert = std::min(insert, seconds_of([&] {
                         for (std::uint32_t k = 0; k < batch; ++k) {
-                          refs[k] =
-                              t.map.insert(t.at(live + k), true, live + k, no_entry);
+                          t.map.insert(t.at((next + k) % (4 * live)), true, next + k);
                         }
                       }));
+    next += batch;
     retire = std::min(retire, seconds_of([&] {
                         for (std::uint32_t k = 0; k < batch; ++k) {
-                          t.map.retire(refs[k], 0);
+                          t.map.retire(1, 0);
                         }
                       }));
   }

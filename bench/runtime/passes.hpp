@@ -23,10 +23,12 @@ inline constexpr std::int64_t cell_bytes = 64;
 inline constexpr auto nothing = [](const runtime::task_context&) {};
 
 inline std::unique_ptr<runtime::engine> make_engine(unsigned workers,
-                                                    std::uint32_t window) {
+                                                    std::uint32_t window,
+                                                    std::uint32_t accesses = 0) {
   runtime::engine_options o;
   o.workers = workers;
   o.window = window;
+  o.accesses = accesses;
   return or_throw(runtime::engine::create(o));
 }
 

@@ -4,6 +4,8 @@
 /// already.
 #include "map/conflict_search.hpp"
 
+#include <algorithm>
+
 namespace weir::runtime {
 
 void conflict_search::look_up_kind(const access& a, bool writers, hazard why, bool prune,
@@ -11,14 +13,10 @@ void conflict_search::look_up_kind(const access& a, bool writers, hazard why, bo
   const bool prunes = prune && a.mode != access_mode::read;
   candidates_.clear();
   covered_.clear();
-  map_.conflicts(a.bytes, writers, [&](std::uint32_t ref, const access_entry& e) {
-    if (e.failed()) {
-      failure_ = failure_ == 0 ? e.root() : std::min(failure_, e.root());
-    } else {
-      candidates_.push_back(e.task);
-      if (writers && e.task > floor && map_.covering(ref, a.bytes)) {
-        floor = e.task;
-      }
+  map_.conflicts(a.bytes, writers, [&](access_ref ref, const access_entry& e) {
+    candidates_.push_back(e.task);
+    if (writers && e.task > floor && map_.covering(ref, a.bytes)) {
+      floor = e.task;
     }
     if (prunes && map_.covered_by(a.bytes, ref)) {
       covered_.push_back(ref);
@@ -30,13 +28,16 @@ void conflict_search::look_up_kind(const access& a, bool writers, hazard why, bo
       predecessors_.add(id, why);
     }
   }
-  for (const std::uint32_t ref : covered_) {
+  for (const access_ref ref : covered_) {
     map_.prune(ref);
   }
   pruned_ += covered_.size();
 }
 
 void conflict_search::look_up(const access& a, bool prune) {
+  if (const task_id failed = map_.failure_in(a.bytes); failed != 0) {
+    failure_ = failure_ == 0 ? failed : std::min(failure_, failed);
+  }
   const bool reads = a.mode != access_mode::write;
   task_id floor = 0;  // newest writer of all the bytes
   look_up_kind(a, true, reads ? hazard::raw : hazard::waw, prune, floor);

@@ -17,8 +17,8 @@ namespace weir::runtime {
 class conflict_search {
  public:
   /// Ids of live tasks differ modulo `window`, a power of two.
-  conflict_search(std::uint32_t expected_entries, std::uint32_t window)
-      : map_(expected_entries), predecessors_(window) {}
+  conflict_search(std::uint32_t most_accesses, std::uint32_t window)
+      : map_(most_accesses), predecessors_(window) {}
 
   [[nodiscard]] dependency_map& map() noexcept { return map_; }
   [[nodiscard]] const dependency_map& map() const noexcept { return map_; }
@@ -31,9 +31,9 @@ class conflict_search {
   /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
   /// covers are taken out of the map. @pre `a.bytes` is not empty
   void look_up(const access& a, bool prune);
-  /// Registers an access in front of the task's list `next`; returns the new front.
-  std::uint32_t insert(const access& a, task_id task, std::uint32_t next) {
-    return map_.insert(a.bytes, a.mode != access_mode::read, task, next);
+  /// Registers an access of the newest task.
+  access_ref insert(const access& a, task_id task) {
+    return map_.insert(a.bytes, a.mode != access_mode::read, task);
   }
 
   /// Predecessors of the task, each once.
@@ -53,7 +53,7 @@ class conflict_search {
   dependency_map map_;
   predecessor_list predecessors_;
   std::vector<task_id> candidates_;
-  std::vector<std::uint32_t> covered_;
+  std::vector<access_ref> covered_;
   task_id failure_ = 0;
   std::uint64_t pruned_ = 0;
 };

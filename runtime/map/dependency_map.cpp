@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Life of the entries of the TensorMap.
+/// Strided regions, retirement and failures of the TensorMap.
 #include "map/dependency_map.hpp"
 
 namespace weir::runtime {
+namespace {
 
-dependency_map::dependency_map(std::uint32_t expected_entries) {
-  pool_.reserve(expected_entries);
-}
+/// Failed writes that a new one is compared with, lest the same bytes be kept over and
+/// over.
+constexpr std::size_t compared = 16;
+
+}  // namespace
 
 void dependency_map::add_storage(std::uint32_t index) {
   while (storages_.size() <= index) {
@@ -15,23 +18,25 @@ void dependency_map::add_storage(std::uint32_t index) {
   }
 }
 
-void dependency_map::remove_storage(std::uint32_t index) {
-  for (std::size_t i = failed_.size(); i-- > 0;) {
-    if (pool_[failed_[i]].owner >> 1 == index) {
-      drop_failed(failed_[i]);
+void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
+  if (strided_.size() < ring_.capacity()) {
+    // The ring has grown: everything alive has moved.
+    std::vector<footprint> larger(ring_.capacity());
+    const auto before = static_cast<access_ref>(strided_.size());
+    access_ref i = ring_.oldest();
+    for (std::uint32_t n = ring_.size(); n > 1 && before != 0; --n) {
+      larger[i & (ring_.capacity() - 1)] = strided_[i & (before - 1)];
+      i = (i + 1) & ref_mask;
     }
+    strided_ = std::move(larger);
   }
+  strided_[ref & (strided_.size() - 1)] = bytes;
 }
 
-region_index& dependency_map::index_of(const entry& e) noexcept {
-  dependents& of = storages_[e.owner >> 1];
-  return (e.owner & 1) != 0 ? of.writers : of.readers;
-}
-
-footprint dependency_map::bytes_of(std::uint32_t ref, storage_id id) const noexcept {
-  const entry& e = pool_[ref];
+footprint dependency_map::bytes_of(access_ref ref, storage_id id) const noexcept {
+  const entry& e = ring_.at(ref);
   if (!e.dense) {
-    return strided_[ref];
+    return strided_[ref & (strided_.size() - 1)];
   }
   footprint out;
   out.id = id;
@@ -41,100 +46,57 @@ footprint dependency_map::bytes_of(std::uint32_t ref, storage_id id) const noexc
   return out;
 }
 
-bool dependency_map::meets(const footprint& query, std::uint32_t ref) noexcept {
-  const overlap answer = pool_[ref].dense ? decide_overlap(query, bytes_of(ref, query.id))
-                                          : decide_overlap(query, strided_[ref]);
+bool dependency_map::meets(const footprint& query, access_ref ref) noexcept {
+  const overlap answer =
+      ring_.at(ref).dense ? decide_overlap(query, bytes_of(ref, query.id))
+                          : decide_overlap(query, strided_[ref & (strided_.size() - 1)]);
   maybe_ += static_cast<std::uint64_t>(answer == overlap::maybe);
   return answer != overlap::no;
 }
 
-std::uint32_t dependency_map::insert(const footprint& bytes, bool writer, task_id task,
-                                     std::uint32_t next) {
-  std::uint32_t ref = free_;
-  if (ref == no_entry) {
-    ref = static_cast<std::uint32_t>(pool_.size());
-    pool_.emplace_back();
-  } else {
-    free_ = pool_[ref].next_of_task;
-  }
-  entry& e = pool_[ref];
-  e.lo = bytes.lo;
-  e.hi = bytes.hi;
-  e.task = task;
-  e.next_of_task = next;
-  e.dense = bytes.dense();
-  e.linked = true;
-  e.left_behind = false;
-  if (!e.dense) {
-    if (ref >= strided_.size()) {
-      strided_.resize(pool_.capacity());
+void dependency_map::retire_each(std::uint32_t count, task_id root) {
+  access_ref ref = ring_.oldest();
+  for (std::uint32_t i = 0; i < count; ++i, ref = (ref + 1) & ref_mask) {
+    const entry& e = ring_.at(ref);
+    if (e.pruned) {
+      continue;
     }
-    strided_[ref] = bytes;
-  }
-  dependents& of = storages_[bytes.id.index];
-  (writer ? of.writers : of.readers).insert(pool_, grid_, ref);
-  ++size_;
-  return ref;
-}
-
-void dependency_map::unlink(std::uint32_t ref) {
-  entry& e = pool_[ref];
-  index_of(e).remove(grid_, ref);
-  e.linked = false;
-  --size_;
-}
-
-void dependency_map::free(std::uint32_t ref) {
-  pool_[ref].next_of_task = free_;
-  free_ = ref;
-}
-
-void dependency_map::prune(std::uint32_t ref) {
-  if (pool_[ref].left_behind) {
-    drop_failed(ref);
-  } else {
-    unlink(ref);
-  }
-}
-
-void dependency_map::retire(std::uint32_t first, task_id root) {
-  while (first != no_entry) {
-    const entry& e = pool_[first];
-    const std::uint32_t next = e.next_of_task;
-    if (root != 0 && (e.owner & 1) != 0 && e.linked) {
-      leave_behind(first, root);
-    } else {
-      if (e.linked) {
-        unlink(first);
-      }
-      free(first);
+    if (e.cells != 0) {
+      index_of(e).retire(grid_, e);
     }
-    first = next;
+    if (root != 0 && e.writer()) {
+      add_failed(bytes_of(ref, {e.owner >> 1, 0}), root);
+    }
   }
 }
 
-void dependency_map::leave_behind(std::uint32_t ref, task_id root) {
-  entry& e = pool_[ref];
-  e.task = root;
-  e.left_behind = true;
-  e.next_of_task = static_cast<std::uint32_t>(failed_.size());
-  failed_.push_back(ref);
-}
-
-void dependency_map::drop_failed(std::uint32_t ref) {
-  unlink(ref);
-  const std::uint32_t last = failed_.back();
-  const std::uint32_t position = pool_[ref].next_of_task;
-  failed_[position] = last;
-  pool_[last].next_of_task = position;
-  failed_.pop_back();
-  free(ref);
-}
-
-void dependency_map::forget_failures() {
-  while (!failed_.empty()) {
-    drop_failed(failed_.back());
+void dependency_map::add_failed(const footprint& bytes, task_id root) {
+  std::vector<failed_write>& all = failed_[bytes.id.index];
+  footprint what = bytes;
+  what.id.generation = 0;  // the index is not used again before they are forgotten
+  for (std::size_t i = all.size(); i-- > 0 && all.size() - i <= compared;) {
+    if (all[i].root <= root && covers(all[i].bytes, what)) {
+      return;
+    }
   }
+  all.push_back({what, root});
+}
+
+task_id dependency_map::search_failed(const footprint& query) const noexcept {
+  const auto found = failed_.find(query.id.index);
+  if (found == failed_.end()) {
+    return 0;
+  }
+  task_id oldest = 0;
+  footprint bytes = query;
+  bytes.id.generation = 0;
+  for (const failed_write& f : found->second) {
+    if ((oldest == 0 || f.root < oldest) &&
+        decide_overlap(bytes, f.bytes) != overlap::no) {
+      oldest = f.root;
+    }
+  }
+  return oldest;
 }
 
 }  // namespace weir::runtime

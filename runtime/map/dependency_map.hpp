@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "map/region_index.hpp"
@@ -11,8 +13,8 @@
 
 namespace weir::runtime {
 
-/// Accesses of tasks that have not been retired, by storage and kind. Entries of a task
-/// form a list.
+/// Accesses of tasks that have not been retired, by storage and kind. Tasks register
+/// their accesses one after another and retire in the same order.
 ///
 /// What a failed task wrote stays, without its task, until `forget_failures`: later
 /// readers must learn of it.
@@ -23,58 +25,95 @@ class dependency_map {
  public:
   using entry = access_entry;
 
-  explicit dependency_map(std::uint32_t expected_entries);
+  /// `most`: accesses that can be live at once.
+  explicit dependency_map(std::uint32_t most) : ring_(most) {}
   dependency_map(const dependency_map&) = delete;
   dependency_map& operator=(const dependency_map&) = delete;
 
   /// Makes room for storages up to this index.
   void add_storage(std::uint32_t index);
   /// Forgets what failed tasks wrote to a storage. @pre no live task accesses it
-  void remove_storage(std::uint32_t index);
+  void remove_storage(std::uint32_t index) { failed_.erase(index); }
 
   /// Calls `visit(ref, entry)` for each live access of the kind that shares a byte with
   /// the query.
   template <class Visit>
   void conflicts(const footprint& query, bool writers, Visit&& visit) {
-    const dependents& of = storages_[query.id.index];
+    dependents& of = storages_[query.id.index];
     (writers ? of.writers : of.readers)
-        .query(grid_, query.lo, query.hi, [&](std::uint32_t ref) {
-          const entry& e = pool_[ref];
+        .query(ring_, grid_, query.lo, query.hi, [&](access_ref ref, const entry& e) {
           ++tests_;
           if ((query.dense() && e.dense) || meets(query, ref)) {
             visit(ref, e);
           }
         });
   }
+  /// Oldest failure behind what failed tasks have written to bytes of the query; 0 if
+  /// none.
+  [[nodiscard]] task_id failure_in(const footprint& query) const noexcept {
+    return failed_.empty() ? 0 : search_failed(query);
+  }
   /// Whether every byte of the entry is in the query, or the other way round; see
   /// `weir::runtime::covers`.
-  [[nodiscard]] bool covered_by(const footprint& query,
-                                std::uint32_t ref) const noexcept {
-    const entry& e = pool_[ref];
+  [[nodiscard]] bool covered_by(const footprint& query, access_ref ref) const noexcept {
+    const entry& e = ring_.at(ref);
     return query.lo <= e.lo && e.hi <= query.hi &&
            (query.dense() || covers(query, bytes_of(ref, query.id)));
   }
-  [[nodiscard]] bool covering(std::uint32_t ref, const footprint& query) const noexcept {
-    const entry& e = pool_[ref];
+  [[nodiscard]] bool covering(access_ref ref, const footprint& query) const noexcept {
+    const entry& e = ring_.at(ref);
     return e.lo <= query.lo && query.hi <= e.hi &&
            (e.dense || covers(bytes_of(ref, query.id), query));
   }
 
-  /// Adds an access in front of the task's list `next`; returns the new front. The
-  /// footprint is not empty.
-  std::uint32_t insert(const footprint& bytes, bool writer, task_id task,
-                       std::uint32_t next);
-  /// Takes an entry out because a newer write covers it; it stays in its task's list.
-  void prune(std::uint32_t ref);
-  /// Gives the task's list back; writes of a failed task stay behind with its root.
-  void retire(std::uint32_t first, task_id root);
-  void forget_failures();
-  /// Whether the entry can still be found.
-  [[nodiscard]] bool linked(std::uint32_t ref) const noexcept {
-    return pool_[ref].linked;
+  /// Accesses that can still be registered before some must retire.
+  [[nodiscard]] std::uint32_t room() const noexcept {
+    return ring_.most() - ring_.size();
   }
-  /// Entries that can be found.
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t most() const noexcept { return ring_.most(); }
+  /// Registers an access of the newest task. @pre the footprint is not empty; room() > 0
+  access_ref insert(const footprint& bytes, bool writer, task_id task) {
+    const access_ref ref = ring_.push();
+    entry& e = ring_.at(ref);
+    e.lo = bytes.lo;
+    e.hi = bytes.hi;
+    e.task = task;
+    e.dense = bytes.dense();
+    e.pruned = false;
+    if (!e.dense) {
+      keep_steps(ref, bytes);
+    }
+    dependents& of = storages_[bytes.id.index];
+    (writer ? of.writers : of.readers).insert(ring_, grid_, ref);
+    return ref;
+  }
+  /// Takes an entry out because a newer write covers it; it retires with its task all the
+  /// same.
+  void prune(access_ref ref) {
+    if (!ring_.at(ref).pruned) {
+      index_of(ring_.at(ref)).prune(ring_, grid_, ref);
+    }
+  }
+  /// The oldest task, which has registered `count` accesses, is gone. What it wrote is
+  /// remembered if it failed (`root` is not 0).
+  void retire(std::uint32_t count, task_id root) {
+    if (root != 0 || grid_.size() != 0) {
+      retire_each(count, root);
+    }
+    ring_.pop(count);
+  }
+  /// Remembers what a failed task wrote.
+  void add_failed(const footprint& bytes, task_id root);
+  void forget_failures() { failed_.clear(); }
+
+  /// Whether the entry can still be found.
+  [[nodiscard]] bool linked(access_ref ref) const noexcept {
+    return !ring_.at(ref).pruned;
+  }
+  /// Whether there is nothing to be found.
+  [[nodiscard]] bool empty() const noexcept {
+    return ring_.size() == 0 && failed_.empty();
+  }
 
   [[nodiscard]] std::uint64_t tests() const noexcept { return tests_; }
   [[nodiscard]] std::uint64_t maybe() const noexcept { return maybe_; }
@@ -86,23 +125,28 @@ class dependency_map {
     region_index writers;
     region_index readers;
   };
+  struct failed_write {
+    footprint bytes;
+    task_id root;
+  };
 
-  [[nodiscard]] bool meets(const footprint& query, std::uint32_t ref) noexcept;
-  [[nodiscard]] footprint bytes_of(std::uint32_t ref, storage_id id) const noexcept;
-  [[nodiscard]] region_index& index_of(const entry& e) noexcept;
-  void unlink(std::uint32_t ref);
-  void free(std::uint32_t ref);
-  void leave_behind(std::uint32_t ref, task_id root);
-  void drop_failed(std::uint32_t ref);
+  [[nodiscard]] bool meets(const footprint& query, access_ref ref) noexcept;
+  [[nodiscard]] footprint bytes_of(access_ref ref, storage_id id) const noexcept;
+  [[nodiscard]] region_index& index_of(const entry& e) noexcept {
+    dependents& of = storages_[e.owner >> 1];
+    return e.writer() ? of.writers : of.readers;
+  }
+  void keep_steps(access_ref ref, const footprint& bytes);
+  void retire_each(std::uint32_t count, task_id root);
+  [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;
 
+  access_ring ring_;
+  region_grid grid_{ring_};
   std::vector<dependents> storages_;  ///< by index
-  access_pool pool_;
-  std::vector<footprint>
-      strided_;  ///< by entry; only those of entries that are not dense are set
-  std::uint32_t free_ = no_entry;
-  std::vector<std::uint32_t> failed_;
-  region_grid grid_{pool_};
-  std::size_t size_ = 0;
+  /// By number modulo its size, which is that of the ring when last one was added; only
+  /// those of entries that are not dense are set.
+  std::vector<footprint> strided_;
+  std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
   std::uint64_t tests_ = 0;
   std::uint64_t maybe_ = 0;
 };

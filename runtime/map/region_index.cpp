@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Inline arrays of few regions and the hierarchical grid of many.
+/// The few places of an index when they run out.
 #include "map/region_index.hpp"
+
+#include <algorithm>
 
 namespace weir::runtime {
 
-void region_grid::grow() {
-  const std::size_t size = heads_.empty() ? 1024 : heads_.size() * 4;
-  heads_.assign(size, no_entry);
-  shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
-  for (std::size_t i = 0; i < pool_.size(); ++i) {
-    const access_entry& e = pool_[i];
-    for (std::uint32_t k = 0; k < e.cells; ++k) {
-      link(static_cast<std::uint32_t>(i * 2) + k,
-           bucket(e.owner, e.level, e.first_cell() + k));
+void region_index::make_place(access_ring& ring, region_grid& grid) {
+  for (std::uint32_t i = count_; i-- > 0;) {
+    if (!ring.alive(refs_[i])) {
+      drop(i);
     }
+  }
+  if (count_ < room) {
+    return;
+  }
+  if (directory_ == nullptr) {
+    directory_ = std::make_unique<region_grid::directory>();
+  }
+  // A level's list runs from new to old.
+  std::array<access_ref, room> in_order = refs_;
+  std::sort(in_order.begin(), in_order.end(), [&](access_ref a, access_ref b) {
+    return ((a - ring.oldest()) & ref_mask) < ((b - ring.oldest()) & ref_mask);
+  });
+  for (const access_ref ref : in_order) {
+    grid.insert(*directory_, ref, false);
+  }
+  while (count_ > 0) {
+    drop(count_ - 1);
   }
 }
 
-void region_index::upgrade(access_pool& pool, region_grid& grid) {
-  if (directory_ == nullptr) {
-    directory_ = std::make_unique<outgrown>();
+void region_index::widen(access_ring& ring, std::int64_t hi) {
+  while (((hi - 1) >> shift_) > most_place) {
+    ++shift_;
   }
-  directory_->in_use = true;
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    pool[inline_[i].ref].owner = owner_;
-    grid.insert(directory_->levels, inline_[i].ref);
+  for (std::uint32_t i = count_; i-- > 0;) {
+    if (ring.alive(refs_[i])) {
+      put(i, ring.at(refs_[i]), refs_[i]);
+    } else {
+      drop(i);
+    }
   }
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 /// Earlier graphs whose edges are remembered; after that all are worked out anew.
 constexpr std::size_t most_remembered = 64;
+constexpr access_ref none = ~ref_mask;
 
 std::uint32_t storages_of(const captured_graph& g) {
   std::uint32_t most = 0;
@@ -26,11 +27,11 @@ std::uint32_t storages_of(const captured_graph& g) {
 }
 
 /// Submits the accesses of a graph to a map of its own, its tasks having ids from `first`
-/// on. `visit(index, predecessors)` follows each task; `entries` gets the map's entry of
+/// on. `visit(index, predecessors)` follows each task; `entries` gets the map's number of
 /// every access, or none for those of no bytes.
 template <class Visit>
 void walk(const captured_graph& g, conflict_search& in, task_id first,
-          std::vector<std::uint32_t>* entries, Visit&& visit) {
+          std::vector<access_ref>* entries, Visit&& visit) {
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::uint32_t begin = g.nodes[i].first_access;
     const std::uint32_t end = g.nodes[i + 1].first_access;
@@ -41,9 +42,9 @@ void walk(const captured_graph& g, conflict_search& in, task_id first,
       }
     }
     for (std::uint32_t a = begin; a < end; ++a) {
-      std::uint32_t ref = no_entry;
+      access_ref ref = none;
       if (!g.accesses[a].bytes.empty()) {
-        ref = in.insert(g.accesses[a], first + i, no_entry);
+        ref = in.insert(g.accesses[a], first + i);
       }
       if (entries != nullptr) {
         entries->push_back(ref);
@@ -81,7 +82,7 @@ void captured_graph::finish() {
   }
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
   search.map().add_storage(storages_of(*this));
-  std::vector<std::uint32_t> entries;
+  std::vector<access_ref> entries;
   graph_edges found(size());
   walk(*this, search, 1, &entries,
        [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
@@ -90,8 +91,8 @@ void captured_graph::finish() {
                      p.why);
          }
        });
-  for (const std::uint32_t ref : entries) {
-    stays.push_back(ref != no_entry && search.map().linked(ref) ? 1 : 0);
+  for (const access_ref ref : entries) {
+    stays.push_back(ref != none && search.map().linked(ref) ? 1 : 0);
   }
   found.reduce();
   for (std::uint32_t from = 0; from < size(); ++from) {

@@ -99,7 +99,7 @@ result<task_id> engine::replay(const capture& what, const void* argument) {
   if (g.size() == 0) {
     return task_id{0};
   }
-  s.make_room(static_cast<std::uint32_t>(g.size()));
+  s.make_room(static_cast<std::uint32_t>(g.size()), 0);
   impl::live_replay& r = s.start_replay(what.graph_, argument);
   s.link_replay(r);
   tally<std::uint64_t>(s.tallies.submitted, g.size());
@@ -217,7 +217,7 @@ void engine::impl::link_replay(live_replay& r) {
       link_after(r, earlier);
     }
   }
-  if (search.map().size() != 0) {
+  if (!search.map().empty()) {
     link_looked_up(r);
   }
 }
@@ -239,7 +239,23 @@ void engine::impl::publish_replay(live_replay& r) {
   workers.wake_for_tasks(started);
 }
 
-void engine::impl::show_replays() {
+std::size_t engine::impl::unshown_accesses() const noexcept {
+  std::size_t out = 0;
+  for (const live_replay& r : replays) {
+    if (!r.shown) {
+      const captured_graph& g = *r.graph;
+      out +=
+          g.accesses.size() - g.nodes[std::max(oldest, r.first) - r.first].first_access;
+    }
+  }
+  return out;
+}
+
+void engine::impl::show_replays(std::size_t accesses) {
+  while (search.map().room() < unshown_accesses() + accesses) {
+    workers.help_until_ended(at(oldest));
+    retire(window);
+  }
   for (live_replay& r : replays) {
     if (r.shown) {
       continue;
@@ -258,7 +274,18 @@ void engine::impl::show_task(const live_replay& r, std::uint32_t index) {
   for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
        ++a) {
     if (g.stays[a] != 0) {
-      t.first_entry = search.insert(g.accesses[a], t.id, t.first_entry);
+      search.insert(g.accesses[a], t.id);
+      ++t.accesses;
+    }
+  }
+}
+
+void engine::impl::keep_failed(const live_replay& r, std::uint32_t index, task_id root) {
+  const captured_graph& g = *r.graph;
+  for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
+       ++a) {
+    if (g.stays[a] != 0 && g.accesses[a].mode != access_mode::read) {
+      search.map().add_failed(g.accesses[a].bytes, root);
     }
   }
 }
@@ -269,9 +296,9 @@ bool engine::impl::retire_replay(live_replay& r) {
     if (!t.ended()) {
       return false;
     }
-    // What a failed task wrote is to be found by those that come after.
-    if (!r.shown && t.root.load(std::memory_order_relaxed) != 0) {
-      show_task(r, static_cast<std::uint32_t>(oldest - r.first));
+    const task_id root = t.root.load(std::memory_order_relaxed);
+    if (!r.shown && root != 0) {
+      keep_failed(r, static_cast<std::uint32_t>(oldest - r.first), root);
     }
   }
   r.graph->idle.push_back(std::move(r.instance));

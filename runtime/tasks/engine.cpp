@@ -94,15 +94,10 @@ result<void> engine::release(storage_id id) {
 
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
                                          task_id& failed) {
-  show_replays();
+  show_replays(0);
   std::vector<task_id> out;
-  const auto note = [&](std::uint32_t, const dependency_map::entry& e) {
-    if (!e.failed()) {
-      out.push_back(e.task);
-    } else if (failed == 0 || e.root() < failed) {
-      failed = e.root();
-    }
-  };
+  const auto note = [&](access_ref, const access_entry& e) { out.push_back(e.task); };
+  failed = search.map().failure_in(bytes);
   search.map().conflicts(bytes, true, note);
   if (readers_too) {
     search.map().conflicts(bytes, false, note);

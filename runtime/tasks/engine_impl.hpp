@@ -68,8 +68,10 @@ struct engine::impl {
   }
 
   [[nodiscard]] result<void> check(std::span<const access> accesses) const;
-  /// Runs tasks until there is room for so many more.
-  void make_room(std::uint32_t count);
+  /// Runs tasks until there is room for so many more, with so many accesses.
+  void make_room(std::uint32_t count, std::size_t accesses);
+  /// Runs tasks until the window has room for so many more, or about so.
+  void stall(std::uint32_t count);
   /// Gives back what ended tasks hold, oldest first: at most `most` of those submitted
   /// one by one, all of replays.
   void retire(std::uint32_t most);
@@ -99,9 +101,13 @@ struct engine::impl {
   void link_after(live_replay& r, const live_replay& earlier);
   void link_looked_up(live_replay& r);
   void publish_replay(live_replay& r);
-  /// Puts the accesses of replays into the map, for look-ups that are to come.
-  void show_replays();
+  /// Puts the accesses of replays into the map, for look-ups that are to come, and leaves
+  /// room for so many more.
+  void show_replays(std::size_t accesses);
+  [[nodiscard]] std::size_t unshown_accesses() const noexcept;
   void show_task(const live_replay& r, std::uint32_t index);
+  /// What a failed task wrote is to be found by those that come after.
+  void keep_failed(const live_replay& r, std::uint32_t index, task_id root);
 
   [[nodiscard]] edge& edge_of(task& t, std::uint32_t index);
   void return_edges(task& t);

@@ -13,7 +13,7 @@ namespace {
 
 /// Retired per submission: more than one, so that a backlog shrinks.
 constexpr std::uint32_t retired_per_submission = 4;
-constexpr std::uint32_t expected_accesses = 4;
+constexpr std::uint32_t usual_accesses = 16;  // of a task
 constexpr std::uint64_t most_freed_at_once = 64;
 
 std::uint64_t next_serial() {
@@ -27,7 +27,7 @@ engine::impl::impl(const engine_options& o)
     : options(o),
       window(o.window),
       tasks(std::make_unique<task[]>(o.window)),
-      search(o.window * expected_accesses, o.window),
+      search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
       tracer(o.trace, o.workers),
       workers(o.workers, o.window, failures, tracer, o.trace.mode != trace_mode::off) {
@@ -37,6 +37,12 @@ engine::impl::impl(const engine_options& o)
 }
 
 result<void> engine::impl::check(std::span<const access> accesses) const {
+  if (accesses.size() > search.map().most()) {
+    return error(
+        errc::out_of_range,
+        fmt::format("submission with many accesses: expected at most {}, found {}",
+                    search.map().most(), accesses.size()));
+  }
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
     if (bytes.empty()) {
@@ -60,20 +66,25 @@ result<void> engine::impl::check(std::span<const access> accesses) const {
   return {};
 }
 
-void engine::impl::make_room(std::uint32_t count) {
+void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
   retire(count == 1 ? retired_per_submission : window);
-  if (next - oldest + count <= window) {
-    return;
+  const auto full = [&] { return next - oldest + count > window; };
+  if (full()) {
+    stall(count);
   }
+  while (full() || search.map().room() < accesses) {
+    workers.help_until_ended(at(oldest));
+    retire(window);
+  }
+}
+
+void engine::impl::stall(std::uint32_t count) {
   tally<std::uint64_t>(tallies.window_stalls);
   // Several at once: starting and stopping to help costs more than many tasks.
   const std::uint64_t batch = std::clamp<std::uint64_t>(
       window / 8, count, std::max(most_freed_at_once, std::uint64_t{count}));
   workers.help_until_ended(at(std::min(oldest + batch, next) - 1));
-  while (next - oldest + count > window) {
-    workers.help_until_ended(at(oldest));
-    retire(window);
-  }
+  retire(window);
 }
 
 void engine::impl::retire(std::uint32_t most) {
@@ -97,8 +108,8 @@ void engine::impl::retire_one(task& t) {
   if (root != 0) {
     failures.retire(t.id, t.name, root);
   }
-  search.map().retire(t.first_entry, root);
-  t.first_entry = no_entry;
+  search.map().retire(t.accesses, root);
+  t.accesses = 0;
   return_edges(t);
   ++oldest;
 }
@@ -148,10 +159,10 @@ void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune
 }
 
 void engine::impl::register_accesses(task& t, std::span<const access> accesses) {
-  t.first_entry = no_entry;
   for (const access& a : accesses) {
     if (!a.bytes.empty()) {
-      t.first_entry = search.insert(a, t.id, t.first_entry);
+      search.insert(a, t.id);
+      ++t.accesses;
     }
   }
 }
@@ -212,8 +223,10 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       call_fn fn) {
   impl& s = *impl_;
   WEIR_CHECK(s.check(accesses));
-  s.make_room(1);
-  s.show_replays();
+  s.make_room(1, accesses.size());
+  if (!s.replays.empty()) {
+    s.show_replays(accesses.size());
+  }
   task& t = s.prepare(name, captures, size, fn);
   s.look_up(t, accesses, true);
   s.register_accesses(t, accesses);

@@ -78,7 +78,7 @@ struct alignas(64) task {
   using call_fn = result<void> (*)(const void* captures, const task_context&);
 
   std::atomic<std::int32_t> pending{0};
-  std::uint32_t first_entry = 0xFFFFFFFFU;
+  std::uint32_t accesses = 0;  ///< registered in the map
   std::atomic<edge*> successors{sealed_mark()};
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none

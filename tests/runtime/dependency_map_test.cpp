@@ -22,7 +22,7 @@ footprint span_of(std::uint32_t storage, std::int64_t lo, std::int64_t hi) {
 
 std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool writers) {
   std::set<task_id> out;
-  map.conflicts(query, writers, [&](std::uint32_t, const dependency_map::entry& e) {
+  map.conflicts(query, writers, [&](access_ref, const dependency_map::entry& e) {
     EXPECT_TRUE(out.insert(e.task).second) << "reported twice";
   });
   return out;
@@ -45,12 +45,12 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
   dice d(seed);
   constexpr std::int64_t size = 1 << 20;
   constexpr std::uint32_t storages = 3;
-  dependency_map map(16);
+  dependency_map map(1 << 16);
   map.add_storage(storages - 1);
   struct known {
     footprint bytes;
     bool writer;
-    std::uint32_t ref;
+    access_ref ref;
     bool pruned;
   };
   std::map<task_id, known> live;  // one access per task
@@ -61,7 +61,7 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
       const auto storage = static_cast<std::uint32_t>(d.in(0, storages - 1));
       const footprint f = random_span(d, storage, size);
       const bool writer = d.one_in(2);
-      live[next] = {f, writer, map.insert(f, writer, next, no_entry), false};
+      live[next] = {f, writer, map.insert(f, writer, next), false};
       ++next;
     } else {
       auto victim = live.begin();  // mostly in order, as tasks retire
@@ -69,7 +69,7 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
         map.prune(victim->second.ref);
         victim->second.pruned = true;
       } else {
-        map.retire(victim->second.ref, 0);
+        map.retire(1, 0);
         live.erase(victim);
       }
     }
@@ -90,73 +90,66 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
 }
 
 TEST(DependencyMap, KeepsEveryProducerHoweverManyThereAre) {  // T1, T5
-  dependency_map map(4);
+  dependency_map map(1 << 14);
   map.add_storage(0);
   for (std::uint32_t i = 0; i < 10'000; ++i) {
-    map.insert(span_of(0, i * 64, i * 64 + 64), true, i + 1, no_entry);
+    map.insert(span_of(0, i * 64, i * 64 + 64), true, i + 1);
   }
   EXPECT_EQ(tasks_in(map, span_of(0, 0, 640'000), true).size(), 10'000U);
   EXPECT_EQ(tasks_in(map, span_of(0, 32, 96), true), (std::set<task_id>{1, 2}));
 }
 
 TEST(DependencyMap, KnowsIdsBeyond32Bits) {  // T2
-  dependency_map map(4);
+  dependency_map map(1 << 14);
   map.add_storage(0);
   const task_id wrap = task_id{1} << 32;
-  map.insert(span_of(0, 0, 8), true, wrap - 1, no_entry);
-  map.insert(span_of(0, 8, 16), true, wrap + 1, no_entry);
+  map.insert(span_of(0, 0, 8), true, wrap - 1);
+  map.insert(span_of(0, 8, 16), true, wrap + 1);
   EXPECT_EQ(tasks_in(map, span_of(0, 0, 16), true),
             (std::set<task_id>{wrap - 1, wrap + 1}));
 }
 
 TEST(DependencyMap, GivesBackExactlyTheEntriesOfOneTask) {  // T4
-  dependency_map map(4);
+  dependency_map map(1 << 14);
   map.add_storage(1);
-  std::uint32_t first = no_entry;
   for (int i = 0; i < 20; ++i) {
-    first = map.insert(span_of(static_cast<std::uint32_t>(i % 2), i * 8, i * 8 + 8),
-                       i % 3 == 0, 1, first);
+    map.insert(span_of(static_cast<std::uint32_t>(i % 2), i * 8, i * 8 + 8), i % 3 == 0,
+               1);
   }
-  map.insert(span_of(0, 0, 8), true, 2, no_entry);
-  map.retire(first, 0);
+  map.insert(span_of(0, 0, 8), true, 2);
+  map.retire(20, 0);
   EXPECT_EQ(tasks_in(map, span_of(0, 0, 1000), true), std::set<task_id>{2});
   EXPECT_TRUE(tasks_in(map, span_of(0, 0, 1000), false).empty());
   EXPECT_TRUE(tasks_in(map, span_of(1, 0, 1000), true).empty());
 }
 
 TEST(DependencyMap, FindsRegionsOfDifferentSizesAndFarOffsets) {  // T6, T7
-  dependency_map map(4);
+  dependency_map map(1 << 14);
   map.add_storage(0);
-  map.insert(span_of(0, 0, 256), true, 1, no_entry);
-  map.insert(span_of(0, 2147483600, 2147487696), true, 2, no_entry);
+  map.insert(span_of(0, 0, 256), true, 1);
+  map.insert(span_of(0, 2147483600, 2147487696), true, 2);
   EXPECT_EQ(tasks_in(map, span_of(0, 128, 256), true), std::set<task_id>{1});
   EXPECT_EQ(tasks_in(map, span_of(0, 2147483650, 2147483651), true),
             std::set<task_id>{2});
 }
 
 TEST(DependencyMap, RemembersWhatFailedTasksWroteUntilItIsForgotten) {
-  dependency_map map(4);
+  dependency_map map(1 << 14);
   map.add_storage(1);
-  std::uint32_t first = map.insert(span_of(0, 0, 8), true, 7, no_entry);
-  first = map.insert(span_of(1, 0, 8), true, 7, first);
-  first = map.insert(span_of(0, 64, 72), false, 7, first);
-  map.retire(first, 5);
-  int found = 0;
-  const auto visit = [&](std::uint32_t, const dependency_map::entry& e) {
-    EXPECT_TRUE(e.failed());
-    EXPECT_EQ(e.root(), 5U);
-    ++found;
-  };
-  map.conflicts(span_of(0, 4, 100), true, visit);
-  EXPECT_EQ(found, 1);
-  map.conflicts(span_of(0, 4, 100), false, visit);
-  EXPECT_EQ(found, 1);  // what it read is no matter
+  map.insert(span_of(0, 0, 8), true, 7);
+  map.insert(span_of(1, 0, 8), true, 7);
+  map.insert(span_of(0, 64, 72), false, 7);
+  map.retire(3, 5);
+  EXPECT_EQ(map.failure_in(span_of(0, 4, 100)), 5U);
+  EXPECT_EQ(map.failure_in(span_of(0, 8, 100)), 0U);  // what it read is no matter
+  EXPECT_EQ(map.failure_in(span_of(1, 0, 8)), 5U);
+  map.add_failed(span_of(0, 0, 4), 9);
+  EXPECT_EQ(map.failure_in(span_of(0, 0, 100)), 5U);  // the oldest
   map.remove_storage(1);
-  map.conflicts(span_of(1, 0, 8), true, visit);
-  EXPECT_EQ(found, 1);
+  EXPECT_EQ(map.failure_in(span_of(1, 0, 8)), 0U);
   map.forget_failures();
-  map.conflicts(span_of(0, 4, 100), true, visit);
-  EXPECT_EQ(found, 1);
+  EXPECT_EQ(map.failure_in(span_of(0, 4, 100)), 0U);
+  EXPECT_TRUE(map.empty());
 }
 
 }  // namespace

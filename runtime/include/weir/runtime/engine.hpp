@@ -46,6 +46,9 @@ struct engine_options {
   unsigned workers = 1;
   std::uint32_t window =
       4096;  ///< tasks in flight before submit makes room by running tasks
+  /// Accesses of tasks in flight before submit makes room; 0 means 16 for each task of
+  /// the window.
+  std::uint32_t accesses = 0;
   trace_options trace;
 };
 

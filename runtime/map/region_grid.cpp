@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// More cells.
+#include "map/region_grid.hpp"
+
+namespace weir::runtime {
+
+void region_grid::grow() {
+  const std::size_t size = heads_.size() * 4;
+  heads_.assign(size, 0);
+  shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
+  access_ref ref = ring_.oldest();
+  for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {
+    access_entry& e = ring_.at(ref);
+    for (std::uint32_t k = 0; k < e.cells && !e.pruned; ++k) {
+      link(e, ref * 2 + k, true);
+    }
+  }
+}
+
+}  // namespace weir::runtime

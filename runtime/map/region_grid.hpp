@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Many live accesses of one storage: a hierarchical grid in which an access costs O(1)
+/// to add, nothing to remove and O(1) per hit to find.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "map/access_ring.hpp"
+
+namespace weir::runtime {
+
+/// Cells shared by all indexes that have outgrown their own places: an access of span s
+/// is linked into the one or two cells of size 2^ceil(log2 s) that it touches, and into
+/// the list of its level.
+///
+/// Every list runs from new to old. As accesses retire in the order of their
+/// registration, a list ends at the first that is gone, and nothing needs to be taken
+/// out. Pruned ones are taken out by who next walks past them.
+/// @source{TensorMap design, 3.g and 6.2}
+/// @threads{thread-compatible}
+class region_grid {
+ public:
+  static constexpr unsigned levels = 64;
+
+  struct directory {
+    std::uint64_t mask = 0;  ///< levels with live accesses
+    std::uint32_t total = 0;
+    std::array<std::uint32_t, levels> count{};
+    std::array<access_ref, levels> head{};
+  };
+
+  explicit region_grid(access_ring& ring) : ring_(ring), heads_(first_heads, 0) {}
+
+  /// Live accesses in the grid, of all indexes.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  /// `newest`: nothing was registered after it.
+  void insert(directory& in, access_ref ref, bool newest) {
+    if (size_ * 2 >= heads_.size()) {
+      grow();
+    }
+    access_entry& e = ring_.at(ref);
+    const auto span = static_cast<std::uint64_t>(e.hi - e.lo);
+    const auto level = static_cast<unsigned>(std::bit_width(span - 1));
+    const std::int64_t first = e.lo >> level;
+    const auto cells = static_cast<std::uint32_t>(((e.hi - 1) >> level) - first + 1);
+    e.level = static_cast<std::uint8_t>(level);
+    e.cells = static_cast<std::uint8_t>(cells);
+    for (std::uint32_t k = 0; k < cells; ++k) {
+      link(e, ref * 2 + k, newest);
+    }
+    e.level_next = in.head[level];
+    in.head[level] = ref;
+    in.mask |= std::uint64_t{1} << level;
+    ++in.count[level];
+    ++in.total;
+    ++size_;
+  }
+
+  /// The access is gone, or about to be pruned: it counts no more.
+  void forget(directory& from, const access_entry& e) noexcept {
+    --size_;
+    --from.total;
+    if (--from.count[e.level] == 0) {
+      from.mask &= ~(std::uint64_t{1} << e.level);
+    }
+  }
+
+  /// Calls `visit(ref, entry)` once for each access of the index `owner` whose [lo, hi)
+  /// meets the query's.
+  template <class Visit>
+  void query(directory& in, std::uint32_t owner, std::int64_t lo, std::int64_t hi,
+             Visit&& visit) {
+    for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
+      const auto level = static_cast<unsigned>(std::countr_zero(mask));
+      const std::int64_t first = lo >> level;
+      const std::int64_t last = (hi - 1) >> level;
+      if (last - first < in.count[level]) {
+        for (std::int64_t cell = first; cell <= last; ++cell) {
+          visit_cell({owner, level, cell, first, lo, hi}, visit);
+        }
+      } else {
+        visit_level(in.head[level], lo, hi, visit);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t first_heads = 1024;
+
+  struct cell_query {
+    std::uint32_t owner;
+    unsigned level;
+    std::int64_t cell;
+    std::int64_t first;  ///< cell of the query
+    std::int64_t lo;
+    std::int64_t hi;
+  };
+
+  [[nodiscard]] std::size_t bucket(std::uint32_t owner, unsigned level,
+                                   std::int64_t cell) const noexcept {
+    const std::uint64_t place =
+        static_cast<std::uint64_t>(cell) + ((std::uint64_t{owner} << 6 | level) << 40);
+    return static_cast<std::size_t>((place * 0x9E3779B97F4A7C15U) >> shift_);
+  }
+  [[nodiscard]] bool alive(std::uint32_t link) const noexcept {
+    return ring_.alive(link >> 1);
+  }
+
+  void link(access_entry& e, std::uint32_t link, bool newest) noexcept {
+    std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell() + (link & 1))];
+    if (!newest) {  // lists stay in order
+      while (alive(*at) && age(*at >> 1) < age(link >> 1)) {
+        at = &ring_.at(*at >> 1).next[*at & 1];
+      }
+    }
+    e.next[link & 1] = *at;
+    *at = link;
+  }
+  /// Accesses registered since.
+  [[nodiscard]] std::uint32_t age(access_ref ref) const noexcept {
+    return (ring_.oldest() + ring_.size() - ref) & ref_mask;
+  }
+
+  template <class Visit>
+  void visit_cell(const cell_query& q, Visit&& visit) {
+    std::uint32_t* at = &heads_[bucket(q.owner, q.level, q.cell)];
+    while (alive(*at)) {
+      const std::uint32_t link = *at;
+      access_entry& e = ring_.at(link >> 1);
+      std::uint32_t& next = e.next[link & 1];
+      if (e.pruned) {
+        *at = next;
+        continue;
+      }
+      at = &next;
+      const std::int64_t own = e.lo >> q.level;
+      const bool here =
+          e.owner == q.owner && e.level == q.level && own + (link & 1) == q.cell;
+      // An access in two cells of the query is reported in the first of them.
+      if (here && q.cell == std::max(own, q.first) && e.lo < q.hi && q.lo < e.hi) {
+        visit(link >> 1, e);
+      }
+    }
+  }
+
+  template <class Visit>
+  void visit_level(access_ref& head, std::int64_t lo, std::int64_t hi, Visit&& visit) {
+    access_ref* at = &head;
+    while (ring_.alive(*at)) {
+      const access_ref ref = *at;
+      access_entry& e = ring_.at(ref);
+      if (e.pruned) {
+        *at = e.level_next;
+        continue;
+      }
+      at = &e.level_next;
+      if (e.lo < hi && lo < e.hi) {
+        visit(ref, e);
+      }
+    }
+  }
+
+  void grow();
+
+  access_ring& ring_;
+  std::vector<std::uint32_t> heads_;
+  unsigned shift_ = 64U - 10U;
+  std::size_t size_ = 0;
+};
+
+}  // namespace weir::runtime
