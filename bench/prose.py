@@ -128,7 +128,8 @@ def neighbour_ratio(job):
 
 
 def learned_s(job):
-    return row(median_of(job, "seconds"), "s", "<=", 12)
+    """Start to end of the process, with as many workers as the demo takes."""
+    return row(median_of(job, "seconds", run_workers=min(2, os.cpu_count() or 1)), "s", "<=", 12)
 
 
 def stall_s(job):

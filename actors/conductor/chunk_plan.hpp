@@ -64,6 +64,8 @@ class chunk_plan {
   /// All lanes have ended before the budgets were met.
   [[nodiscard]] bool ended_early() const noexcept { return ended_early_; }
   [[nodiscard]] std::uint64_t outstanding() const noexcept { return orders_out_; }
+  /// Pulses that are prepared or on their way.
+  [[nodiscard]] std::size_t prepared() const noexcept { return open_.size(); }
 
  private:
   enum class cell_state : std::uint8_t { open, ordered, ready, absent };

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "weir/base/clock.hpp"
@@ -55,47 +56,97 @@ void conductor_shell::drain() {
   }
 }
 
+/// Asks; the answer or what went wrong comes to `then`.
+template <class T, class Handle, class Deadline, class Then, class... As>
+void conductor_shell::ask_for(const char* what, const Handle& to, Deadline deadline,
+                              Then then, As... as) {
+  self_->request(to, deadline, std::move(as)...)
+      .then([then](const local<T>& value) { then(result<local<T>>(value)); },
+            [then, what](const caf::error& e) {
+              then(result<local<T>>(from_caf(e, what)));
+            });
+}
+
+/// Asks without a timer, for what is asked with every pulse; `watch` keeps the deadline.
+template <class T, class Handle, class Then, class... As>
+void conductor_shell::ask_often(const char* what, const Handle& to, Then then, As... as) {
+  if (unanswered_++ == 0) {
+    heard_ns_ = config_->now();
+  }
+  waits_for_ = what;
+  ask_for<T>(
+      what, to, caf::infinite,
+      [this, then](const result<local<T>>& answer) {
+        --unanswered_;
+        heard_ns_ = config_->now();
+        then(answer);
+      },
+      std::move(as)...);
+}
+
+void conductor_shell::watch() {
+  if (over_) {
+    return;
+  }
+  // Who asked for an end does not wait long for a source that is silent.
+  constexpr std::chrono::seconds patience_at_the_end(30);
+  const auto limit = core_->draining() ? std::min(config_->deadline, patience_at_the_end)
+                                       : config_->deadline;
+  const std::int64_t silence_ns = config_->now() - heard_ns_;
+  if (unanswered_ != 0 && silence_ns > std::chrono::nanoseconds(limit).count()) {
+    return fail(error(errc::timeout,
+                      fmt::format("{} failed: expected an answer within {} s, found none",
+                                  waits_for_, limit.count())));
+  }
+  self_->delayed_send(self_, std::chrono::seconds(1), settle_atom_v);
+}
+
 void conductor_shell::order_chunks(const chunk_orders& orders) {
   std::vector<chunk_orders> by_rank(config_->ranks.size());
   for (const chunk_order& order : orders) {
     by_rank[order.lane % by_rank.size()].push_back(order);
   }
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank].empty()) {
-      continue;
+    if (!by_rank[rank].empty()) {
+      ask_often<chunk_replies>(
+          "waiting for a chunk", config_->ranks[rank],
+          [this](const result<local<chunk_replies>>& replies) { on_chunks(replies); },
+          pull_atom_v, by_reference(std::move(by_rank[rank])));
     }
-    self_
-        ->request(config_->ranks[rank], config_->deadline, pull_atom_v,
-                  by_reference(std::move(by_rank[rank])))
-        .then(
-            [this](const local<chunk_replies>& replies) {
-              for (const chunk_reply& reply : *replies) {
-                if (auto taken = core_->arrived(reply); !taken) {
-                  return fail(taken.error());
-                }
-              }
-              pump();
-            },
-            [this](const caf::error& e) { fail(from_caf(e, "waiting for a chunk")); });
   }
+}
+
+void conductor_shell::on_chunks(const result<local<chunk_replies>>& replies) {
+  if (!replies) {
+    return fail(replies.error());
+  }
+  for (const chunk_reply& reply : **replies) {
+    if (auto taken = core_->arrived(reply); !taken) {
+      return fail(taken.error());
+    }
+  }
+  pump();
 }
 
 void conductor_shell::issue(issued_pulse p) {
   const std::uint64_t id = p.order->pulse.id;
-  self_
-      ->request(config_->orchestrator, config_->deadline, pulse_atom_v,
-                local<pulse_order>(std::move(p.order)))
-      .then(
-          [this](const local<pulse_done>& done) { on_done(*done); },
-          [this, id](const caf::error& e) {
-            const error cause = from_caf(e, "waiting for a pulse");
-            fail(error(cause.code(), fmt::format("pulse {} failed", id)).because(cause));
-          });
+  ask_often<pulse_done>(
+      "waiting for a pulse", config_->orchestrator,
+      [this, id](const result<local<pulse_done>>& done) {
+        if (!done) {
+          return fail(error(done.error().code(), fmt::format("pulse {} failed", id))
+                          .because(done.error()));
+        }
+        on_done(**done);
+      },
+      pulse_atom_v, local<pulse_order>(std::move(p.order)));
   if (p.snapshot_after) {
-    self_->request(config_->orchestrator, config_->deadline, snapshot_atom_v, id + 1)
-        .then(
-            [this](const local<state_image>& image) { on_image(image.share()); },
-            [this](const caf::error& e) { fail(from_caf(e, "waiting for a snapshot")); });
+    ask_for<state_image>(
+        "waiting for a snapshot", config_->orchestrator, config_->deadline,
+        [this](const result<local<state_image>>& image) {
+          image ? on_image(image->share()) : fail(image.error());
+        },
+        snapshot_atom_v, id + 1);
   }
 }
 
@@ -130,16 +181,13 @@ void conductor_shell::save(boundary b, std::shared_ptr<const state_image> image,
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
   auto held = std::make_shared<boundary>(std::move(b));
-  self_
-      ->request(config_->hub, config_->cursor_deadline, cursor_atom_v,
-                by_reference(order))
-      .then(
-          [this, held, image, last](const local<storage::stream_cursor>& cursor) {
-            write(std::move(*held), image, *cursor, last);
-          },
-          [this, last](const caf::error& e) {
-            on_save_failed(from_caf(e, "waiting for a cursor"), last);
-          });
+  ask_for<storage::stream_cursor>(
+      "waiting for a cursor", config_->hub, config_->cursor_deadline,
+      [this, held, image, last](const result<local<storage::stream_cursor>>& cursor) {
+        cursor ? write(std::move(*held), image, **cursor, last)
+               : on_save_failed(cursor.error(), last);
+      },
+      cursor_atom_v, by_reference(order));
 }
 
 void conductor_shell::write(boundary b, std::shared_ptr<const state_image> image,
@@ -157,17 +205,16 @@ void conductor_shell::write(boundary b, std::shared_ptr<const state_image> image
   order.conductor = std::move(b.conductor);
   order.metrics = std::move(b.metrics);
   const std::uint64_t tokens = b.tokens;
-  self_
-      ->request(config_->checkpointer, config_->deadline, save_atom_v,
-                by_reference(std::move(order)))
-      .then(
-          [this, tokens, last](const local<save_done>& done) {
-            durable_tokens_ = tokens;
-            on_saved(*done, last);
-          },
-          [this, last](const caf::error& e) {
-            on_save_failed(from_caf(e, "waiting for a checkpoint"), last);
-          });
+  ask_for<save_done>(
+      "waiting for a checkpoint", config_->checkpointer, config_->deadline,
+      [this, tokens, last](const result<local<save_done>>& done) {
+        if (!done) {
+          return on_save_failed(done.error(), last);
+        }
+        durable_tokens_ = tokens;
+        on_saved(**done, last);
+      },
+      save_atom_v, by_reference(std::move(order)));
 }
 
 void conductor_shell::on_saved(const save_done& done, bool last) {
@@ -201,11 +248,12 @@ void conductor_shell::begin_last() {
   last_begun_ = true;
   core_->gate().begin();
   const boundary b = core_->boundary_now();
-  self_->request(config_->orchestrator, config_->deadline, snapshot_atom_v, b.pulses)
-      .then([this, b](const local<state_image>& image) { save(b, image.share(), true); },
-            [this](const caf::error& e) {
-              fail(from_caf(e, "waiting for the last snapshot"));
-            });
+  ask_for<state_image>(
+      "waiting for the last snapshot", config_->orchestrator, config_->deadline,
+      [this, b](const result<local<state_image>>& image) {
+        image ? save(b, image->share(), true) : fail(image.error());
+      },
+      snapshot_atom_v, b.pulses);
 }
 
 void conductor_shell::finish() {
@@ -261,8 +309,13 @@ conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
   install_defaults(self);
   self->state.start(self, std::make_shared<conductor_config>(std::move(config)));
   return {
-      reacts(self, "conductor, launch", [self](launch_atom) { self->state.pump(); }),
+      reacts(self, "conductor, launch",
+             [self](launch_atom) {
+               self->state.pump();
+               self->state.watch();
+             }),
       reacts(self, "conductor, drain", [self](drain_atom) { self->state.drain(); }),
+      reacts(self, "conductor, watch", [self](settle_atom) { self->state.watch(); }),
   };
 }
 

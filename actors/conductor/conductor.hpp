@@ -57,9 +57,18 @@ class conductor_shell {
   /// Orders and issues whatever can be; ends the run when nothing is left.
   void pump();
   void drain();
+  /// The deadline of pulses and chunks, looked after here: a timer for each would wake a
+  /// thread for each.
+  void watch();
 
  private:
+  template <class T, class Handle, class Deadline, class Then, class... As>
+  void ask_for(const char* what, const Handle& to, Deadline deadline, Then then,
+               As... as);
+  template <class T, class Handle, class Then, class... As>
+  void ask_often(const char* what, const Handle& to, Then then, As... as);
   void order_chunks(const chunk_orders& orders);
+  void on_chunks(const result<local<chunk_replies>>& replies);
   void issue(issued_pulse p);
   void on_done(const pulse_done& done);
   void on_image(std::shared_ptr<const state_image> image);
@@ -83,6 +92,10 @@ class conductor_shell {
   std::uint64_t durable_pulses_ = 0;
   std::uint64_t durable_tokens_ = 0;
   bool has_durable_ = false;
+  std::uint64_t unanswered_ = 0;  ///< pulses and chunks asked for
+  /// When the last of them was answered, or the first of those that wait asked for.
+  std::int64_t heard_ns_ = 0;
+  const char* waits_for_ = "";  ///< what was asked for last
   bool launched_ = false;
   bool last_begun_ = false;
   bool over_ = false;

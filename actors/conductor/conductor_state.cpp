@@ -58,7 +58,11 @@ chunk_orders conductor_state::take_orders() {
   const std::size_t slots = settings_.prefetch == 0
                                 ? std::min<std::size_t>(room, 1)
                                 : static_cast<std::size_t>(settings_.prefetch);
-  return slots == 0 ? chunk_orders{} : plan_.take_orders(slots);
+  // Credits are given back in batches: a message for many costs as much as one for a
+  // single one. A slot that waits for its last lanes is filled in any case.
+  const bool enough = plan_.prepared() > slots / 2;
+  return slots == 0 ? chunk_orders{}
+                    : plan_.take_orders(enough ? plan_.prepared() : slots);
 }
 
 /// Which lanes are emptied before this pulse, and which before their next one.

@@ -73,7 +73,7 @@ class conductor_state {
     std::uint64_t chunk = 64;
     std::uint64_t prefetch =
         16;                  ///< pulses whose chunks are prepared ahead; 0: on demand
-    std::size_t window = 3;  ///< pulses submitted and not committed
+    std::size_t window = 6;  ///< pulses given to the orchestrator and not committed
     storage::boundary_policy boundary = storage::boundary_policy::never;
     phase_budgets budgets;
     std::uint64_t every_tokens = 0;

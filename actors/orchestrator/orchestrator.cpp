@@ -54,17 +54,19 @@ void work_a_little(self_pointer self) {
   keep_working(self);
 }
 
-template <class T>
+/// Queues work with the promise of its answer.
+template <class T, class Queue>
 caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* what,
-                                                  result<void> submitted) {
+                                                  Queue queue) {
   auto promise = self->make_response_promise<local<T>>();
   reply_later<local<T>> later(promise, what);
-  if (submitted) {
-    self->state.replies.emplace_back(std::move(later));
-    keep_working(self);
-  } else {
-    later.deliver(submitted.error());
+  if (!self->state.core) {
+    later.deliver(not_open());
+    return promise;
   }
+  self->state.replies.emplace_back(std::move(later));
+  queue(*self->state.core);
+  keep_working(self);
   return promise;
 }
 
@@ -91,15 +93,15 @@ orchestrator_actor::behavior_type orchestrator(self_pointer self,
       reacts(self, "orchestrator, work", [self](work_atom) { work_a_little(self); }),
       answers("orchestrator, pulse",
               [self](pulse_atom, const local<pulse_order>& order) {
-                auto& core = self->state.core;
                 return queue_reply<pulse_done>(
-                    self, "a pulse", core ? core->submit(order.share()) : not_open());
+                    self, "a pulse",
+                    [&](orchestrator_state& core) { core.submit(order.share()); });
               }),
       answers("orchestrator, snapshot",
               [self](snapshot_atom, std::uint64_t pulses) {
-                auto& core = self->state.core;
                 return queue_reply<state_image>(
-                    self, "a snapshot", core ? core->snapshot(pulses) : not_open());
+                    self, "a snapshot",
+                    [&](orchestrator_state& core) { core.snapshot(pulses); });
               }),
       answers("orchestrator, open",
               [self, config](open_atom, const local<model_spec>& spec) {

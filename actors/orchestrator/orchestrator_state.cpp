@@ -53,28 +53,48 @@ std::shared_ptr<state_image> orchestrator_state::spare_image() {
   return images_.back();
 }
 
-result<void> orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
+void orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
+  jobs_.push_back({std::move(order), nullptr, 0, 0});
+  begin_some();
+}
+
+void orchestrator_state::snapshot(std::uint64_t pulses) {
+  jobs_.push_back({nullptr, nullptr, pulses, 0});
+  begin_some();
+}
+
+/// Gives the engine what it may have, in order.
+void orchestrator_state::begin_some() {
+  while (begun_ < jobs_.size() &&
+         (!jobs_[begun_].order || begun_pulses_ < model_->depth())) {
+    begin(jobs_[begun_]);
+    begun_pulses_ += jobs_[begun_].order ? 1 : 0;
+    ++begun_;
+  }
+}
+
+void orchestrator_state::begin(job& j) {
+  if (!j.order) {
+    j.image = spare_image();
+    j.image->pulses = j.pulses;
+    j.ticket = model_->snapshot(j.image);
+    return;
+  }
   const bool counts =
-      order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
+      j.order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
   if (rests_since_ns_ != 0 && counts) {
     const std::int64_t now = now_();
     stall_ns_ += now - rests_since_ns_;
     model_->span("stalls", "no chunk", rests_since_ns_, now);
   }
   rests_since_ns_ = 0;
-  WEIR_TRY(const work_ticket ticket, model_->submit(*order));
   ++submitted_;
-  ++pulses_queued_;
-  jobs_.push_back({ticket, std::move(order), nullptr});
-  return {};
+  j.ticket = model_->submit(*j.order);
 }
 
-result<void> orchestrator_state::snapshot(std::uint64_t pulses) {
-  auto image = spare_image();
-  image->pulses = pulses;
-  WEIR_TRY(const work_ticket ticket, model_->snapshot(image));
-  jobs_.push_back({ticket, nullptr, std::move(image)});
-  return {};
+bool orchestrator_state::front_ended() {
+  const auto& ticket = jobs_.front().ticket;
+  return !ticket || model_->ended(*ticket);
 }
 
 std::optional<orchestrator_state::finished> orchestrator_state::work(
@@ -84,7 +104,7 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
     return std::nullopt;
   }
   const std::int64_t until = now_() + patience_ns;
-  while (!model_->ended(jobs_.front().ticket)) {
+  while (!front_ended()) {
     if (!model_->run_one()) {
       model_->idle(nap_ns);
     }
@@ -94,24 +114,29 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
   }
   job front = std::move(jobs_.front());
   jobs_.pop_front();
-  return finish(std::move(front));
+  --begun_;
+  begun_pulses_ -= front.order ? 1 : 0;
+  finished f = finish(std::move(front));
+  begin_some();
+  return f;
 }
 
 orchestrator_state::finished orchestrator_state::finish(job j) {
   if (!j.order) {
+    using image_result = result<std::shared_ptr<const state_image>>;
     snapshot_running_ = true;
-    auto copied = model_->finish_snapshot(j.ticket);
-    if (!copied) {
-      return result<std::shared_ptr<const state_image>>(copied.error());
+    if (!j.ticket) {
+      return image_result(j.ticket.error());
     }
-    return result<std::shared_ptr<const state_image>>(std::move(j.image));
+    auto copied = model_->finish_snapshot(*j.ticket);
+    return copied ? image_result(std::move(j.image)) : image_result(copied.error());
   }
-  --pulses_queued_;
-  auto r = model_->finish(j.ticket);
+  auto r = j.ticket ? model_->finish(*j.ticket)
+                    : result<models::pulse_result>(j.ticket.error());
   const std::int64_t now = now_();
   pauses_.ended(now, snapshot_running_);
   snapshot_running_ = false;
-  if (pulses_queued_ == 0 && j.order->more_follow) {
+  if (jobs_.empty() && j.order->more_follow) {
     rests_since_ns_ = now;
   }
   if (!r) {

@@ -44,10 +44,11 @@ class orchestrator_state {
   using finished =
       std::variant<result<pulse_done>, result<std::shared_ptr<const state_image>>>;
 
-  /// Submits a pulse. On failure nothing is queued.
-  [[nodiscard]] result<void> submit(std::shared_ptr<const pulse_order> order);
-  /// Submits a copy of the state behind the pulses so far.
-  [[nodiscard]] result<void> snapshot(std::uint64_t pulses);
+  /// Queues a pulse behind everything before; the engine gets it when few enough pulses
+  /// are in flight there.
+  void submit(std::shared_ptr<const pulse_order> order);
+  /// Queues a copy of the state behind the pulses so far.
+  void snapshot(std::uint64_t pulses);
   /// Runs tasks until the front of the queue has ended, at most for `patience_ns`.
   [[nodiscard]] std::optional<finished> work(std::int64_t patience_ns);
   [[nodiscard]] bool busy() const noexcept { return !jobs_.empty(); }
@@ -56,10 +57,14 @@ class orchestrator_state {
 
  private:
   struct job {
-    work_ticket ticket = 0;
     std::shared_ptr<const pulse_order> order;  ///< null: a snapshot
     std::shared_ptr<state_image> image;
+    std::uint64_t pulses = 0;        ///< of a snapshot: completed before it
+    result<work_ticket> ticket = 0;  ///< once begun
   };
+  void begin_some();
+  void begin(job& j);
+  [[nodiscard]] bool front_ended();
   [[nodiscard]] finished finish(job j);
   [[nodiscard]] std::shared_ptr<state_image> spare_image();
 
@@ -68,10 +73,11 @@ class orchestrator_state {
   std::unique_ptr<pulse_model> model_;
   clock now_;
   std::deque<job> jobs_;
+  std::size_t begun_ = 0;         ///< jobs at the front that the engine has
+  std::size_t begun_pulses_ = 0;  ///< pulses among them
   std::vector<std::shared_ptr<state_image>> images_;
   pause_meter pauses_;
   std::uint64_t submitted_ = 0;
-  std::size_t pulses_queued_ = 0;
   bool snapshot_running_ = false;
   std::int64_t rests_since_ns_ = 0;  ///< 0: it does not, or nothing follows
   std::int64_t stall_ns_ = 0;

@@ -27,6 +27,9 @@ class prose_runner final : public pulse_model {
       const model_spec& spec);
 
   [[nodiscard]] model_info info() const;
+  [[nodiscard]] std::size_t depth() const override {
+    return engine_->workers() == 1 ? 1 : 3;
+  }
   [[nodiscard]] result<work_ticket> submit(const pulse_order& order) override;
   [[nodiscard]] result<work_ticket> snapshot(std::shared_ptr<state_image> to) override;
   [[nodiscard]] bool ended(work_ticket ticket) override;

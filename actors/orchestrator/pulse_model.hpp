@@ -20,6 +20,9 @@ using work_ticket = std::uint64_t;
 class pulse_model {
  public:
   virtual ~pulse_model() = default;
+  /// Pulses that are worth having in flight at a time: a second fills the tail of the
+  /// first, where there is more than one worker.
+  [[nodiscard]] virtual std::size_t depth() const = 0;
   /// Submits a pulse behind those before.
   [[nodiscard]] virtual result<work_ticket> submit(const pulse_order& order) = 0;
   /// Submits a copy of the state behind the pulses so far.

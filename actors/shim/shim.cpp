@@ -66,13 +66,13 @@ result<std::unique_ptr<system_config>> system_config::make(const system_options&
   config->add_message_types<caf::id_block::weir_actors>();
   const auto policy = o.testing ? caf::atom("testing") : caf::atom("sharing");
   config->set("scheduler.policy", policy);
-  config->set("scheduler.max-threads", std::size_t{2});
+  config->set("scheduler.max-threads", std::size_t{1});
   config->set("scheduler.max-throughput", std::size_t{300});
   // CAF prints a line and goes on when a setting has a wrong type, so read them back.
   const auto& content = caf::content(*config);
   const auto taken = caf::get_if<caf::atom_value>(&content, "scheduler.policy");
   const auto threads = caf::get_if<std::size_t>(&content, "scheduler.max-threads");
-  if (!taken || *taken != policy || !threads || *threads != 2) {
+  if (!taken || *taken != policy || !threads || *threads != 1) {
     return error(errc::internal,
                  "configuring the actor system failed: a setting was not taken");
   }

@@ -139,6 +139,16 @@ class task_place {
     WEIR_CHECK(kernel(runtime::task_context{++last_, 0}));
     return last_;
   }
+  /// Whether what is submitted can be recorded: see `runtime::engine::begin_capture`.
+  [[nodiscard]] bool captures() const { return engine_ != nullptr; }
+  [[nodiscard]] result<void> begin_capture(const void* argument) {
+    return engine_->begin_capture(argument);
+  }
+  [[nodiscard]] result<runtime::capture> end_capture() { return engine_->end_capture(); }
+  [[nodiscard]] result<runtime::task_id> replay(const runtime::capture& tasks,
+                                                const void* argument) {
+    return engine_->replay(tasks, argument);
+  }
   [[nodiscard]] result<void> wait(runtime::task_id id) {
     return engine_ == nullptr || id == 0 ? result<void>() : engine_->wait(id);
   }

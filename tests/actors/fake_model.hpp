@@ -25,6 +25,7 @@ class fake_model final : public actors::pulse_model {
  public:
   explicit fake_model(std::shared_ptr<fake_log> log, std::uint64_t start = 0)
       : log_(std::move(log)), state_(start) {}
+  std::size_t depth() const override { return 3; }
 
   result<actors::work_ticket> submit(const actors::pulse_order& order) override {
     xxh3_stream hash;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation of the graph's buffers, and the order in which a pulse's tasks are
-/// submitted.
+/// Allocation of the graph's buffers.
 #pragma once
 
 #include "prose/graph/graph.hpp"
@@ -302,30 +301,6 @@ runtime::footprint graph<R>::values(int parameter, int count) const {
   const parameter_info& first = info(parameter);
   const parameter_info& last = info(parameter + count - 1);
   return state_.parameters.part(first.offset, last.offset + last.padded() - first.offset);
-}
-
-template <class R>
-result<void> graph<R>::submit_pulse(pulse_record& record) {
-  slot_ = (slot_ + 1) % windows_.size();
-  failed_.reset();
-  first_ = 0;
-  for (int lane = 0; lane < n_.lanes; ++lane) {
-    forward(record, lane);
-  }
-  if (record.builds) {
-    for (int lane = 0; lane < n_.lanes; ++lane) {
-      backward(record, lane);
-    }
-    reduce(record);
-    clip(record);
-    step(record);
-  }
-  record.first = first_;
-  record.last = last_;
-  if (failed_) {
-    return *failed_;
-  }
-  return {};
 }
 
 }  // namespace weir::models

@@ -19,7 +19,7 @@ void graph<R>::backward(pulse_record& record, int lane) {
       failed_ = std::make_shared<error>(w.error());
       return;
     }
-    spot s{&record, &lr.windows[i], *w, lane, 0};
+    spot s{&record, &lr.windows[i], *w, lane, 0, i};
     head_weights(s);
     for (s.b = n_.blocks - 1; s.b >= 0; --s.b) {
       for (int half = 0; half < 2; ++half) {
@@ -68,10 +68,9 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
     accesses_.updates(between.all());
   }
   R* d_memory = between.p;
-  task("memory_backward",
-       [this, s, l, h, precedes, follows,
-        d_memory](const runtime::task_context&) -> result<void> {
-         memory_head<R> m = memory_of(s, l, h);
+  task("memory_backward", s,
+       [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
+         memory_head<R> m = memory_of(here, l, h);
          m.precedes = precedes;
          m.follows = follows;
          m.d_memory = d_memory;
@@ -90,8 +89,8 @@ void graph<R>::keys_backward(const spot& s) {
     }
   }
   accesses_.reads(b.keys.all()).writes(b.d_keys);
-  task("keys_backward", [this, s](const runtime::task_context&) -> result<void> {
-    run_keys_backward(s);
+  task("keys_backward", s, [this](const spot& here) -> result<void> {
+    run_keys_backward(here);
     return {};
   });
 }
@@ -127,12 +126,12 @@ void graph<R>::stack_backward(const spot& s, int half) {
   accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
       .writes(b.d_z_halves[static_cast<std::size_t>(half)]);
-  task("stack_backward", [this, s, half](const runtime::task_context&) -> result<void> {
-    const block& t = at(s);
+  task("stack_backward", s, [this, half](const spot& here) -> result<void> {
+    const block& t = at(here);
     const int columns = n_.width / 2;
     const int first = half * columns;
     gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p, n_.stack,
-         value(parameters(s).key) + first, n_.width, R(0), t.d_z.p + first, n_.width);
+         value(parameters(here).key) + first, n_.width, R(0), t.d_z.p + first, n_.width);
     return {};
   });
 }
@@ -159,17 +158,16 @@ void graph<R>::conv_backward(const spot& s) {
     accesses_.reads(d_z.part(0, 3 * std::int64_t{n_.width}));
     rows_after = d_z.p;
   }
-  task("conv_backward",
-       [this, s, rows_after](const runtime::task_context&) -> result<void> {
-         R* last_rows = at(s).d_z.p + window_rows * n_.width;
-         if (rows_after != nullptr) {
-           std::copy_n(rows_after, 3 * n_.width, last_rows);
-         } else {
-           std::fill_n(last_rows, 3 * n_.width, R(0));
-         }
-         run_conv_backward(s);
-         return {};
-       });
+  task("conv_backward", s, [this, rows_after](const spot& here) -> result<void> {
+    R* last_rows = at(here).d_z.p + window_rows * n_.width;
+    if (rows_after != nullptr) {
+      std::copy_n(rows_after, 3 * n_.width, last_rows);
+    } else {
+      std::fill_n(last_rows, 3 * n_.width, R(0));
+    }
+    run_conv_backward(here);
+    return {};
+  });
 }
 
 template <class R>

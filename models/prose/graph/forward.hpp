@@ -32,7 +32,7 @@ void graph<R>::forward(pulse_record& record, int lane) {
       failed_ = std::make_shared<error>(w.error());
       return;
     }
-    spot s{&record, &lr.windows[i], *w, lane, 0};
+    spot s{&record, &lr.windows[i], *w, lane, 0, i};
     embed(s);
     for (s.b = 0; s.b < n_.blocks; ++s.b) {
       norm_conv(s);
@@ -61,20 +61,21 @@ void graph<R>::embed(const spot& s) {
   if (s.rows->ends_chunk) {
     accesses_.writes(context(s.lane).clock.all());
   }
-  task("embed", [this, s](const runtime::task_context&) -> result<void> {
+  task("embed", s, [this](const spot& here) -> result<void> {
     const R* table = value(layout_.embedding);
-    R* x = s.w->x[0].p;
+    R* x = here.w->x[0].p;
     for (int r = 0; r < window_rows; ++r, x += n_.width) {
-      const std::int32_t id = s.rows->ids[r];
+      const std::int32_t id = here.rows->ids[r];
       if (id < 0) {
         std::fill_n(x, n_.width, R(0));
       } else {
         std::copy_n(table + std::ptrdiff_t{id} * n_.width, n_.width, x);
       }
     }
-    if (s.rows->ends_chunk) {
-      const lane_clock& after = s.pulse->lanes[static_cast<std::size_t>(s.lane)].after;
-      std::uint64_t* clock = context(s.lane).clock.p;
+    if (here.rows->ends_chunk) {
+      const lane_clock& after =
+          here.pulse->lanes[static_cast<std::size_t>(here.lane)].after;
+      std::uint64_t* clock = context(here.lane).clock.p;
       clock[0] = after.position;
       clock[1] = after.pending;
     }
@@ -94,11 +95,11 @@ void graph<R>::norm_conv(const spot& s) {
   accesses_.reads(values(parameters(s).gain1, 2))
       .updates(context(s).tail.all())
       .writes(at(s).past.all());
-  task("norm_conv", [this, s](const runtime::task_context&) -> result<void> {
-    if (s.b > 0) {
-      sum_output(s, s.b - 1, 0, window_rows);
+  task("norm_conv", s, [this](const spot& here) -> result<void> {
+    if (here.b > 0) {
+      sum_output(here, here.b - 1, 0, window_rows);
     }
-    run_norm_conv(s);
+    run_norm_conv(here);
     return {};
   });
 }
@@ -174,9 +175,9 @@ void graph<R>::keys(const spot& s) {
       accesses_.updates(open.all());
     }
   }
-  task("keys", [this, s](const runtime::task_context&) -> result<void> {
+  task("keys", s, [this](const spot& here) -> result<void> {
     for (int h = 0; h < n_.heads; ++h) {
-      k_->keys(keys_of(s, h));
+      k_->keys(keys_of(here, h));
     }
     return {};
   });
@@ -215,8 +216,8 @@ void graph<R>::memory(const spot& s, int l, int h) {
   if (partial(s)) {
     accesses_.updates(m.open.all());
   }
-  task("memory", [this, s, l, h](const runtime::task_context&) -> result<void> {
-    k_->memory_forward(memory_of(s, l, h));
+  task("memory", s, [this, l, h](const spot& here) -> result<void> {
+    k_->memory_forward(memory_of(here, l, h));
     return {};
   });
 }

@@ -74,12 +74,12 @@ void graph<R>::head_weights(const spot& s) {
       .reads(s.w->d_gain.all())
       .updates(gradient_part(s.lane, layout_.final_gain, 2))
       .writes(squares_part(layout_.final_gain, 2));
-  task("head_weights", [this, s](const runtime::task_context&) -> result<void> {
-    weight_product(s, layout_.unembedding, 1, constant(s.w->logits),
-                   constant(s.w->normed));
+  task("head_weights", s, [this](const spot& here) -> result<void> {
+    weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
+                   constant(here.w->normed));
     R* gain = scratch<R>(n_.width);
-    k_->sum_of(s.w->d_gain.p, s.w->d_gain.p + n_.width, gain, n_.width);
-    vector_gradient(s, layout_.final_gain, gain);
+    k_->sum_of(here.w->d_gain.p, here.w->d_gain.p + n_.width, gain, n_.width);
+    vector_gradient(here, layout_.final_gain, gain);
     return {};
   });
 }
@@ -94,10 +94,10 @@ void graph<R>::mlp_weights(const spot& s) {
       .reads(d_x.all())
       .updates(gradient_part(s.lane, p.mlp_out))
       .writes(squares_part(p.mlp_out));
-  task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
-    const matrix<R> d = rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], 0);
-    halves_product(s, parameters(s).mlp_out, at(s).halves[0].hidden,
-                   at(s).halves[1].hidden, constant(d));
+  task("mlp_weights", s, [this](const spot& here) -> result<void> {
+    const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
+    halves_product(here, parameters(here).mlp_out, at(here).halves[0].hidden,
+                   at(here).halves[1].hidden, constant(d));
     return {};
   });
   accesses_.reads(b.halves[0].back.all())
@@ -106,11 +106,11 @@ void graph<R>::mlp_weights(const spot& s) {
       .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, p.gain2, 2))
       .writes(squares_part(p.gain2, 2));
-  task("mlp_weights", [this, s](const runtime::task_context&) -> result<void> {
-    const block& t = at(s);
-    halves_product(s, parameters(s).mlp_in, t.halves[0].d_hidden, t.halves[1].d_hidden,
-                   {t.normed2.p, n_.width});
-    vector_gradient(s, parameters(s).gain2, t.d_x1.p + window_rows * n_.width);
+  task("mlp_weights", s, [this](const spot& here) -> result<void> {
+    const block& t = at(here);
+    halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
+                   t.halves[1].d_hidden, {t.normed2.p, n_.width});
+    vector_gradient(here, parameters(here).gain2, t.d_x1.p + window_rows * n_.width);
     return {};
   });
 }
@@ -137,8 +137,9 @@ void graph<R>::out_weights(const spot& s) {
       .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, out, n_.levels))
       .writes(squares_part(out, n_.levels));
-  task("out_weights", [this, s, out](const runtime::task_context&) -> result<void> {
-    weight_product(s, out, n_.levels, {at(s).y.p, n_.outs}, {at(s).d_x1.p, n_.width});
+  task("out_weights", s, [this, out](const spot& here) -> result<void> {
+    weight_product(here, out, n_.levels, {at(here).y.p, n_.outs},
+                   {at(here).d_x1.p, n_.width});
     return {};
   });
 }
@@ -155,12 +156,11 @@ void graph<R>::far_weights(const spot& s) {
       .reads(b.past.all())
       .updates(gradient_part(s.lane, query, count))
       .writes(squares_part(query, count));
-  task("query_weights",
-       [this, s, query, count](const runtime::task_context&) -> result<void> {
-         weight_product(s, query, count, {at(s).d_stack.p + n_.near, n_.stack},
-                        {at(s).z, n_.width});
-         return {};
-       });
+  task("query_weights", s, [this, query, count](const spot& here) -> result<void> {
+    weight_product(here, query, count, {at(here).d_stack.p + n_.near, n_.stack},
+                   {at(here).z, n_.width});
+    return {};
+  });
 }
 
 template <class R>
@@ -175,23 +175,22 @@ void graph<R>::near_weights(const spot& s) {
       .updates(gradient_part(s.lane, bias, n_.levels))
       .writes(squares_part(p.key, count))
       .writes(squares_part(bias, n_.levels));
-  task("key_weights",
-       [this, s, bias, count](const runtime::task_context&) -> result<void> {
-         const R* stack = at(s).d_stack.p;
-         weight_product(s, parameters(s).key, count, {stack, n_.stack},
-                        {at(s).z, n_.width});
-         for (int l = 0; l < n_.levels; ++l) {
-           R sums[64] = {};
-           const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
-           for (int r = 0; r < window_rows; ++r) {
-             for (int g = 0; g < 2 * n_.heads; ++g) {
-               sums[g] += column[r * n_.stack + g];
-             }
-           }
-           vector_gradient(s, bias + l, sums);
-         }
-         return {};
-       });
+  task("key_weights", s, [this, bias, count](const spot& here) -> result<void> {
+    const R* stack = at(here).d_stack.p;
+    weight_product(here, parameters(here).key, count, {stack, n_.stack},
+                   {at(here).z, n_.width});
+    for (int l = 0; l < n_.levels; ++l) {
+      R sums[64] = {};
+      const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
+      for (int r = 0; r < window_rows; ++r) {
+        for (int g = 0; g < 2 * n_.heads; ++g) {
+          sums[g] += column[r * n_.stack + g];
+        }
+      }
+      vector_gradient(here, bias + l, sums);
+    }
+    return {};
+  });
 }
 
 template <class R>
@@ -199,8 +198,8 @@ void graph<R>::embedding_weights(const spot& s) {
   accesses_.reads(s.w->d_x[0].all())
       .updates(gradient_part(s.lane, layout_.embedding))
       .writes(squares_part(layout_.embedding));
-  task("embedding_weights", [this, s](const runtime::task_context&) -> result<void> {
-    run_embedding_weights(s);
+  task("embedding_weights", s, [this](const spot& here) -> result<void> {
+    run_embedding_weights(here);
     return {};
   });
 }

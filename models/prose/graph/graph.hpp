@@ -5,7 +5,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gemm.hpp"
@@ -143,6 +145,14 @@ class graph {
     window* w;
     int lane;
     int b;
+    std::size_t index;  ///< of the window in the lane's chunk
+  };
+  /// Everything that decides which tasks a pulse submits, and with which accesses.
+  using pulse_shape = std::string;
+  /// A pulse's tasks, to be submitted again without look-ups.
+  struct recording {
+    runtime::capture tasks;
+    std::vector<runtime::task_id> results;  ///< relative to the first task
   };
 
   graph(task_place place, const prose_config& config, const kernel_table<R>& kernels)
@@ -160,6 +170,14 @@ class graph {
   void place_level(block& b, int l, int h, level_buffers<R>& one);
   result<level_buffers<R>> allocate_level(std::uint64_t frequency);
   result<void> allocate_window(window& w);
+
+  // submit.hpp
+  [[nodiscard]] pulse_shape shape_of(const pulse_record& record) const;
+  result<void> submit_tasks(pulse_record& record);
+  result<void> replay(pulse_record& record, const recording& known);
+  void count_accumulated(const pulse_record& record);
+  [[nodiscard]] static pulse_record& pulse_of(const runtime::task_context& context,
+                                              pulse_record* submitted);
 
   // forward.hpp
   void forward(pulse_record& record, int lane);
@@ -289,6 +307,18 @@ class graph {
     return *id;
   }
 
+  /// As above; the kernel gets the spot in the pulse that is running, which need not be
+  /// the one that was submitted task by task.
+  template <class Kernel>
+  runtime::task_id task(const char* name, const spot& s, const Kernel& kernel) {
+    return task(name, [s, kernel](const runtime::task_context& context) -> result<void> {
+      spot here = s;
+      here.pulse = &pulse_of(context, s.pulse);
+      here.rows = &here.pulse->lanes[static_cast<std::size_t>(s.lane)].windows[s.index];
+      return kernel(here);
+    });
+  }
+
   task_place place_;
   prose_config config_;
   parameter_layout layout_;
@@ -303,6 +333,7 @@ class graph {
   std::vector<std::vector<std::vector<std::unique_ptr<window>>>> windows_;
   std::uint64_t slot_ = 0;
   access_list accesses_;
+  std::map<pulse_shape, recording> recordings_;
   std::shared_ptr<error> failed_;
   runtime::task_id first_ = 0;  ///< of the pulse being submitted
   runtime::task_id last_ = 0;

@@ -34,10 +34,9 @@ void graph<R>::head(const spot& s, int half) {
   if (leaves_pending(s, half)) {
     accesses_.writes(context(s.lane).pending.all());
   }
-  s.pulse->results.push_back(
-      task("head", [this, s, half](const runtime::task_context&) -> result<void> {
-        return run_head(s, half);
-      }));
+  s.pulse->results.push_back(task(
+      "head", s,
+      [this, half](const spot& here) -> result<void> { return run_head(here, half); }));
 }
 
 template <class R>
@@ -107,10 +106,11 @@ void graph<R>::score_pending(pulse_record& record, int lane) {
   accesses_.reads(context(lane).pending.all());
   pulse_record* r = &record;
   record.results.push_back(task(
-      "score_pending", [this, r, lane](const runtime::task_context&) -> result<void> {
-        lane_record& lr = r->lanes[static_cast<std::size_t>(lane)];
-        std::vector<R> logits(context(lane).pending.p,
-                              context(lane).pending.p + n_.vocab);
+      "score_pending",
+      [this, r, lane](const runtime::task_context& context) -> result<void> {
+        lane_record& lr = pulse_of(context, r).lanes[static_cast<std::size_t>(lane)];
+        const R* pending = this->context(lane).pending.p;
+        std::vector<R> logits(pending, pending + n_.vocab);
         R nats = 0;
         k_->softmax(logits.data(), n_.vocab, &lr.first_token, 1, n_.vocab, R(0), &nats);
         WEIR_TRY(lr.pending_nats_q32, to_q32(static_cast<double>(nats)));

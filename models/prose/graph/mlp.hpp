@@ -18,8 +18,8 @@ void graph<R>::out(const spot& s, int half) {
       .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
       .reads(values(parameters(s).levels[0].out, n_.levels))
       .writes(b.x1_halves[static_cast<std::size_t>(half)]);
-  task("out", [this, s, half](const runtime::task_context&) -> result<void> {
-    run_out(s, half);
+  task("out", s, [this, half](const spot& here) -> result<void> {
+    run_out(here, half);
     return {};
   });
 }
@@ -50,8 +50,8 @@ void graph<R>::mlp(const spot& s, int half) {
   if (half == 0) {
     accesses_.writes(b.normed2.all());
   }
-  task("mlp", [this, s, half](const runtime::task_context&) -> result<void> {
-    run_mlp(s, half);
+  task("mlp", s, [this, half](const spot& here) -> result<void> {
+    run_mlp(here, half);
     return {};
   });
 }
@@ -104,8 +104,8 @@ void graph<R>::mlp_backward(const spot& s, int half) {
       .reads(values(parameters(s).mlp_in, 2))
       .reads(t.wide.all())
       .writes(t.back.all());
-  task("mlp_backward", [this, s, half](const runtime::task_context&) -> result<void> {
-    run_mlp_backward(s, half);
+  task("mlp_backward", s, [this, half](const spot& here) -> result<void> {
+    run_mlp_backward(here, half);
     return {};
   });
 }
@@ -138,8 +138,8 @@ void graph<R>::out_backward(const spot& s, int half) {
   if (half == 0) {
     accesses_.writes(b.d_x1.all());
   }
-  task("out_backward", [this, s, half](const runtime::task_context&) -> result<void> {
-    run_out_backward(s, half);
+  task("out_backward", s, [this, half](const spot& here) -> result<void> {
+    run_out_backward(here, half);
     return {};
   });
 }

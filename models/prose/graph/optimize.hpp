@@ -69,9 +69,10 @@ template <class R>
 void graph<R>::clip(pulse_record& record) {
   accesses_.reads(squares_.all()).updates(state_.counters.all()).writes(plan_.all());
   pulse_record* r = &record;
-  record.results.push_back(task(
-      "clip",
-      [this, r](const runtime::task_context&) -> result<void> { return run_clip(*r); }));
+  record.results.push_back(
+      task("clip", [this, r](const runtime::task_context& context) -> result<void> {
+        return run_clip(pulse_of(context, r));
+      }));
 }
 
 template <class R>
@@ -158,10 +159,6 @@ void graph<R>::step(const pulse_record& record) {
            run_step(g, active, accumulated);
            return {};
          });
-  }
-  for (std::uint32_t l = 0; l < static_cast<std::uint32_t>(n_.levels); ++l) {
-    counters_.accumulated[l] =
-        (record.active >> l & 1U) != 0 ? 0 : counters_.accumulated[l] + 1;
   }
 }
 

@@ -11,3 +11,4 @@
 #include "prose/graph/head.hpp"
 #include "prose/graph/mlp.hpp"
 #include "prose/graph/optimize.hpp"
+#include "prose/graph/submit.hpp"

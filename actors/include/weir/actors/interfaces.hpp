@@ -85,7 +85,9 @@ using conductor_actor = caf::typed_actor<
     caf::reacts_to<launch_atom>,
     // Ends at the next boundary: pulses in flight are committed, a last checkpoint is
     // written.
-    caf::reacts_to<drain_atom>>;
+    caf::reacts_to<drain_atom>,
+    // Looks whether an answer is overdue (from itself, once a second).
+    caf::reacts_to<settle_atom>>;
 
 /// Owns the checkpoint folder and its lock. Own thread, because files block.
 using checkpointer_actor = caf::typed_actor<
