@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages against memcpy and XXH3, compression against zstd alone.
-// Tensogram against the floor of the same machine in the same seconds: memcpy and XXH3,
-// zstd called directly.
-#include <zstd.h>
-
+/// Whole messages against memcpy and XXH3 in the same seconds.
 #include <cstring>
 
 #include "bench.hpp"
-#include "tensogram/codec/pipeline.hpp"
+#include "formats/rows.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/base/philox.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace {
@@ -18,25 +13,7 @@ namespace {
 using namespace weir;
 using namespace weir::formats;
 
-constexpr std::size_t raw_bytes = 8'000'000;
 constexpr int raw_repeats = 201;
-constexpr int codec_repeats = 31;
-
-/// The reference's test field: a smooth wave with a little noise, 1,000,000 doubles.
-byte_vector field() {
-  const philox random(42, 0);
-  constexpr std::size_t n = raw_bytes / sizeof(double);
-  byte_vector out(raw_bytes);
-  for (std::size_t i = 0; i < n; ++i) {
-    const double row = static_cast<double>(i / 1000) / 1000 - 0.5;
-    const double column = static_cast<double>(i % 1000) / 1000 - 0.5;
-    const double noise = static_cast<double>(random.uniform(i)) - 0.5;
-    const double value =
-        280 + 30 * (1 - 8 * row * row) * (1 - 8 * column * column) + 0.2 * noise;
-    std::memcpy(out.data() + i * sizeof(double), &value, sizeof value);
-  }
-  return out;
-}
 
 object_to_write object_of(const byte_vector& data, dtype type, const char* compression) {
   object_to_write out;
@@ -60,7 +37,7 @@ double against_floor(const byte_vector& data, const std::function<void()>& run) 
 }
 
 double raw_encode(dtype type) {
-  const byte_vector data = field();
+  const byte_vector data = bench::field();
   const object_to_write object = object_of(data, type, "none");
   byte_vector message;
   return against_floor(data, [&] {
@@ -69,7 +46,7 @@ double raw_encode(dtype type) {
 }
 
 double raw_decode() {
-  const byte_vector data = field();
+  const byte_vector data = bench::field();
   const object_to_write object = object_of(data, dtype::uint8, "none");
   const byte_vector message = or_throw(encode_message({&object, 1}));
   byte_vector out(data.size());
@@ -78,36 +55,6 @@ double raw_decode() {
     options.hashes = hash_check::required;
     or_throw(or_throw(message_reader::open(message, options)).decode_into(0, out));
   });
-}
-
-double zstd_encode() {
-  const byte_vector data = field();
-  const object_descriptor descriptor = object_of(data, dtype::fp64, "zstd").descriptor;
-  const auto direct = [&] {
-    const std::size_t bound = ZSTD_compressBound(data.size());
-    const std::unique_ptr<std::byte[]> out(new std::byte[bound]);
-    bench::keep(
-        ZSTD_compress(out.get(), bound, data.data(), data.size(), ZSTD_CLEVEL_DEFAULT));
-  };
-  const auto pipeline = [&] {
-    bench::keep(or_throw(encode_payload(descriptor, data)).bytes.size());
-  };
-  direct();
-  return 1 / bench::median_ratio(codec_repeats, pipeline, direct);
-}
-
-double zstd_decode() {
-  const byte_vector data = field();
-  const object_descriptor descriptor = object_of(data, dtype::fp64, "zstd").descriptor;
-  const encoded_payload payload = or_throw(encode_payload(descriptor, data));
-  byte_vector out(data.size());
-  const auto direct = [&] {
-    bench::keep(ZSTD_decompress(out.data(), out.size(), payload.bytes.data(),
-                                payload.bytes.size()));
-  };
-  const auto pipeline = [&] { or_throw(decode_payload(descriptor, payload.bytes, out)); };
-  direct();
-  return 1 / bench::median_ratio(codec_repeats, pipeline, direct);
 }
 
 /// Processor time of one call, from the best of some batches.
@@ -152,13 +99,11 @@ int main(int argc, char** argv) {
             [] { return raw_encode(weir::dtype::fp64); });
   bench.add("tgm_raw_decode_ratio", "ratio", weir::bench::at_least(0.8),
             [] { return raw_decode(); });
-  bench.add("tgm_codec_zstd_enc_ratio", "ratio", weir::bench::at_least(0.95),
-            [] { return zstd_encode(); });
-  bench.add("tgm_codec_zstd_dec_ratio", "ratio", weir::bench::at_least(0.95),
-            [] { return zstd_decode(); });
   bench.add("tgm_small_encode_us", "us", weir::bench::no_bar,
             [] { return small_encode_us(); });
   bench.add("tgm_small_decode_us", "us", weir::bench::no_bar,
             [] { return small_decode_us(); });
+  add_codec_rows(bench);
+  add_access_rows(bench);
   return bench.run(argc, argv);
 }

@@ -60,9 +60,7 @@ json as_json(const message_metadata& metadata) {
 }
 
 bool is_built(const json& object) {
-  const bool masked = object.contains("masks") && !object["masks"].empty();
-  return object["encoding"] == "none" && object["filter"] == "none" && !masked &&
-         (object["compression"] == "none" || object["compression"] == "zstd");
+  return object["compression"] != "sz3";
 }
 
 /// Files of which the reference itself does not see all: the manifest cannot be followed
@@ -131,8 +129,8 @@ TEST(tensogram_wheel, every_object_decodes_to_its_digest_or_names_what_is_not_bu
       }
     }
   }
-  EXPECT_GT(decoded, 400u);
-  EXPECT_GT(unsupported, 100u);
+  EXPECT_GT(decoded, 700u);
+  EXPECT_EQ(unsupported, 9u);
 }
 
 TEST(tensogram_wheel, elements_keep_the_order_of_the_file_when_asked_to) {

@@ -168,22 +168,20 @@ TEST(tensogram_write, an_object_that_cannot_be_written_is_refused_by_name) {
   sample_object bad = good;
   bad.data.pop_back();
   EXPECT_EQ(refusal(bad).code(), errc::invalid_argument);
-  for (const char* codec : {"lz4", "szip", "zfp", "blosc2", "sz3", "rle", "roaring"}) {
-    bad = good;
-    bad.descriptor.compression = codec;
-    EXPECT_EQ(refusal(bad).code(), errc::unsupported);
-    EXPECT_NE(refusal(bad).text().find(codec), std::string::npos);
-    EXPECT_NE(refusal(bad).text().find("none, zstd"), std::string::npos);
-  }
+  bad = good;
+  bad.descriptor.compression = "sz3";
+  EXPECT_EQ(refusal(bad).code(), errc::unsupported);
+  EXPECT_NE(refusal(bad).text().find("sz3"), std::string::npos);
+  EXPECT_NE(refusal(bad).text().find("none, lz4, zstd"), std::string::npos);
   bad = good;
   bad.descriptor.compression = "brotli";
   EXPECT_EQ(refusal(bad).code(), errc::invalid_argument);
   bad = good;
   bad.descriptor.encoding = "simple_packing";
-  EXPECT_EQ(refusal(bad).code(), errc::unsupported);
+  EXPECT_EQ(refusal(bad).code(), errc::invalid_argument);
   bad = good;
   bad.descriptor.filter = "shuffle";
-  EXPECT_EQ(refusal(bad).code(), errc::unsupported);
+  EXPECT_EQ(refusal(bad).code(), errc::invalid_argument);
   bad = good;
   bad.descriptor.type = dtype::fp8_e4m3;
   EXPECT_EQ(refusal(bad).code(), errc::unsupported);

@@ -2,7 +2,9 @@
 // The project's side of the exchange with the reference's package: `write FOLDER` leaves
 // messages and the elements they hold; `read FILE` prints every message as JSON, elements
 // as hexadecimal text.
+#include <array>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "formats/support.hpp"
@@ -38,6 +40,143 @@ std::vector<sample_object> numpy_objects() {
     }
   }
   return out;
+}
+
+/// An object of `n` slowly changing elements through the given stages.
+sample_object staged(dtype type, byte_order order, std::int64_t n,
+                     const std::string& filter, const std::string& compression,
+                     cbor_map parameters) {
+  sample_object out =
+      sample(static_cast<std::uint64_t>(n), type, {n}, order, compression);
+  const std::size_t width = info_of(type).size;
+  for (std::size_t i = 0; width > 0 && i + width <= out.data.size(); i += width) {
+    // Whole runs of equal elements, so that compression has something to do.
+    std::copy_n(out.data.begin() + static_cast<std::ptrdiff_t>(i / (8 * width) * width),
+                width, out.data.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  out.descriptor.filter = filter;
+  if (filter == "shuffle") {
+    parameters.set("shuffle_element_size", std::max<std::size_t>(1, width));
+  }
+  out.descriptor.parameters = std::move(parameters);
+  return out;
+}
+
+std::vector<std::pair<std::string, cbor_map>> codecs_for(unsigned bits) {
+  std::vector<std::pair<std::string, cbor_map>> out{
+      {"none", {}},
+      {"lz4", {}},
+      {"zstd", {{"zstd_level", 5}}},
+      {"blosc2", {{"blosc2_codec", "lz4"}}},
+      {"blosc2", {{"blosc2_codec", "zstd"}, {"blosc2_clevel", 3}}}};
+  if (bits % 8 == 0 && bits > 0 && bits <= 32) {
+    out.push_back(
+        {"szip", {{"szip_rsi", 16}, {"szip_block_size", 8}, {"szip_flags", 8}}});
+    out.push_back(
+        {"szip", {{"szip_rsi", 128}, {"szip_block_size", 32}, {"szip_flags", 0}}});
+  }
+  return out;
+}
+
+/// Doubles near 250 in little-endian order.
+sample_object field(std::int64_t n, byte_order order) {
+  sample_object out = sample(1, dtype::fp64, {n}, order);
+  const philox random(9, 9);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    const double value = 250 + static_cast<double>(i % 97) / 4 +
+                         static_cast<double>(random.bits(i) >> 54) / 1024;
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, 8);
+    store_le(out.data.data() + 8 * i, bits);
+  }
+  if (order == byte_order::big) {
+    swap_units(out.data, 8);
+  }
+  return out;
+}
+
+void add_packed(std::vector<sample_object>& out) {
+  for (const unsigned bits : {0u, 1u, 7u, 8u, 12u, 16u, 24u, 31u, 32u, 33u, 52u, 64u}) {
+    for (auto [codec, parameters] : codecs_for(bits)) {
+      sample_object object =
+          field(400, bits % 2 == 0 ? byte_order::little : byte_order::big);
+      object.descriptor.encoding = "simple_packing";
+      object.descriptor.compression = codec;
+      parameters.set("sp_bits_per_value", bits);
+      parameters.set("sp_decimal_scale_factor", static_cast<int>(bits % 3) - 1);
+      object.descriptor.parameters = parameters;
+      if (codec != "blosc2" || (bits > 0 && 400 * bits / 8 % ((bits + 7) / 8) == 0)) {
+        out.push_back(object);
+      }
+      if (bits % 8 == 0 && bits > 0 && codec != "none") {
+        object.descriptor.filter = "shuffle";
+        object.descriptor.parameters.set("shuffle_element_size", bits / 8);
+        out.push_back(object);
+      }
+    }
+  }
+}
+
+/// Every type, encoding, filter and codec that is written.
+std::vector<sample_object> staged_objects() {
+  std::vector<sample_object> out;
+  for (const dtype_info& type : all_dtypes()) {
+    if (type.tensogram.empty()) {
+      continue;
+    }
+    if (type.id == dtype::bitmask) {
+      for (const char* codec : {"none", "rle", "roaring", "lz4", "zstd"}) {
+        out.push_back(staged(type.id, byte_order::little, 3001, "none", codec, {}));
+      }
+      continue;
+    }
+    for (const byte_order order : {byte_order::little, byte_order::big}) {
+      for (const auto& [codec, parameters] : codecs_for(8u * type.size)) {
+        out.push_back(staged(type.id, order, 301, "none", codec, parameters));
+      }
+      for (const auto& [codec, parameters] : codecs_for(8)) {
+        out.push_back(staged(type.id, order, 301, "shuffle", codec, parameters));
+      }
+    }
+  }
+  add_packed(out);
+  const std::vector<cbor_map> modes{
+      {{"zfp_mode", "fixed_rate"}, {"zfp_rate", 20.0}},
+      {{"zfp_mode", "fixed_precision"}, {"zfp_precision", 30}},
+      {{"zfp_mode", "fixed_accuracy"}, {"zfp_tolerance", 0.001}}};
+  for (const cbor_map& mode : modes) {
+    out.push_back(field(1001, byte_order::little));
+    out.back().descriptor.compression = "zfp";
+    out.back().descriptor.parameters = mode;
+  }
+  return out;
+}
+
+/// Every float and complex type with NaN and infinities, a mask method per message.
+void write_masked(const std::string& folder) {
+  constexpr std::array methods{
+      std::pair("none", mask_method::none), std::pair("rle", mask_method::rle),
+      std::pair("roaring", mask_method::roaring), std::pair("lz4", mask_method::lz4),
+      std::pair("zstd", mask_method::zstd)};
+  for (const auto& [name, method] : methods) {
+    std::vector<sample_object> objects;
+    for (const dtype type : {dtype::fp16, dtype::bf16, dtype::fp32, dtype::fp64,
+                             dtype::complex64, dtype::complex128}) {
+      for (const char* codec : {"none", "lz4", "zstd"}) {
+        objects.push_back(staged(type, byte_order::little, 2000, "none", codec, {}));
+        byte_vector& data = objects.back().data;
+        const std::size_t unit = info_of(type).swap_unit;
+        for (std::size_t i = 0; i + unit <= data.size(); i += 7 * unit) {
+          data[i + unit - 1] = i % 2 == 0 ? std::byte{0x7F} : std::byte{0xFF};
+          data[i + unit - 2] = i % 3 == 0 ? std::byte{0xFF} : data[i + unit - 2];
+        }
+      }
+    }
+    message_options options;
+    options.masks = {true, true, method, method, method, 0};
+    save(folder + "/staged_mask_" + name + ".tgm",
+         or_throw(encode_message(to_write(objects), options)));
+  }
 }
 
 void write_stream(const std::string& path, const std::vector<sample_object>& objects,
@@ -85,6 +224,23 @@ void write_all(const std::string& folder) {
   save(folder + "/many.tgm", or_throw(encode_message(to_write(many))));
   write_stream(folder + "/stream.tgm", objects, false);
   write_stream(folder + "/stream_length.tgm", objects, true);
+  const auto staged_ones = staged_objects();
+  for (const auto& [name, list] :
+       {std::pair("auto", hash_list::automatic), std::pair("none", hash_list::none),
+        std::pair("both", hash_list::both)}) {
+    message_options options;
+    options.list = list;
+    options.threads = 2;
+    save(folder + "/staged_" + name + ".tgm",
+         or_throw(encode_message(to_write(staged_ones), options)));
+  }
+  message_options aligned;
+  aligned.payload_alignment = 64;
+  save(folder + "/staged_aligned.tgm",
+       or_throw(encode_message(to_write(staged_ones), aligned)));
+  write_stream(folder + "/staged_stream.tgm", staged_ones, false);
+  write_stream(folder + "/staged_stream_length.tgm", staged_ones, true);
+  write_masked(folder);
   byte_vector native;
   for (const sample_object& object : objects) {
     byte_vector data = object.data;

@@ -49,6 +49,25 @@ def without_reserved(base):
     return {key: value for key, value in base.items() if key != "_reserved_"}
 
 
+def same_as_we_read(peer, path, message):
+    """Both sides decode every object of one message to the same bytes; ranges too where the reference has them."""
+    import tensogram
+    done = subprocess.run([peer, "read", path], capture_output=True, text=True)
+    check(done.returncode == 0, f"{path}: {done.stderr}")
+    ours = json.loads(done.stdout)[0]["objects"]
+    _, objects = tensogram.decode(message, verify_hash=True)
+    check(len(ours) == len(objects), f"{path}: objects")
+    for i, (mine, (descriptor, array)) in enumerate(zip(ours, objects)):
+        what = f"{path}: object {i} {descriptor.dtype} {descriptor.encoding} {descriptor.filter} {descriptor.compression}"
+        check(bytes.fromhex(mine["hex"]) == array.tobytes(), f"{what}: elements differ")
+        ranged = descriptor.filter == "none" and descriptor.dtype != "bitmask"
+        if ranged and descriptor.compression in ("none", "szip", "blosc2", "zfp") and len(array.shape) == 1:
+            n = array.shape[0]
+            part = tensogram.decode_range(message, i, [(n // 3, n // 2)], join=True)
+            check(part.tobytes() == array[n // 3:n // 3 + n // 2].tobytes(), f"{what}: range differs")
+    print(f"both read {os.path.basename(path)}: {len(objects)} objects")
+
+
 def reference_reads_ours(peer, folder):
     """Every message written by the peer opens, verifies and validates, with the elements it was given."""
     import tensogram
@@ -64,6 +83,9 @@ def reference_reads_ours(peer, folder):
         odd = [i for i in report["issues"] if i["code"] not in ("flag_mismatch", "no_hash_available")]
         check(not errors and not odd, f"{name}: validation says {report['issues']}")
         check(tensogram.scan(message) == [(0, len(message))], f"{name}: scan")
+        if name.startswith("staged_"):
+            same_as_we_read(peer, os.path.join(folder, name), message)
+            continue
         metadata, objects = tensogram.decode(message, verify_hash=name != "bare.tgm")
         if name in ("empty.tgm", "many.tgm"):
             check(len(objects) == (600 if name == "many.tgm" else 0), f"{name}: objects")
@@ -118,6 +140,96 @@ def we_read_theirs(peer, folder):
         print(f"we read {mode}: {len(messages)} message(s), {len(message)} bytes")
 
 
+def codecs(bits):
+    yield "none", {}
+    yield "lz4", {}
+    yield "zstd", {"zstd_level": 3}
+    for name in ("blosclz", "lz4", "lz4hc", "zlib", "zstd"):
+        yield "blosc2", {"blosc2_codec": name, "blosc2_clevel": 5}
+    if bits in (8, 16, 24, 32):
+        for rsi, block, flags in ((128, 16, 8), (16, 8, 0), (7, 32, 9)):
+            yield "szip", {"szip_rsi": rsi, "szip_block_size": block, "szip_flags": flags}
+
+
+def their_objects():
+    """Every type, encoding, filter and codec that the reference writes without harm."""
+    import numpy
+    rng = numpy.random.default_rng(7)
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"):
+        array = numpy.repeat(rng.integers(0, 100, 400), 5).astype(name)
+        width = array.dtype.itemsize
+        for kind, parameters in codecs(8 * width):
+            yield array, {"encoding": "none", "filter": "none", "compression": kind, **parameters}
+        for kind, parameters in codecs(8):
+            yield array, {"encoding": "none", "filter": "shuffle", "shuffle_element_size": width,
+                          "compression": kind, **parameters}
+    field = 250 + rng.standard_normal(2000)
+    for bits in (0, 1, 8, 11, 16, 24, 32, 47, 64):
+        for kind, parameters in codecs(bits):
+            if kind == "blosc2" and (bits == 0 or 2000 * bits // 8 % ((bits + 7) // 8)):
+                continue
+            yield field, {"encoding": "simple_packing", "sp_bits_per_value": bits, "filter": "none",
+                          "compression": kind, **parameters}
+    for parameters in ({"zfp_mode": "fixed_rate", "zfp_rate": 16.0}, {"zfp_mode": "fixed_precision", "zfp_precision": 25},
+                       {"zfp_mode": "fixed_accuracy", "zfp_tolerance": 0.01}):
+        yield field, {"encoding": "none", "filter": "none", "compression": "zfp", **parameters}
+
+
+def encode_in_parts(objects, **options):
+    """Messages of the reference; some numbers of objects in one message it cannot write."""
+    import tensogram
+    try:
+        return [tensogram.encode({}, objects, **options)]
+    except ValueError as failure:
+        if "third pass" not in str(failure) or len(objects) < 2:
+            raise
+    half = len(objects) // 2
+    return encode_in_parts(objects[:half], **options) + encode_in_parts(objects[half:], **options)
+
+
+def we_read_their_pipelines(peer, folder):
+    """What the reference wrote with any pipeline or mask method decodes to the same bytes on both sides."""
+    import numpy
+    import tensogram
+    objects = [({"type": "ntensor", "dtype": str(array.dtype), "shape": list(array.shape), "ndim": array.ndim,
+                 "byte_order": "little", **stages}, array) for array, stages in their_objects()]
+    written = {}
+    for mode in ("auto", "none", "both"):
+        for k, message in enumerate(encode_in_parts(objects, aggregate_hash=mode)):
+            written[f"{mode}_{k}"] = message
+    for k, message in enumerate(encode_in_parts(objects, threads=2)):
+        written[f"threads_{k}"] = message
+    stream = tensogram.StreamingEncoder({})
+    for descriptor, array in objects:
+        stream.write_object(descriptor, array)
+    written["stream"] = bytes(stream.finish())
+    for method in ("none", "rle", "roaring", "lz4", "zstd"):
+        for threshold in (0, 128):
+            masked = []
+            for name in ("float32", "float64"):
+                array = numpy.arange(2000, dtype=name)
+                array[5::11], array[6::13], array[7::17] = numpy.nan, numpy.inf, -numpy.inf
+                masked.append(({"type": "ntensor", "dtype": name, "shape": [2000], "ndim": 1, "byte_order": "little",
+                                "encoding": "none", "filter": "none", "compression": "zstd"}, array))
+            written[f"mask_{method}_{threshold}"] = tensogram.encode(
+                {}, masked, allow_nan=True, allow_inf=True, nan_mask_method=method, pos_inf_mask_method=method,
+                neg_inf_mask_method=method, small_mask_threshold_bytes=threshold)
+    for mode, message in written.items():
+        path = os.path.join(folder, f"their_pipelines_{mode}.tgm")
+        with open(path, "wb") as f:
+            f.write(message)
+        same_as_we_read(peer, path, message)
+
+
+def confirm_vectors():
+    """The checked-in conformance suite says what the reference says."""
+    suite = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "conformance")
+    done = subprocess.run([sys.executable, os.path.join(suite, "confirm.py"), os.path.join(suite, "tensogram")],
+                          capture_output=True, text=True)
+    check(done.returncode == 0, f"conformance: {done.stdout}{done.stderr}")
+    print("conformance:", done.stdout.strip())
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -134,6 +246,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         reference_reads_ours(peer, folder)
         we_read_theirs(peer, folder)
+        we_read_their_pipelines(peer, folder)
+    confirm_vectors()
 
 
 if __name__ == "__main__":

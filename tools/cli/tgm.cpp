@@ -9,7 +9,6 @@
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram.hpp"
-#include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/prose.hpp"
 
 namespace weir::tools {
@@ -148,46 +147,6 @@ result<void> dump_object(const message_reader& reader, std::size_t i,
   return {};
 }
 
-result<formats::validation_level> parse_level(const std::string& name) {
-  using level = formats::validation_level;
-  std::vector<std::string> names;
-  for (const level l :
-       {level::structure, level::metadata, level::integrity, level::fidelity}) {
-    names.emplace_back(formats::name_of(l));
-    if (names.back() == name) {
-      return l;
-    }
-  }
-  return error(
-      errc::invalid_argument,
-      fmt::format(
-          "cannot validate: expected a level of structure, metadata, integrity or "
-          "fidelity, found \"{}\"{}",
-          name, did_you_mean(name, names)));
-}
-
-void print_report(const formats::file_report& report, const std::string& file,
-                  output& out) {
-  for (const auto& issue : report.file_issues) {
-    out.print("error: {} at byte {} ({} bytes)\n", issue.description, issue.byte_offset,
-              issue.length);
-  }
-  for (std::size_t i = 0; i < report.messages.size(); ++i) {
-    const auto& message = report.messages[i];
-    for (const auto& issue : message.issues) {
-      out.print("{}: {} in message {}{}{}: {}\n", formats::name_of(issue.severity),
-                issue.code, i,
-                issue.object ? fmt::format(", object {}", *issue.object) : "",
-                issue.byte_offset
-                    ? fmt::format(", byte {}", message.span.offset + *issue.byte_offset)
-                    : "",
-                issue.description);
-    }
-  }
-  out.print("{}: {}, {} messages\n", shown_name(file),
-            report.ok() ? "valid" : "NOT VALID", report.messages.size());
-}
-
 }  // namespace
 
 command_result tgm_ls(const tgm_options& options, output& out) {
@@ -225,19 +184,6 @@ command_result tgm_dump(const tgm_options& options, output& out) {
     }
   }
   return 0;
-}
-
-command_result tgm_validate(const tgm_options& options, output& out) {
-  formats::validation_options checks;
-  WEIR_TRY(checks.level, parse_level(options.level));
-  WEIR_TRY(const byte_vector content, read_input(options.file));
-  const formats::file_report report = formats::validate(bytes_view(content), checks);
-  if (options.json) {
-    out.print("{}\n", formats::to_json(report, shown_name(options.file)));
-  } else {
-    print_report(report, options.file, out);
-  }
-  return report.ok() ? 0 : exit_code_of(errc::corrupt);
 }
 
 }  // namespace weir::tools

@@ -1,161 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What an object goes through between its elements and its stored bytes.
+/// The stages of an object, run one after the other.
 #include "tensogram/codec/pipeline.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <limits>
 
+#include "tensogram/codec/bits/bits.hpp"
+#include "tensogram/codec/lz4.hpp"
+#include "tensogram/codec/shuffle.hpp"
 #include "tensogram/codec/zstd.hpp"
 
 namespace weir::formats {
 
 namespace {
 
-struct stage_name {
-  std::string_view name;
-  bool built;
-};
+/// rle and roaring store how many bits follow, as a big-endian u32, those behind the last
+/// element included.
+constexpr std::size_t bit_prefix = 4;
 
-constexpr std::array encodings{stage_name{"none", true},
-                               stage_name{"simple_packing", false}};
-constexpr std::array filters{stage_name{"none", true}, stage_name{"shuffle", false}};
-constexpr std::array compressions{
-    stage_name{"none", true},    stage_name{"zstd", true}, stage_name{"szip", false},
-    stage_name{"lz4", false},    stage_name{"zfp", false}, stage_name{"sz3", false},
-    stage_name{"blosc2", false}, stage_name{"rle", false}, stage_name{"roaring", false}};
-
-using stage_names = std::span<const stage_name>;
-
-pipeline_support support_of(stage_names names, std::string_view name) noexcept {
-  for (const stage_name& row : names) {
-    if (row.name == name) {
-      return row.built ? pipeline_support::built : pipeline_support::known;
-    }
-  }
-  return pipeline_support::unknown;
-}
-
-std::string built_names(stage_names names) {
-  std::string out;
-  for (const stage_name& row : names) {
-    if (row.built) {
-      out += (out.empty() ? "" : ", ") + std::string(row.name);
-    }
-  }
+result<code_buffer> with_prefix(bytes_view elements, bytes_view code) {
+  WEIR_TRY(code_buffer out, make_buffer(bit_prefix + code.size()));
+  store_be<std::uint32_t>(out.storage.get(),
+                          static_cast<std::uint32_t>(8 * elements.size()));
+  std::copy(code.begin(), code.end(), out.storage.get() + bit_prefix);
   return out;
 }
 
-result<void> check_stage(std::string_view stage, stage_names names, std::string_view name,
-                         errc unknown_code) {
-  const pipeline_support support = support_of(names, name);
-  if (support == pipeline_support::built) {
-    return {};
+result<code_buffer> compress_bits(bytes_view elements, codec method) {
+  const std::uint64_t count = 8 * std::uint64_t{elements.size()};
+  if (count > std::numeric_limits<std::uint32_t>::max()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot compress bits: expected fewer than 2^32, found {}", count));
   }
-  if (support == pipeline_support::unknown) {
-    return error(unknown_code,
-                 fmt::format("cannot run {}: expected a name of Tensogram v3, found "
-                             "\"{}\"",
-                             stage, name));
+  if (method == codec::rle) {
+    return with_prefix(elements, rle_encode(elements, count));
   }
-  return error(errc::unsupported,
-               fmt::format("cannot run {}: expected one that is built in ({}), "
-                           "found \"{}\"",
-                           stage, built_names(names), name));
+  WEIR_TRY(const byte_vector code, roaring_encode(elements, count));
+  return with_prefix(elements, code);
 }
 
-result<void> check_stages(const object_descriptor& descriptor, errc unknown_code) {
-  WEIR_CHECK(check_stage("encoding", encodings, descriptor.encoding, unknown_code));
-  WEIR_CHECK(check_stage("filter", filters, descriptor.filter, unknown_code));
-  WEIR_CHECK(
-      check_stage("compression", compressions, descriptor.compression, unknown_code));
-  if (!descriptor.masks.empty()) {
-    return error(
-        errc::unsupported,
-        "cannot run masks: expected an object without masks of non-finite values, found "
-        "some");
+result<void> decompress_bits(bytes_view stored, codec method, mutable_bytes to) {
+  const std::uint64_t count = 8 * std::uint64_t{to.size()};
+  if (stored.size() < bit_prefix || load_be<std::uint32_t>(stored.data()) != count) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decompress payload: expected {} bits announced in "
+                             "front, found others",
+                             count));
+  }
+  const bytes_view code = stored.subspan(bit_prefix);
+  return method == codec::rle ? rle_decode(code, count, to)
+                              : roaring_decode(code, count, to);
+}
+
+result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descriptor,
+                                  bytes_view from, unsigned threads) {
+  aec_code coded;
+  if (!from.empty()) {
+    WEIR_TRY(coded, aec_encode(from, plan.aec, threads));
+  }
+  cbor_array offsets(coded.offsets.begin(), coded.offsets.end());
+  descriptor.parameters.set("szip_block_offsets", std::move(offsets));
+  return std::move(coded.code);
+}
+
+result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor,
+                             code_buffer from, unsigned threads) {
+  switch (plan.compression) {
+    case codec::none: return from;
+    case codec::lz4: return lz4_encode(from.bytes);
+    case codec::zstd: return zstd_encode(from.bytes, plan.zstd_level);
+    case codec::szip: return compress_szip(plan, descriptor, from.bytes, threads);
+    case codec::zfp: return zfp_encode(from.bytes, plan.zfp);
+    case codec::blosc2: return blosc2_encode(from.bytes, plan.blosc2);
+    case codec::rle:
+    case codec::roaring: return compress_bits(from.bytes, plan.compression);
+  }
+  return from;
+}
+
+/// Whole of what was compressed, in `to`, which has plan.encoded bytes.
+result<void> decompress(const pipeline& plan, bytes_view stored, mutable_bytes to,
+                        unsigned threads) {
+  switch (plan.compression) {
+    case codec::none:
+      if (!to.empty()) {
+        std::memcpy(to.data(), stored.data(), to.size());
+      }
+      return {};
+    case codec::lz4: return lz4_decode(stored, to);
+    case codec::zstd: return zstd_decode(stored, to);
+    case codec::szip: return szip_decode(stored, plan.aec, plan.offsets, to, threads);
+    case codec::zfp: return zfp_decode(stored, plan.zfp, to);
+    case codec::blosc2: return blosc2_decode(stored, plan.encoded, 0, to);
+    case codec::rle:
+    case codec::roaring: return decompress_bits(stored, plan.compression, to);
+  }
+  return {};
+}
+
+/// Bytes of the encoded payload that hold elements `first` .. `first + count`, from an
+/// element on that starts at a byte.
+stored_range encoded_range(const pipeline& plan, std::uint64_t first,
+                           std::uint64_t count) {
+  if (!plan.packed) {
+    const std::uint64_t width = plan.count == 0 ? 0 : plan.decoded / plan.count;
+    return {first * width, count * width, 0};
+  }
+  const unsigned bits = plan.packed->bits;
+  const std::uint64_t start = align_down<std::uint64_t>(first, 8);
+  const std::uint64_t from = start / 8 * bits;
+  // Below 2^63: the whole has been sized.
+  const std::uint64_t until =
+      (first + count) / 8 * bits + ((first + count) % 8 * bits + 7) / 8;
+  return {from, until - from, first - start};
+}
+
+result<void> finish_range(const pipeline& plan, bytes_view encoded, std::uint64_t first,
+                          mutable_bytes to) {
+  if (plan.packed) {
+    unpack_values(encoded, *plan.packed, first, to, 1);
+  } else if (!to.empty()) {
+    std::memcpy(to.data(), encoded.data(), to.size());
   }
   return {};
 }
 
 }  // namespace
 
-pipeline_support support_of(const object_descriptor& descriptor) noexcept {
-  return std::max(
-      {support_of(encodings, descriptor.encoding), support_of(filters, descriptor.filter),
-       support_of(compressions, descriptor.compression),
-       descriptor.masks.empty() ? pipeline_support::built : pipeline_support::known});
-}
-
-result<void> check_readable(const object_descriptor& descriptor) {
-  return check_stages(descriptor, errc::corrupt);
-}
-
-result<void> check_writable(const object_descriptor& descriptor) {
-  WEIR_CHECK(check_stages(descriptor, errc::invalid_argument));
-  if (descriptor.object_type.empty()) {
-    return error(
-        errc::invalid_argument,
-        "cannot write object: expected a type such as \"ntensor\", found nothing");
+result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& descriptor,
+                                   bytes_view elements, unsigned threads) {
+  code_buffer now{nullptr, elements};
+  if (plan.packed) {
+    WEIR_TRY(code_buffer packed, make_buffer(plan.encoded));
+    pack_values(elements, *plan.packed, packed.writable(), threads);
+    now = std::move(packed);
   }
-  if (descriptor.compression == "zstd") {
-    WEIR_CHECK(zstd_level(descriptor.parameters));
+  if (plan.shuffle != 0) {
+    WEIR_TRY(code_buffer shuffled, make_buffer(plan.encoded));
+    shuffle_bytes(now.bytes, plan.shuffle, shuffled.writable(), threads);
+    now = std::move(shuffled);
   }
-  return {};
+  return compress(plan, descriptor, std::move(now), threads);
 }
 
-result<void> check_sizes(const object_descriptor& descriptor, std::uint64_t stored,
-                         std::uint64_t decoded, std::uint64_t limit) {
-  if (descriptor.compression == "none") {
-    if (stored != decoded) {
-      return error(
-          errc::corrupt,
-          fmt::format("cannot read payload: expected {} bytes from shape and dtype, "
-                      "found {}",
-                      decoded, stored));
-    }
+result<void> decode_payload(const pipeline& plan, bytes_view stored, mutable_bytes to,
+                            unsigned threads) {
+  if (!plan.packed && plan.shuffle == 0) {
+    return decompress(plan, stored, to, threads);
+  }
+  code_buffer now{nullptr, stored};
+  if (plan.compression != codec::none) {
+    WEIR_TRY(now, make_buffer(plan.encoded));
+    WEIR_CHECK(decompress(plan, stored, now.writable(), threads));
+  }
+  if (plan.shuffle != 0 && !plan.packed) {
+    unshuffle_bytes(now.bytes, plan.shuffle, to, threads);
     return {};
   }
-  if (decoded / zstd_largest_ratio > stored) {
-    return error(
-        errc::corrupt,
-        fmt::format(
-            "cannot read payload: expected at most {} times its {} bytes, found a "
-            "shape of {} bytes",
-            zstd_largest_ratio, stored, decoded));
+  if (plan.shuffle != 0) {
+    WEIR_TRY(code_buffer plain, make_buffer(plan.encoded));
+    unshuffle_bytes(now.bytes, plan.shuffle, plain.writable(), threads);
+    now = std::move(plain);
   }
-  if (decoded > limit) {
-    return error(errc::out_of_range,
-                 fmt::format(
-                     "cannot read payload: expected at most {} decoded bytes, found {}",
-                     limit, decoded))
-        .hint("raise max_object_bytes");
-  }
+  unpack_values(now.bytes, *plan.packed, 0, to, threads);
   return {};
 }
 
-result<encoded_payload> encode_payload(const object_descriptor& descriptor,
-                                       bytes_view elements) {
-  if (descriptor.compression == "zstd") {
-    WEIR_TRY(const int level, zstd_level(descriptor.parameters));
-    return zstd_encode(elements, level);
-  }
-  return encoded_payload{nullptr, elements};
+stored_range stored_range_of(const pipeline& plan, std::uint64_t stored,
+                             std::uint64_t first, std::uint64_t count) {
+  return plan.compression == codec::none && plan.shuffle == 0
+             ? encoded_range(plan, first, count)
+             : stored_range{0, stored, first};
 }
 
-result<void> decode_payload(const object_descriptor& descriptor, bytes_view stored,
-                            mutable_bytes to) {
-  if (descriptor.compression == "zstd") {
-    return zstd_decode(stored, to);
+result<void> decode_payload_range(const pipeline& plan, bytes_view stored,
+                                  std::uint64_t first, mutable_bytes to) {
+  if (plan.shuffle != 0) {
+    return error(errc::unsupported,
+                 "cannot decode range: expected a pipeline without filter, found shuffle")
+        .hint("decode the whole object");
   }
-  WEIR_EXPECT(stored.size() == to.size());
-  if (!to.empty()) {
-    std::memcpy(to.data(), stored.data(), to.size());
+  if (to.empty()) {
+    return {};
   }
-  return {};
+  const std::uint64_t count = to.size() / (plan.decoded / plan.count);
+  const stored_range range = encoded_range(plan, first, count);
+  switch (plan.compression) {
+    case codec::none: return finish_range(plan, stored, first, to);
+    case codec::szip: {
+      if (plan.offsets.empty()) {
+        return error(errc::unsupported,
+                     "cannot decode range: expected szip_block_offsets, found none")
+            .hint("decode the whole object");
+      }
+      WEIR_TRY(code_buffer part, make_buffer(range.length));
+      WEIR_CHECK(szip_decode_range(stored, plan.aec, plan.offsets, plan.encoded,
+                                   range.offset, part.writable()));
+      return finish_range(plan, part.bytes, range.first, to);
+    }
+    case codec::blosc2: {
+      WEIR_TRY(code_buffer part, make_buffer(range.length));
+      WEIR_CHECK(blosc2_decode(stored, plan.encoded, range.offset, part.writable()));
+      return finish_range(plan, part.bytes, range.first, to);
+    }
+    default: {
+      WEIR_TRY(code_buffer whole, make_buffer(plan.encoded));
+      WEIR_CHECK(decompress(plan, stored, whole.writable(), 1));
+      return finish_range(plan, whole.bytes.subspan(range.offset, range.length),
+                          range.first, to);
+    }
+  }
 }
 
 }  // namespace weir::formats

@@ -5,8 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
+#include <vector>
 
+#include "tensogram/codec/blosc2/blosc2.hpp"
+#include "tensogram/codec/buffer.hpp"
+#include "tensogram/codec/packing.hpp"
+#include "tensogram/codec/szip.hpp"
+#include "tensogram/codec/zfp.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::formats {
@@ -17,36 +23,78 @@ enum class pipeline_support : std::uint8_t {
   unknown,  ///< the format has no such name
 };
 
-/// Of encoding, filter, compression and masks together: the worst.
+/// Of encoding, filter and compression together: the worst.
 [[nodiscard]] pipeline_support support_of(const object_descriptor& descriptor) noexcept;
-/// Whether payloads of this descriptor can be decoded.
+/// Whether the stages of a descriptor are built.
 /// @error{unsupported, known but not built; corrupt, a name the format does not have;
 /// both name the stage}
 [[nodiscard]] result<void> check_readable(const object_descriptor& descriptor);
-/// Whether elements can be encoded. @error{unsupported; invalid_argument, unknown names
-/// and bad parameters}
-[[nodiscard]] result<void> check_writable(const object_descriptor& descriptor);
 
-/// Whether `stored` bytes can hold `decoded` bytes of elements; asked before memory is
-/// allocated.
-/// @error{corrupt, they cannot; out_of_range, a compressed object that exceeds `limit`}
-[[nodiscard]] result<void> check_sizes(const object_descriptor& descriptor,
-                                       std::uint64_t stored, std::uint64_t decoded,
-                                       std::uint64_t limit);
+enum class codec : std::uint8_t { none, lz4, zstd, szip, zfp, blosc2, rle, roaring };
 
-/// A payload to store: a view of the elements themselves, or of `storage`.
-struct encoded_payload {
-  std::unique_ptr<std::byte[]> storage;
-  bytes_view bytes;
+/// The stages of an object with their parameters, checked against each other.
+struct pipeline {
+  std::uint64_t count = 0;    ///< elements
+  std::uint64_t decoded = 0;  ///< bytes of the elements
+  std::uint64_t encoded = 0;  ///< bytes behind encoding and filter
+  std::optional<packing> packed;
+  std::size_t shuffle = 0;  ///< bytes of an item of the filter, 0: none
+  codec compression = codec::none;
+  unsigned item = 1;  ///< bytes of an item for blosc2, 0: none fits
+  int zstd_level = 0;
+  aec_parameters aec;
+  std::vector<std::uint64_t> offsets;  ///< of szip
+  zfp_parameters zfp;
+  blosc2_parameters blosc2;
+
+  /// The stored bytes are the elements.
+  [[nodiscard]] bool raw() const noexcept {
+    return !packed && shuffle == 0 && compression == codec::none;
+  }
+  /// The stages yield native doubles whatever the byte order of the descriptor says.
+  [[nodiscard]] bool doubles() const noexcept {
+    return packed.has_value() || compression == codec::zfp;
+  }
 };
 
-/// @error{internal, the codec failed; out_of_memory}
-[[nodiscard]] result<encoded_payload> encode_payload(const object_descriptor& descriptor,
-                                                     bytes_view elements);
-/// Fills `to`, which has the decoded size, with elements in the byte order of the
-/// descriptor.
-/// @error{corrupt, the payload is damaged or decodes to another size}
-[[nodiscard]] result<void> decode_payload(const object_descriptor& descriptor,
-                                          bytes_view stored, mutable_bytes to);
+/// For reading `stored` bytes. Asked before memory is taken.
+/// @error{unsupported; corrupt, parameters or sizes that cannot be; out_of_range, more
+/// than `options.max_object_bytes`}
+[[nodiscard]] result<pipeline> plan_reading(const object_descriptor& descriptor,
+                                            std::uint64_t stored,
+                                            const read_options& options);
+/// For writing `elements` in the byte order of the machine where they are packed; settled
+/// parameters are in the descriptor afterwards.
+/// @error{invalid_argument, names, parameters, and pairs of stages that no reader
+/// decodes; unsupported}
+[[nodiscard]] result<pipeline> plan_writing(object_descriptor& descriptor,
+                                            bytes_view elements, unsigned threads);
+/// For a payload that was encoded elsewhere: parameters alone are checked.
+/// @error{invalid_argument; unsupported}
+[[nodiscard]] result<pipeline> plan_stored(const object_descriptor& descriptor,
+                                           std::uint64_t stored);
+
+/// Runs the stages; parameters that come out of it go into the descriptor.
+/// @error{internal; out_of_memory; invalid_argument}
+[[nodiscard]] result<code_buffer> encode_payload(const pipeline& plan,
+                                                 object_descriptor& descriptor,
+                                                 bytes_view elements, unsigned threads);
+/// Fills `to`, which has the decoded size.
+/// @error{corrupt, the payload is damaged or decodes to another size; out_of_memory}
+[[nodiscard]] result<void> decode_payload(const pipeline& plan, bytes_view stored,
+                                          mutable_bytes to, unsigned threads);
+/// Elements `first`, first + 1, ... as many as `to` holds.
+/// @error{unsupported, a pipeline whose parts cannot be had alone; and those of
+/// decode_payload}
+[[nodiscard]] result<void> decode_payload_range(const pipeline& plan, bytes_view stored,
+                                                std::uint64_t first, mutable_bytes to);
+/// Bytes of the stored payload that hold a range; all of them where nobody can tell.
+struct stored_range {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t first = 0;  ///< number of the first element asked for, counted from there
+};
+[[nodiscard]] stored_range stored_range_of(const pipeline& plan, std::uint64_t stored,
+                                           std::uint64_t first, std::uint64_t count);
 
 }  // namespace weir::formats

@@ -26,15 +26,9 @@ result<int> zstd_level(const cbor_map& parameters) {
       std::clamp<std::int64_t>(*value->int64(), ZSTD_minCLevel(), ZSTD_maxCLevel()));
 }
 
-result<encoded_payload> zstd_encode(bytes_view from, int level) {
+result<code_buffer> zstd_encode(bytes_view from, int level) {
   const std::size_t bound = ZSTD_compressBound(from.size());
-  encoded_payload out;
-  out.storage.reset(new (std::nothrow) std::byte[bound]);
-  if (out.storage == nullptr) {
-    return error(
-        errc::out_of_memory,
-        fmt::format("cannot compress: expected {} bytes of memory, found fewer", bound));
-  }
+  WEIR_TRY(code_buffer out, make_buffer(bound));
   const std::size_t size =
       ZSTD_compress(out.storage.get(), bound, from.data(), from.size(), level);
   if (ZSTD_isError(size) != 0) {
@@ -42,7 +36,7 @@ result<encoded_payload> zstd_encode(bytes_view from, int level) {
                  fmt::format("cannot compress: expected a zstd frame, found {}",
                              ZSTD_getErrorName(size)));
   }
-  out.bytes = {out.storage.get(), size};
+  out.bytes = out.bytes.first(size);
   return out;
 }
 

@@ -3,7 +3,8 @@
 /// Compression "zstd": one or more zstd frames, with or without their content size.
 #pragma once
 
-#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/codec/buffer.hpp"
+#include "weir/formats/cbor.hpp"
 
 namespace weir::formats {
 
@@ -15,7 +16,7 @@ inline constexpr std::uint64_t zstd_largest_ratio = 32768;
 /// @error{invalid_argument, not an integer}
 [[nodiscard]] result<int> zstd_level(const cbor_map& parameters);
 /// @error{internal; out_of_memory}
-[[nodiscard]] result<encoded_payload> zstd_encode(bytes_view from, int level);
+[[nodiscard]] result<code_buffer> zstd_encode(bytes_view from, int level);
 /// Fills `to` exactly. @error{corrupt, damage, another size, or bytes after the last
 /// frame}
 [[nodiscard]] result<void> zstd_decode(bytes_view from, mutable_bytes to);

@@ -177,7 +177,8 @@ class content_reader {
 
   /// Sizes of an object whose payload region ends at `region_end`.
   void finish_object(object_place& place, std::size_t i, std::uint64_t region_end) {
-    place.payload_length = region_end - place.payload_offset;
+    place.region_length = region_end - place.payload_offset;
+    place.payload_length = place.region_length;
     if (!check_masks(place, i)) {
       return;
     }

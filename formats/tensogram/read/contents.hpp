@@ -18,6 +18,7 @@ struct object_place {
   frame_info frame;
   std::uint64_t payload_offset = 0;
   std::uint64_t payload_length = 0;  ///< without masks
+  std::uint64_t region_length = 0;   ///< with them
   std::uint64_t decoded = 0;         ///< bytes of its elements
   bool usable = false;               ///< the descriptor could be read
 };
@@ -57,6 +58,17 @@ struct content_checks {
 [[nodiscard]] result<void> decode_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,
                                          const read_options& options, mutable_bytes to);
+/// Elements from `first` on, as many as `to` holds, without a look at the digest.
+/// @error{those of decode_object}
+[[nodiscard]] result<void> decode_object_range(const byte_source& source,
+                                               std::uint64_t message,
+                                               const object_place& place,
+                                               const read_options& options,
+                                               std::uint64_t first, mutable_bytes to);
+/// @error{corrupt; unsupported; what the source returns}
+[[nodiscard]] result<value_masks> read_masks(const byte_source& source,
+                                             std::uint64_t message,
+                                             const object_place& place);
 /// Verifies the digest of an object as `options` ask. @error{missing_hash; hash_mismatch}
 [[nodiscard]] result<void> verify_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <new>
 
+#include "tensogram/codec/bits/masks.hpp"
 #include "tensogram/codec/pipeline.hpp"
 #include "tensogram/read/contents.hpp"
 #include "tensogram/wire/copy_hash.hpp"
@@ -90,7 +91,8 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
 }
 
 result<void> read_encoded(const byte_source& source, std::uint64_t message,
-                          const object_place& place, bool verify, mutable_bytes to) {
+                          const object_place& place, const pipeline& plan, bool verify,
+                          unsigned threads, mutable_bytes to) {
   const frame_body body = body_of(place.frame);
   piece_reader pieces(source);
   WEIR_TRY(const bytes_view bytes, pieces.at(message + body.offset, body.length));
@@ -98,8 +100,27 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
     WEIR_CHECK(compare(place, xxh3_64(bytes)));
   }
   return decode_payload(
-      place.descriptor,
-      bytes.subspan(place.payload_offset - body.offset, place.payload_length), to);
+      plan, bytes.subspan(place.payload_offset - body.offset, place.payload_length), to,
+      threads);
+}
+
+/// What decoding leaves to do: byte order and masks. `first` is the number of the first
+/// element in `to`.
+result<void> finish_elements(const byte_source& source, std::uint64_t message,
+                             const object_place& place, const pipeline& plan,
+                             const read_options& options, std::uint64_t first,
+                             mutable_bytes to) {
+  const object_descriptor& descriptor = place.descriptor;
+  const byte_order have = plan.doubles() ? native_byte_order : descriptor.order;
+  const byte_order want = options.native_order ? native_byte_order : descriptor.order;
+  if (have != want) {
+    swap_units(to, info_of(descriptor.type).swap_unit);
+  }
+  if (options.restore_non_finite && !descriptor.masks.empty()) {
+    WEIR_TRY(const value_masks masks, read_masks(source, message, place));
+    restore_values(masks, descriptor.type, want, first, to);
+  }
+  return {};
 }
 
 }  // namespace
@@ -129,21 +150,54 @@ result<void> verify_object(const byte_source& source, std::uint64_t message,
 result<void> decode_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
                            const read_options& options, mutable_bytes to) {
-  const object_descriptor& descriptor = place.descriptor;
-  WEIR_CHECK(check_readable(descriptor));
-  WEIR_CHECK(check_sizes(descriptor, place.payload_length, place.decoded,
-                         options.max_object_bytes));
+  WEIR_TRY(const pipeline plan,
+           plan_reading(place.descriptor, place.payload_length, options));
   WEIR_EXPECT(to.size() == place.decoded);
   WEIR_TRY(const bool verify, must_verify(head, place, options));
-  if (descriptor.compression == "none") {
+  if (plan.raw()) {
     WEIR_CHECK(read_raw(source, message, place, verify, to));
   } else {
-    WEIR_CHECK(read_encoded(source, message, place, verify, to));
+    WEIR_CHECK(read_encoded(source, message, place, plan, verify, options.threads, to));
   }
-  if (options.native_order && descriptor.order != native_byte_order) {
-    swap_units(to, info_of(descriptor.type).swap_unit);
+  return finish_elements(source, message, place, plan, options, 0, to);
+}
+
+result<void> decode_object_range(const byte_source& source, std::uint64_t message,
+                                 const object_place& place, const read_options& options,
+                                 std::uint64_t first, mutable_bytes to) {
+  WEIR_TRY(const pipeline plan,
+           plan_reading(place.descriptor, place.payload_length, options));
+  if (place.descriptor.type == dtype::bitmask) {
+    return error(errc::unsupported,
+                 "cannot decode range: expected elements of whole bytes, found a bitmask")
+        .hint("decode the whole object");
   }
-  return {};
+  if (to.empty()) {
+    return {};
+  }
+  const std::uint64_t count = to.size() / info_of(place.descriptor.type).size;
+  const stored_range range = stored_range_of(plan, place.payload_length, first, count);
+  const std::uint64_t at = message + place.payload_offset + range.offset;
+  if (plan.raw()) {
+    WEIR_CHECK(source.read(at, to));
+  } else {
+    piece_reader pieces(source);
+    WEIR_TRY(const bytes_view bytes, pieces.at(at, range.length));
+    WEIR_CHECK(decode_payload_range(plan, bytes, range.first, to));
+  }
+  return finish_elements(source, message, place, plan, options, first, to);
+}
+
+result<value_masks> read_masks(const byte_source& source, std::uint64_t message,
+                               const object_place& place) {
+  if (place.descriptor.masks.empty()) {
+    return value_masks{};
+  }
+  piece_reader pieces(source);
+  WEIR_TRY(const bytes_view region,
+           pieces.at(message + place.payload_offset, place.region_length));
+  return load_masks(place.descriptor.masks, region,
+                    static_cast<std::uint64_t>(element_count(place.descriptor.shape)));
 }
 
 }  // namespace weir::formats

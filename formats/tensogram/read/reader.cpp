@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "tensogram/codec/parallel.hpp"
 #include "tensogram/codec/pipeline.hpp"
 #include "tensogram/read/contents.hpp"
 #include "weir/formats/tensogram.hpp"
@@ -135,13 +136,18 @@ result<byte_vector> message_reader::decode(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
   // Before memory is allocated: a small file must not ask for much of it.
-  if (auto good = check_readable(object.descriptor); !good) {
-    return state_->located(std::move(good).error(), i);
+  const auto plan =
+      plan_reading(object.descriptor, object.payload_length, state_->options);
+  if (!plan) {
+    return state_->located(plan.error(), i);
   }
-  if (auto good = check_sizes(object.descriptor, object.payload_length, object.decoded,
-                              state_->options.max_object_bytes);
-      !good) {
-    return state_->located(std::move(good).error(), i);
+  constexpr std::uint64_t suspicious = 16;
+  if (object.decoded / suspicious > object.payload_length) {
+    auto good = verify_object(*state_->source, state_->layout.span.offset,
+                              state_->layout.head, object, state_->options);
+    if (!good) {
+      return state_->located(std::move(good).error(), i);
+    }
   }
   auto out = allocate(object.decoded);
   if (!out) {
@@ -169,6 +175,70 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
   return {};
 }
 
+result<std::vector<byte_vector>> message_reader::decode_all() const {
+  const unsigned threads = state_->options.threads;
+  std::vector<std::optional<result<byte_vector>>> parts(object_count());
+  for_each_piece(object_count() > 1 ? threads : 1, object_count(),
+                 [&](std::size_t i) { parts[i].emplace(decode(i)); });
+  std::vector<byte_vector> out;
+  for (auto& part : parts) {
+    WEIR_TRY(byte_vector elements, std::move(*part));
+    out.push_back(std::move(elements));
+  }
+  return out;
+}
+
+result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t first,
+                                                 std::uint64_t count) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  const auto all = static_cast<std::uint64_t>(element_count(object.descriptor.shape));
+  if (first > all || count > all - first) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot decode range: expected elements below {}, found {} "
+                             "from {} on",
+                             all, count, first))
+        .at(state_->place_of(i));
+  }
+  // No more than the whole, whose size has been checked.
+  auto out = allocate(count * info_of(object.descriptor.type).size);
+  auto done = out ? decode_object_range(*state_->source, state_->layout.span.offset,
+                                        object, state_->options, first, *out)
+                  : result<void>(out.error());
+  if (!done) {
+    return state_->located(std::move(done).error(), i);
+  }
+  return out;
+}
+
+result<value_masks> message_reader::masks(std::size_t i) const {
+  WEIR_CHECK(state_->check_index(i));
+  auto out = read_masks(*state_->source, state_->layout.span.offset,
+                        state_->contents.objects[i]);
+  if (!out) {
+    return state_->located(std::move(out).error(), i);
+  }
+  return out;
+}
+
+result<byte_vector> message_reader::stored_payload(std::size_t i) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  WEIR_TRY(byte_vector out, allocate(object.payload_length));
+  WEIR_CHECK(
+      state_->source->read(state_->layout.span.offset + object.payload_offset, out));
+  return out;
+}
+
+result<byte_vector> message_reader::stored_region(std::size_t i) const {
+  WEIR_CHECK(state_->check_index(i));
+  const object_place& object = state_->contents.objects[i];
+  WEIR_TRY(byte_vector out, allocate(object.region_length));
+  WEIR_CHECK(
+      state_->source->read(state_->layout.span.offset + object.payload_offset, out));
+  return out;
+}
+
 result<bytes_view> message_reader::view(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
@@ -176,10 +246,14 @@ result<bytes_view> message_reader::view(std::size_t i) const {
   const bool swap = state_->options.native_order &&
                     object.descriptor.order != native_byte_order &&
                     info_of(object.descriptor.type).swap_unit > 1;
-  if (auto good = check_readable(object.descriptor); !good) {
-    return state_->located(std::move(good).error(), i);
+  const auto plan =
+      plan_reading(object.descriptor, object.payload_length, state_->options);
+  if (!plan) {
+    return state_->located(plan.error(), i);
   }
-  if (!memory || swap || object.descriptor.compression != "none") {
+  const bool masked =
+      state_->options.restore_non_finite && !object.descriptor.masks.empty();
+  if (!memory || swap || masked || !plan->raw()) {
     return error(errc::unsupported,
                  "cannot view object: expected uncompressed elements in memory and "
                  "native order, "

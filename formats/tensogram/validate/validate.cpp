@@ -118,7 +118,8 @@ class message_validation {
       add("pipeline_not_built", validation_level::integrity, issue_severity::warning, i,
           check_readable(descriptor).error().text());
     }
-    const bool raw = descriptor.compression == "none";
+    const bool raw = descriptor.encoding == "none" && descriptor.filter == "none" &&
+                     descriptor.compression == "none" && descriptor.masks.empty();
     if (support != pipeline_support::built ||
         (raw && options_.level < validation_level::fidelity)) {
       return {};
@@ -142,19 +143,22 @@ class message_validation {
   }
 
   result<void> decode(const object_place& place, byte_vector& elements) const {
-    WEIR_CHECK(check_sizes(place.descriptor, place.payload_length, place.decoded,
-                           options_.max_object_bytes));
+    read_options reading;
+    reading.hashes = hash_check::none;
+    reading.native_order = false;
+    reading.restore_non_finite = false;
+    reading.max_object_bytes = options_.max_object_bytes;
+    WEIR_CHECK(plan_reading(place.descriptor, place.payload_length, reading));
     try {
       elements.resize(place.decoded);
     } catch (const std::exception&) {
       return error(errc::out_of_memory,
                    "cannot decode: expected enough memory, found too little");
     }
-    read_options reading;
-    reading.hashes = hash_check::none;
-    reading.native_order = false;
-    return decode_object(source_, report_.span.offset, layout_.head, place, reading,
-                         elements);
+    WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, reading,
+                             elements));
+    WEIR_CHECK(read_masks(source_, report_.span.offset, place));
+    return {};
   }
 
   void check_values(const object_descriptor& descriptor, bytes_view elements,

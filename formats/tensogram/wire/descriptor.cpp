@@ -213,6 +213,9 @@ result<cbor_map> make_descriptor(const object_descriptor& from) {
   out.set("encoding", from.encoding);
   out.set("filter", from.filter);
   out.set("compression", from.compression);
+  if (!from.masks.empty()) {
+    out.set("masks", from.masks);
+  }
   for (const cbor_entry& entry : from.parameters) {
     if (out.set(entry.key, entry.value)) {
       return error(

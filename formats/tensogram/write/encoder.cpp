@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <new>
+#include <optional>
 
+#include "tensogram/codec/parallel.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/frame_writer.hpp"
 #include "weir/base/hash.hpp"
@@ -23,8 +25,10 @@ class message_encoder {
 
   result<void> run(byte_vector& to) {
     WEIR_CHECK(check_metadata(options_.extra, "metadata of the message"));
+    WEIR_CHECK(check_alignment());
     WEIR_CHECK(prepare_objects());
-    plan();
+    align_descriptors();
+    align_first();
     to.clear();
     to.reserve(total_);
     write_header(to);
@@ -45,18 +49,72 @@ class message_encoder {
   }
 
   result<void> prepare_objects() {
+    std::vector<std::optional<result<prepared_object>>> parts(objects_.size());
+    // Either the objects are shared out among the threads, or each is by itself.
+    const unsigned outer = objects_.size() > 1 ? options_.threads : 1;
+    const unsigned inner = objects_.size() > 1 ? 1 : options_.threads;
+    for_each_piece(outer, objects_.size(), [&](std::size_t i) {
+      parts[i].emplace(prepare(objects_[i], i, options_, inner));
+    });
     prepared_.reserve(objects_.size());
     message_metadata metadata;
     for (std::size_t i = 0; i < objects_.size(); ++i) {
-      WEIR_TRY(prepared_object object, prepare(objects_[i], i, options_));
+      WEIR_TRY(prepared_object object, std::move(*parts[i]));
       metadata.base.push_back(objects_[i].metadata);
       add_tensor(metadata.base.back(), object.tensor);
       prepared_.push_back(std::move(object));
     }
     metadata.extra = options_.extra;
     metadata.reserved = make_provenance(options_.writer);
-    metadata_ = encode_cbor(make_metadata(metadata));
+    described_ = make_metadata(metadata);
+    metadata_ = encode_cbor(described_);
     return {};
+  }
+
+  result<void> check_alignment() const {
+    const std::uint32_t a = options_.payload_alignment;
+    if (a != 0 && (a < 16 || a > 4096 || (a & (a - 1)) != 0)) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot align payloads: expected a power of two from 16 to "
+                      "4096, found {}",
+                      a));
+    }
+    return {};
+  }
+  bool aligned() const { return options_.payload_alignment != 0 && !objects_.empty(); }
+  /// Bytes from a frame at `at` to the first place where its payload is aligned.
+  std::uint64_t gap(std::uint64_t at) const {
+    const std::uint64_t a = options_.payload_alignment;
+    return align_up(at + frame_header_size, a) - (at + frame_header_size);
+  }
+  /// A byte string that is long enough for the head of its length to stay as wide while
+  /// it grows by less than 4096.
+  static cbor_value filler(std::uint64_t more) { return byte_vector(256 + more); }
+
+  /// Each descriptor grows until the next payload is aligned, if its own was.
+  void align_descriptors() {
+    for (std::size_t i = 0; aligned() && i + 1 < prepared_.size(); ++i) {
+      prepared_object& object = prepared_[i];
+      object.map.set("padding", filler(0));
+      object.descriptor = encode_cbor(object.map);
+      const std::uint64_t at = options_.payload_alignment - frame_header_size;
+      const std::uint64_t next = align_up(at + object.frame_length(), frame_alignment);
+      object.map.set("padding", filler(gap(next)));
+      object.descriptor = encode_cbor(object.map);
+    }
+  }
+
+  /// The metadata grow until the first payload is aligned; a larger index may ask again.
+  void align_first() {
+    plan();
+    for (std::uint64_t more = 0; aligned() && gap(index_.offsets.front()) != 0;) {
+      more += padded_ ? gap(index_.offsets.front()) : 0;
+      padded_ = true;
+      described_.find("_reserved_")->map()->set("padding", filler(more));
+      metadata_ = encode_cbor(described_);
+      plan();
+    }
   }
 
   /// Sizes and offsets. The index holds offsets that depend on its own size: starting
@@ -64,6 +122,7 @@ class message_encoder {
   void plan() {
     std::uint64_t before = preamble_size + padded_frame_size(metadata_.size());
     digests_.assign(objects_.size(), 0);
+    index_ = {};
     const std::uint64_t list =
         padded_frame_size(encode_cbor(make_digests(digests_)).size());
     index_.offsets.assign(objects_.size(), 0);
@@ -149,7 +208,9 @@ class message_encoder {
   std::span<const object_to_write> objects_;
   const message_options& options_;
   std::vector<prepared_object> prepared_;
-  byte_vector metadata_;
+  cbor_map described_;
+  byte_vector metadata_;  ///< `described_` as CBOR
+  bool padded_ = false;
   object_index index_;
   std::vector<std::uint64_t> digests_;
   std::uint64_t footer_ = 0;  ///< where the objects end

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tensogram/codec/bits/masks.hpp"
 #include "tensogram/wire/copy_hash.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/finite.hpp"
@@ -37,36 +38,121 @@ result<void> check_finite(bytes_view elements, const object_descriptor& descript
                           std::size_t first) {
   const auto found = find_non_finite(elements, descriptor.type, descriptor.order);
   if (found) {
-    return error(errc::invalid_argument,
-                 fmt::format(
-                     "cannot write object: expected finite {} elements, found {} at "
-                     "element {}",
-                     info_of(descriptor.type).tensogram,
-                     found->nan ? "NaN" : "an infinity", first + found->index))
-        .hint("non_finite::store writes the bits as they are");
+    return non_finite_error(descriptor.type, found->nan, first + found->index);
   }
   return {};
 }
 
-result<prepared_object> prepare_here(const object_to_write& object,
-                                     const message_options& options) {
-  WEIR_CHECK(check_writable(object.descriptor));
-  WEIR_CHECK(check_metadata(object.metadata, "metadata of the object"));
-  WEIR_CHECK(check_metadata(object.descriptor.parameters, "parameters of the object"));
-  prepared_object out;
-  WEIR_TRY(out.tensor, tensor_entry(object.descriptor));
-  WEIR_TRY(cbor_map descriptor, make_descriptor(object.descriptor));
-  out.descriptor = encode_cbor(std::move(descriptor));
-  WEIR_CHECK(check_size(object));
-  const bool raw = object.descriptor.compression == "none";
-  if (options.floats == non_finite::refuse && raw) {
-    out.unchecked = &object.descriptor;  // in the pass that copies and hashes
-  } else if (options.floats == non_finite::refuse) {
-    WEIR_CHECK(check_finite(object.data, object.descriptor, 0));
+/// An object on its way through the writer: elements that became something else, and the
+/// descriptor that says so.
+class preparation {
+ public:
+  preparation(const object_to_write& object, const message_options& options,
+              unsigned threads)
+      : object_(object),
+        options_(options),
+        threads_(threads),
+        descriptor_(object.descriptor),
+        elements_(object.data) {
+    if (!object.stored) {
+      descriptor_.masks = {};
+    }
   }
-  WEIR_TRY(out.payload, encode_payload(object.descriptor, object.data));
-  return out;
-}
+
+  result<prepared_object> run() {
+    WEIR_CHECK(check_text());
+    WEIR_TRY(out_.tensor, tensor_entry(descriptor_));
+    if (object_.stored) {
+      WEIR_CHECK(plan_stored(descriptor_, stored_size()));
+      out_.payload.bytes = object_.data;
+    } else {
+      WEIR_CHECK(check_size(object_));
+      WEIR_CHECK(look_at_values());
+      WEIR_CHECK(encode());
+    }
+    WEIR_TRY(cbor_map descriptor, make_descriptor(descriptor_));
+    if (options_.payload_alignment != 0) {
+      out_.map = descriptor;
+    }
+    out_.descriptor = encode_cbor(std::move(descriptor));
+    return std::move(out_);
+  }
+
+ private:
+  result<void> check_text() const {
+    if (descriptor_.object_type.empty()) {
+      return error(
+          errc::invalid_argument,
+          "cannot write object: expected a type such as \"ntensor\", found nothing");
+    }
+    WEIR_CHECK(check_metadata(object_.metadata, "metadata of the object"));
+    return check_metadata(descriptor_.parameters, "parameters of the object");
+  }
+  /// Bytes in front of the first mask.
+  std::uint64_t stored_size() const {
+    std::uint64_t out = object_.data.size();
+    for (const cbor_entry& mask : descriptor_.masks) {
+      const cbor_value* offset =
+          mask.value.map() == nullptr ? nullptr : mask.value.map()->find("offset");
+      out = std::min(out, offset == nullptr ? 0 : offset->uint64().value_or(0));
+    }
+    return out;
+  }
+  bool packed() const { return descriptor_.encoding == "simple_packing"; }
+
+  /// Masks first; else a look for what is not finite, unless another pass over the
+  /// elements will look anyway.
+  result<void> look_at_values() {
+    const bool computed =
+        packed() && descriptor_.parameters.find("sp_reference_value") == nullptr;
+    if ((options_.masks.nan || options_.masks.infinity) && !computed) {
+      WEIR_TRY(taken_, take_masks(elements_, descriptor_, options_.masks,
+                                  options_.floats == non_finite::store));
+      elements_ = taken_ ? bytes_view(taken_->elements) : elements_;
+      return {};
+    }
+    const bool raw =
+        !packed() && descriptor_.filter == "none" && descriptor_.compression == "none";
+    if (options_.floats == non_finite::refuse && raw) {
+      out_.unchecked = &object_.descriptor;  // in the pass that copies and hashes
+    } else if (options_.floats == non_finite::refuse && !packed()) {
+      return check_finite(elements_, descriptor_, 0);
+    }
+    return {};
+  }
+
+  result<void> encode() {
+    byte_vector swapped;
+    if (packed() && descriptor_.order != native_byte_order) {
+      swapped.assign(elements_.begin(), elements_.end());
+      swap_units(swapped, info_of(descriptor_.type).swap_unit);
+      elements_ = swapped;
+    }
+    WEIR_TRY(const pipeline plan, plan_writing(descriptor_, elements_, threads_));
+    WEIR_TRY(out_.payload, encode_payload(plan, descriptor_, elements_, threads_));
+    if (taken_) {
+      WEIR_TRY(stored_masks masks,
+               store_masks(taken_->masks, plan.count, out_.payload.bytes.size(),
+                           options_.masks));
+      out_.masks = std::move(masks.bytes);
+      descriptor_.masks = std::move(masks.map);
+      if (plan.raw()) {
+        WEIR_TRY(out_.payload, make_buffer(taken_->elements.size()));
+        std::copy(taken_->elements.begin(), taken_->elements.end(),
+                  out_.payload.storage.get());
+      }
+    }
+    return {};
+  }
+
+  const object_to_write& object_;
+  const message_options& options_;
+  unsigned threads_;
+  object_descriptor descriptor_;
+  bytes_view elements_;
+  std::optional<masked_elements> taken_;
+  prepared_object out_;
+};
 
 }  // namespace
 
@@ -75,8 +161,8 @@ std::string object_name(std::size_t index) {
 }
 
 result<prepared_object> prepare(const object_to_write& object, std::size_t index,
-                                const message_options& options) {
-  auto prepared = prepare_here(object, options);
+                                const message_options& options, unsigned threads) {
+  auto prepared = preparation(object, options, threads).run();
   if (!prepared) {
     return std::move(prepared).error().at(object_name(index));
   }
@@ -138,22 +224,29 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
       digest->update(piece);
     }
   }
-  if (to != nullptr) {
-    append(*to, object.descriptor);
+  for (const bytes_view part :
+       {bytes_view(object.masks), bytes_view(object.descriptor)}) {
+    if (to != nullptr) {
+      append(*to, part);
+    }
+    if (digest) {
+      digest->update(part);
+    }
   }
   if (digest) {
-    digest->update(object.descriptor);
     return digest->digest();
   }
-  return hashed ? xxh3_64(bytes_view(*to).last(payload.size() + object.descriptor.size()))
-                : std::uint64_t{0};
+  const std::size_t body =
+      payload.size() + object.masks.size() + object.descriptor.size();
+  return hashed ? xxh3_64(bytes_view(*to).last(body)) : std::uint64_t{0};
 }
 
 byte_vector make_object_end(const prepared_object& object, std::uint64_t digest) {
   byte_vector out;
   out.reserve(object_tail_size + frame_alignment);
   out.resize(8);
-  store_be<std::uint64_t>(out.data(), frame_header_size + object.payload.bytes.size());
+  store_be<std::uint64_t>(
+      out.data(), frame_header_size + object.payload.bytes.size() + object.masks.size());
   append(out, make_frame_tail(digest));
   const std::uint64_t length = object.frame_length();
   out.resize(out.size() + (align_up(length, frame_alignment) - length));

@@ -16,15 +16,17 @@ namespace weir::formats {
 
 /// A data object ready to be written: all that is missing is its digest.
 struct prepared_object {
-  encoded_payload payload;
+  code_buffer payload;
+  byte_vector masks;       ///< behind the payload
   byte_vector descriptor;  ///< CBOR
+  cbor_map map;            ///< the same, for a writer that aligns payloads
   cbor_map tensor;         ///< entry of base[i]._reserved_
   const object_descriptor* unchecked =
       nullptr;  ///< set if the values may still be non-finite
 
   /// Of the frame, without padding.
   [[nodiscard]] std::uint64_t frame_length() const noexcept {
-    return frame_header_size + payload.bytes.size() + descriptor.size() +
+    return frame_header_size + payload.bytes.size() + masks.size() + descriptor.size() +
            object_tail_size;
   }
 };
@@ -36,7 +38,8 @@ struct prepared_object {
 /// @error{invalid_argument; unsupported; out_of_range; what the codec returns}
 [[nodiscard]] result<prepared_object> prepare(const object_to_write& object,
                                               std::size_t index,
-                                              const message_options& options);
+                                              const message_options& options,
+                                              unsigned threads);
 
 /// Metadata that a caller may give: no `_reserved_` at the top, not too deep.
 /// @error{invalid_argument}

@@ -84,6 +84,7 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
   WEIR_CHECK(put(make_frame_header(frame_type::object, object_flags(options.hashes),
                                    prepared.frame_length())));
   WEIR_CHECK(put(prepared.payload.bytes));
+  WEIR_CHECK(put(prepared.masks));
   WEIR_CHECK(put(prepared.descriptor));
   return put(make_object_end(prepared, digest));
 }
@@ -138,8 +139,8 @@ result<stream_writer> stream_writer::open(byte_sink sink, message_options option
 
 result<void> stream_writer::write(const object_to_write& object) {
   WEIR_CHECK(state_->usable());
-  WEIR_TRY(prepared_object prepared,
-           prepare(object, state_->digests.size(), state_->options));
+  WEIR_TRY(prepared_object prepared, prepare(object, state_->digests.size(),
+                                             state_->options, state_->options.threads));
   return state_->put_object(object, std::move(prepared));
 }
 

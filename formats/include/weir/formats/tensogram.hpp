@@ -3,9 +3,8 @@
 /// Tensogram v3 messages: what they hold, writing them whole or as a stream, finding and
 /// reading them.
 ///
-/// Layout: docs/formats/tensogram.md. This build has encoding none, filter none,
-/// compression none and zstd; everything else of the format ends in `unsupported`, which
-/// names it.
+/// Layout: docs/formats/tensogram.md. Of the format's stages only the compression sz3 is
+/// not built; it ends in `unsupported`, which names it.
 #pragma once
 
 #include <bit>
@@ -39,9 +38,9 @@ struct object_descriptor {
   std::string object_type = "ntensor";
   std::string encoding = "none";
   std::string filter = "none";
-  std::string compression = "none";  ///< "none" or "zstd" in this build
-  cbor_map parameters;               ///< of the pipeline (`zstd_level`), and unknown keys
-  cbor_map masks;  ///< announced by a file, not interpreted by this build
+  std::string compression = "none";
+  cbor_map parameters;  ///< of the pipeline (`zstd_level`), and unknown keys
+  cbor_map masks;       ///< as a file has them; a writer makes its own
   std::vector<std::uint64_t> strides;  ///< in elements, as read; a writer derives them
 
   friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
@@ -90,12 +89,39 @@ enum class non_finite : std::uint8_t {
   store,   ///< bits are stored as they are; a full validation reports them
 };
 
+/// How a mask of non-finite values is stored. blosc2 is only read.
+enum class mask_method : std::uint8_t { none, rle, roaring, lz4, zstd, blosc2 };
+
+/// Which non-finite values become zeros with a mask that says where they were.
+struct mask_options {
+  bool nan = false;
+  bool infinity = false;  ///< of either sign
+  mask_method nan_method = mask_method::roaring;
+  mask_method positive_method = mask_method::roaring;
+  mask_method negative_method = mask_method::roaring;
+  std::uint64_t small_mask_bytes = 128;  ///< up to so many, a mask is stored as it is
+};
+
+/// Bit lists, one bit per element, most significant first; empty where there is none.
+struct value_masks {
+  byte_vector nan;
+  byte_vector positive_infinity;
+  byte_vector negative_infinity;
+  friend bool operator==(const value_masks&, const value_masks&) = default;
+};
+
 struct message_options {
   bool hashes = true;
   hash_list list = hash_list::automatic;
   non_finite floats = non_finite::refuse;
   cbor_map extra;  ///< message-level keys
   provenance writer;
+  mask_options masks;    ///< what they allow is not refused
+  unsigned threads = 0;  ///< to encode with, besides the caller's; the bytes are the same
+  /// Payloads start at multiples of this many bytes from the start of the message (16 to
+  /// 4096, a power of two), by a key `padding` in metadata and descriptors; 0: as they
+  /// come. Of whole messages only.
+  std::uint32_t payload_alignment = 0;
 };
 
 /// One object and where its bytes lie: elements in C order, in `descriptor.order`.
@@ -103,6 +129,9 @@ struct object_to_write {
   object_descriptor descriptor;
   cbor_map metadata;  ///< becomes base[i]; must not hold `_reserved_`
   bytes_view data;
+  /// `data` went through the pipeline before and has the masks of the descriptor behind
+  /// it; only parameters and sizes are checked.
+  bool stored = false;
 };
 
 /// A whole message with known length, index and digests in its header.
@@ -172,6 +201,12 @@ struct message_span {
 [[nodiscard]] result<std::vector<message_span>> scan(const byte_source& source);
 [[nodiscard]] std::vector<message_span> scan(bytes_view bytes);
 
+/// Metadata of the first metadata frame of the message at the start of `message`, its
+/// digest verified if it has one; nothing else of the message is looked at. Of a stream
+/// these are the keys that were known beforehand.
+/// @error{corrupt; torn; hash_mismatch; unsupported_version}
+[[nodiscard]] result<message_metadata> read_metadata(bytes_view message);
+
 enum class hash_check : std::uint8_t {
   none,
   present,   ///< every digest that is there is verified; what has none is read as it is
@@ -187,6 +222,9 @@ struct read_options {
       true;  ///< false: elements are returned in the byte order of the file
   std::uint64_t max_object_bytes = std::uint64_t{1}
                                    << 34;  ///< decoded, of a compressed object
+  bool restore_non_finite = true;          ///< put masked values back; false: zeros stay
+  bool legacy_packing = false;  ///< accept packing keys without `sp_`, as before 0.19
+  unsigned threads = 0;         ///< to decode with, besides the caller's
 };
 
 /// A frame of a message, as found. Offsets count from the start of the message.
@@ -238,6 +276,20 @@ class message_reader {
   [[nodiscard]] result<byte_vector> decode(std::size_t i) const;
   /// The same into memory of exactly object_bytes(i).
   [[nodiscard]] result<void> decode_into(std::size_t i, mutable_bytes to) const;
+  /// All objects, on `read_options::threads` threads.
+  [[nodiscard]] result<std::vector<byte_vector>> decode_all() const;
+  /// Elements `[first, first + count)` of the flattened object; the digest is not
+  /// verified. Uncompressed, packed, szip and blosc2 objects read no more than they need.
+  /// @error{out_of_range; unsupported, a filter, a bitmask, szip without its offsets; and
+  /// those of decode}
+  [[nodiscard]] result<byte_vector> decode_range(std::size_t i, std::uint64_t first,
+                                                 std::uint64_t count) const;
+  /// Masks of object `i`; its elements are those of a reader that does not restore.
+  [[nodiscard]] result<value_masks> masks(std::size_t i) const;
+  /// The payload as stored, without masks. @error{what the source returns}
+  [[nodiscard]] result<byte_vector> stored_payload(std::size_t i) const;
+  /// The same with the masks behind it: what object_to_write::stored takes.
+  [[nodiscard]] result<byte_vector> stored_region(std::size_t i) const;
   /// The stored bytes themselves, verified: only of an uncompressed object in memory that
   /// needs no swap.
   /// @error{unsupported, the bytes must be copied; and those of decode}

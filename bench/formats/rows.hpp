@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the parts of this program share: the data, and who adds which rows.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "bench.hpp"
+#include "weir/base/bytes.hpp"
+
+namespace weir::bench {
+
+/// The reference's test field: waves with a little noise from SplitMix64, doubles.
+[[nodiscard]] inline byte_vector field(std::size_t n = 1'000'000) {
+  const auto columns =
+      static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(n))));
+  const double rows = static_cast<double>((n + columns - 1) / columns);
+  constexpr double waves = 2 * 3.14159265358979323846 * 4;
+  byte_vector out(8 * n);
+  std::uint64_t state = 42;
+  for (std::size_t i = 0; i < n; ++i) {
+    state += 0x9E3779B97F4A7C15;
+    std::uint64_t z = state;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    const double noise = static_cast<double>(z >> 11) * 0x1p-52 - 1;
+    const double value = 280 +
+                         30 * std::sin(waves * static_cast<double>(i / columns) / rows) *
+                             std::cos(waves * static_cast<double>(i % columns) /
+                                      static_cast<double>(columns)) +
+                         0.1 * noise;
+    std::memcpy(out.data() + 8 * i, &value, 8);
+  }
+  return out;
+}
+
+/// Pipelines against the same library called directly, packing against memcpy, threads.
+void add_codec_rows(program& bench);
+/// Ranges, scan and metadata.
+void add_access_rows(program& bench);
+
+}  // namespace weir::bench

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Errors, options and memory of the C interface.
+#include <cstdlib>
+#include <cstring>
+
+#include "capi/handles.hpp"
+#include "tensogram/codec/bits/masks.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+thread_local std::string last_error;
+
+tgm_error code_of(const error& e) noexcept {
+  switch (e.code()) {
+    case errc::corrupt:
+    case errc::torn:
+    case errc::unsupported_version: return TGM_FRAMING;
+    case errc::invalid_argument:
+    case errc::unknown_key: return TGM_ENCODING;
+    case errc::unsupported:
+    case errc::internal: return TGM_ENCODING;
+    case errc::not_found:
+    case errc::out_of_range: return TGM_OBJECT;
+    case errc::hash_mismatch: return TGM_HASH_MISMATCH;
+    case errc::missing_hash: return TGM_MISSING_HASH;
+    case errc::timeout: return TGM_TIMEOUT;
+    case errc::interrupted: return TGM_CANCELLED;
+    default: return TGM_IO;
+  }
+}
+
+}  // namespace
+
+tgm_error keep_error(const error& e) {
+  return keep_error(code_of(e), e.message());
+}
+
+tgm_error keep_error(tgm_error code, std::string text) {
+  last_error = std::move(text);
+  return code;
+}
+
+result<message_options> options_of(const tgm_encode_options* from) {
+  const tgm_encode_options o = from != nullptr ? *from : tgm_encode_options_default();
+  message_options out;
+  out.hashes = o.hashing != 0;
+  if (o.aggregate_hash < TGM_LIST_AUTO || o.aggregate_hash > TGM_LIST_BOTH) {
+    return error(errc::invalid_argument,
+                 "cannot encode: expected a place of the digest list, found another "
+                 "number");
+  }
+  out.list = static_cast<hash_list>(o.aggregate_hash);
+  out.threads = o.threads;
+  out.masks.nan = o.allow_nan != 0;
+  out.masks.infinity = o.allow_inf != 0;
+  out.masks.small_mask_bytes = o.small_mask_threshold_bytes;
+  out.writer.reproducible = false;
+  const auto method = [](const char* name, mask_method& to) -> result<void> {
+    if (name != nullptr) {
+      WEIR_TRY(to, mask_method_named(name));
+    }
+    return {};
+  };
+  WEIR_CHECK(method(o.nan_mask_method, out.masks.nan_method));
+  WEIR_CHECK(method(o.pos_inf_mask_method, out.masks.positive_method));
+  WEIR_CHECK(method(o.neg_inf_mask_method, out.masks.negative_method));
+  return out;
+}
+
+read_options options_of(const tgm_decode_options* from) {
+  const tgm_decode_options o = from != nullptr ? *from : tgm_decode_options_default();
+  read_options out;
+  out.native_order = o.native_byte_order != 0;
+  out.restore_non_finite = o.restore_non_finite != 0;
+  out.hashes = o.verify_hash != 0 ? hash_check::required : hash_check::present;
+  out.legacy_hashes = out.legacy_packing = o.legacy != 0;
+  out.threads = o.threads;
+  out.max_object_bytes =
+      o.max_object_bytes != 0 ? o.max_object_bytes : out.max_object_bytes;
+  return out;
+}
+
+result<tgm_bytes> hand_out(bytes_view bytes) {
+  auto* data = static_cast<std::uint8_t*>(std::malloc(bytes.empty() ? 1 : bytes.size()));
+  if (data == nullptr) {
+    return error(errc::out_of_memory,
+                 "cannot hand out bytes: expected enough memory, found too little");
+  }
+  if (!bytes.empty()) {
+    std::memcpy(data, bytes.data(), bytes.size());
+  }
+  return tgm_bytes{data, bytes.size()};
+}
+
+result<std::unique_ptr<tgm_message>> make_message(byte_vector bytes,
+                                                  const read_options& options,
+                                                  bool elements) {
+  auto out = std::make_unique<tgm_message>();
+  out->bytes = std::move(bytes);
+  WEIR_TRY(message_reader reader, message_reader::open(bytes_view(out->bytes), options));
+  out->reader.emplace(std::move(reader));
+  out->elements.resize(out->reader->object_count());
+  if (elements) {
+    WEIR_TRY(std::vector<byte_vector> all, out->reader->decode_all());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      out->elements[i] = std::move(all[i]);
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::formats
+
+extern "C" {
+
+const char* tgm_error_string(tgm_error code) {
+  switch (code) {
+    case TGM_OK: return "OK";
+    case TGM_FRAMING: return "FRAMING";
+    case TGM_METADATA: return "METADATA";
+    case TGM_ENCODING: return "ENCODING";
+    case TGM_COMPRESSION: return "COMPRESSION";
+    case TGM_OBJECT: return "OBJECT";
+    case TGM_IO: return "IO";
+    case TGM_HASH_MISMATCH: return "HASH_MISMATCH";
+    case TGM_INVALID_ARG: return "INVALID_ARG";
+    case TGM_END_OF_ITER: return "END_OF_ITER";
+    case TGM_REMOTE: return "REMOTE";
+    case TGM_MISSING_HASH: return "MISSING_HASH";
+    case TGM_TIMEOUT: return "TIMEOUT";
+    case TGM_CANCELLED: return "CANCELLED";
+  }
+  return "unknown";
+}
+
+const char* tgm_last_error(void) {
+  return weir::formats::last_error.c_str();
+}
+const char* tgm_version(void) {
+  return WEIR_VERSION;
+}
+void tgm_bytes_free(tgm_bytes bytes) {
+  std::free(bytes.data);
+}
+
+tgm_encode_options tgm_encode_options_default(void) {
+  tgm_encode_options out{};
+  out.hashing = 1;
+  out.small_mask_threshold_bytes = 128;
+  return out;
+}
+tgm_decode_options tgm_decode_options_default(void) {
+  tgm_decode_options out{};
+  out.native_byte_order = 1;
+  out.restore_non_finite = 1;
+  return out;
+}
+
+void tgm_compute_hash(const void* data, size_t length, char digits[17]) {
+  const std::string text =
+      weir::hex64(weir::xxh3_64({static_cast<const std::byte*>(data), length}));
+  std::memcpy(digits, text.c_str(), 17);
+}
+
+}  // extern "C"

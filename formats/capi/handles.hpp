@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What stands behind the handles of <weir/tgm.h>.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/base/file.hpp"
+#include "weir/formats/tensogram.hpp"
+#include "weir/tgm.h"
+
+struct tgm_message {
+  weir::byte_vector bytes;  ///< its own, so that the caller's may go
+  std::optional<weir::formats::message_reader> reader;
+  std::vector<std::optional<weir::byte_vector>> elements;
+};
+
+struct tgm_file {
+  std::string path;
+  std::shared_ptr<const weir::formats::byte_source> source;
+  std::vector<weir::formats::message_span> spans;
+};
+
+struct tgm_iterator {
+  std::shared_ptr<const weir::formats::byte_source> source;
+  std::vector<weir::formats::message_span> spans;
+  std::size_t next = 0;
+};
+
+struct tgm_stream {
+  std::optional<weir::formats::stream_writer> writer;
+};
+
+namespace weir::formats {
+
+/// Keeps the text of a failure for tgm_last_error and returns its code.
+tgm_error keep_error(const error& e);
+tgm_error keep_error(tgm_error code, std::string text);
+
+/// Runs what returns a result and lets no exception out.
+template <class Run>
+tgm_error guarded(const Run& run) {
+  try {
+    const auto done = run();
+    return done ? TGM_OK : keep_error(done.error());
+  } catch (const std::exception& failure) {
+    return keep_error(TGM_INVALID_ARG, failure.what());
+  }
+}
+
+/// Objects and message-level keys out of JSON.
+struct json_message {
+  std::vector<cbor_map> base;
+  cbor_map extra;
+  std::vector<object_descriptor> descriptors;
+};
+/// @error{invalid_argument; those of a descriptor}
+[[nodiscard]] result<json_message> parse_message(const char* json);
+[[nodiscard]] result<object_descriptor> parse_json_descriptor(const char* json);
+[[nodiscard]] result<cbor_map> parse_json_map(const char* json);
+
+[[nodiscard]] result<message_options> options_of(const tgm_encode_options* options);
+[[nodiscard]] read_options options_of(const tgm_decode_options* options);
+/// @error{out_of_memory}
+[[nodiscard]] result<tgm_bytes> hand_out(bytes_view bytes);
+/// A message on its own bytes, decoded if `elements`.
+[[nodiscard]] result<std::unique_ptr<tgm_message>> make_message(
+    byte_vector bytes, const read_options& options, bool elements);
+
+}  // namespace weir::formats

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions that encode, decode, find and judge messages.
+#include <cstdlib>
+
+#include "capi/handles.hpp"
+#include "weir/base/file.hpp"
+#include "weir/formats/tensogram_packing.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+bytes_view view_of(const void* data, std::size_t length) noexcept {
+  return {static_cast<const std::byte*>(data), data == nullptr ? 0 : length};
+}
+
+result<tgm_bytes> encode(const char* json, const void* const* data,
+                         const std::size_t* lengths, std::size_t count,
+                         const tgm_encode_options* options, bool stored) {
+  WEIR_TRY(const json_message message, parse_message(json));
+  WEIR_TRY(message_options how, options_of(options));
+  how.extra = message.extra;
+  if (message.descriptors.size() != count || message.base.size() > count) {
+    return error(
+        errc::invalid_argument,
+        "cannot encode: expected a descriptor per object and no more base entries "
+        "than objects, found " +
+            std::to_string(message.descriptors.size()) + " and " +
+            std::to_string(message.base.size()) + " for " + std::to_string(count));
+  }
+  std::vector<object_to_write> objects;
+  for (std::size_t i = 0; i < count; ++i) {
+    objects.push_back({message.descriptors[i],
+                       i < message.base.size() ? message.base[i] : cbor_map(),
+                       view_of(data[i], lengths[i]), stored});
+  }
+  WEIR_TRY(const byte_vector bytes, encode_message(objects, how));
+  return hand_out(bytes);
+}
+
+byte_vector copy_of(bytes_view bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+template <class T>
+result<void> give(result<T> from, T* to) {
+  WEIR_TRY(*to, std::move(from));
+  return {};
+}
+
+result<void> give(result<std::unique_ptr<tgm_message>> from, tgm_message** to) {
+  WEIR_TRY(auto made, std::move(from));
+  *to = made.release();
+  return {};
+}
+
+result<validation_options> level_of(const char* level, int canonical) {
+  validation_options out;
+  out.canonical = canonical != 0;
+  const std::string name = level == nullptr ? "default" : level;
+  if (name == "quick") {
+    out.level = validation_level::structure;
+  } else if (name == "metadata") {
+    out.level = validation_level::metadata;
+  } else if (name == "full") {
+    out.level = validation_level::fidelity;
+  } else if (name != "default" && name != "checksum") {
+    return error(errc::invalid_argument,
+                 "cannot validate: expected quick, metadata, default, checksum or full, "
+                 "found \"" +
+                     name + "\"");
+  }
+  return out;
+}
+
+result<void> judge(bytes_view bytes, const char* name, const char* level, int canonical,
+                   tgm_bytes* json) {
+  WEIR_TRY(const validation_options options, level_of(level, canonical));
+  return give(hand_out(as_view(to_json(validate(bytes, options), name))), json);
+}
+
+result<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
+  WEIR_TRY(auto file, posix_file_system().open(path, open_mode::read));
+  WEIR_TRY(std::shared_ptr<const byte_source> out, file_source::open(std::move(file)));
+  return out;
+}
+
+result<byte_vector> read_span(const byte_source& source, message_span span) {
+  byte_vector out(span.length);
+  WEIR_CHECK(source.read(span.offset, out));
+  return out;
+}
+
+}  // namespace
+
+}  // namespace weir::formats
+
+using namespace weir::formats;  // NOLINT: the functions below are C
+
+extern "C" {
+
+tgm_error tgm_encode(const char* json, const void* const* data, const size_t* lengths,
+                     size_t count, tgm_bytes* out) {
+  return tgm_encode_with_options(json, data, lengths, count, nullptr, out);
+}
+tgm_error tgm_encode_with_options(const char* json, const void* const* data,
+                                  const size_t* lengths, size_t count,
+                                  const tgm_encode_options* options, tgm_bytes* out) {
+  return guarded(
+      [&] { return give(encode(json, data, lengths, count, options, false), out); });
+}
+tgm_error tgm_encode_pre_encoded(const char* json, const void* const* data,
+                                 const size_t* lengths, size_t count,
+                                 const tgm_encode_options* options, tgm_bytes* out) {
+  return guarded(
+      [&] { return give(encode(json, data, lengths, count, options, true), out); });
+}
+
+tgm_error tgm_decode(const void* data, size_t length, tgm_message** out) {
+  return tgm_decode_with_options(data, length, nullptr, out);
+}
+tgm_error tgm_decode_with_options(const void* data, size_t length,
+                                  const tgm_decode_options* options, tgm_message** out) {
+  return guarded([&] {
+    return give(make_message(copy_of(view_of(data, length)), options_of(options), true),
+                out);
+  });
+}
+tgm_error tgm_decode_metadata(const void* data, size_t length, tgm_message** out) {
+  return guarded(
+      [&] { return give(make_message(copy_of(view_of(data, length)), {}, false), out); });
+}
+tgm_error tgm_decode_object(const void* data, size_t length, size_t object,
+                            const tgm_decode_options* options, tgm_bytes* out) {
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const auto reader,
+             message_reader::open(view_of(data, length), options_of(options)));
+    WEIR_TRY(const auto elements, reader.decode(object));
+    return give(hand_out(elements), out);
+  });
+}
+tgm_error tgm_decode_range(const void* data, size_t length, size_t object,
+                           const uint64_t* firsts, const uint64_t* counts, size_t ranges,
+                           tgm_bytes* out) {
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const auto reader, message_reader::open(view_of(data, length)));
+    weir::byte_vector all;
+    for (std::size_t r = 0; r < ranges; ++r) {
+      WEIR_TRY(const auto part, reader.decode_range(object, firsts[r], counts[r]));
+      weir::append(all, part);
+    }
+    return give(hand_out(all), out);
+  });
+}
+void tgm_message_free(tgm_message* message) {
+  delete message;
+}
+size_t tgm_message_num_objects(const tgm_message* message) {
+  return message->elements.size();
+}
+
+tgm_error tgm_scan(const void* data, size_t length, tgm_span** out, size_t* count) {
+  return guarded([&]() -> weir::result<void> {
+    const auto spans = scan(view_of(data, length));
+    auto* made = static_cast<tgm_span*>(std::malloc((spans.size() + 1) * sizeof **out));
+    if (made == nullptr) {
+      return weir::error(weir::errc::out_of_memory,
+                         "cannot scan: expected memory for the places, found too little");
+    }
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      made[i] = {spans[i].offset, spans[i].length};
+    }
+    *out = made;
+    *count = spans.size();
+    return {};
+  });
+}
+
+tgm_error tgm_file_open(const char* path, tgm_file** out) {
+  return guarded([&]() -> weir::result<void> {
+    auto made = std::make_unique<tgm_file>();
+    made->path = path;
+    WEIR_TRY(made->source, open_source(made->path));
+    WEIR_TRY(made->spans, scan(*made->source));
+    *out = made.release();
+    return {};
+  });
+}
+size_t tgm_file_message_count(const tgm_file* file) {
+  return file->spans.size();
+}
+tgm_error tgm_file_read_message(const tgm_file* file, size_t index, tgm_bytes* out) {
+  if (index >= file->spans.size()) {
+    return keep_error(TGM_OBJECT, "no such message in " + file->path);
+  }
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const auto bytes, read_span(*file->source, file->spans[index]));
+    return give(hand_out(bytes), out);
+  });
+}
+tgm_error tgm_file_decode_message(const tgm_file* file, size_t index,
+                                  const tgm_decode_options* options, tgm_message** out) {
+  if (index >= file->spans.size()) {
+    return keep_error(TGM_OBJECT, "no such message in " + file->path);
+  }
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(auto bytes, read_span(*file->source, file->spans[index]));
+    return give(make_message(std::move(bytes), options_of(options), true), out);
+  });
+}
+tgm_error tgm_file_append(tgm_file* file, const void* message, size_t length) {
+  return guarded([&]() -> weir::result<void> {
+    {
+      WEIR_TRY(auto to,
+               weir::posix_file_system().open(file->path, weir::open_mode::read_write));
+      WEIR_TRY(const std::uint64_t end, to->size());
+      WEIR_CHECK(weir::write_all(*to, end, view_of(message, length)));
+    }
+    WEIR_TRY(file->source, open_source(file->path));
+    WEIR_TRY(file->spans, scan(*file->source));
+    return {};
+  });
+}
+void tgm_file_close(tgm_file* file) {
+  delete file;
+}
+
+tgm_error tgm_buffer_iterator(const void* data, size_t length, tgm_iterator** out) {
+  return guarded([&]() -> weir::result<void> {
+    auto made = std::make_unique<tgm_iterator>();
+    made->source = std::make_shared<memory_source>(view_of(data, length));
+    WEIR_TRY(made->spans, scan(*made->source));
+    *out = made.release();
+    return {};
+  });
+}
+tgm_error tgm_file_iterator(const char* path, tgm_iterator** out) {
+  return guarded([&]() -> weir::result<void> {
+    auto made = std::make_unique<tgm_iterator>();
+    WEIR_TRY(made->source, open_source(path));
+    WEIR_TRY(made->spans, scan(*made->source));
+    *out = made.release();
+    return {};
+  });
+}
+tgm_error tgm_iterator_next(tgm_iterator* iterator, const tgm_decode_options* options,
+                            tgm_message** out) {
+  if (iterator->next == iterator->spans.size()) {
+    return TGM_END_OF_ITER;
+  }
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(auto bytes, read_span(*iterator->source, iterator->spans[iterator->next++]));
+    return give(make_message(std::move(bytes), options_of(options), true), out);
+  });
+}
+void tgm_iterator_free(tgm_iterator* iterator) {
+  delete iterator;
+}
+
+tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
+                          const tgm_encode_options* options, tgm_stream** out) {
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const json_message message, parse_message(json));
+    WEIR_TRY(message_options how, options_of(options));
+    how.extra = message.extra;
+    const auto put = [sink, context](weir::bytes_view bytes) -> weir::result<void> {
+      if (sink(context, reinterpret_cast<const std::uint8_t*>(bytes.data()),
+               bytes.size()) != 0) {
+        return weir::error(weir::errc::io,
+                           "cannot write stream: expected the sink to take its bytes, "
+                           "found it refuse");
+      }
+      return {};
+    };
+    auto made = std::make_unique<tgm_stream>();
+    WEIR_TRY(stream_writer writer, stream_writer::open(put, how, message.base));
+    made->writer.emplace(std::move(writer));
+    *out = made.release();
+    return {};
+  });
+}
+tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
+                           size_t length, const char* preceder) {
+  return guarded([&]() -> weir::result<void> {
+    object_to_write one;
+    WEIR_TRY(one.descriptor, parse_json_descriptor(json));
+    if (preceder != nullptr) {
+      WEIR_TRY(one.metadata, parse_json_map(preceder));
+    }
+    one.data = view_of(data, length);
+    return stream->writer->write(one);
+  });
+}
+tgm_error tgm_stream_finish(tgm_stream* stream) {
+  return guarded([&] { return stream->writer->finish(); });
+}
+size_t tgm_stream_object_count(const tgm_stream* stream) {
+  return stream->writer->object_count();
+}
+uint64_t tgm_stream_bytes_written(const tgm_stream* stream) {
+  return stream->writer->bytes_written();
+}
+void tgm_stream_free(tgm_stream* stream) {
+  delete stream;
+}
+
+tgm_error tgm_validate(const void* data, size_t length, const char* level, int canonical,
+                       tgm_bytes* json) {
+  return guarded(
+      [&] { return judge(view_of(data, length), "memory", level, canonical, json); });
+}
+tgm_error tgm_validate_file(const char* path, const char* level, int canonical,
+                            tgm_bytes* json) {
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const auto bytes, weir::read_file(weir::posix_file_system(), path));
+    return judge(bytes, path, level, canonical, json);
+  });
+}
+tgm_error tgm_compute_packing(const double* values, size_t count, unsigned bits,
+                              int32_t decimal, double* reference, int32_t* binary) {
+  return guarded([&]() -> weir::result<void> {
+    WEIR_TRY(const packing p, compute_packing({values, count}, bits, decimal));
+    *reference = p.reference;
+    *binary = p.binary;
+    return {};
+  });
+}
+
+}  // extern "C"

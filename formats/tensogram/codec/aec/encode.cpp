@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The encoder: per block the shortest of the options, chosen as libaec chooses.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "tensogram/codec/aec/aec.hpp"
+#include "tensogram/codec/parallel.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::uint32_t impossible = std::numeric_limits<std::uint32_t>::max();
+/// Blocks of a segment: a run of empty blocks does not cross its end.
+constexpr std::uint32_t segment = 64;
+
+/// Appends bits, the most significant first. The caller sees to the room.
+class bit_writer {
+ public:
+  explicit bit_writer(std::byte* to) : to_(to) {}
+
+  /// The low `count` <= 32 bits of `value`, which has no others.
+  void put(std::uint64_t value, unsigned count) noexcept {
+    pending_ = pending_ << count | value;
+    used_ += count;
+    if (used_ >= 32) {
+      used_ -= 32;
+      store_be(to_, static_cast<std::uint32_t>(pending_ >> used_));
+      to_ += 4;
+      bits_ += 32;
+    }
+  }
+  /// `zeros` zeros and a one.
+  void put_unary(std::uint32_t zeros) noexcept {
+    for (; zeros >= 32; zeros -= 32) {
+      put(0, 32);
+    }
+    put(1, zeros + 1);
+  }
+  [[nodiscard]] std::uint64_t bits() const noexcept { return bits_ + used_; }
+  /// Fills the last byte with zeros.
+  void finish() noexcept {
+    for (; used_ > 0; used_ -= std::min(used_, 8u)) {
+      const unsigned shift = used_ >= 8 ? used_ - 8 : 0;
+      const auto byte = used_ >= 8 ? pending_ >> shift : pending_ << (8 - used_);
+      *to_++ = static_cast<std::byte>(byte & 0xFF);
+      bits_ += std::min(used_, 8u);
+    }
+  }
+
+ private:
+  std::byte* to_;
+  std::uint64_t pending_ = 0;
+  unsigned used_ = 0;
+  std::uint64_t bits_ = 0;
+};
+
+/// Differences to the sample before, folded into unsigned numbers.
+void fold_unsigned(const std::uint32_t* x, std::size_t count, std::uint32_t top,
+                   std::uint32_t* d) noexcept {
+  for (std::size_t i = 1; i < count; ++i) {
+    const std::uint32_t before = x[i - 1];
+    const bool up = x[i] >= before;
+    const std::uint32_t distance = up ? x[i] - before : before - x[i];
+    const std::uint32_t room = up ? before : top - before;
+    const std::uint32_t near = 2 * distance - (up ? 0 : 1);
+    const std::uint32_t far = up ? x[i] : top - x[i];
+    d[i] = distance <= room ? near : far;
+  }
+}
+
+void fold_signed(const std::uint32_t* x, std::size_t count, unsigned bits,
+                 std::uint32_t* d) noexcept {
+  const std::int64_t half = std::int64_t{1} << (bits - 1);
+  const auto value = [&](std::uint32_t raw) {
+    return static_cast<std::int64_t>(raw) >= half
+               ? static_cast<std::int64_t>(raw) - 2 * half
+               : static_cast<std::int64_t>(raw);
+  };
+  for (std::size_t i = 1; i < count; ++i) {
+    const std::int64_t now = value(x[i]);
+    const std::int64_t before = value(x[i - 1]);
+    std::int64_t out = 0;
+    if (now < before) {
+      const std::int64_t distance = before - now;
+      out = distance <= half - 1 - before ? 2 * distance - 1 : half - 1 - now;
+    } else {
+      const std::int64_t distance = now - before;
+      out = distance <= before + half ? 2 * distance : now + half;
+    }
+    d[i] = static_cast<std::uint32_t>(out);
+  }
+}
+
+class interval_encoder {
+ public:
+  interval_encoder(const aec_parameters& p, bit_writer& to, unsigned split)
+      : p_(p),
+        to_(to),
+        split_(split),
+        split_most_((1u << p.id_bits()) - 3),
+        raw_(p.interval()),
+        folded_(p.interval()) {}
+
+  /// One interval of whole samples; the last one may be shorter than the others.
+  void encode(bytes_view samples) {
+    const std::size_t count = samples.size() / p_.sample_bytes;
+    load_samples(samples, p_, raw_.data());
+    const auto blocks = static_cast<std::uint32_t>((count + p_.block - 1) / p_.block);
+    std::fill(raw_.begin() + static_cast<std::ptrdiff_t>(count),
+              raw_.begin() + static_cast<std::ptrdiff_t>(std::size_t{blocks} * p_.block),
+              raw_[count - 1]);
+    const std::uint32_t* data = raw_.data();
+    if (p_.preprocess) {
+      const std::uint32_t top = ~std::uint32_t{0} >> (32 - p_.bits);
+      const std::size_t all = std::size_t{blocks} * p_.block;
+      p_.is_signed ? fold_signed(raw_.data(), all, p_.bits, folded_.data())
+                   : fold_unsigned(raw_.data(), all, top, folded_.data());
+      folded_[0] = 0;
+      data = folded_.data();
+    }
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      reference_ = p_.preprocess && b == 0;
+      encode_block(data + std::size_t{b} * p_.block, b, blocks);
+    }
+  }
+  [[nodiscard]] unsigned split() const noexcept { return split_; }
+
+ private:
+  void encode_block(const std::uint32_t* d, std::uint32_t b, std::uint32_t blocks) {
+    std::uint32_t any = 0;
+    for (unsigned i = 0; i < p_.block; ++i) {
+      any |= d[i];
+    }
+    if (any != 0) {
+      end_run(false);
+      encode_values(d, any);
+      return;
+    }
+    run_reference_ = run_ == 0 ? reference_ : run_reference_;
+    ++run_;
+    if (b + 1 == blocks || (b + 1) % segment == 0) {
+      end_run(true);
+    }
+  }
+
+  /// Writes the run of empty blocks so far; `whole` if it reaches the end of its segment.
+  void end_run(bool whole) {
+    if (run_ == 0) {
+      return;
+    }
+    to_.put(0, p_.id_bits() + 1);
+    if (run_reference_) {
+      to_.put(raw_[0], p_.bits);
+    }
+    to_.put_unary(run_ < 5 ? run_ - 1 : (whole ? 4 : run_));
+    run_ = 0;
+  }
+
+  void encode_values(const std::uint32_t* d, std::uint32_t any) {
+    const std::uint32_t plain = (p_.block - (reference_ ? 1 : 0)) * p_.bits;
+    const std::uint32_t split = p_.id_bits() > 1 ? choose_split(d, any) : impossible;
+    const std::uint32_t pairs = pairs_length(d, any, plain);
+    if (split < plain && split < pairs) {
+      put_split(d);
+    } else if (split >= plain && plain <= pairs) {
+      put_plain(d);
+    } else {
+      put_pairs(d);
+    }
+  }
+
+  /// Bits of the unary parts without their ones.
+  std::uint64_t unary_length(const std::uint32_t* d, std::uint32_t any,
+                             unsigned k) const noexcept {
+    if (any < (1u << 19)) {  // up to 4096 of them fit into 32 bits
+      std::uint32_t sum = 0;
+      for (unsigned i = 0; i < p_.block; ++i) {
+        sum += d[i] >> k;
+      }
+      return sum;
+    }
+    std::uint64_t sum = 0;
+    for (unsigned i = 0; i < p_.block; ++i) {
+      sum += d[i] >> k;
+    }
+    return sum;
+  }
+
+  /// Sets the split that is shortest, walking from that of the block before: among equals
+  /// the first one met stays.
+  std::uint32_t choose_split(const std::uint32_t* d, std::uint32_t any) noexcept {
+    const std::uint64_t count = p_.block - (reference_ ? 1 : 0);
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    unsigned k = split_;
+    unsigned best = k;
+    bool no_turn = k == 0;
+    bool up = true;
+    while (true) {
+      const std::uint64_t unary = unary_length(d, any, k);
+      const std::uint64_t length = unary + count * (k + 1);
+      bool turn = length >= least;
+      if (!turn) {
+        no_turn = no_turn || least != std::numeric_limits<std::uint64_t>::max();
+        least = length;
+        best = k;
+        turn = up && (unary < count || k >= split_most_);
+        if (!up && (unary >= count || k == 0)) {
+          break;
+        }
+      }
+      if (turn) {
+        if (no_turn) {
+          break;
+        }
+        k = split_ - 1;
+        up = false;
+        no_turn = true;
+      } else {
+        k = up ? k + 1 : k - 1;
+      }
+    }
+    split_ = best;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(least, impossible));
+  }
+
+  /// Length of the second extension: pairs of numbers as one.
+  std::uint32_t pairs_length(const std::uint32_t* d, std::uint32_t any,
+                             std::uint32_t plain) const noexcept {
+    std::uint64_t length = 1;
+    for (unsigned i = 0; i < p_.block; i += 2) {
+      const std::uint64_t sum = std::uint64_t{d[i]} + d[i + 1];
+      if (sum > plain || (any > 0xFFFF && sum > 0xFFFF)) {
+        return impossible;
+      }
+      length += sum * (sum + 1) / 2 + d[i + 1] + 1;
+    }
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(length, impossible));
+  }
+
+  void put_split(const std::uint32_t* d) noexcept {
+    const unsigned k = split_;
+    to_.put(k + 1, p_.id_bits());
+    unsigned first = 0;
+    if (reference_) {
+      to_.put(raw_[0], p_.bits);
+      first = 1;
+    }
+    for (unsigned i = first; i < p_.block; ++i) {
+      to_.put_unary(d[i] >> k);
+    }
+    if (k > 0) {
+      const std::uint32_t mask = (1u << k) - 1;
+      for (unsigned i = first; i < p_.block; ++i) {
+        to_.put(d[i] & mask, k);
+      }
+    }
+  }
+
+  void put_plain(const std::uint32_t* d) noexcept {
+    to_.put((1u << p_.id_bits()) - 1, p_.id_bits());
+    for (unsigned i = 0; i < p_.block; ++i) {
+      to_.put(reference_ && i == 0 ? raw_[0] : d[i], p_.bits);
+    }
+  }
+
+  void put_pairs(const std::uint32_t* d) noexcept {
+    to_.put(1, p_.id_bits() + 1);
+    if (reference_) {
+      to_.put(raw_[0], p_.bits);
+    }
+    for (unsigned i = 0; i < p_.block; i += 2) {
+      const std::uint32_t sum = d[i] + d[i + 1];
+      to_.put_unary(sum * (sum + 1) / 2 + d[i + 1]);
+    }
+  }
+
+  const aec_parameters& p_;
+  bit_writer& to_;
+  unsigned split_;
+  unsigned split_most_;
+  std::vector<std::uint32_t> raw_;
+  std::vector<std::uint32_t> folded_;
+  std::uint32_t run_ = 0;
+  bool reference_ = false;
+  bool run_reference_ = false;
+};
+
+/// Consecutive intervals coded on their own.
+struct coded_group {
+  code_buffer code;
+  std::uint64_t bits = 0;
+  std::vector<std::uint64_t> offsets;  ///< from the start of the group
+  unsigned split_before = 0;
+  unsigned split_after = 0;
+};
+
+/// More bytes than `bytes` of samples can take: every block as it is, and what is around.
+std::size_t largest_code(std::size_t bytes, const aec_parameters& p) noexcept {
+  const std::size_t samples = bytes / p.sample_bytes;
+  const std::size_t blocks = samples / p.block + 2;
+  return blocks * (p.block * std::size_t{p.bits} + p.bits + p.id_bits() + 72) / 8 + 64;
+}
+
+result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
+                                 unsigned split) {
+  coded_group out;
+  out.split_before = split;
+  WEIR_TRY(out.code, make_buffer(largest_code(from.size(), p)));
+  bit_writer to(out.code.storage.get());
+  interval_encoder encoder(p, to, split);
+  const std::size_t step = p.interval() * p.sample_bytes;
+  for (std::size_t at = 0; at < from.size(); at += step) {
+    out.offsets.push_back(to.bits());
+    encoder.encode(from.subspan(at, std::min(step, from.size() - at)));
+  }
+  out.bits = to.bits();
+  to.finish();
+  out.code.bytes = out.code.bytes.first(static_cast<std::size_t>((out.bits + 7) / 8));
+  out.split_after = encoder.split();
+  return out;
+}
+
+/// Appends the bits of a group behind `at` bits of `to`, whose last byte ends in zeros.
+void append_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexcept {
+  const unsigned shift = at % 8;
+  std::byte* out = to + at / 8;
+  unsigned carry = shift == 0 ? 0 : std::to_integer<unsigned>(*out);
+  for (const std::byte b : group.code.bytes) {
+    const auto v = std::to_integer<unsigned>(b);
+    *out++ = static_cast<std::byte>(carry | v >> shift);
+    carry = v << (8 - shift) & 0xFF;
+    carry = shift == 0 ? 0 : carry;
+  }
+  *out = static_cast<std::byte>(carry);
+}
+
+result<aec_code> join(std::vector<coded_group>& groups) {
+  aec_code out;
+  std::uint64_t bits = 0;
+  for (const coded_group& group : groups) {
+    bits += group.bits;
+  }
+  const auto size = static_cast<std::size_t>((bits + 7) / 8);
+  WEIR_TRY(out.code, make_buffer(size + 1));
+  std::uint64_t at = 0;
+  for (const coded_group& group : groups) {
+    append_bits(out.code.storage.get(), at, group);
+    for (const std::uint64_t offset : group.offsets) {
+      out.offsets.push_back(at + offset);
+    }
+    at += group.bits;
+  }
+  out.code.bytes = out.code.bytes.first(size);
+  return out;
+}
+
+/// The split that a block starts from is that of the block before it. For a group in the
+/// middle it is guessed by coding the interval before; where the guess was wrong, the
+/// group is coded again.
+result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
+                               unsigned threads) {
+  const std::size_t interval = p.interval() * p.sample_bytes;
+  const std::size_t intervals = (from.size() + interval - 1) / interval;
+  const std::size_t per_group = std::max<std::size_t>(1, intervals / (4 * threads));
+  const std::size_t count = (intervals + per_group - 1) / per_group;
+  std::vector<std::optional<result<coded_group>>> groups(count);
+  const auto piece = [&](std::size_t g) {
+    const std::size_t at = g * per_group * interval;
+    return from.subspan(at, std::min(per_group * interval, from.size() - at));
+  };
+  for_each_piece(threads, count, [&](std::size_t g) {
+    unsigned split = 0;
+    if (g > 0) {
+      const auto before = encode_group(piece(g - 1).last(interval), p, 0);
+      split = before ? before->split_after : 0;
+    }
+    groups[g].emplace(encode_group(piece(g), p, split));
+  });
+  std::vector<coded_group> good;
+  for (std::size_t g = 0; g < count; ++g) {
+    WEIR_TRY(coded_group group, std::move(*groups[g]));
+    const unsigned split = g == 0 ? 0 : good.back().split_after;
+    if (group.split_before != split) {
+      WEIR_TRY(group, encode_group(piece(g), p, split));
+    }
+    good.push_back(std::move(group));
+  }
+  return join(good);
+}
+
+}  // namespace
+
+result<aec_code> aec_encode(bytes_view from, const aec_parameters& p, unsigned threads) {
+  threads = worth_threads(threads, from.size());
+  if (threads > 1 && from.size() / p.sample_bytes > 8 * p.interval()) {
+    return encode_groups(from, p, threads);
+  }
+  WEIR_TRY(coded_group group, encode_group(from, p, 0));
+  return aec_code{std::move(group.code), std::move(group.offsets)};
+}
+
+}  // namespace weir::formats

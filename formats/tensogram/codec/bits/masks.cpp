@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Taking non-finite values out of elements, storing where they were, putting them back.
+#include "tensogram/codec/bits/masks.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tensogram/codec/bits/bits.hpp"
+#include "tensogram/codec/blosc2/blosc2.hpp"
+#include "tensogram/codec/lz4.hpp"
+#include "tensogram/codec/zstd.hpp"
+#include "tensogram/write/finite.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::array<std::string_view, 6> method_names{"none", "rle",  "roaring",
+                                                       "lz4",  "zstd", "blosc2"};
+constexpr int mask_zstd_level = 3;
+
+/// Bits of the values of a type that are not finite.
+struct float_form {
+  unsigned size = 0;  ///< bytes of a component, 0: the type has no such values
+  unsigned components = 1;
+  std::uint64_t exponent = 0;  ///< all its bits set: an infinity
+  std::uint64_t quiet = 0;     ///< what makes it a NaN
+};
+
+float_form form_of(dtype type) noexcept {
+  switch (type) {
+    case dtype::fp16: return {2, 1, 0x7C00, 0x0200};
+    case dtype::bf16: return {2, 1, 0x7F80, 0x0040};
+    case dtype::fp32: return {4, 1, 0x7F80'0000, 0x0040'0000};
+    case dtype::complex64: return {4, 2, 0x7F80'0000, 0x0040'0000};
+    case dtype::fp64: return {8, 1, 0x7FF0'0000'0000'0000, 0x0008'0000'0000'0000};
+    case dtype::complex128: return {8, 2, 0x7FF0'0000'0000'0000, 0x0008'0000'0000'0000};
+    default: return {};
+  }
+}
+
+std::uint64_t component_at(const std::byte* from, unsigned size,
+                           byte_order order) noexcept {
+  std::uint64_t out = 0;
+  for (unsigned k = 0; k < size; ++k) {
+    const unsigned at = order == byte_order::big ? k : size - 1 - k;
+    out = out << 8 | std::to_integer<std::uint64_t>(from[at]);
+  }
+  return out;
+}
+
+enum class value_class : std::uint8_t { finite, nan, positive, negative };
+
+value_class class_of(const std::byte* element, const float_form& form,
+                     byte_order order) noexcept {
+  bool positive = false;
+  bool negative = false;
+  const std::uint64_t sign = std::uint64_t{1} << (8 * form.size - 1);
+  for (unsigned c = 0; c < form.components; ++c) {
+    const std::uint64_t bits = component_at(element + c * form.size, form.size, order);
+    if ((bits & form.exponent) != form.exponent) {
+      continue;
+    }
+    if ((bits & ~(form.exponent | sign)) != 0) {
+      return value_class::nan;
+    }
+    positive = positive || (bits & sign) == 0;
+    negative = negative || (bits & sign) != 0;
+  }
+  return positive ? value_class::positive
+                  : (negative ? value_class::negative : value_class::finite);
+}
+
+void mark(byte_vector& bits, std::uint64_t count, std::uint64_t at) {
+  bits.resize((count + 7) / 8);
+  set_bit(bits, at);
+}
+
+class mask_taker {
+ public:
+  mask_taker(bytes_view elements, const object_descriptor& descriptor,
+             const mask_options& options, bool keep_others)
+      : from_(elements),
+        descriptor_(descriptor),
+        options_(options),
+        keep_others_(keep_others),
+        form_(form_of(descriptor.type)),
+        width_(form_.size * form_.components),
+        count_(width_ == 0 ? 0 : elements.size() / width_) {}
+
+  result<std::optional<masked_elements>> run() {
+    constexpr std::size_t block = 4096;
+    for (std::size_t at = 0; at < count_; at += block) {
+      const std::size_t n = std::min(block, count_ - at);
+      if (find_non_finite(from_.subspan(at * width_, n * width_), descriptor_.type,
+                          descriptor_.order)) {
+        WEIR_CHECK(take_block(at, at + n));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  result<void> take_block(std::size_t first, std::size_t last) {
+    if (!out_) {
+      out_.emplace();
+      out_->elements.assign(from_.begin(), from_.end());
+    }
+    for (std::size_t i = first; i < last; ++i) {
+      const value_class found =
+          class_of(from_.data() + i * width_, form_, descriptor_.order);
+      if (found == value_class::finite) {
+        continue;
+      }
+      const bool nan = found == value_class::nan;
+      const bool allowed = nan ? options_.nan : options_.infinity;
+      if (!allowed && keep_others_) {
+        continue;
+      }
+      if (!allowed) {
+        return non_finite_error(descriptor_.type, nan, i);
+      }
+      mark(nan ? out_->masks.nan
+               : (found == value_class::positive ? out_->masks.positive_infinity
+                                                 : out_->masks.negative_infinity),
+           count_, i);
+      std::fill_n(out_->elements.begin() + static_cast<std::ptrdiff_t>(i * width_),
+                  width_, std::byte{});
+    }
+    return {};
+  }
+
+  bytes_view from_;
+  const object_descriptor& descriptor_;
+  const mask_options& options_;
+  bool keep_others_;
+  float_form form_;
+  std::size_t width_;
+  std::size_t count_;
+  std::optional<masked_elements> out_;
+};
+
+result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
+                                mask_method method) {
+  code_buffer code;
+  switch (method) {
+    case mask_method::none: return byte_vector(bits.begin(), bits.end());
+    case mask_method::rle: return rle_encode(bits, count);
+    case mask_method::roaring: return roaring_encode(bits, count);
+    case mask_method::lz4: {
+      WEIR_TRY(code, lz4_encode(bits));
+      break;
+    }
+    case mask_method::zstd: {
+      WEIR_TRY(code, zstd_encode(bits, mask_zstd_level));
+      break;
+    }
+    case mask_method::blosc2:
+      return error(errc::unsupported,
+                   "cannot write mask: expected none, rle, roaring, lz4 or zstd, found "
+                   "blosc2")
+          .hint("a reader that has not used blosc2 before cannot open such a mask");
+  }
+  return byte_vector(code.bytes.begin(), code.bytes.end());
+}
+
+result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method method,
+                         mutable_bytes to) {
+  switch (method) {
+    case mask_method::none:
+      if (from.size() != to.size()) {
+        return error(errc::corrupt,
+                     fmt::format("cannot read mask: expected {} bytes, found {}",
+                                 to.size(), from.size()));
+      }
+      std::copy(from.begin(), from.end(), to.begin());
+      return {};
+    case mask_method::rle: return rle_decode(from, count, to);
+    case mask_method::roaring: return roaring_decode(from, count, to);
+    case mask_method::lz4: return lz4_decode(from, to);
+    case mask_method::zstd: return zstd_decode(from, to);
+    case mask_method::blosc2: return blosc2_decode(from, to.size(), 0, to);
+  }
+  return {};
+}
+
+}  // namespace
+
+error non_finite_error(dtype type, bool nan, std::uint64_t index) {
+  return error(
+             errc::invalid_argument,
+             fmt::format("cannot write object: expected finite {} elements, found {} at "
+                         "element {}",
+                         info_of(type).tensogram, nan ? "NaN" : "an infinity", index))
+      .hint("allow masks, or non_finite::store, which writes the bits as they are");
+}
+
+result<mask_method> mask_method_named(std::string_view name) {
+  const auto found = std::find(method_names.begin(), method_names.end(), name);
+  if (found == method_names.end()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read mask: expected a method of Tensogram v3, found "
+                             "\"{}\"",
+                             name));
+  }
+  return static_cast<mask_method>(found - method_names.begin());
+}
+
+result<std::optional<masked_elements>> take_masks(bytes_view elements,
+                                                  const object_descriptor& descriptor,
+                                                  const mask_options& options,
+                                                  bool keep_others) {
+  return mask_taker(elements, descriptor, options, keep_others).run();
+}
+
+result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
+                                 std::uint64_t payload_size,
+                                 const mask_options& options) {
+  stored_masks out;
+  const auto add = [&](std::string_view key, const byte_vector& bits,
+                       mask_method method) -> result<void> {
+    if (bits.empty()) {
+      return {};
+    }
+    if (bits.size() <= options.small_mask_bytes) {
+      method = mask_method::none;
+    }
+    WEIR_TRY(const byte_vector blob, encode_mask(bits, count, method));
+    out.map.set(key, cbor_map{{"method", method_names[static_cast<std::size_t>(method)]},
+                              {"offset", payload_size + out.bytes.size()},
+                              {"length", blob.size()}});
+    append(out.bytes, blob);
+    return {};
+  };
+  WEIR_CHECK(add("nan", masks.nan, options.nan_method));
+  WEIR_CHECK(add("inf+", masks.positive_infinity, options.positive_method));
+  WEIR_CHECK(add("inf-", masks.negative_infinity, options.negative_method));
+  return out;
+}
+
+result<value_masks> load_masks(const cbor_map& map, bytes_view region,
+                               std::uint64_t count) {
+  value_masks out;
+  const auto take = [&](std::string_view key, byte_vector& bits) -> result<void> {
+    const cbor_value* entry = map.find(key);
+    if (entry == nullptr) {
+      return {};
+    }
+    const auto number = [&](const char* name) {
+      return entry->map()->find(name)->uint64().value_or(0);
+    };
+    // The contents of the message have been checked: these keys are there and in bounds.
+    WEIR_EXPECT(entry->map() != nullptr);
+    WEIR_TRY(const mask_method method,
+             mask_method_named(*entry->map()->find("method")->text()));
+    bits.resize((count + 7) / 8);
+    return decode_mask(region.subspan(number("offset"), number("length")), count, method,
+                       bits);
+  };
+  WEIR_CHECK(take("nan", out.nan));
+  WEIR_CHECK(take("inf+", out.positive_infinity));
+  WEIR_CHECK(take("inf-", out.negative_infinity));
+  return out;
+}
+
+void restore_values(const value_masks& masks, dtype type, byte_order order,
+                    std::uint64_t first, mutable_bytes elements) noexcept {
+  const float_form form = form_of(type);
+  if (form.size == 0) {
+    return;
+  }
+  const std::size_t width = form.size * form.components;
+  const std::uint64_t count = elements.size() / width;
+  const std::uint64_t sign = std::uint64_t{1} << (8 * form.size - 1);
+  const auto put = [&](const byte_vector& bits, std::uint64_t value) {
+    std::array<std::byte, 8> image{};
+    for (unsigned k = 0; k < form.size; ++k) {
+      const unsigned at = order == byte_order::little ? k : form.size - 1 - k;
+      image[at] = static_cast<std::byte>(value >> (8 * k) & 0xFF);
+    }
+    // Only the bytes of the mask that the range touches.
+    const std::uint64_t from = std::min<std::uint64_t>(first / 8, bits.size());
+    const std::uint64_t to =
+        std::min<std::uint64_t>((first + count + 7) / 8, bits.size());
+    for_each_bit(bytes_view(bits).subspan(from, to - from), [&](std::uint64_t i) {
+      const std::uint64_t element = i + from * 8;
+      if (element < first || element >= first + count) {
+        return;
+      }
+      std::byte* out = elements.data() + (element - first) * width;
+      for (unsigned c = 0; c < form.components; ++c) {
+        std::copy_n(image.begin(), form.size, out + c * form.size);
+      }
+    });
+  };
+  put(masks.nan, form.exponent | form.quiet);
+  put(masks.positive_infinity, form.exponent);
+  put(masks.negative_infinity, form.exponent | sign);
+}
+
+}  // namespace weir::formats

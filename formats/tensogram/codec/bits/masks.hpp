@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Masks of non-finite values: elements that became zero, and bit lists that say what
+/// they were.
+#pragma once
+
+#include <optional>
+
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::formats {
+
+/// Elements without their non-finite values, and where those stood.
+struct masked_elements {
+  byte_vector elements;
+  value_masks masks;
+};
+
+/// Replaces NaN and infinities as `options` allow; with `keep_others` those that are not
+/// allowed stay where they are. Nothing if all elements are finite, or
+/// of a type that has no others.
+/// @error{invalid_argument, a non-finite element of a kind that is not allowed}
+[[nodiscard]] result<std::optional<masked_elements>> take_masks(
+    bytes_view elements, const object_descriptor& descriptor, const mask_options& options,
+    bool keep_others);
+
+/// The error of a non-finite element that nobody allowed.
+[[nodiscard]] error non_finite_error(dtype type, bool nan, std::uint64_t index);
+
+/// What follows the payload, and the `masks` map of the descriptor that names its parts.
+struct stored_masks {
+  byte_vector bytes;
+  cbor_map map;
+};
+/// @error{invalid_argument, blosc2 or too many elements for roaring; out_of_memory}
+[[nodiscard]] result<stored_masks> store_masks(const value_masks& masks,
+                                               std::uint64_t count,
+                                               std::uint64_t payload_size,
+                                               const mask_options& options);
+/// The other way: `region` is payload and masks. Unknown kinds are passed over.
+/// @error{corrupt; unsupported}
+[[nodiscard]] result<value_masks> load_masks(const cbor_map& map, bytes_view region,
+                                             std::uint64_t count);
+/// Writes quiet NaNs and infinities where the masks say so, into elements `first`, first
+/// + 1, ... in byte order `order`.
+void restore_values(const value_masks& masks, dtype type, byte_order order,
+                    std::uint64_t first, mutable_bytes elements) noexcept;
+
+/// @error{corrupt, no such method}
+[[nodiscard]] result<mask_method> mask_method_named(std::string_view name);
+
+}  // namespace weir::formats

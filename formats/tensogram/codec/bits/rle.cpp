@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs of equal bits.
+#include <algorithm>
+
+#include "tensogram/codec/bits/bits.hpp"
+
+namespace weir::formats {
+
+std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) noexcept {
+  if (from >= count) {
+    return count;
+  }
+  const bool on = bit_at(bits, from);
+  const std::byte whole = on ? std::byte{0xFF} : std::byte{0};
+  std::uint64_t at = from;
+  while (at < count) {
+    if (at % 8 == 0 && bits[at / 8] == whole) {
+      at += 8;
+    } else if (bit_at(bits, at) == on) {
+      ++at;
+    } else {
+      break;
+    }
+  }
+  return std::min(at, count);
+}
+
+void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexcept {
+  while (first < last && first % 8 != 0) {
+    set_bit(bits, first++);
+  }
+  const std::uint64_t whole = (last - first) / 8;
+  std::fill_n(bits.begin() + static_cast<std::ptrdiff_t>(first / 8), whole,
+              std::byte{0xFF});
+  for (first += whole * 8; first < last; ++first) {
+    set_bit(bits, first);
+  }
+}
+
+byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
+  byte_vector out;
+  if (count == 0) {
+    return out;
+  }
+  out.push_back(bit_at(bits, 0) ? std::byte{1} : std::byte{0});
+  for (std::uint64_t at = 0; at < count;) {
+    const std::uint64_t end = run_end(bits, at, count);
+    std::uint64_t run = end - at;
+    for (; run >= 0x80; run >>= 7) {
+      out.push_back(static_cast<std::byte>(0x80 | (run & 0x7F)));
+    }
+    out.push_back(static_cast<std::byte>(run));
+    at = end;
+  }
+  return out;
+}
+
+result<void> rle_decode(bytes_view from, std::uint64_t count, mutable_bytes to) {
+  const error damaged(errc::corrupt,
+                      "cannot decode runs of bits: expected runs that fill the bit list "
+                      "exactly, found others");
+  std::fill(to.begin(), to.end(), std::byte{});
+  if (from.empty() || count == 0) {
+    return from.empty() && count == 0 ? result<void>() : result<void>(damaged);
+  }
+  bool on = from[0] == std::byte{1};
+  if (!on && from[0] != std::byte{}) {
+    return damaged;
+  }
+  std::uint64_t done = 0;
+  std::size_t at = 1;
+  while (at < from.size()) {
+    std::uint64_t run = 0;
+    unsigned shift = 0;
+    bool more = true;
+    while (more) {
+      if (at == from.size() || shift > 56) {
+        return damaged;
+      }
+      const auto byte = std::to_integer<std::uint64_t>(from[at++]);
+      run |= (byte & 0x7F) << shift;
+      shift += 7;
+      more = (byte & 0x80) != 0;
+    }
+    if (run == 0 || run > count - done) {
+      return damaged;
+    }
+    if (on) {
+      set_bits(to, done, done + run);
+    }
+    done += run;
+    on = !on;
+  }
+  return done == count ? result<void>() : result<void>(damaged);
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Roaring in its portable form: sorted positions in containers of 65,536.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "tensogram/codec/bits/bits.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::uint32_t cookie_runs = 12347;
+constexpr std::uint32_t cookie_plain = 12346;
+constexpr std::uint64_t container_bits = 65536;
+constexpr std::uint32_t array_most = 4096;
+constexpr std::size_t bitmap_bytes = 8192;
+/// Fewer containers with runs among them go without offsets.
+constexpr std::size_t offsets_from = 4;
+
+template <class T>
+void put(byte_vector& to, T value) {
+  to.resize(to.size() + sizeof(T));
+  store_le(to.data() + to.size() - sizeof(T), value);
+}
+
+struct container {
+  std::uint16_t key = 0;
+  std::uint32_t cardinality = 0;
+  bool runs = false;
+  byte_vector body;
+};
+
+std::uint16_t low(std::uint64_t position) noexcept {
+  return static_cast<std::uint16_t>(position % container_bits);
+}
+
+/// Calls `use(first, last)` for every run of ones in `[from, to)`.
+template <class Use>
+void for_each_run(bytes_view bits, std::uint64_t from, std::uint64_t to, const Use& use) {
+  for (std::uint64_t at = from; at < to;) {
+    const std::uint64_t end = run_end(bits, at, to);
+    if (bit_at(bits, at)) {
+      use(at, end);
+    }
+    at = end;
+  }
+}
+
+byte_vector run_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
+                     std::uint32_t runs) {
+  byte_vector out;
+  put(out, static_cast<std::uint16_t>(runs));
+  for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
+    put(out, low(first));
+    put(out, static_cast<std::uint16_t>(last - first - 1));
+  });
+  return out;
+}
+
+byte_vector plain_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
+                       std::uint32_t cardinality) {
+  byte_vector out;
+  const bool bitmap = cardinality > array_most;
+  out.resize(bitmap ? bitmap_bytes : 0);
+  for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t at = first; at < last; ++at) {
+      if (bitmap) {
+        out[low(at) / 8u] |= static_cast<std::byte>(1u << (at % 8));
+      } else {
+        put(out, low(at));
+      }
+    }
+  });
+  return out;
+}
+
+container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) {
+  container out;
+  out.key = static_cast<std::uint16_t>(from / container_bits);
+  std::uint32_t runs = 0;
+  for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
+    out.cardinality += static_cast<std::uint32_t>(last - first);
+    ++runs;
+  });
+  const std::size_t plain =
+      out.cardinality > array_most ? bitmap_bytes : 2 * std::size_t{out.cardinality};
+  out.runs = 2 + 4 * std::size_t{runs} < plain;
+  if (out.cardinality > 0) {
+    out.body = out.runs ? run_body(bits, from, to, runs)
+                        : plain_body(bits, from, to, out.cardinality);
+  }
+  return out;
+}
+
+/// Reads forward and says when there is nothing left.
+class byte_reader {
+ public:
+  explicit byte_reader(bytes_view from) : rest_(from) {}
+  template <class T>
+  [[nodiscard]] T take() noexcept {
+    if (rest_.size() < sizeof(T)) {
+      good_ = false;
+      return 0;
+    }
+    const T out = load_le<T>(rest_.data());
+    rest_ = rest_.subspan(sizeof(T));
+    return out;
+  }
+  [[nodiscard]] bytes_view take_bytes(std::size_t count) noexcept {
+    if (rest_.size() < count) {
+      good_ = false;
+      return {};
+    }
+    const bytes_view out = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return out;
+  }
+  [[nodiscard]] bool good() const noexcept { return good_; }
+  [[nodiscard]] bool at_end() const noexcept { return rest_.empty(); }
+
+ private:
+  bytes_view rest_;
+  bool good_ = true;
+};
+
+class roaring_reader {
+ public:
+  roaring_reader(bytes_view from, std::uint64_t count, mutable_bytes to)
+      : from_(from), count_(count), to_(to) {}
+
+  bool run() {
+    const auto cookie = from_.take<std::uint32_t>();
+    std::size_t containers = 0;
+    if ((cookie & 0xFFFF) == cookie_runs) {
+      containers = (cookie >> 16) + 1;
+      run_flags_ = from_.take_bytes((containers + 7) / 8);
+    } else if (cookie == cookie_plain) {
+      containers = from_.take<std::uint32_t>();
+    } else {
+      return false;
+    }
+    const bytes_view heads =
+        containers > container_bits ? bytes_view() : from_.take_bytes(4 * containers);
+    if (!from_.good() || heads.size() != 4 * containers) {
+      return false;
+    }
+    if (run_flags_.empty() || containers >= offsets_from) {
+      (void)from_.take_bytes(4 * containers);  // containers follow each other anyway
+    }
+    for (std::size_t c = 0; c < containers; ++c) {
+      if (!read_container(heads, c)) {
+        return false;
+      }
+    }
+    return from_.good() && from_.at_end();
+  }
+
+ private:
+  bool read_container(bytes_view heads, std::size_t c) {
+    const auto key = load_le<std::uint16_t>(heads.data() + 4 * c);
+    const auto cardinality =
+        std::uint32_t{load_le<std::uint16_t>(heads.data() + 4 * c + 2)} + 1;
+    if (c > 0 && key <= load_le<std::uint16_t>(heads.data() + 4 * (c - 1))) {
+      return false;
+    }
+    const std::uint64_t base = std::uint64_t{key} * container_bits;
+    const bool runs = !run_flags_.empty() &&
+                      (std::to_integer<unsigned>(run_flags_[c / 8]) >> (c % 8) & 1u) != 0;
+    if (runs) {
+      return read_runs(base, cardinality);
+    }
+    return cardinality > array_most ? read_bitmap(base, cardinality)
+                                    : read_array(base, cardinality);
+  }
+
+  bool read_runs(std::uint64_t base, std::uint32_t cardinality) {
+    const unsigned runs = from_.take<std::uint16_t>();
+    std::uint64_t next = 0;
+    std::uint64_t total = 0;
+    for (unsigned r = 0; r < runs && from_.good(); ++r) {
+      const std::uint64_t start = from_.take<std::uint16_t>();
+      const std::uint64_t length = std::uint64_t{from_.take<std::uint16_t>()} + 1;
+      if ((r > 0 && start < next) || start + length > container_bits ||
+          base + start + length > count_) {
+        return false;
+      }
+      set_bits(to_, base + start, base + start + length);
+      next = start + length;
+      total += length;
+    }
+    return from_.good() && total == cardinality;
+  }
+
+  bool read_array(std::uint64_t base, std::uint32_t cardinality) {
+    const bytes_view body = from_.take_bytes(2 * std::size_t{cardinality});
+    for (std::size_t i = 0; 2 * i < body.size(); ++i) {
+      const std::uint64_t at = base + load_le<std::uint16_t>(body.data() + 2 * i);
+      if (at >= count_ || bit_at(to_, at)) {
+        return false;
+      }
+      set_bit(to_, at);
+    }
+    return from_.good();
+  }
+
+  bool read_bitmap(std::uint64_t base, std::uint32_t cardinality) {
+    const bytes_view body = from_.take_bytes(bitmap_bytes);
+    std::uint32_t total = 0;
+    for (std::size_t k = 0; k < body.size(); ++k) {
+      for (unsigned i = 0; body[k] != std::byte{} && i < 8; ++i) {
+        if ((std::to_integer<unsigned>(body[k]) >> i & 1u) != 0) {
+          const std::uint64_t at = base + 8 * k + i;
+          if (at >= count_) {
+            return false;
+          }
+          set_bit(to_, at);
+          ++total;
+        }
+      }
+    }
+    return from_.good() && total == cardinality;
+  }
+
+  byte_reader from_;
+  std::uint64_t count_;
+  mutable_bytes to_;
+  bytes_view run_flags_;
+};
+
+void put_heads(byte_vector& to, const std::vector<container>& all) {
+  for (const container& c : all) {
+    put(to, c.key);
+    put(to, static_cast<std::uint16_t>(c.cardinality - 1));
+  }
+}
+
+}  // namespace
+
+result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
+  if (count > std::numeric_limits<std::uint32_t>::max()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot write bits as roaring: expected at most 2^32 - 1, "
+                             "found {}",
+                             count));
+  }
+  std::vector<container> all;
+  bool runs = false;
+  for (std::uint64_t at = 0; at < count; at += container_bits) {
+    container c = make_container(bits, at, std::min(at + container_bits, count));
+    if (c.cardinality > 0) {
+      runs = runs || c.runs;
+      all.push_back(std::move(c));
+    }
+  }
+  byte_vector out;
+  if (runs) {
+    put(out, static_cast<std::uint32_t>(cookie_runs | (all.size() - 1) << 16));
+    const std::size_t flags = out.size();
+    out.resize(flags + (all.size() + 7) / 8);
+    for (std::size_t c = 0; c < all.size(); ++c) {
+      out[flags + c / 8] |= static_cast<std::byte>((all[c].runs ? 1u : 0u) << (c % 8));
+    }
+  } else {
+    put(out, cookie_plain);
+    put(out, static_cast<std::uint32_t>(all.size()));
+  }
+  put_heads(out, all);
+  if (!runs || all.size() >= offsets_from) {
+    std::size_t at = out.size() + 4 * all.size();
+    for (const container& c : all) {
+      put(out, static_cast<std::uint32_t>(at));
+      at += c.body.size();
+    }
+  }
+  for (const container& c : all) {
+    append(out, c.body);
+  }
+  return out;
+}
+
+result<void> roaring_decode(bytes_view from, std::uint64_t count, mutable_bytes to) {
+  std::fill(to.begin(), to.end(), std::byte{});
+  if (!roaring_reader(from, count, to).run()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decode roaring bits: expected containers of "
+                             "increasing positions below {}, found damage",
+                             count));
+  }
+  return {};
+}
+
+}  // namespace weir::formats

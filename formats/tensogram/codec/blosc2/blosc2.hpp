@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compression "blosc2": an own reader of contiguous frames and a writer of simple ones.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "tensogram/codec/buffer.hpp"
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+/// Codecs as chunks number them.
+enum class blosc2_codec : std::uint8_t { blosclz = 0, lz4 = 1, zlib = 3, zstd = 4 };
+
+struct blosc2_parameters {
+  blosc2_codec codec = blosc2_codec::lz4;
+  int level = 5;
+  unsigned type_size = 1;  ///< bytes that the filter takes as one item, 1..255
+};
+
+/// From `blosc2_codec` and `blosc2_clevel`, for writing.
+/// @error{invalid_argument; unsupported, a codec that is only read}
+[[nodiscard]] result<blosc2_parameters> read_blosc2(const cbor_map& parameters,
+                                                    unsigned type_size);
+
+/// Byte shuffle, one stream per block. `from` divides by the type size.
+/// @error{out_of_memory; internal}
+[[nodiscard]] result<code_buffer> blosc2_encode(bytes_view from,
+                                                const blosc2_parameters& p);
+/// Bytes `[first, first + to.size())` of a frame that holds `total` bytes.
+/// @error{corrupt; unsupported, a filter or codec of Blosc2 that is not built; both name
+/// it}
+[[nodiscard]] result<void> blosc2_decode(bytes_view from, std::uint64_t total,
+                                         std::uint64_t first, mutable_bytes to);
+
+/// A chunk: header, where its blocks start, blocks.
+struct blosc2_chunk {
+  bytes_view bytes;
+  std::uint64_t size = 0;  ///< bytes that it decodes to
+  std::uint32_t block = 0;
+  unsigned type_size = 1;
+  unsigned flags = 0;
+  unsigned special = 0;  ///< 1 zeros, 2 NaN, 3 one value repeated, 4 anything
+  std::array<unsigned, 6> filters{};
+  std::array<unsigned, 6> filter_meta{};
+  unsigned version = 0;
+};
+/// @error{corrupt; unsupported}
+[[nodiscard]] result<blosc2_chunk> read_blosc2_chunk(bytes_view from);
+/// Bytes `[first, first + to.size())` of a chunk. @error{corrupt; unsupported}
+[[nodiscard]] result<void> decode_blosc2_chunk(const blosc2_chunk& chunk,
+                                               std::uint64_t first, mutable_bytes to);
+/// Fills `to` with the value that the special chunk kind `special` stands for.
+/// @error{corrupt; unsupported}
+[[nodiscard]] result<void> fill_blosc2_special(unsigned special, unsigned type_size,
+                                               bytes_view value, std::uint64_t first,
+                                               mutable_bytes to);
+
+inline constexpr std::size_t blosc2_chunk_header = 32;
+namespace blosc2_flag {
+inline constexpr unsigned extended = 0x05;
+inline constexpr unsigned plain = 0x02;
+inline constexpr unsigned whole_blocks = 0x10;
+}  // namespace blosc2_flag
+
+}  // namespace weir::formats

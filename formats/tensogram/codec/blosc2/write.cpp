@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Frames that every reader of Blosc2 opens: one kind of chunk, one stream per block.
+#include <zstd.h>
+
+#include <algorithm>
+
+#include "tensogram/codec/blosc2/blosc2.hpp"
+#include "tensogram/codec/lz4.hpp"
+#include "tensogram/codec/parameters.hpp"
+#include "tensogram/codec/shuffle.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::size_t largest_chunk = std::size_t{256} << 20;
+constexpr std::size_t usual_block = std::size_t{128} << 10;
+/// Number of a codec in a frame's header, which has one more than chunks have.
+unsigned frame_number(blosc2_codec codec) noexcept {
+  return codec == blosc2_codec::zstd ? 5 : 1;
+}
+
+template <class T>
+void put_be(byte_vector& to, int marker, T value) {
+  to.push_back(static_cast<std::byte>(marker));
+  to.resize(to.size() + sizeof(T));
+  store_be(to.data() + to.size() - sizeof(T), value);
+}
+template <class T>
+void put_le(byte_vector& to, T value) {
+  to.resize(to.size() + sizeof(T));
+  store_le(to.data() + to.size() - sizeof(T), value);
+}
+void put_bytes(byte_vector& to, std::initializer_list<unsigned> bytes) {
+  for (const unsigned b : bytes) {
+    to.push_back(static_cast<std::byte>(b));
+  }
+}
+
+struct chunk_head {
+  unsigned flags = 0;
+  unsigned type_size = 1;
+  std::uint32_t size = 0;
+  std::uint32_t block = 0;
+  std::uint32_t stored = 0;
+  unsigned codec = 0;
+};
+
+void put_head(byte_vector& to, const chunk_head& h) {
+  put_bytes(to, {5, 1, blosc2_flag::extended | h.flags, h.type_size});
+  put_le(to, h.size);
+  put_le(to, h.block);
+  put_le(to, h.stored);
+  put_bytes(to, {0, 0, 0, 0, 0, 1, h.codec, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+}
+
+bool append_zstd(bytes_view from, int level, byte_vector& to) {
+  const std::size_t before = to.size();
+  to.resize(before + from.size());
+  const int zstd = level >= 9 ? ZSTD_maxCLevel() : 2 * level - 1;
+  const std::size_t size =
+      ZSTD_compress(to.data() + before, from.size(), from.data(), from.size(), zstd);
+  const bool smaller = ZSTD_isError(size) == 0 && size < from.size();
+  to.resize(smaller ? before + size : before);
+  return smaller;
+}
+
+void put_block(bytes_view block, const blosc2_parameters& p, byte_vector& to) {
+  byte_vector shuffled(block.size());
+  shuffle_bytes(block, p.type_size, shuffled);
+  const std::size_t head = to.size();
+  put_le<std::uint32_t>(to, 0);
+  const bool smaller = p.codec == blosc2_codec::zstd ? append_zstd(shuffled, p.level, to)
+                                                     : lz4_append_block(shuffled, to);
+  if (!smaller) {
+    append(to, shuffled);
+  }
+  store_le(to.data() + head, static_cast<std::uint32_t>(to.size() - head - 4));
+}
+
+/// A chunk with what it holds as it is.
+void put_plain(bytes_view from, unsigned type_size, unsigned codec, byte_vector& to) {
+  const auto size = static_cast<std::uint32_t>(from.size());
+  put_head(to, {blosc2_flag::plain, type_size, size, size,
+                static_cast<std::uint32_t>(blosc2_chunk_header + from.size()), codec});
+  append(to, from);
+}
+
+void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
+  const std::size_t start = to.size();
+  const std::size_t block = std::min(
+      from.size(), std::max<std::size_t>(usual_block / p.type_size, 1) * p.type_size);
+  const std::size_t blocks = (from.size() + block - 1) / block;
+  const auto codec = static_cast<unsigned>(p.codec);
+  if (p.level > 0) {
+    put_head(to, {blosc2_flag::whole_blocks | codec << 5, p.type_size,
+                  static_cast<std::uint32_t>(from.size()),
+                  static_cast<std::uint32_t>(block), 0, frame_number(p.codec)});
+    const std::size_t starts = to.size();
+    to.resize(starts + 4 * blocks);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      store_le(to.data() + starts + 4 * b, static_cast<std::uint32_t>(to.size() - start));
+      put_block(from.subspan(b * block, std::min(block, from.size() - b * block)), p, to);
+    }
+    if (to.size() - start < blosc2_chunk_header + from.size()) {
+      store_le(to.data() + start + 12, static_cast<std::uint32_t>(to.size() - start));
+      return;
+    }
+    to.resize(start);
+  }
+  put_plain(from, p.type_size, frame_number(p.codec), to);
+}
+
+void put_frame_head(byte_vector& to, std::size_t size, std::size_t chunk,
+                    const blosc2_parameters& p) {
+  put_bytes(to, {0x9e, 0xa8});
+  append(to, as_view("b2frame"));
+  put_bytes(to, {0});
+  put_be<std::uint32_t>(to, 0xd2, 97);
+  put_be<std::uint64_t>(to, 0xcf, 0);  // sizes are filled in later
+  const unsigned codec = frame_number(p.codec);
+  put_bytes(to, {0xa4, 0x12, 0x00, static_cast<unsigned>(p.level) << 4 | codec, 0x03});
+  put_be<std::uint64_t>(to, 0xd3, size);
+  put_be<std::uint64_t>(to, 0xd3, 0);
+  put_be<std::uint32_t>(to, 0xd2, p.type_size);
+  const std::size_t block =
+      std::max<std::size_t>(usual_block / p.type_size, 1) * p.type_size;
+  put_be<std::uint32_t>(to, 0xd2, static_cast<std::uint32_t>(std::min(block, chunk)));
+  put_be<std::uint32_t>(to, 0xd2, static_cast<std::uint32_t>(chunk));
+  put_be<std::uint16_t>(to, 0xd1, 1);
+  put_be<std::uint16_t>(to, 0xd1, 1);
+  put_bytes(to, {0xc2, 0xd8, 6, 0, 0, 0, 0, 0, 1, codec, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  put_bytes(to, {0x93, 0xcd, 0, 7, 0xde, 0, 0, 0xdc, 0, 0});
+}
+
+}  // namespace
+
+result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_size) {
+  constexpr errc kind = errc::invalid_argument;
+  WEIR_TRY(const std::string codec,
+           text_parameter(parameters, "blosc2_codec", kind, "lz4"));
+  WEIR_TRY(const std::int64_t level,
+           integer_parameter(parameters, "blosc2_clevel", 0, 9, kind, 5));
+  blosc2_parameters out;
+  out.level = static_cast<int>(level);
+  out.type_size = type_size;
+  if (codec == "zstd") {
+    out.codec = blosc2_codec::zstd;
+  } else if (codec == "blosclz" || codec == "lz4hc" || codec == "zlib") {
+    return error(
+        errc::unsupported,
+        fmt::format("cannot write blosc2: expected a codec that is written (lz4, "
+                    "zstd), found \"{}\", which is only read",
+                    codec));
+  } else if (codec != "lz4") {
+    return bad_parameter(kind, "blosc2_codec", "blosclz, lz4, lz4hc, zlib or zstd",
+                         codec);
+  }
+  return out;
+}
+
+result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
+  const std::size_t most = align_down<std::size_t>(largest_chunk, p.type_size);
+  const std::size_t chunk = std::min(from.size(), most);
+  byte_vector out;
+  try {
+    out.reserve(from.size() + from.size() / 64 + 1024);
+    put_frame_head(out, from.size(), chunk, p);
+    const std::size_t header = out.size();
+    byte_vector offsets;
+    for (std::size_t at = 0; at < from.size(); at += chunk) {
+      put_le<std::uint64_t>(offsets, out.size() - header);
+      put_chunk(from.subspan(at, std::min(chunk, from.size() - at)), p, out);
+    }
+    store_be<std::uint64_t>(out.data() + 0x27, out.size() - header);
+    put_plain(offsets, 8, 0, out);
+    put_bytes(out, {0x94, 0x01, 0x93, 0xcd, 0, 6, 0xde, 0, 0, 0xdc, 0, 0});
+    put_be<std::uint32_t>(out, 0xce, 35);
+    put_bytes(out, {0xd8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+    store_be<std::uint64_t>(out.data() + 0x10, out.size());
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "cannot write blosc2: expected enough memory, found too little");
+  }
+  WEIR_TRY(code_buffer done, make_buffer(out.size()));
+  std::copy(out.begin(), out.end(), done.storage.get());
+  return done;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compression with LZ4.
+#include "tensogram/codec/lz4.hpp"
+
+#include <lz4.h>
+
+#include <limits>
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::size_t prefix_size = 4;
+
+const char* chars(bytes_view bytes) noexcept {
+  return reinterpret_cast<const char*>(bytes.data());
+}
+char* chars(std::byte* bytes) noexcept {
+  return reinterpret_cast<char*>(bytes);
+}
+
+}  // namespace
+
+result<code_buffer> lz4_encode(bytes_view from) {
+  if (from.size() > LZ4_MAX_INPUT_SIZE) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot compress with lz4: expected at most {} bytes, found "
+                             "{}",
+                             LZ4_MAX_INPUT_SIZE, from.size()))
+        .hint("use zstd, or several objects");
+  }
+  const int size = static_cast<int>(from.size());
+  const int bound = LZ4_compressBound(size);
+  WEIR_TRY(code_buffer out, make_buffer(prefix_size + static_cast<std::size_t>(bound)));
+  store_le<std::uint32_t>(out.storage.get(), static_cast<std::uint32_t>(from.size()));
+  const int written = LZ4_compress_default(
+      chars(from), chars(out.storage.get() + prefix_size), size, bound);
+  if (written <= 0) {
+    return error(errc::internal,
+                 "cannot compress with lz4: expected a block, found none");
+  }
+  out.bytes = out.bytes.first(prefix_size + static_cast<std::size_t>(written));
+  return out;
+}
+
+result<void> lz4_decode_block(bytes_view from, mutable_bytes to) {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
+  int size = -1;
+  std::byte none{};
+  if (from.size() <= most && to.size() <= most) {
+    size =
+        LZ4_decompress_safe(chars(from), chars(to.empty() ? &none : to.data()),
+                            static_cast<int>(from.size()), static_cast<int>(to.size()));
+  }
+  if (size < 0 || static_cast<std::size_t>(size) != to.size()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decompress payload: expected an LZ4 block of {} "
+                             "bytes, found {}",
+                             to.size(),
+                             size < 0 ? "a damaged one" : fmt::format("{} bytes", size)));
+  }
+  return {};
+}
+
+result<void> lz4_decode(bytes_view from, mutable_bytes to) {
+  if (from.size() < prefix_size) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decompress payload: expected a size of 4 bytes and "
+                             "an LZ4 block, found {} bytes",
+                             from.size()));
+  }
+  if (load_le<std::uint32_t>(from.data()) != to.size()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decompress payload: expected a size of {} bytes "
+                             "before the LZ4 block, found {}",
+                             to.size(), load_le<std::uint32_t>(from.data())));
+  }
+  return lz4_decode_block(from.subspan(prefix_size), to);
+}
+
+bool lz4_append_block(bytes_view from, byte_vector& to) {
+  const std::size_t before = to.size();
+  to.resize(before + from.size());
+  const int written =
+      LZ4_compress_default(chars(from), chars(to.data() + before),
+                           static_cast<int>(from.size()), static_cast<int>(from.size()));
+  const bool smaller = written > 0 && static_cast<std::size_t>(written) < from.size();
+  to.resize(smaller ? before + static_cast<std::size_t>(written) : before);
+  return smaller;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Packing and unpacking of doubles, any width, and the choice of the parameters.
+#include "tensogram/codec/packing.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "tensogram/codec/parallel.hpp"
+#include "tensogram/codec/parameters.hpp"
+#include "tensogram/write/finite.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::int32_t largest_scale = 256;
+/// Elements that a thread takes at a time: a multiple of 8, so that pieces of any width
+/// start at a byte.
+constexpr std::size_t piece = 64 * 1024;
+
+/// Repeated squaring, a negative exponent as one over the positive power: the last bit of
+/// a power decides the last bit of every value.
+double power(double base, std::int64_t exponent) noexcept {
+  double out = 1;
+  auto n = static_cast<std::uint64_t>(exponent < 0 ? -exponent : exponent);
+  for (double square = base; n != 0; n >>= 1) {
+    out = (n & 1) != 0 ? out * square : out;
+    square *= square;
+  }
+  return exponent < 0 ? 1 / out : out;
+}
+
+double largest_integer(unsigned bits) noexcept {
+  return bits == 64
+             ? 18446744073709551616.0
+             : static_cast<double>((bits == 0 ? 0 : ~std::uint64_t{0} >> (64 - bits)));
+}
+
+std::uint64_t quantise(double value, double reference, double scale,
+                       std::uint64_t largest) noexcept {
+  const double x = (value - reference) * scale;
+  if (!(x > 0)) {
+    return 0;
+  }
+  double whole = std::trunc(x);
+  if (x - whole >= 0.5) {
+    whole += 1;
+  }
+  const std::uint64_t q = whole >= 18446744073709551616.0
+                              ? ~std::uint64_t{0}
+                              : static_cast<std::uint64_t>(whole);
+  return std::min(q, largest);
+}
+
+double value_at(bytes_view values, std::size_t i) noexcept {
+  double out;
+  std::memcpy(&out, values.data() + 8 * i, 8);
+  return out;
+}
+
+/// Appends integers of `bits` bits, the most significant first.
+class bit_packer {
+ public:
+  bit_packer(std::byte* to, unsigned bits) : to_(to), bits_(bits) {}
+
+  void put(std::uint64_t value) noexcept {
+    unsigned left = bits_;
+    while (left > 0) {
+      const unsigned take = std::min(left, 8 - used_);
+      const auto part = (value >> (left - take)) & ((1u << take) - 1);
+      current_ |= static_cast<unsigned>(part << (8 - used_ - take));
+      used_ += take;
+      left -= take;
+      if (used_ == 8) {
+        flush();
+      }
+    }
+  }
+  void flush() noexcept {
+    if (used_ > 0) {
+      *to_++ = static_cast<std::byte>(current_);
+    }
+    current_ = 0;
+    used_ = 0;
+  }
+
+ private:
+  std::byte* to_;
+  unsigned bits_;
+  unsigned used_ = 0;
+  unsigned current_ = 0;
+};
+
+/// The integer of `bits` bits at bit `at` of `from`.
+std::uint64_t bits_at(bytes_view from, std::uint64_t at, unsigned bits) noexcept {
+  const std::size_t start = at / 8;
+  const unsigned skip = at % 8;
+  if (skip + bits <= 64 && start + 8 <= from.size()) {
+    return load_be<std::uint64_t>(from.data() + start) << skip >> (64 - bits);
+  }
+  std::uint64_t out = 0;
+  for (unsigned done = 0; done < bits;) {
+    const std::uint64_t bit = at + done;
+    const unsigned inside = bit % 8;
+    const unsigned take = std::min(bits - done, 8 - inside);
+    const auto byte = std::to_integer<unsigned>(from[bit / 8]);
+    out = out << take | (byte >> (8 - inside - take) & ((1u << take) - 1));
+    done += take;
+  }
+  return out;
+}
+
+void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to) {
+  const std::size_t count = values.size() / 8;
+  std::size_t at = 0;
+  if (p.bits % 8 == 0 && p.bits <= 32 && std::isfinite(scale) && simd_at_hand()) {
+    at = pack_simd(values.data(), count, p.reference, scale, p.bits, to).done;
+  }
+  const std::uint64_t largest = ~std::uint64_t{0} >> (64 - p.bits);
+  bit_packer packer(to + at * p.bits / 8, p.bits);
+  for (; at < count; ++at) {
+    packer.put(quantise(value_at(values, at), p.reference, scale, largest));
+  }
+  packer.flush();
+}
+
+double factor_of(const packing& p) noexcept {
+  return power(2, p.binary) * power(10, -std::int64_t{p.decimal});
+}
+
+void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_t first,
+                  mutable_bytes to) {
+  const std::size_t count = to.size() / 8;
+  std::size_t at = 0;
+  if (p.bits % 8 == 0 && p.bits <= 32 && p.bits > 0 && simd_at_hand()) {
+    const bytes_view used = from.subspan(first * p.bits / 8);
+    at = unpack_simd(used.data(), count, p.reference, factor, p.bits, to.data()).done;
+  }
+  for (; at < count; ++at) {
+    const std::uint64_t q =
+        p.bits == 0 ? 0 : bits_at(from, (first + at) * p.bits, p.bits);
+    const double value =
+        p.bits == 0 ? p.reference : p.reference + factor * static_cast<double>(q);
+    std::memcpy(to.data() + 8 * at, &value, 8);
+  }
+}
+
+error not_finite(bytes_view values) {
+  const auto found = find_non_finite(values, dtype::fp64, native_byte_order);
+  return error(errc::invalid_argument,
+               fmt::format("cannot pack values: expected finite ones, found {} at "
+                           "element {}",
+                           found && found->nan ? "NaN" : "an infinity",
+                           found ? found->index : 0))
+      .hint("give sp_reference_value and sp_binary_scale_factor, and allow masks");
+}
+
+result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal) {
+  packing out{0, 0, decimal, bits};
+  const std::size_t count = values.size() / 8;
+  const value_span span = span_of_values(values);
+  if (!span.finite) {
+    return not_finite(values);
+  }
+  if (count == 0 || bits == 0) {
+    out.reference = count == 0 ? 0 : value_at(values, 0);
+    return out;
+  }
+  out.reference = span.lowest;
+  const double range = (span.highest - span.lowest) * power(10, decimal);
+  if (range != 0) {
+    const double scale = std::ceil(std::log2(range / largest_integer(bits)));
+    if (!(std::abs(scale) <= largest_scale)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot pack values from {} to {}: expected a binary "
+                               "scale of at most {} in magnitude, found {}",
+                               span.lowest, span.highest, largest_scale, scale));
+    }
+    out.binary = static_cast<std::int32_t>(scale);
+  }
+  return out;
+}
+
+/// Value of `sp_NAME`, or with legacy rules of NAME.
+const cbor_value* find_key(const cbor_map& parameters, std::string_view name,
+                           bool legacy) {
+  const cbor_value* value = parameters.find(name);
+  return value == nullptr && legacy ? parameters.find(name.substr(3)) : value;
+}
+
+result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
+                      bool decimal_needed) {
+  cbor_map own;
+  for (const std::string_view key :
+       {"sp_bits_per_value", "sp_reference_value", "sp_binary_scale_factor",
+        "sp_decimal_scale_factor"}) {
+    if (const cbor_value* value = find_key(parameters, key, rules.legacy)) {
+      own.set(key, *value);
+    }
+  }
+  const errc kind = rules.kind;
+  packing out;
+  WEIR_TRY(const std::int64_t bits,
+           integer_parameter(own, "sp_bits_per_value", 0, 64, kind));
+  WEIR_TRY(out.reference, real_parameter(own, "sp_reference_value", kind));
+  WEIR_TRY(const std::int64_t binary,
+           integer_parameter(own, "sp_binary_scale_factor", -largest_scale, largest_scale,
+                             kind));
+  WEIR_TRY(const std::int64_t decimal,
+           integer_parameter(
+               own, "sp_decimal_scale_factor", std::numeric_limits<std::int32_t>::min(),
+               std::numeric_limits<std::int32_t>::max(), kind,
+               decimal_needed ? std::nullopt : std::optional<std::int64_t>(0)));
+  if (!std::isfinite(out.reference)) {
+    return bad_parameter(kind, "sp_reference_value", "a finite number",
+                         std::isnan(out.reference) ? "NaN" : "an infinity");
+  }
+  out.bits = static_cast<unsigned>(bits);
+  out.binary = static_cast<std::int32_t>(binary);
+  out.decimal = static_cast<std::int32_t>(decimal);
+  return out;
+}
+
+}  // namespace
+
+result<packing> compute_packing(std::span<const double> values, unsigned bits,
+                                std::int32_t decimal) {
+  if (bits > 64) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot pack values: expected at most 64 bits, found {}", bits));
+  }
+  return compute(std::as_bytes(values), bits, decimal);
+}
+
+result<std::uint64_t> packed_size(std::uint64_t count, unsigned bits) {
+  std::uint64_t total = 0;
+  if (!checked_mul(count / 8, std::uint64_t{bits}, total) ||
+      !checked_add(total, (count % 8 * bits + 7) / 8, total) ||
+      total > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot size {} values of {} bits: expected fewer than 2^63 "
+                             "bytes, found more",
+                             count, bits));
+  }
+  return total;
+}
+
+void store_packing(const packing& p, cbor_map& parameters) {
+  parameters.set("sp_bits_per_value", p.bits);
+  parameters.set("sp_reference_value", p.reference);
+  parameters.set("sp_binary_scale_factor", p.binary);
+  parameters.set("sp_decimal_scale_factor", p.decimal);
+}
+
+result<packing> read_packing(const cbor_map& parameters, const packing_rules& rules) {
+  return parse(parameters, rules, true);
+}
+
+result<packing> settle_packing(cbor_map& parameters, bytes_view values, unsigned) {
+  constexpr errc kind = errc::invalid_argument;
+  const bool reference = parameters.find("sp_reference_value") != nullptr;
+  const bool binary = parameters.find("sp_binary_scale_factor") != nullptr;
+  if (reference != binary) {
+    return error(kind, fmt::format("cannot pack values: expected sp_reference_value and "
+                                   "sp_binary_scale_factor, or neither, found only {}",
+                                   reference ? "the first" : "the second"));
+  }
+  if (reference) {
+    WEIR_TRY(const packing given, parse(parameters, {kind, false}, false));
+    if (!span_of_values(values).finite) {
+      return not_finite(values);
+    }
+    // A reference value given as an integer stays one on the wire.
+    parameters.set("sp_decimal_scale_factor", given.decimal);
+    return given;
+  }
+  WEIR_TRY(const std::int64_t bits,
+           integer_parameter(parameters, "sp_bits_per_value", 0, 64, kind));
+  WEIR_TRY(const std::int64_t decimal,
+           integer_parameter(parameters, "sp_decimal_scale_factor",
+                             std::numeric_limits<std::int32_t>::min(),
+                             std::numeric_limits<std::int32_t>::max(), kind, 0));
+  WEIR_TRY(const packing computed, compute(values, static_cast<unsigned>(bits),
+                                           static_cast<std::int32_t>(decimal)));
+  store_packing(computed, parameters);
+  return computed;
+}
+
+void pack_values(bytes_view values, const packing& p, mutable_bytes to,
+                 unsigned threads) {
+  if (p.bits == 0) {
+    return;
+  }
+  const double scale = power(10, p.decimal) * power(2, -p.binary);
+  const std::size_t count = values.size() / 8;
+  for_each_piece(worth_threads(threads, values.size()), (count + piece - 1) / piece,
+                 [&](std::size_t k) {
+                   const std::size_t from = k * piece;
+                   const std::size_t n = std::min(piece, count - from);
+                   pack_piece(values.subspan(8 * from, 8 * n), p, scale,
+                              to.data() + from / 8 * p.bits);
+                 });
+}
+
+void unpack_values(bytes_view from, const packing& p, std::uint64_t first,
+                   mutable_bytes to, unsigned threads) {
+  const double factor = factor_of(p);
+  const std::size_t count = to.size() / 8;
+  for_each_piece(worth_threads(threads, to.size()), (count + piece - 1) / piece,
+                 [&](std::size_t k) {
+                   const std::size_t at = k * piece;
+                   const std::size_t n = std::min(piece, count - at);
+                   unpack_piece(from, p, factor, first + at, to.subspan(8 * at, 8 * n));
+                 });
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Names and parameters of the stages, and which of them may stand together.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "tensogram/codec/lz4.hpp"
+#include "tensogram/codec/parameters.hpp"
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/codec/zstd.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+struct stage_name {
+  std::string_view name;
+  bool built;
+};
+
+constexpr std::array encodings{stage_name{"none", true},
+                               stage_name{"simple_packing", true}};
+constexpr std::array filters{stage_name{"none", true}, stage_name{"shuffle", true}};
+/// In the order of `codec`, then what is not built.
+constexpr std::array compressions{
+    stage_name{"none", true}, stage_name{"lz4", true},     stage_name{"zstd", true},
+    stage_name{"szip", true}, stage_name{"zfp", true},     stage_name{"blosc2", true},
+    stage_name{"rle", true},  stage_name{"roaring", true}, stage_name{"sz3", false}};
+
+using stage_names = std::span<const stage_name>;
+
+pipeline_support support_of(stage_names names, std::string_view name) noexcept {
+  for (const stage_name& row : names) {
+    if (row.name == name) {
+      return row.built ? pipeline_support::built : pipeline_support::known;
+    }
+  }
+  return pipeline_support::unknown;
+}
+
+std::string built_names(stage_names names) {
+  std::string out;
+  for (const stage_name& row : names) {
+    if (row.built) {
+      out += (out.empty() ? "" : ", ") + std::string(row.name);
+    }
+  }
+  return out;
+}
+
+result<void> check_stage(std::string_view stage, stage_names names, std::string_view name,
+                         errc unknown_code) {
+  const pipeline_support support = support_of(names, name);
+  if (support == pipeline_support::built) {
+    return {};
+  }
+  if (support == pipeline_support::unknown) {
+    return error(unknown_code,
+                 fmt::format("cannot run {}: expected a name of Tensogram v3, found "
+                             "\"{}\"",
+                             stage, name));
+  }
+  return error(errc::unsupported,
+               fmt::format("cannot run {}: expected one that is built in ({}), "
+                           "found \"{}\"",
+                           stage, built_names(names), name));
+}
+
+result<void> check_stages(const object_descriptor& descriptor, errc unknown_code) {
+  WEIR_CHECK(check_stage("encoding", encodings, descriptor.encoding, unknown_code));
+  WEIR_CHECK(check_stage("filter", filters, descriptor.filter, unknown_code));
+  return check_stage("compression", compressions, descriptor.compression, unknown_code);
+}
+
+codec codec_named(std::string_view name) noexcept {
+  std::size_t i = 0;
+  while (compressions[i].name != name) {
+    ++i;
+  }
+  return static_cast<codec>(i);
+}
+
+/// Two stages that do not go together, and why.
+error odd_pair(errc kind, std::string_view what, std::string_view why) {
+  return error(kind,
+               fmt::format("cannot run pipeline: expected {}, found {}", what, why));
+}
+
+/// Who asks, and of what kind its errors are.
+struct plan_rules {
+  errc kind = errc::corrupt;
+  bool writing = false;
+};
+
+class planner {
+ public:
+  planner(const object_descriptor& descriptor, const plan_rules& rules)
+      : d_(descriptor), rules_(rules) {}
+
+  /// Counts and codec; the encoding is `packed`, which the caller has.
+  result<pipeline> run(std::optional<packing> packed) {
+    out_.packed = packed;
+    out_.compression = codec_named(d_.compression);
+    WEIR_TRY(out_.decoded, decoded_size(d_));
+    out_.count = static_cast<std::uint64_t>(element_count(d_.shape));
+    out_.encoded = out_.decoded;
+    if (packed) {
+      if (d_.type != dtype::fp64) {
+        return odd_pair(rules_.kind, "simple_packing of float64 elements",
+                        info_of(d_.type).tensogram);
+      }
+      WEIR_TRY(out_.encoded, packed_size(out_.count, packed->bits));
+    }
+    WEIR_CHECK(plan_filter());
+    WEIR_CHECK(plan_codec());
+    return std::move(out_);
+  }
+
+ private:
+  bool bitmask() const noexcept { return d_.type == dtype::bitmask; }
+
+  result<void> plan_filter() {
+    if (d_.filter == "none") {
+      return {};
+    }
+    WEIR_TRY(const std::int64_t size,
+             integer_parameter(d_.parameters, "shuffle_element_size", 1,
+                               std::numeric_limits<std::int64_t>::max(), rules_.kind));
+    if (out_.encoded % static_cast<std::uint64_t>(size) != 0) {
+      return bad_parameter(rules_.kind, "shuffle_element_size",
+                           fmt::format("a divisor of {} bytes", out_.encoded),
+                           std::to_string(size));
+    }
+    out_.shuffle = static_cast<std::size_t>(size);
+    return {};
+  }
+
+  result<void> plan_codec() {
+    switch (out_.compression) {
+      case codec::none:
+      case codec::lz4: return {};
+      case codec::zstd: {
+        if (rules_.writing) {
+          WEIR_TRY(out_.zstd_level, zstd_level(d_.parameters));
+        }
+        return {};
+      }
+      case codec::szip: return plan_szip();
+      case codec::zfp: return plan_zfp();
+      case codec::blosc2: return plan_blosc2();
+      case codec::rle:
+      case codec::roaring:
+        if (!bitmask() || out_.shuffle != 0) {
+          return odd_pair(rules_.kind,
+                          fmt::format("{} of bitmask elements", d_.compression),
+                          out_.shuffle != 0 ? "a filter" : info_of(d_.type).tensogram);
+        }
+    }
+    return {};
+  }
+
+  result<void> plan_szip() {
+    szip_samples samples;
+    samples.packed = out_.packed.has_value();
+    samples.bits = samples.packed ? out_.packed->bits
+                                  : (out_.shuffle != 0 ? 8u : 8u * info_of(d_.type).size);
+    if (samples.packed && samples.bits % 8 != 0) {
+      return odd_pair(
+          rules_.writing ? errc::invalid_argument : errc::unsupported,
+          "szip of 8, 16, 24 or 32 packed bits",
+          fmt::format("{}, of which szip keeps no true values", samples.bits));
+    }
+    WEIR_TRY(out_.aec, read_szip(d_.parameters, samples, rules_.kind));
+    if (out_.encoded % out_.aec.sample_bytes != 0) {
+      return odd_pair(
+          rules_.kind,
+          fmt::format("whole szip samples of {} bytes", out_.aec.sample_bytes),
+          fmt::format("{} bytes", out_.encoded));
+    }
+    return {};
+  }
+
+  result<void> plan_zfp() {
+    WEIR_TRY(out_.zfp, read_zfp(d_.parameters, rules_.kind));
+    if (d_.type != dtype::fp64 || out_.packed || out_.shuffle != 0) {
+      return odd_pair(rules_.kind, "zfp of float64 elements without encoding or filter",
+                      out_.packed || out_.shuffle != 0
+                          ? "one of them"
+                          : std::string(info_of(d_.type).tensogram));
+    }
+    if (rules_.writing && d_.order != byte_order::little) {
+      return odd_pair(rules_.kind, "zfp of little-endian elements",
+                      "big-endian ones, which readers return scrambled");
+    }
+    return {};
+  }
+
+  result<void> plan_blosc2() {
+    out_.item = out_.packed ? (out_.packed->bits + 7) / 8
+                            : (out_.shuffle != 0 ? 1u : info_of(d_.type).size);
+    if (!rules_.writing) {
+      return {};
+    }
+    if (out_.item == 0 || out_.encoded == 0 || out_.encoded % out_.item != 0) {
+      return odd_pair(rules_.kind, "blosc2 of whole items of at least a byte",
+                      fmt::format("{} bytes in items of {}, which readers may crash on",
+                                  out_.encoded, out_.item));
+    }
+    WEIR_TRY(out_.blosc2, read_blosc2(d_.parameters, out_.item));
+    return {};
+  }
+
+  const object_descriptor& d_;
+  plan_rules rules_;
+  pipeline out_;
+};
+
+/// Bytes that a stored byte of a codec can stand for; 0: without limit.
+std::uint64_t largest_ratio(const pipeline& plan) noexcept {
+  switch (plan.compression) {
+    case codec::zstd: return zstd_largest_ratio;
+    case codec::lz4: return lz4_largest_ratio;
+    default: return 0;
+  }
+}
+
+result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
+                         std::uint64_t limit) {
+  if (plan.compression == codec::none && stored != plan.encoded) {
+    return error(
+        errc::corrupt,
+        fmt::format("cannot read payload: expected {} bytes from shape and {}, "
+                    "found {}",
+                    plan.encoded, plan.packed ? "bits per value" : "dtype", stored));
+  }
+  const std::uint64_t ratio = largest_ratio(plan);
+  if (ratio != 0 && plan.encoded / ratio > stored) {
+    return error(
+        errc::corrupt,
+        fmt::format(
+            "cannot read payload: expected at most {} times its {} bytes, found a "
+            "shape of {} bytes",
+            ratio, stored, plan.encoded));
+  }
+  if (!plan.raw() && plan.decoded > limit) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot read payload: expected at most {} decoded bytes, "
+                             "found {}",
+                             limit, plan.decoded))
+        .hint("raise max_object_bytes");
+  }
+  return {};
+}
+
+std::uint64_t szip_intervals(const pipeline& plan) noexcept {
+  const std::uint64_t samples = plan.encoded / plan.aec.sample_bytes;
+  return (samples + plan.aec.interval() - 1) / plan.aec.interval();
+}
+
+}  // namespace
+
+pipeline_support support_of(const object_descriptor& descriptor) noexcept {
+  return std::max({support_of(encodings, descriptor.encoding),
+                   support_of(filters, descriptor.filter),
+                   support_of(compressions, descriptor.compression)});
+}
+
+result<void> check_readable(const object_descriptor& descriptor) {
+  return check_stages(descriptor, errc::corrupt);
+}
+
+result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t stored,
+                              const read_options& options) {
+  constexpr errc kind = errc::corrupt;
+  WEIR_CHECK(check_stages(descriptor, kind));
+  std::optional<packing> packed;
+  if (descriptor.encoding == "simple_packing") {
+    WEIR_TRY(packed, read_packing(descriptor.parameters, {kind, options.legacy_packing}));
+  }
+  WEIR_TRY(pipeline plan, planner(descriptor, {kind, false}).run(packed));
+  WEIR_CHECK(check_sizes(plan, stored, options.max_object_bytes));
+  if (plan.compression == codec::szip) {
+    WEIR_TRY(plan.offsets, read_szip_offsets(descriptor.parameters, szip_intervals(plan),
+                                             stored, kind));
+  }
+  return plan;
+}
+
+result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements,
+                              unsigned threads) {
+  constexpr errc kind = errc::invalid_argument;
+  WEIR_CHECK(check_stages(descriptor, kind));
+  descriptor.parameters.erase("szip_block_offsets");
+  std::optional<packing> packed;
+  if (descriptor.encoding == "simple_packing") {
+    if (descriptor.type != dtype::fp64) {
+      return odd_pair(kind, "simple_packing of float64 elements",
+                      info_of(descriptor.type).tensogram);
+    }
+    WEIR_TRY(packed, settle_packing(descriptor.parameters, elements, threads));
+  }
+  return planner(descriptor, {kind, true}).run(packed);
+}
+
+result<pipeline> plan_stored(const object_descriptor& descriptor, std::uint64_t stored) {
+  constexpr errc kind = errc::invalid_argument;
+  WEIR_CHECK(check_stages(descriptor, kind));
+  std::optional<packing> packed;
+  if (descriptor.encoding == "simple_packing") {
+    WEIR_TRY(packed, read_packing(descriptor.parameters, {kind, false}));
+  }
+  WEIR_TRY(pipeline plan, planner(descriptor, {kind, false}).run(packed));
+  const bool offsets = descriptor.parameters.find("szip_block_offsets") != nullptr;
+  if (offsets && plan.compression != codec::szip) {
+    return bad_parameter(kind, "szip_block_offsets", "compression szip",
+                         descriptor.compression);
+  }
+  if (offsets) {
+    WEIR_TRY(plan.offsets, read_szip_offsets(descriptor.parameters, szip_intervals(plan),
+                                             stored, kind));
+  }
+  if (plan.compression == codec::none && stored != plan.encoded) {
+    return error(kind, fmt::format("cannot write object: expected {} stored bytes, found "
+                                   "{}",
+                                   plan.encoded, stored));
+  }
+  return plan;
+}
+
+}  // namespace weir::formats

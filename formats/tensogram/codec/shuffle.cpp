@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Transposition of bytes and bits, in blocks that stay in the first-level cache.
+#include "tensogram/codec/shuffle.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensogram/codec/parallel.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::size_t block_items = 1024;
+
+/// `Size` 0: as `size` says; else a constant, so that the inner loop is unrolled.
+template <std::size_t Size>
+void spread(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
+            std::size_t last, std::byte* to) noexcept {
+  const std::size_t width = Size == 0 ? size : Size;
+  for (std::size_t k = 0; k < width; ++k) {
+    std::byte* plane = to + k * count;
+    for (std::size_t i = first; i < last; ++i) {
+      plane[i] = from[i * width + k];
+    }
+  }
+}
+
+template <std::size_t Size>
+void gather(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
+            std::size_t last, std::byte* to) noexcept {
+  const std::size_t width = Size == 0 ? size : Size;
+  for (std::size_t k = 0; k < width; ++k) {
+    const std::byte* plane = from + k * count;
+    for (std::size_t i = first; i < last; ++i) {
+      to[i * width + k] = plane[i];
+    }
+  }
+}
+
+using transposition = void (*)(const std::byte*, std::size_t, std::size_t, std::size_t,
+                               std::size_t, std::byte*) noexcept;
+
+void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to,
+         unsigned threads) noexcept {
+  const std::size_t count = from.size() / size;
+  for_each_piece(worth_threads(threads, from.size()),
+                 (count + block_items - 1) / block_items, [&](std::size_t k) {
+                   step(from.data(), size, count, k * block_items,
+                        std::min(count, (k + 1) * block_items), to.data());
+                 });
+  if (const std::size_t rest = from.size() - count * size; rest > 0) {
+    std::memcpy(to.data() + count * size, from.data() + count * size, rest);
+  }
+}
+
+}  // namespace
+
+void shuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
+                   unsigned threads) noexcept {
+  switch (size) {
+    case 2: return run(spread<2>, from, size, to, threads);
+    case 3: return run(spread<3>, from, size, to, threads);
+    case 4: return run(spread<4>, from, size, to, threads);
+    case 8: return run(spread<8>, from, size, to, threads);
+    default: return run(spread<0>, from, size, to, threads);
+  }
+}
+
+void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
+                     unsigned threads) noexcept {
+  switch (size) {
+    case 2: return run(gather<2>, from, size, to, threads);
+    case 3: return run(gather<3>, from, size, to, threads);
+    case 4: return run(gather<4>, from, size, to, threads);
+    case 8: return run(gather<8>, from, size, to, threads);
+    default: return run(gather<0>, from, size, to, threads);
+  }
+}
+
+void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcept {
+  const std::size_t count = from.size() / size / 8 * 8;
+  const std::size_t row = count / 8;
+  std::memcpy(to.data(), from.data(), from.size());
+  std::fill_n(to.begin(), count * size, std::byte{});
+  for (std::size_t k = 0; k < size; ++k) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      const std::byte* bits = from.data() + (k * 8 + bit) * row;
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto on = std::to_integer<unsigned>(bits[i / 8]) >> (i % 8) & 1u;
+        to[i * size + k] |= static_cast<std::byte>(on << bit);
+      }
+    }
+  }
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compression "zfp": one-dimensional doubles in three modes.
+#pragma once
+
+#include "tensogram/codec/buffer.hpp"
+#include "weir/formats/cbor.hpp"
+
+namespace weir::formats {
+
+enum class zfp_mode : std::uint8_t { rate, precision, accuracy };
+
+struct zfp_parameters {
+  zfp_mode mode = zfp_mode::rate;
+  double value = 0;  ///< bits per value, bit planes, or largest error
+};
+
+/// From `zfp_mode` and the parameter of the mode. @error{kind}
+[[nodiscard]] result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind);
+/// `from` holds native doubles. The result is padded with zeros to a multiple of 8 bytes.
+/// @error{out_of_memory; internal}
+[[nodiscard]] result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p);
+/// Fills `to` with native doubles. @error{corrupt, more bytes than such a stream can
+/// have; out_of_memory}
+[[nodiscard]] result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
+                                      mutable_bytes to);
+
+}  // namespace weir::formats

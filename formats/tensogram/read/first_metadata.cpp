@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The quick way to the metadata of a message: its first frames and no more.
+#include <fmt/core.h>
+
+#include "tensogram/read/layout.hpp"
+#include "tensogram/wire/metadata.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+error cut_short(std::uint64_t at) {
+  return error(errc::torn, fmt::format("cannot read metadata: expected a whole frame at "
+                                       "{}, found the end of the message",
+                                       at));
+}
+
+/// The frame at `at`, of which header and tail are there.
+result<frame_info> frame_at(bytes_view message, std::uint64_t at) {
+  if (message.size() < at + frame_header_size) {
+    return cut_short(at);
+  }
+  const std::byte* head = message.data() + at;
+  frame_info out;
+  out.type = load_be<std::uint16_t>(head + 2);
+  out.flags = load_be<std::uint16_t>(head + 6);
+  out.offset = at;
+  out.length = load_be<std::uint64_t>(head + 8);
+  if (!starts_with(message.subspan(at), frame_magic) || phase_of(out.type) < 0 ||
+      out.length < frame_header_size + tail_size(out.type)) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read metadata: expected a frame at {}, found other "
+                             "bytes",
+                             at));
+  }
+  if (out.length > message.size() - at) {
+    return cut_short(at);
+  }
+  const bytes_view tail = message.subspan(at + out.length - frame_tail_size);
+  if (!starts_with(tail.subspan(8), frame_end_magic)) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read metadata: expected \"ENDF\" at {}, found other "
+                             "bytes",
+                             at + out.length - 4));
+  }
+  out.digest = load_be<std::uint64_t>(tail.data());
+  return out;
+}
+
+}  // namespace
+
+result<message_metadata> read_metadata(bytes_view message) {
+  if (message.size() < smallest_message) {
+    return cut_short(0);
+  }
+  WEIR_TRY(const preamble head, parse_preamble(message));
+  if (head.total_length != 0 && head.total_length <= message.size()) {
+    message = message.first(head.total_length);
+  }
+  std::uint64_t at = preamble_size;
+  while (true) {
+    WEIR_TRY(const frame_info frame, frame_at(message, at));
+    if (is_metadata_frame(frame.type)) {
+      const frame_body body = body_of(frame);
+      const bytes_view bytes = message.subspan(body.offset, body.length);
+      if ((frame.flags & frame_flag::hash_present) != 0 &&
+          xxh3_64(bytes) != frame.digest) {
+        return error(errc::hash_mismatch,
+                     fmt::format("cannot trust metadata: expected digest {}, found {}",
+                                 hex64(frame.digest), hex64(xxh3_64(bytes))));
+      }
+      WEIR_TRY(const cbor_item item, decode_cbor(bytes));
+      return parse_metadata(item.value);
+    }
+    const std::uint64_t end = at + frame.length;
+    const bool unpadded =
+        message.size() - end >= 2 && starts_with(message.subspan(end), frame_magic);
+    at = unpadded ? end : align_up(end, frame_alignment);
+  }
+}
+
+}  // namespace weir::formats

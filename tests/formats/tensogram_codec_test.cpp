@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codecs by themselves: against other implementations, against their definition, against
+// damage.
+#include <gtest/gtest.h>
+#include <libaec.h>
+
+#include <cmath>
+
+#include "formats/support.hpp"
+#include "tensogram/codec/bits/bits.hpp"
+#include "tensogram/codec/blosc2/blosc2.hpp"
+#include "tensogram/codec/packing.hpp"
+#include "tensogram/codec/szip.hpp"
+#include "tensogram/codec/zfp.hpp"
+
+namespace weir::test {
+namespace {
+
+using namespace formats;
+
+/// Numbers of a seed, one after the other.
+class numbers {
+ public:
+  explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
+  std::uint64_t next() { return random_.bits(at_++); }
+  std::uint64_t below(std::uint64_t n) { return next() % n; }
+  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+ private:
+  philox random_;
+  std::uint64_t at_ = 0;
+};
+
+aec_parameters random_parameters(numbers& random) {
+  aec_parameters p;
+  p.bits = static_cast<unsigned>(1 + random.below(32));
+  p.block = 8u << random.below(4);
+  p.rsi = static_cast<unsigned>(1 + random.below(130));
+  p.preprocess = random.below(4) != 0;
+  p.is_signed = random.below(4) == 0;
+  p.big_endian = random.below(2) == 0;
+  p.sample_bytes = (p.bits + 7) / 8;
+  return p;
+}
+
+/// Noise, walks, steps and constants.
+byte_vector random_samples(numbers& random, const aec_parameters& p) {
+  const std::size_t count = 1 + random.below(6000);
+  const std::uint64_t kind = random.below(5);
+  const std::uint64_t step = std::uint64_t{1} << random.below(p.bits);
+  std::vector<std::uint32_t> samples(count);
+  std::uint64_t value = random.next();
+  for (std::uint32_t& sample : samples) {
+    switch (kind) {
+      case 0: value = random.next(); break;
+      case 1: value += random.below(step); break;
+      case 2: value = random.below(700) == 0 ? random.next() : value; break;
+      case 3: value += random.below(50) == 0 ? random.below(4) : 0; break;
+      default: value += random.below(3); break;
+    }
+    sample = static_cast<std::uint32_t>(value) & (~std::uint32_t{0} >> (32 - p.bits));
+  }
+  byte_vector out(count * p.sample_bytes);
+  store_samples(samples.data(), p, out);
+  return out;
+}
+
+byte_vector libaec_encode(bytes_view from, const aec_parameters& p) {
+  byte_vector out(from.size() * 3 + 1000);
+  ::aec_stream stream{};
+  // The library reads what it is given; its field is not const.
+  stream.next_in = reinterpret_cast<const unsigned char*>(from.data());
+  stream.avail_in = from.size();
+  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
+  stream.avail_out = out.size();
+  stream.bits_per_sample = p.bits;
+  stream.block_size = p.block;
+  stream.rsi = p.rsi;
+  stream.flags =
+      (p.preprocess ? AEC_DATA_PREPROCESS : 0u) | (p.is_signed ? AEC_DATA_SIGNED : 0u) |
+      (p.big_endian ? AEC_DATA_MSB : 0u) | (p.sample_bytes == 3 ? AEC_DATA_3BYTE : 0u);
+  EXPECT_EQ(aec_buffer_encode(&stream), AEC_OK);
+  out.resize(stream.total_out);
+  return out;
+}
+
+byte_vector copy(bytes_view from) {
+  return {from.begin(), from.end()};
+}
+
+TEST(aec, its_streams_are_those_of_libaec_for_any_number_of_threads) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    numbers random(seed);
+    const aec_parameters p = random_parameters(random);
+    const byte_vector samples = random_samples(random, p);
+    const auto one = or_throw(aec_encode(samples, p, 1));
+    EXPECT_EQ(copy(one.code.bytes), libaec_encode(samples, p));
+    byte_vector back(samples.size());
+    or_throw(aec_decode(one.code.bytes, 0, p, back));
+    EXPECT_EQ(back, samples);
+  }
+  numbers random(7);
+  aec_parameters p;
+  p.bits = 16;
+  p.sample_bytes = 2;
+  p.rsi = 16;
+  byte_vector samples(400'000);
+  for (std::size_t i = 0; i + 2 <= samples.size(); i += 2) {
+    store_le(samples.data() + i, static_cast<std::uint16_t>(i / 64 + random.below(9)));
+  }
+  const auto one = or_throw(aec_encode(samples, p, 1));
+  EXPECT_EQ(copy(one.code.bytes), libaec_encode(samples, p));
+  for (const unsigned threads : {2u, 3u, 5u}) {
+    const auto many = or_throw(aec_encode(samples, p, threads));
+    EXPECT_EQ(copy(many.code.bytes), copy(one.code.bytes));
+    EXPECT_EQ(many.offsets, one.offsets);
+    byte_vector back(samples.size());
+    or_throw(szip_decode(one.code.bytes, p, one.offsets, back, threads));
+    EXPECT_EQ(back, samples);
+    auto wrong = one.offsets;
+    wrong[wrong.size() / 2] += 1;
+    or_throw(szip_decode(one.code.bytes, p, wrong, back, threads));
+    EXPECT_EQ(back, samples);
+  }
+}
+
+TEST(aec, ranges_are_read_from_the_offsets_of_intervals) {
+  for (std::uint64_t seed = 1000; seed < 1100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    numbers random(seed);
+    const aec_parameters p = random_parameters(random);
+    const byte_vector samples = random_samples(random, p);
+    const auto code = or_throw(aec_encode(samples, p, 1));
+    for (int k = 0; k < 8; ++k) {
+      const std::uint64_t first = random.below(samples.size());
+      byte_vector part(1 + random.below(samples.size() - first));
+      or_throw(szip_decode_range(code.code.bytes, p, code.offsets, samples.size(), first,
+                                 part));
+      EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                             samples.begin() + static_cast<std::ptrdiff_t>(first)));
+    }
+  }
+}
+
+/// The definition, a bit at a time.
+byte_vector pack_slowly(const std::vector<double>& values, const packing& p) {
+  const auto power = [](double base, int n) {
+    double out = 1;
+    for (int k = 0; k < std::abs(n); ++k) {
+      out *= base;
+    }
+    return n < 0 ? 1 / out : out;
+  };
+  const double scale = power(10, p.decimal) * power(2, -p.binary);
+  byte_vector out((values.size() * p.bits + 7) / 8);
+  std::uint64_t bit = 0;
+  for (const double v : values) {
+    const double x = std::round((v - p.reference) * scale);
+    std::uint64_t q = x <= 0        ? 0
+                      : x >= 0x1p64 ? ~std::uint64_t{0}
+                                    : static_cast<std::uint64_t>(x);
+    q = p.bits == 0 ? 0 : std::min(q, ~std::uint64_t{0} >> (64 - p.bits));
+    for (unsigned k = p.bits; k-- > 0; ++bit) {
+      out[bit / 8] |= static_cast<std::byte>((q >> k & 1u) << (7 - bit % 8));
+    }
+  }
+  return out;
+}
+
+TEST(packing, bits_are_those_of_the_definition_at_every_width) {
+  for (unsigned bits = 0; bits <= 64; ++bits) {
+    SCOPED_TRACE(bits);
+    numbers random(bits);
+    std::vector<double> values(1 + random.below(300));
+    for (double& v : values) {
+      v = 250 + 60 * random.unit();
+    }
+    for (const std::int32_t decimal : {0, 3, -2}) {
+      packing p = or_throw(compute_packing(values, bits, decimal));
+      p.binary += static_cast<std::int32_t>(random.below(3)) - 1;  // clamps, or wastes
+      byte_vector packed(or_throw(packed_size(values.size(), bits)));
+      pack_values(std::as_bytes(std::span(values)), p, packed, 1);
+      EXPECT_EQ(packed, pack_slowly(values, p));
+      std::vector<double> back(values.size());
+      unpack_values(packed, p, 0, std::as_writable_bytes(std::span(back)), 1);
+      const std::size_t from = random.below(values.size());
+      std::vector<double> part(values.size() - from);
+      unpack_values(packed, p, from, std::as_writable_bytes(std::span(part)), 1);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                             back.begin() + static_cast<std::ptrdiff_t>(from)));
+    }
+  }
+}
+
+TEST(packing, values_come_back_within_half_a_step) {
+  numbers random(5);
+  std::vector<double> values(5000);
+  for (double& v : values) {
+    v = -40 + 90 * random.unit();
+  }
+  for (const unsigned bits : {8u, 12u, 16u, 24u, 32u, 40u}) {
+    const packing p = or_throw(compute_packing(values, bits));
+    byte_vector packed(or_throw(packed_size(values.size(), bits)));
+    pack_values(std::as_bytes(std::span(values)), p, packed, 1);
+    byte_vector threaded(packed.size());
+    pack_values(std::as_bytes(std::span(values)), p, threaded, 4);
+    EXPECT_EQ(packed, threaded);
+    std::vector<double> back(values.size());
+    unpack_values(packed, p, 0, std::as_writable_bytes(std::span(back)), 2);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_LE(std::abs(back[i] - values[i]), 0.5001 * std::ldexp(1.0, p.binary));
+    }
+  }
+}
+
+TEST(packing, parameters_that_cannot_be_are_refused) {
+  const std::vector<double> wide{-1e300, 1e300};
+  EXPECT_EQ(compute_packing(wide, 16).error().code(), errc::invalid_argument);
+  const std::vector<double> odd{1, std::nan("")};
+  EXPECT_EQ(compute_packing(odd, 16).error().code(), errc::invalid_argument);
+  EXPECT_EQ(compute_packing({}, 65).error().code(), errc::invalid_argument);
+  EXPECT_EQ(packed_size(~std::uint64_t{0} / 8, 64).error().code(), errc::out_of_range);
+}
+
+byte_vector random_bits(numbers& random, std::uint64_t count) {
+  byte_vector out((count + 7) / 8);
+  const std::uint64_t kind = random.below(4);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const bool on = kind == 0   ? random.below(2) == 0
+                    : kind == 1 ? random.below(500) == 0
+                    : kind == 2 ? i / 777 % 2 == 0
+                                : i % 70'000 < 3;
+    if (on) {
+      set_bit(out, i);
+    }
+  }
+  return out;
+}
+
+TEST(bit_lists, runs_and_containers_come_back) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    numbers random(seed);
+    const std::uint64_t count = random.below(seed % 6 == 0 ? 400'000 : 3000);
+    const byte_vector bits = random_bits(random, count);
+    byte_vector back(bits.size(), std::byte{0x5A});
+    or_throw(rle_decode(rle_encode(bits, count), count, back));
+    EXPECT_EQ(back, bits);
+    or_throw(roaring_decode(or_throw(roaring_encode(bits, count)), count, back));
+    EXPECT_EQ(back, bits);
+  }
+}
+
+TEST(bit_lists, damage_is_refused_or_gives_other_bits_but_never_harms) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    numbers random(seed);
+    const std::uint64_t count = 1 + random.below(200'000);
+    const byte_vector bits = random_bits(random, count);
+    byte_vector back(bits.size());
+    for (byte_vector code :
+         {rle_encode(bits, count), or_throw(roaring_encode(bits, count))}) {
+      if (code.empty()) {
+        continue;
+      }
+      code[random.below(code.size())] ^= static_cast<std::byte>(1 + random.below(255));
+      (void)rle_decode(code, count, back);
+      (void)roaring_decode(code, count, back);
+      code.resize(random.below(code.size()));
+      (void)rle_decode(code, count, back);
+      EXPECT_FALSE(roaring_decode(code, count, back) && code.size() < 8);
+    }
+  }
+}
+
+TEST(blosc2, frames_come_back_whole_and_in_parts) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    numbers random(seed);
+    blosc2_parameters p;
+    p.codec = seed % 2 == 0 ? blosc2_codec::lz4 : blosc2_codec::zstd;
+    p.level = static_cast<int>(random.below(10));
+    p.type_size = static_cast<unsigned>(1 + random.below(9));
+    byte_vector data(p.type_size * (1 + random.below(seed % 5 == 0 ? 90'000 : 3000)));
+    const std::uint64_t kind = random.below(3);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      data[i] = static_cast<std::byte>((kind == 0   ? random.next()
+                                        : kind == 1 ? i / 100
+                                                    : 0) &
+                                       0xFF);
+    }
+    const auto frame = or_throw(blosc2_encode(data, p));
+    byte_vector back(data.size());
+    or_throw(blosc2_decode(frame.bytes, data.size(), 0, back));
+    EXPECT_EQ(back, data);
+    const std::uint64_t first = random.below(data.size());
+    byte_vector part(random.below(data.size() - first) + 1);
+    or_throw(blosc2_decode(frame.bytes, data.size(), first, part));
+    EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                           data.begin() + static_cast<std::ptrdiff_t>(first)));
+    byte_vector damaged = copy(frame.bytes);
+    damaged[random.below(damaged.size())] ^=
+        static_cast<std::byte>(1 + random.below(255));
+    (void)blosc2_decode(damaged, data.size(), 0, back);
+    damaged.resize(random.below(damaged.size()));
+    EXPECT_FALSE(blosc2_decode(damaged, data.size(), 0, back).has_value());
+  }
+}
+
+TEST(zfp, all_modes_keep_their_bound_and_pad_to_words) {
+  numbers random(11);
+  std::vector<double> values(4001);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = 280 + 30 * std::sin(0.01 * static_cast<double>(i)) + 0.1 * random.unit();
+  }
+  const auto worst = [&](const zfp_parameters& p) {
+    const auto code = or_throw(zfp_encode(std::as_bytes(std::span(values)), p));
+    EXPECT_EQ(code.bytes.size() % 8, 0u);
+    std::vector<double> back(values.size());
+    or_throw(zfp_decode(code.bytes, p, std::as_writable_bytes(std::span(back))));
+    double out = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      out = std::max(out, std::abs(back[i] - values[i]));
+    }
+    byte_vector cut = copy(code.bytes.first(code.bytes.size() / 2));
+    (void)zfp_decode(cut, p, std::as_writable_bytes(std::span(back)));
+    byte_vector huge(code.bytes.size() * 40);
+    EXPECT_EQ(zfp_decode(huge, p, std::as_writable_bytes(std::span(back))).error().code(),
+              errc::corrupt);
+    return out;
+  };
+  EXPECT_LT(worst({zfp_mode::accuracy, 1e-3}), 1e-3);
+  EXPECT_LT(worst({zfp_mode::rate, 32}), 1e-4);
+  EXPECT_LT(worst({zfp_mode::precision, 40}), 1e-4);
+}
+
+TEST(szip, damage_is_refused_or_gives_other_samples_but_never_harms) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    numbers random(seed);
+    const aec_parameters p = random_parameters(random);
+    const byte_vector samples = random_samples(random, p);
+    const auto code = or_throw(aec_encode(samples, p, 1));
+    byte_vector damaged = copy(code.code.bytes);
+    byte_vector back(samples.size());
+    damaged[random.below(damaged.size())] ^=
+        static_cast<std::byte>(1 + random.below(255));
+    (void)aec_decode(damaged, random.below(damaged.size() * 8), p, back);
+    damaged.resize(random.below(damaged.size()));
+    (void)aec_decode(damaged, 0, p, back);
+    EXPECT_FALSE(aec_decode({}, 0, p, back).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzz targets on mutations of messages with every stage and mask: a seed names each.
+#include <gtest/gtest.h>
+
+#include "formats/fuzz/targets.hpp"
+#include "formats/support.hpp"
+
+namespace weir::test {
+namespace {
+
+using namespace formats;
+
+object_descriptor staged(const char* encoding, const char* filter, const char* codec,
+                         cbor_map parameters) {
+  object_descriptor d;
+  d.type = dtype::fp64;
+  d.shape = {40};
+  d.encoding = encoding;
+  d.filter = filter;
+  d.compression = codec;
+  d.parameters = std::move(parameters);
+  return d;
+}
+
+/// Small messages without digests, so that damage gets through to the codecs.
+std::vector<byte_vector> corpus() {
+  byte_vector field(40 * 8);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const double value = 250 + static_cast<double>(i % 7) / 4;
+    std::memcpy(field.data() + 8 * i, &value, 8);
+  }
+  cbor_map szip{{"szip_rsi", 2}, {"szip_block_size", 8}, {"szip_flags", 8}};
+  cbor_map packed_szip = szip;
+  packed_szip.set("sp_bits_per_value", 16);
+  cbor_map shuffled_szip = szip;
+  shuffled_szip.set("shuffle_element_size", 8);
+  const std::vector<object_descriptor> all{
+      staged("none", "none", "none", {}),
+      staged("none", "none", "lz4", {}),
+      staged("none", "shuffle", "zstd", {{"shuffle_element_size", 8}}),
+      staged("none", "none", "blosc2", {}),
+      staged("none", "shuffle", "szip", shuffled_szip),
+      staged("simple_packing", "none", "none", {{"sp_bits_per_value", 12}}),
+      staged("simple_packing", "none", "szip", packed_szip),
+      staged("none", "none", "zfp", {{"zfp_mode", "fixed_rate"}, {"zfp_rate", 16}})};
+  std::vector<byte_vector> out;
+  for (const bool hashes : {false, true}) {
+    for (const object_descriptor& d : all) {
+      message_options options;
+      options.hashes = hashes;
+      const object_to_write one{d, {{"name", "field"}}, field};
+      out.push_back(or_throw(encode_message({&one, 1}, options)));
+    }
+    for (const mask_method method :
+         {mask_method::none, mask_method::rle, mask_method::roaring, mask_method::zstd}) {
+      byte_vector holes = field;
+      store_le<std::uint64_t>(holes.data() + 16, 0x7FF8'0000'0000'0000);
+      store_le<std::uint64_t>(holes.data() + 80, 0xFFF0'0000'0000'0000);
+      message_options options;
+      options.hashes = hashes;
+      options.masks = {true, true, method, method, method, 0};
+      const object_to_write one{staged("none", "none", "lz4", {}), {}, holes};
+      out.push_back(or_throw(encode_message({&one, 1}, options)));
+    }
+    for (const char* codec : {"rle", "roaring"}) {
+      sample_object bits = sample(3, dtype::bitmask, {200});
+      bits.descriptor.compression = codec;
+      message_options options;
+      options.hashes = hashes;
+      out.push_back(or_throw(encode_message(to_write({bits}), options)));
+    }
+  }
+  return out;
+}
+
+void feed(bytes_view input) {
+  fuzz::scan(input);
+  fuzz::decode(input);
+  fuzz::metadata(input);
+  fuzz::codecs(input);
+  fuzz::validate(input);
+}
+
+TEST(tensogram_fuzz, every_byte_of_every_stage_may_be_flipped) {
+  for (const byte_vector& message : corpus()) {
+    for (std::size_t at = 0; at < message.size(); ++at) {
+      byte_vector damaged = message;
+      damaged[at] ^= static_cast<std::byte>(1u << (at % 8));
+      fuzz::decode(damaged);
+    }
+  }
+}
+
+TEST(tensogram_fuzz, every_message_may_end_anywhere) {
+  for (const byte_vector& message : corpus()) {
+    for (std::size_t size = 0; size < message.size(); size += 3) {
+      const bytes_view cut = bytes_view(message).first(size);
+      EXPECT_FALSE(message_reader::open(cut).has_value());
+      fuzz::metadata(cut);
+    }
+  }
+}
+
+TEST(tensogram_fuzz, mutations_of_a_seed_do_no_harm) {
+  const auto messages = corpus();
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const philox random(seed, 11);
+    byte_vector input = messages[random.bits(0) % messages.size()];
+    for (std::uint64_t k = 0; k < 1 + random.bits(1) % 6; ++k) {
+      const std::size_t at = random.bits(10 + 3 * k) % input.size();
+      switch (random.bits(11 + 3 * k) % 4) {
+        case 0: input[at] = static_cast<std::byte>(random.bits(12 + 3 * k) & 0xFF); break;
+        case 1: input[at] = std::byte{0xFF}; break;
+        case 2: input.erase(input.begin() + static_cast<std::ptrdiff_t>(at)); break;
+        default: {
+          const std::size_t from = random.bits(12 + 3 * k) % input.size();
+          const std::size_t n =
+              std::min({std::size_t{8}, input.size() - at, input.size() - from});
+          std::copy_n(input.begin() + static_cast<std::ptrdiff_t>(from), n,
+                      input.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+    }
+    feed(input);
+  }
+}
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface: messages there and back, values, files, streams, failures.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "formats/support.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/tgm.h"
+
+namespace weir::test {
+namespace {
+
+const char* const two_objects = R"({
+  "base": [{"name": "a", "level": 3, "deep": {"x": [1, 2.5, true, null]}}, {"name": "b"}],
+  "_extra_": {"run": "first"},
+  "descriptors": [
+    {"dtype": "float32", "shape": [2, 2], "byte_order": "little"},
+    {"dtype": "float64", "shape": [3], "compression": "lz4", "byte_order": "little"}]})";
+
+struct two_arrays {
+  std::vector<float> a{1, 2, 3, 4};
+  std::vector<double> b{5, 6, 7};
+  std::array<const void*, 2> data() const { return {a.data(), b.data()}; }
+  std::array<std::size_t, 2> lengths() const { return {16, 24}; }
+};
+
+tgm_bytes encoded() {
+  const two_arrays arrays;
+  const auto data = arrays.data();
+  const auto lengths = arrays.lengths();
+  tgm_bytes out{};
+  EXPECT_EQ(tgm_encode(two_objects, data.data(), lengths.data(), 2, &out), TGM_OK)
+      << tgm_last_error();
+  return out;
+}
+
+TEST(tgm_c, a_message_goes_there_and_back) {
+  const tgm_bytes bytes = encoded();
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_decode(bytes.data, bytes.length, &message), TGM_OK) << tgm_last_error();
+  ASSERT_EQ(tgm_message_num_objects(message), 2u);
+  EXPECT_STREQ(tgm_object_dtype(message, 0), "float32");
+  EXPECT_STREQ(tgm_object_compression(message, 1), "lz4");
+  EXPECT_STREQ(tgm_object_byte_order(message, 1), "little");
+  EXPECT_EQ(tgm_object_dtype(message, 2), nullptr);
+  const std::int64_t* shape = nullptr;
+  std::size_t ndim = 0;
+  ASSERT_EQ(tgm_object_shape(message, 0, &shape, &ndim), TGM_OK);
+  EXPECT_EQ(std::vector<std::int64_t>(shape, shape + ndim),
+            (std::vector<std::int64_t>{2, 2}));
+  const std::uint8_t* data = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(tgm_object_data(message, 1, &data, &length), TGM_OK);
+  EXPECT_EQ(length, 24u);
+  EXPECT_EQ(std::memcmp(data, two_arrays().b.data(), 24), 0);
+  std::array<char, 17> digest{};
+  EXPECT_EQ(tgm_object_hash(message, 0, digest.data()), TGM_OK);
+  EXPECT_EQ(std::string(digest.data()).size(), 16u);
+  EXPECT_EQ(tgm_object_data(message, 2, &data, &length), TGM_OBJECT);
+  tgm_message_free(message);
+  tgm_bytes part{};
+  const std::uint64_t first = 1;
+  const std::uint64_t count = 2;
+  ASSERT_EQ(tgm_decode_range(bytes.data, bytes.length, 1, &first, &count, 1, &part),
+            TGM_OK);
+  EXPECT_EQ(part.length, 16u);
+  EXPECT_EQ(std::memcmp(part.data, two_arrays().b.data() + 1, 16), 0);
+  tgm_bytes_free(part);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, values_keep_their_kind) {
+  const tgm_bytes bytes = encoded();
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_decode_metadata(bytes.data, bytes.length, &message), TGM_OK);
+  std::int64_t number = 0;
+  double real = 0;
+  const tgm_value* level = tgm_metadata_get(message, "level");
+  ASSERT_NE(level, nullptr);
+  EXPECT_EQ(tgm_value_kind(level), TGM_INT);
+  EXPECT_EQ(tgm_value_as_i64(level, &number), 1);
+  EXPECT_EQ(number, 3);
+  EXPECT_EQ(tgm_value_as_f64(level, &real), 0);
+  EXPECT_EQ(tgm_metadata_get(message, "absent"), nullptr);
+  EXPECT_EQ(tgm_metadata_get_at(message, 1, "level"), nullptr);
+  const tgm_value* list = tgm_metadata_get_at(message, 0, "deep.x");
+  ASSERT_NE(list, nullptr);
+  ASSERT_EQ(tgm_value_size(list), 4u);
+  EXPECT_EQ(tgm_value_as_f64(tgm_value_item(list, 1), &real), 1);
+  EXPECT_EQ(real, 2.5);
+  int flag = 0;
+  EXPECT_EQ(tgm_value_as_bool(tgm_value_item(list, 2), &flag), 1);
+  EXPECT_EQ(tgm_value_kind(tgm_value_item(list, 3)), TGM_NULL);
+  EXPECT_EQ(tgm_value_item(list, 4), nullptr);
+  const char* text = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(tgm_value_as_string(tgm_metadata_get(message, "extra.run"), &text, &length),
+            1);
+  EXPECT_EQ(std::string(text, length), "first");
+  const tgm_value* deep = tgm_metadata_get_at(message, 0, "deep");
+  const tgm_value* key = nullptr;
+  EXPECT_NE(tgm_value_entry(deep, 0, &key), nullptr);
+  EXPECT_EQ(tgm_value_as_string(key, &text, &length), 1);
+  EXPECT_EQ(std::string(text, length), "x");
+  EXPECT_EQ(tgm_value_find(deep, "y"), nullptr);
+  tgm_message_free(message);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, files_and_buffers_are_walked_message_by_message) {
+  const temp_folder folder;
+  const std::string path = folder.path() + "/two.tgm";
+  const tgm_bytes bytes = encoded();
+  or_throw(write_file_atomically(
+      posix_file_system(), path,
+      {reinterpret_cast<const std::byte*>(bytes.data), bytes.length}));
+  tgm_file* file = nullptr;
+  ASSERT_EQ(tgm_file_open(path.c_str(), &file), TGM_OK) << tgm_last_error();
+  EXPECT_EQ(tgm_file_message_count(file), 1u);
+  ASSERT_EQ(tgm_file_append(file, bytes.data, bytes.length), TGM_OK) << tgm_last_error();
+  EXPECT_EQ(tgm_file_message_count(file), 2u);
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_file_decode_message(file, 1, nullptr, &message), TGM_OK);
+  tgm_message_free(message);
+  tgm_bytes raw{};
+  EXPECT_EQ(tgm_file_read_message(file, 2, &raw), TGM_OBJECT);
+  ASSERT_EQ(tgm_file_read_message(file, 0, &raw), TGM_OK);
+  EXPECT_EQ(raw.length, bytes.length);
+  tgm_bytes_free(raw);
+  tgm_file_close(file);
+  tgm_iterator* iterator = nullptr;
+  ASSERT_EQ(tgm_file_iterator(path.c_str(), &iterator), TGM_OK);
+  int found = 0;
+  while (tgm_iterator_next(iterator, nullptr, &message) == TGM_OK) {
+    tgm_message_free(message);
+    ++found;
+  }
+  EXPECT_EQ(found, 2);
+  tgm_iterator_free(iterator);
+  tgm_span* spans = nullptr;
+  std::size_t count = 0;
+  ASSERT_EQ(tgm_scan(bytes.data, bytes.length, &spans, &count), TGM_OK);
+  EXPECT_EQ(count, 1u);
+  std::free(spans);
+  tgm_bytes json{};
+  ASSERT_EQ(tgm_validate_file(path.c_str(), "full", 1, &json), TGM_OK);
+  EXPECT_NE(std::string(reinterpret_cast<char*>(json.data), json.length).find("\"ok\""),
+            std::string::npos);
+  tgm_bytes_free(json);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, a_stream_goes_through_a_sink) {
+  byte_vector received;
+  const tgm_sink sink = [](void* context, const std::uint8_t* bytes, std::size_t n) {
+    append(*static_cast<byte_vector*>(context),
+           {reinterpret_cast<const std::byte*>(bytes), n});
+    return 0;
+  };
+  tgm_stream* stream = nullptr;
+  ASSERT_EQ(tgm_stream_open("{}", sink, &received, nullptr, &stream), TGM_OK)
+      << tgm_last_error();
+  const std::array<float, 2> values{1.5F, 2.5F};
+  ASSERT_EQ(tgm_stream_write(stream, R"({"dtype": "float32", "shape": [2]})",
+                             values.data(), 8, R"({"name": "late"})"),
+            TGM_OK)
+      << tgm_last_error();
+  EXPECT_EQ(tgm_stream_finish(stream), TGM_OK);
+  EXPECT_EQ(tgm_stream_object_count(stream), 1u);
+  EXPECT_EQ(tgm_stream_bytes_written(stream), received.size());
+  tgm_stream_free(stream);
+  const auto reader = or_throw(formats::message_reader::open(received));
+  EXPECT_EQ(reader.find("late"), 0u);
+}
+
+TEST(tgm_c, failures_have_a_code_and_a_text) {
+  tgm_bytes out{};
+  EXPECT_NE(tgm_encode("[", nullptr, nullptr, 0, &out), TGM_OK);
+  EXPECT_NE(std::string(tgm_last_error()).find("JSON"), std::string::npos);
+  tgm_message* message = nullptr;
+  EXPECT_EQ(tgm_decode("nonsense", 8, &message), TGM_FRAMING);
+  EXPECT_STREQ(tgm_error_string(TGM_FRAMING), "FRAMING");
+  tgm_bytes bytes = encoded();
+  bytes.data[bytes.length - 120] ^= 1;
+  EXPECT_NE(tgm_decode(bytes.data, bytes.length, &message), TGM_OK);
+  tgm_bytes_free(bytes);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const void* data = &nan;
+  const std::size_t length = 4;
+  const char* one = R"({"descriptors": [{"dtype": "float32", "shape": []}]})";
+  EXPECT_EQ(tgm_encode(one, &data, &length, 1, &out), TGM_ENCODING);
+  tgm_encode_options options = tgm_encode_options_default();
+  options.allow_nan = 1;
+  ASSERT_EQ(tgm_encode_with_options(one, &data, &length, 1, &options, &out), TGM_OK)
+      << tgm_last_error();
+  tgm_bytes_free(out);
+  double reference = 0;
+  std::int32_t binary = 0;
+  const std::array<double, 3> values{1, 2, 3};
+  EXPECT_EQ(tgm_compute_packing(values.data(), 3, 8, 0, &reference, &binary), TGM_OK);
+  EXPECT_EQ(reference, 1);
+  std::array<char, 17> digest{};
+  tgm_compute_hash("hello world", 11, digest.data());
+  EXPECT_STREQ(digest.data(), "d447b1ea40e6988b");
+}
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Elements as numbers and as NumPy files.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "tgm/picture.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+using formats::object_descriptor;
+
+namespace {
+
+template <class T>
+T element(bytes_view from, std::size_t i) noexcept {
+  T out;
+  std::memcpy(&out, from.data() + i * sizeof(T), sizeof(T));
+  return out;
+}
+
+float from_bf16(std::uint16_t bits) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+double from_fp16(std::uint16_t bits) noexcept {
+  const int exponent = bits >> 10 & 0x1F;
+  const double fraction = bits & 0x3FF;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 0x1F) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  }
+  return exponent == 0 ? sign * std::ldexp(fraction, -24)
+                       : sign * std::ldexp(fraction + 1024, exponent - 25);
+}
+
+double number_at(dtype type, bytes_view from, std::size_t i) noexcept {
+  switch (type) {
+    case dtype::fp16: return from_fp16(element<std::uint16_t>(from, i));
+    case dtype::bf16:
+      return static_cast<double>(from_bf16(element<std::uint16_t>(from, i)));
+    case dtype::fp32: return static_cast<double>(element<float>(from, i));
+    case dtype::fp64: return element<double>(from, i);
+    case dtype::complex64:
+      return static_cast<double>(
+          std::hypot(element<float>(from, 2 * i), element<float>(from, 2 * i + 1)));
+    case dtype::complex128:
+      return std::hypot(element<double>(from, 2 * i), element<double>(from, 2 * i + 1));
+    case dtype::int8: return element<std::int8_t>(from, i);
+    case dtype::int16: return element<std::int16_t>(from, i);
+    case dtype::int32: return element<std::int32_t>(from, i);
+    case dtype::int64: return static_cast<double>(element<std::int64_t>(from, i));
+    case dtype::uint8: return element<std::uint8_t>(from, i);
+    case dtype::uint16: return element<std::uint16_t>(from, i);
+    case dtype::uint32: return element<std::uint32_t>(from, i);
+    case dtype::uint64: return static_cast<double>(element<std::uint64_t>(from, i));
+    case dtype::bitmask:
+      return (std::to_integer<unsigned>(from[i / 8]) >> (7 - i % 8) & 1u) != 0 ? 1 : 0;
+    default: return 0;
+  }
+}
+
+std::string npy_type(dtype type) {
+  switch (type) {
+    case dtype::fp16: return "<f2";
+    case dtype::bf16:
+    case dtype::fp32: return "<f4";
+    case dtype::fp64: return "<f8";
+    case dtype::complex64: return "<c8";
+    case dtype::complex128: return "<c16";
+    case dtype::int8: return "|i1";
+    case dtype::int16: return "<i2";
+    case dtype::int32: return "<i4";
+    case dtype::int64: return "<i8";
+    case dtype::uint16: return "<u2";
+    case dtype::uint32: return "<u4";
+    case dtype::uint64: return "<u8";
+    default: return "|u1";
+  }
+}
+
+std::size_t count_of(const object_descriptor& descriptor) noexcept {
+  return static_cast<std::size_t>(element_count(descriptor.shape));
+}
+
+}  // namespace
+
+result<std::size_t> object_called(const formats::message_reader& reader,
+                                  const std::string& wanted) {
+  if (const auto i = reader.find(wanted)) {
+    return *i;
+  }
+  std::size_t index = 0;
+  const char* last = wanted.data() + wanted.size();
+  const auto [end, problem] = std::from_chars(wanted.data(), last, index);
+  if (problem == std::errc() && end == last && index < reader.object_count()) {
+    return index;
+  }
+  return error(errc::not_found,
+               fmt::format("cannot find object \"{}\": expected a name or a number below "
+                           "{}, found neither",
+                           wanted, reader.object_count()));
+}
+
+std::vector<double> as_doubles(const object_descriptor& descriptor, bytes_view elements) {
+  std::vector<double> out(count_of(descriptor));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = number_at(descriptor.type, elements, i);
+  }
+  return out;
+}
+
+byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
+  const std::string comma = descriptor.shape.size() == 1 ? "," : "";
+  std::string head =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  npy_type(descriptor.type), fmt::join(descriptor.shape, ", "), comma);
+  constexpr std::size_t before = 10;
+  head.append(63 - (before + head.size()) % 64, ' ');
+  head += '\n';
+  byte_vector out;
+  append(out, as_view("\x93NUMPY"));
+  out.push_back(std::byte{1});
+  out.push_back(std::byte{0});
+  out.resize(before);
+  store_le(out.data() + 8, static_cast<std::uint16_t>(head.size()));
+  append(out, as_view(head));
+  if (descriptor.type == dtype::bitmask) {
+    for (std::size_t i = 0; i < count_of(descriptor); ++i) {
+      out.push_back(number_at(dtype::bitmask, elements, i) != 0 ? std::byte{1}
+                                                                : std::byte{0});
+    }
+  } else if (descriptor.type == dtype::bf16) {
+    for (std::size_t i = 0; i < count_of(descriptor); ++i) {
+      const float value = from_bf16(element<std::uint16_t>(elements, i));
+      append(out, std::as_bytes(std::span(&value, 1)));
+    }
+  } else {
+    append(out, elements);
+  }
+  return out;
+}
+
+}  // namespace weir::tools

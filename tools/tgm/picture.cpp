@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An object as a picture: mean of the points that fall together, five colours between
+/// the lowest and the highest.
+#include "tgm/picture.hpp"
+
+#include <fmt/core.h>
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+/// From dark to light, so that it reads without colours too.
+constexpr std::array<colour, 5> scale{colour{68, 1, 84}, colour{59, 82, 139},
+                                      colour{33, 145, 140}, colour{94, 201, 98},
+                                      colour{253, 231, 37}};
+
+/// Mean of the finite values of a cell, NaN if there are none.
+double mean_of(const std::vector<double>& values, std::size_t columns, std::size_t top,
+               std::size_t bottom, std::size_t left, std::size_t right) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (std::size_t y = top; y < bottom; ++y) {
+    for (std::size_t x = left; x < right; ++x) {
+      const double v = values[y * columns + x];
+      if (std::isfinite(v)) {
+        sum += v;
+        ++count;
+      }
+    }
+  }
+  return count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                    : sum / static_cast<double>(count);
+}
+
+unsigned char between(unsigned char a, unsigned char b, double t) noexcept {
+  return static_cast<unsigned char>(std::lround(a + (b - a) * t));
+}
+
+void write_bytes(png_structp png, png_bytep data, png_size_t size) {
+  auto* to = static_cast<byte_vector*>(png_get_io_ptr(png));
+  append(*to, std::as_bytes(std::span(data, size)));
+}
+void flush_nothing(png_structp) {}
+
+/// Rows of red, green and blue as a PNG in memory. Nothing after a failure of the
+/// library.
+void encode_png(std::vector<unsigned char>& pixels, std::size_t width, std::size_t height,
+                byte_vector& out) {
+  png_structp png =
+      png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
+  if (info != nullptr && setjmp(png_jmpbuf(png)) == 0) {
+    png_set_write_fn(png, &out, write_bytes, flush_nothing);
+    png_set_IHDR(png, info, static_cast<png_uint_32>(width),
+                 static_cast<png_uint_32>(height), 8, PNG_COLOR_TYPE_RGB,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    for (std::size_t y = 0; y < height; ++y) {
+      png_write_row(png, pixels.data() + y * width * 3);
+    }
+    png_write_end(png, info);
+  } else {
+    out.clear();
+  }
+  png_destroy_write_struct(&png, &info);
+}
+
+}  // namespace
+
+raster make_raster(const formats::object_descriptor& descriptor,
+                   const std::vector<double>& values, std::size_t widest,
+                   std::size_t highest) {
+  const auto& shape = descriptor.shape;
+  const std::size_t columns = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
+  const std::size_t rows =
+      shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[shape.size() - 2]);
+  raster out;
+  if (values.size() < rows * columns || rows * columns == 0) {
+    return out;  // of more than two dimensions the first plane is shown
+  }
+  out.width = std::min(columns, widest);
+  out.height = std::min(rows, highest);
+  out.lowest = std::numeric_limits<double>::infinity();
+  out.highest = -out.lowest;
+  for (std::size_t y = 0; y < out.height; ++y) {
+    for (std::size_t x = 0; x < out.width; ++x) {
+      const double v =
+          mean_of(values, columns, y * rows / out.height,
+                  std::max(y * rows / out.height + 1, (y + 1) * rows / out.height),
+                  x * columns / out.width,
+                  std::max(x * columns / out.width + 1, (x + 1) * columns / out.width));
+      out.values.push_back(v);
+      if (std::isfinite(v)) {
+        out.lowest = std::min(out.lowest, v);
+        out.highest = std::max(out.highest, v);
+      }
+    }
+  }
+  return out;
+}
+
+colour colour_of(const raster& picture, double value) noexcept {
+  if (!std::isfinite(value)) {
+    return {128, 128, 128};
+  }
+  const double range = picture.highest - picture.lowest;
+  const double at = range > 0 ? (value - picture.lowest) / range * (scale.size() - 1) : 0;
+  const auto step = std::min<std::size_t>(static_cast<std::size_t>(at), scale.size() - 2);
+  const double t = at - static_cast<double>(step);
+  const colour& a = scale[step];
+  const colour& b = scale[step + 1];
+  return {between(a.red, b.red, t), between(a.green, b.green, t),
+          between(a.blue, b.blue, t)};
+}
+
+std::string as_blocks(const raster& picture) {
+  std::string out;
+  const auto at = [&](std::size_t x, std::size_t y) {
+    return colour_of(picture, picture.values[y * picture.width + x]);
+  };
+  for (std::size_t y = 0; y < picture.height; y += 2) {
+    for (std::size_t x = 0; x < picture.width; ++x) {
+      const colour up = at(x, y);
+      out += fmt::format("\x1b[38;2;{};{};{}m", up.red, up.green, up.blue);
+      if (y + 1 < picture.height) {
+        const colour down = at(x, y + 1);
+        out += fmt::format("\x1b[48;2;{};{};{}m", down.red, down.green, down.blue);
+      }
+      out += "\u2580";
+    }
+    out += "\x1b[0m\n";
+  }
+  return out;
+}
+
+result<void> save_png(const raster& picture, const std::string& path) {
+  std::vector<unsigned char> pixels;
+  pixels.reserve(3 * picture.values.size());
+  for (const double value : picture.values) {
+    const colour c = colour_of(picture, value);
+    pixels.insert(pixels.end(), {c.red, c.green, c.blue});
+  }
+  byte_vector bytes;
+  encode_png(pixels, picture.width, picture.height, bytes);
+  if (bytes.empty()) {
+    return error(errc::internal, "cannot draw: expected a PNG, found none");
+  }
+  return write_file_atomically(posix_file_system(), path, bytes);
+}
+
+}  // namespace weir::tools

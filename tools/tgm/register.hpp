@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The options of the verbs of `weir tgm` on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "tgm/verbs.hpp"
+
+namespace weir::tools {
+
+/// Adds verbs to the group `tgm`; the one that was given puts itself into `chosen`.
+class tgm_verbs {
+ public:
+  using action = std::function<command_result(output&)>;
+  using command = command_result (*)(const tgm_verb_options&, output&);
+
+  tgm_verbs(CLI::App& group, action& chosen) : group_(group), chosen_(chosen) {}
+  tgm_verbs(const tgm_verbs&) = delete;
+  tgm_verbs& operator=(const tgm_verbs&) = delete;
+
+  void add_all() {
+    many("info", "Messages and size of files", "weir tgm info a.tgm b.tgm", &tgm_info);
+    keys(many("ls", "List messages and objects with digests, or values of keys",
+              "weir tgm ls runs/demo/curve.tgm", &tgm_list));
+    keys(many("get", "Print values of keys, a line per message",
+              "weir tgm get -p name,extra.run a.tgm", &tgm_get))
+        ->required();
+    auto* validate = many("validate", "Say everything that is wrong with files",
+                          "weir tgm validate --full a.tgm", &tgm_check);
+    validate->add_option("--level", o_.level,
+                         "structure, metadata, integrity (default) or fidelity");
+    validate->add_flag("--quick", o_.quick, "Structure alone");
+    validate->add_flag("--checksum", o_.checksum, "Digests and structure (the default)");
+    validate->add_flag("--full", o_.full, "Values too");
+    validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
+    validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
+    where(sets(pair("set", "Write a copy with other values of keys",
+                    "weir tgm set -s run=2 a.tgm b.tgm", &tgm_set)));
+    auto* copy = pair("copy", "Copy messages, byte for byte or encoded again",
+                      "weir tgm copy -w name=t2m a.tgm '[name].tgm'", &tgm_copy);
+    where(copy);
+    copy->add_flag("--recode", o_.recode, "Decode and encode every object again");
+    copy->add_flag("--legacy", o_.legacy, "Accept packing keys as before 0.19");
+    copy->add_option("--threads", o_.threads, "Threads to encode with");
+    auto* merge = many("merge", "All objects of files in one message",
+                       "weir tgm merge a.tgm b.tgm -o all.tgm", &tgm_merge);
+    out(merge)->required();
+    merge->add_option("-s,--strategy", o_.strategy,
+                      "Of keys with two values: first (default), last or error");
+    out(one("split", "A file per object", "weir tgm split a.tgm -o 'part_[index].tgm'",
+            &tgm_split))
+        ->required();
+    out(one("reshuffle", "Write metadata and index to the front",
+            "weir tgm reshuffle streamed.tgm -o whole.tgm", &tgm_reshuffle))
+        ->required();
+    add_object_verbs();
+  }
+
+ private:
+  CLI::Option* keys(CLI::App* v) {
+    where(v);
+    return v->add_option("-p,--keys", o_.keys, "Keys, separated by commas");
+  }
+
+  CLI::App* verb(const char* name, const char* what, const char* example, command run) {
+    CLI::App* v = group_.add_subcommand(name, what);
+    v->footer(std::string("Example:\n  ") + example);
+    v->add_flag("-j,--json", o_.json, "Print facts as JSON");
+    v->callback(
+        [this, run] { chosen_ = [this, run](output& to) { return run(o_, to); }; });
+    return v;
+  }
+  CLI::App* many(const char* name, const char* what, const char* example, command run) {
+    CLI::App* v = verb(name, what, example, run);
+    v->add_option("FILE", o_.files, "Files, or \"-\" for standard input")->required();
+    return v;
+  }
+  CLI::App* one(const char* name, const char* what, const char* example, command run) {
+    CLI::App* v = verb(name, what, example, run);
+    v->add_option("FILE", o_.files, "File, or \"-\" for standard input")
+        ->required()
+        ->expected(1);
+    return v;
+  }
+  CLI::App* pair(const char* name, const char* what, const char* example, command run) {
+    CLI::App* v = one(name, what, example, run);
+    v->add_option("OUT", o_.out, "File to write")->required();
+    return v;
+  }
+  CLI::App* where(CLI::App* v) {
+    v->add_option("-w,--where", o_.where, "KEY=V1/V2 or KEY!=V1/V2");
+    return v;
+  }
+  CLI::App* sets(CLI::App* v) {
+    v->add_option("-s,--set", o_.sets, "KEY=VALUE, separated by commas")->required();
+    return v;
+  }
+  CLI::Option* out(CLI::App* v) {
+    return v->add_option("-o,--out", o_.out, "File to write");
+  }
+  void add_object_verbs() {
+    auto* take = one("export", "Write an object as a NumPy file",
+                     "weir tgm export a.tgm t2m t2m.npy --message 1", &tgm_export);
+    take->add_option("OBJECT", o_.object, "Name or number")->required();
+    take->add_option("OUT", o_.out, "File to write")->required();
+    take->add_option("--message", o_.message, "Number of the message (default 0)");
+    auto* show = one("show", "Draw an object in the terminal, and as a PNG",
+                     "weir tgm show a.tgm --object t2m -o t2m.png", &tgm_show);
+    show->add_option("--object", o_.object, "Name or number (default 0)");
+    show->add_option("--message", o_.message, "Number of the message (default 0)");
+    out(show);
+    verb("doctor", "Try every codec", "weir tgm doctor --json", &tgm_doctor);
+  }
+
+  CLI::App& group_;
+  action& chosen_;
+  tgm_verb_options o_;
+};
+
+}  // namespace weir::tools

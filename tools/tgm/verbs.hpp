@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What each verb of `weir tgm` takes and does, beyond the look into one file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::tools {
+
+struct tgm_verb_options {
+  std::vector<std::string> files;
+  std::string keys;   ///< -p: separated by commas
+  std::string where;  ///< -w: KEY=V1/V2 or KEY!=V1/V2
+  std::string sets;   ///< -s of `set`: KEY=VALUE,...
+  std::string out;    ///< -o
+  std::string strategy = "first";
+  std::string object = "0";
+  std::uint64_t message = 0;
+  std::string level = "integrity";
+  bool quick = false;
+  bool checksum = false;
+  bool full = false;
+  bool canonical = false;
+  bool legacy = false;
+  bool recode = false;
+  bool json = false;
+  unsigned threads = 0;
+};
+
+[[nodiscard]] command_result tgm_info(const tgm_verb_options& options, output& out);
+/// Objects with digests; with keys, a clause or several files a row per message, as the
+/// reference prints it.
+[[nodiscard]] command_result tgm_list(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_get(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_set(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_copy(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_merge(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_split(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_reshuffle(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_check(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_export(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_show(const tgm_verb_options& options, output& out);
+[[nodiscard]] command_result tgm_doctor(const tgm_verb_options& options, output& out);
+
+}  // namespace weir::tools
