@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 
 #include "cli/commands.hpp"
+#include "tgm/register.hpp"
 
 namespace {
 
@@ -23,6 +25,7 @@ struct all_options {
   folder_options checkpoint;
   hn4_options hn4;
   tgm_options tgm;
+  std::unique_ptr<tgm_verbs> tgm_more;
   doctor_options doctor;
 };
 
@@ -150,33 +153,19 @@ void add_hn4_verbs(CLI::App& app, all_options& o, action& chosen) {
 }
 
 void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
-  auto* group = app.add_subcommand("tgm", "Look into Tensogram files");
+  auto* group = app.add_subcommand("tgm", "Look into Tensogram files, and change them");
   group->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, const char* example,
-                       auto command) {
-    auto* v = verb(*group, name, what, example);
-    v->add_option("FILE", o.tgm.file, "File, or \"-\" for standard input")->required();
-    v->callback([&, command] {
-      chosen = [&, command](output& out) { return command(o.tgm, out); };
-    });
-    return v;
-  };
-  json_flag(add("ls", "List messages and objects, with digests",
-                "weir tgm ls runs/demo/curve.tgm", &tgm_ls),
-            o.tgm.json);
-  auto* dump = add("dump", "Print metadata and values, one JSON object per line",
-                   "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
-                   &tgm_dump);
+  auto* dump = verb(*group, "dump", "Print metadata and values, one JSON object per line",
+                    "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0");
+  dump->add_option("FILE", o.tgm.file, "File, or \"-\" for standard input")->required();
+  dump->callback([&] { chosen = [&](output& out) { return tgm_dump(o.tgm, out); }; });
   dump->add_option("--object", o.tgm.object, "Only this object: a name or a number");
   dump->add_option("--limit", o.tgm.limit, "Values per object (default 8, 0 for all)");
   dump->add_flag("--raw", o.tgm.raw, "The bytes of the object instead");
   dump->add_flag("--json", o.tgm.json,
                  "Accepted for symmetry: the output is JSON anyway");
-  auto* validate = add("validate", "Say everything that is wrong with a file",
-                       "weir tgm validate runs/demo/curve.tgm", &tgm_validate);
-  validate->add_option("--level", o.tgm.level,
-                       "structure, metadata, integrity (default) or fidelity");
-  json_flag(validate, o.tgm.json);
+  o.tgm_more = std::make_unique<tgm_verbs>(*group, chosen);
+  o.tgm_more->add_all();
 }
 
 void add_doctor(CLI::App& app, all_options& o, action& chosen) {

@@ -89,12 +89,10 @@ struct tgm_options {
   std::string object;       ///< of `dump`: a name or a number; empty: all
   std::uint64_t limit = 8;  ///< of `dump`: elements per object, 0 for all
   bool raw = false;         ///< of `dump`: the bytes of one object
-  std::string level = "integrity";
   bool json = false;
 };
 [[nodiscard]] command_result tgm_ls(const tgm_options& options, output& out);
 [[nodiscard]] command_result tgm_dump(const tgm_options& options, output& out);
-[[nodiscard]] command_result tgm_validate(const tgm_options& options, output& out);
 
 struct doctor_options {
   bool json = false;
