@@ -71,26 +71,29 @@ double submit_hot_ns() {
   return best * 1e9 / static_cast<double>(count);
 }
 
-/// Growth of the cost per task from 1e3 to 1e6 tasks, as a share of the former.
+/// Growth of the cost per task from 1e3 to 1e6 tasks, as a share of the former: medians
+/// of samples that take turns, so that a busy neighbour slows both.
 double cost_slope() {
   auto e = make_engine(1, 256);
   const bound_graph graph(*e, graph_named("stencil_w8"));
-  const auto per_task = [&](int tasks, int repeats) {
-    double best = 1e30;
-    for (int r = 0; r < repeats; ++r) {
-      best = std::min(best, thread_seconds_of([&] {
-                        for (int done = 0; done < tasks;
-                             done += static_cast<int>(graph.size())) {
-                          graph.submit_to(*e);
-                        }
-                        or_throw(e->wait_all());
-                      }));
-    }
-    const auto size = static_cast<int>(graph.size());
-    return best / ((tasks + size - 1) / size * size);
+  const auto per_task = [&](int passes) {
+    const double s = thread_seconds_of([&] {
+      for (int i = 0; i < passes; ++i) {
+        graph.submit_to(*e);
+      }
+      or_throw(e->wait_all());
+    });
+    return s / passes / static_cast<double>(graph.size());
   };
-  const double few = per_task(1000, 200);
-  return per_task(1'000'000, 5) / few - 1;
+  std::vector<double> few;
+  std::vector<double> many;
+  for (int r = 0; r < 7; ++r) {
+    for (int i = 0; i < 200; ++i) {
+      few.push_back(per_task(1));
+    }
+    many.push_back(per_task(245));  // a million tasks
+  }
+  return median(many) / median(few) - 1;
 }
 
 /// Empty tasks of a graph, submitted one by one.

@@ -29,6 +29,7 @@ inline std::unique_ptr<runtime::engine> make_engine(unsigned workers,
   o.workers = workers;
   o.window = window;
   o.accesses = accesses;
+  o.kernel_time = false;  // as the peers
   return or_throw(runtime::engine::create(o));
 }
 

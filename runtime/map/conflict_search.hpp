@@ -12,6 +12,11 @@
 
 namespace weir::runtime {
 
+/// Whether an access takes part in the order of tasks.
+[[nodiscard]] inline bool is_ordered(const access& a) noexcept {
+  return !a.bytes.empty() && a.mode != access_mode::none;
+}
+
 /// A TensorMap and what a submission needs beside it.
 /// @threads{thread-compatible}
 class conflict_search {
@@ -28,8 +33,12 @@ class conflict_search {
     predecessors_.start(by);
     failure_ = 0;
   }
+  /// Asks for the memory that look-ups of the access will need.
+  void prefetch(const access& a) const noexcept { map_.prefetch(a.bytes); }
+  /// Adds a predecessor, which has not been retired.
+  void add(task_id before, hazard why) { predecessors_.add(before, why); }
   /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
-  /// covers are taken out of the map. @pre `a.bytes` is not empty
+  /// covers are taken out of the map. @pre is_ordered(a)
   void look_up(const access& a, bool prune);
   /// Registers an access of the newest task.
   access_ref insert(const access& a, task_id task) {

@@ -54,17 +54,11 @@ bool dependency_map::meets(const footprint& query, access_ref ref) noexcept {
   return answer != overlap::no;
 }
 
-void dependency_map::retire_each(std::uint32_t count, task_id root) {
+void dependency_map::keep_failed(std::uint32_t count, task_id root) {
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = 0; i < count; ++i, ref = (ref + 1) & ref_mask) {
     const entry& e = ring_.at(ref);
-    if (e.pruned) {
-      continue;
-    }
-    if (e.cells != 0) {
-      index_of(e).retire(grid_, e);
-    }
-    if (root != 0 && e.writer()) {
+    if (!e.pruned && e.writer()) {
       add_failed(bytes_of(ref, {e.owner >> 1, 0}), root);
     }
   }

@@ -48,6 +48,12 @@ class dependency_map {
           }
         });
   }
+  /// Asks for the memory that look-ups of the footprint will need.
+  void prefetch(const footprint& query) const noexcept {
+    const dependents& of = storages_[query.id.index];
+    of.writers.prefetch(grid_, query.lo);
+    of.readers.prefetch(grid_, query.lo);
+  }
   /// Oldest failure behind what failed tasks have written to bytes of the query; 0 if
   /// none.
   [[nodiscard]] task_id failure_in(const footprint& query) const noexcept {
@@ -97,8 +103,16 @@ class dependency_map {
   /// The oldest task, which has registered `count` accesses, is gone. What it wrote is
   /// remembered if it failed (`root` is not 0).
   void retire(std::uint32_t count, task_id root) {
-    if (root != 0 || grid_.size() != 0) {
-      retire_each(count, root);
+    if (root != 0) {
+      keep_failed(count, root);
+    }
+    if (grid_.size() != 0) {
+      for (access_ref ref = ring_.oldest(), i = 0; i < count; ++i) {
+        const entry& e = ring_.at(ref + i);
+        if (e.cells != 0 && !e.pruned) {
+          index_of(e).retire(grid_, e);
+        }
+      }
     }
     ring_.pop(count);
   }
@@ -137,7 +151,7 @@ class dependency_map {
     return e.writer() ? of.writers : of.readers;
   }
   void keep_steps(access_ref ref, const footprint& bytes);
-  void retire_each(std::uint32_t count, task_id root);
+  void keep_failed(std::uint32_t count, task_id root);
   [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;
 
   access_ring ring_;

@@ -11,8 +11,14 @@
 
 namespace weir::runtime {
 
-/// Why one task waits for another, weakest first.
-enum class hazard : std::uint8_t { war, waw, raw };
+/// Why one task waits for another, weakest first. `asked`: the program wants it so.
+enum class hazard : std::uint8_t { asked, war, waw, raw };
+inline constexpr std::size_t hazards = 4;
+
+/// The later task reads or extends what the earlier one wrote.
+[[nodiscard]] constexpr bool carries_failure(hazard why) noexcept {
+  return why >= hazard::waw;
+}
 
 /// @threads{thread-compatible}
 class predecessor_list {

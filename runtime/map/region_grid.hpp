@@ -70,6 +70,15 @@ class region_grid {
     }
   }
 
+  /// Asks for the newest accesses of the cells of one byte.
+  void prefetch(const directory& in, std::uint32_t owner,
+                std::int64_t lo) const noexcept {
+    for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
+      const auto level = static_cast<unsigned>(std::countr_zero(mask));
+      __builtin_prefetch(&ring_.at(heads_[bucket(owner, level, lo >> level)] >> 1));
+    }
+  }
+
   /// Calls `visit(ref, entry)` once for each access of the index `owner` whose [lo, hi)
   /// meets the query's.
   template <class Visit>

@@ -20,7 +20,7 @@ namespace weir::runtime {
 
 /// Accesses of one kind (readers or writers) to one storage.
 /// @threads{thread-compatible}
-class alignas(64) region_index {
+class region_index {
  public:
   static constexpr std::uint32_t room = 8;
 
@@ -64,6 +64,13 @@ class alignas(64) region_index {
   /// One of the grid is about to go.
   void retire(region_grid& grid, const access_entry& e) noexcept {
     grid.forget(*directory_, e);
+  }
+
+  /// Asks for the memory that a look-up will need first.
+  void prefetch(const region_grid& grid, std::int64_t lo) const noexcept {
+    if (in_grid()) {
+      grid.prefetch(*directory_, owner_, lo);
+    }
   }
 
   /// Calls `visit(ref, entry)` once for each live access whose [lo, hi) meets the
@@ -139,7 +146,7 @@ class alignas(64) region_index {
   /// Takes a larger unit.
   void widen(access_ring& ring, std::int64_t hi);
 
-  std::array<std::int32_t, room> first_;
+  alignas(64) std::array<std::int32_t, room> first_;
   std::array<std::int32_t, room> last_;
   std::array<access_ref, room> refs_{};
   std::unique_ptr<region_grid::directory> directory_;

@@ -32,18 +32,22 @@ std::uint32_t storages_of(const captured_graph& g) {
 template <class Visit>
 void walk(const captured_graph& g, conflict_search& in, task_id first,
           std::vector<access_ref>* entries, Visit&& visit) {
+  std::size_t asked = 0;
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::uint32_t begin = g.nodes[i].first_access;
     const std::uint32_t end = g.nodes[i + 1].first_access;
     in.start(first + i);
     for (std::uint32_t a = begin; a < end; ++a) {
-      if (!g.accesses[a].bytes.empty()) {
+      if (is_ordered(g.accesses[a])) {
         in.look_up(g.accesses[a], true);
       }
     }
+    for (; asked < g.asked.size() && g.asked[asked].to == i; ++asked) {
+      in.add(first + g.asked[asked].from, hazard::asked);
+    }
     for (std::uint32_t a = begin; a < end; ++a) {
       access_ref ref = none;
-      if (!g.accesses[a].bytes.empty()) {
+      if (is_ordered(g.accesses[a])) {
         ref = in.insert(g.accesses[a], first + i);
       }
       if (entries != nullptr) {
@@ -61,23 +65,37 @@ std::uint32_t window_for(std::size_t tasks) {
 
 }  // namespace
 
-void captured_graph::add(const char* name, std::span<const access> of, const void* values,
-                         std::size_t bytes, task::call_fn fn) {
-  nodes.push_back({name, fn, static_cast<std::uint32_t>(bytes),
-                   static_cast<std::uint32_t>(accesses.size()), 0});
+void captured_graph::add(node kernel, const void* values, std::span<const access> of,
+                         const submit_options& with) {
+  kernel.first_access = static_cast<std::uint32_t>(accesses.size());
+  kernel.urgent = with.urgent;
+  kernel.worker = with.worker;
+  const auto index = static_cast<std::uint32_t>(nodes.size());
+  for (const task_id before : with.after) {
+    if (before >= first_id) {  // others have to do with this one run
+      asked.push_back({static_cast<std::uint32_t>(before - first_id), index});
+    }
+  }
+  nodes.push_back(kernel);
   captures.emplace_back();
-  std::memcpy(captures.back().data(), values, bytes);
+  std::memcpy(captures.back().data(), values, kernel.size);
   accesses.insert(accesses.end(), of.begin(), of.end());
 }
 
 void captured_graph::finish() {
   static std::atomic<std::uint64_t> last_serial{0};
   serial = ++last_serial;
-  nodes.push_back({nullptr, nullptr, 0, static_cast<std::uint32_t>(accesses.size()), 0});
+  nodes.emplace_back();
+  nodes.back().first_access = static_cast<std::uint32_t>(accesses.size());
   for (const access& a : accesses) {
-    if (!a.bytes.empty() &&
-        std::find(storages.begin(), storages.end(), a.bytes.id) == storages.end()) {
-      storages.push_back(a.bytes.id);
+    const auto note = [&](std::vector<storage_id>& in) {
+      if (!a.bytes.empty() && std::find(in.begin(), in.end(), a.bytes.id) == in.end()) {
+        in.push_back(a.bytes.id);
+      }
+    };
+    note(storages);
+    if (a.mode == access_mode::none) {
+      note(kept);
     }
   }
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
@@ -98,7 +116,7 @@ void captured_graph::finish() {
   for (std::uint32_t from = 0; from < size(); ++from) {
     follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
     for (const graph_edges::edge& e : found.of(from)) {
-      followers.emplace_back(e.to, e.why != hazard::war);
+      followers.emplace_back(e.to, carries_failure(e.why));
       ++nodes[e.to].waits_for;
       ++edges[static_cast<std::size_t>(e.why)];
     }
@@ -109,6 +127,20 @@ void captured_graph::finish() {
       roots.push_back(i);
     }
   }
+}
+
+std::vector<outer_edge> captured_graph::all_edges() const {
+  conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
+  search.map().add_storage(storages_of(*this));
+  std::vector<outer_edge> out;
+  walk(*this, search, 1, nullptr,
+       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
+         for (const predecessor_list::item& p : predecessors) {
+           out.push_back({static_cast<std::uint32_t>(i),
+                          static_cast<std::uint32_t>(p.id - 1), p.why});
+         }
+       });
+  return out;
 }
 
 const std::vector<outer_edge>& captured_graph::edges_after(

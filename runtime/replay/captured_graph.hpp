@@ -25,6 +25,7 @@ struct outer_edge {
 struct replay_instance {
   task_batch batch;
   std::unique_ptr<task[]> tasks;
+  std::unique_ptr<task_body[]> bodies;
   std::unique_ptr<task_record[]> histories;  ///< if the engine traces
   std::uint64_t version = 0;                 ///< of the captured values in `tasks`
 };
@@ -37,6 +38,8 @@ struct captured_graph {
     std::uint32_t size = 0;          ///< bytes captured
     std::uint32_t first_access = 0;  ///< its accesses end where the next one's begin
     std::int32_t waits_for = 0;      ///< tasks of the same replay
+    bool urgent = false;
+    std::uint8_t worker = submit_options::anywhere;
   };
 
   std::uint64_t serial = 0;         ///< of this graph, never 0
@@ -50,20 +53,31 @@ struct captured_graph {
   std::vector<std::uint8_t> stays;
   std::vector<std::uint32_t> follower_begin;
   std::vector<follower> followers;
-  std::vector<std::uint32_t> roots;      ///< tasks that wait for none of the same replay
-  std::array<std::uint64_t, 3> edges{};  ///< by hazard
-  std::vector<storage_id> storages;      ///< that it accesses, each once
+  std::vector<std::uint32_t> roots;  ///< tasks that wait for none of the same replay
+  std::array<std::uint64_t, hazards> edges{};  ///< by hazard
+  std::vector<storage_id> storages;            ///< that it accesses, each once
+  std::vector<storage_id> kept;     ///< those of them that some tasks only keep
   std::uint64_t releases_seen = 0;  ///< the storages were valid after so many releases
   /// By serial of an earlier replay's graph: what this one waits for there.
   std::map<std::uint64_t, std::vector<outer_edge>> after;
   std::vector<std::unique_ptr<replay_instance>> idle;
+  /// Order that the program asked for between two of the tasks.
+  struct asked_edge {
+    std::uint32_t from = 0;
+    std::uint32_t to = 0;
+  };
+  std::vector<asked_edge> asked;  ///< by `to`
+  task_id first_id = 0;           ///< of the tasks that ran while they were recorded
   task_batch recording;  ///< what the tasks have that run while they are recorded
 
   [[nodiscard]] std::size_t size() const noexcept { return nodes.size() - 1; }
-  void add(const char* name, std::span<const access> of, const void* values,
-           std::size_t bytes, task::call_fn fn);
+  /// Records a task: `kernel` says its name, function and bytes of captured values.
+  void add(node kernel, const void* values, std::span<const access> of,
+           const submit_options& with);
   /// Works out who waits for whom.
   void finish();
+  /// Every edge that was found, before those that others imply were dropped; by `to`.
+  [[nodiscard]] std::vector<outer_edge> all_edges() const;
   /// What this graph's tasks wait for in a replay of `earlier` that ran before.
   [[nodiscard]] const std::vector<outer_edge>& edges_after(const captured_graph& earlier);
 };

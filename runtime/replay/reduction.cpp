@@ -46,7 +46,7 @@ void graph_edges::reduce() {
     kept.clear();
     // Successors are in order: one that another implies lies behind that one.
     for (const edge& e : after_[from]) {
-      const bool carries = e.why != hazard::war;
+      const bool carries = carries_failure(e.why);
       if (!(carries ? carried : ordered).test(from, e.to)) {
         kept.push_back(e);
       }

@@ -19,13 +19,17 @@ error capture_error(std::string what) {
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
   auto out = std::make_unique<replay_instance>();
   out->tasks = std::make_unique<task[]>(g.size());
+  out->bodies = std::make_unique<task_body[]>(g.size());
   out->batch.tasks = out->tasks.get();
+  out->batch.bodies = out->bodies.get();
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
     task& t = out->tasks[i];
-    t.name = g.nodes[i].name;
+    out->bodies[i].name = g.nodes[i].name;
     t.fn = g.nodes[i].fn;
+    t.urgent = g.nodes[i].urgent;
+    t.worker = g.nodes[i].worker;
     t.batch = &out->batch;
   }
   return out;
@@ -43,6 +47,8 @@ result<void> engine::begin_capture(const void* argument) {
   }
   s.recording = std::make_shared<captured_graph>();
   s.recording->engine_serial = s.serial;
+  s.recording->first_id = s.next;
+  s.recording->recording = s.slots;
   s.recording->recording.argument = argument;
   return {};
 }
@@ -104,9 +110,12 @@ result<task_id> engine::replay(const capture& what, const void* argument) {
   s.link_replay(r);
   tally<std::uint64_t>(s.tallies.submitted, g.size());
   tally<std::uint64_t>(s.tallies.replayed, g.size());
-  tally(s.tallies.edges_raw, g.edges[static_cast<std::size_t>(hazard::raw)]);
-  tally(s.tallies.edges_war, g.edges[static_cast<std::size_t>(hazard::war)]);
-  tally(s.tallies.edges_waw, g.edges[static_cast<std::size_t>(hazard::waw)]);
+  for (std::size_t why = 0; why < hazards; ++why) {
+    tally(s.tallies.edges[why], g.edges[why]);
+  }
+  for (const storage_id id : g.kept) {
+    s.storages.keep(id, s.next - 1);
+  }
   const task_id first = r.first;
   s.publish_replay(r);
   return first;
@@ -143,7 +152,7 @@ engine::impl::live_replay& engine::impl::start_replay(
   const std::size_t count = g->size();
   if (instance->version != g->version) {
     for (std::size_t i = 0; i < count; ++i) {
-      instance->tasks[i].captures = g->captures[i];
+      instance->bodies[i].captures = g->captures[i];
     }
     instance->version = g->version;
   }

@@ -25,6 +25,10 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
                  fmt::format("engine not created: expected 1 to {} workers, found {}",
                              most_workers, options.workers));
   }
+  if (options.first_task == 0) {
+    return error(errc::invalid_argument,
+                 "engine not created: expected a first task of at least 1, found 0");
+  }
   if (!std::has_single_bit(options.window) || options.window < 2 ||
       options.window > most_window) {
     return error(
@@ -86,6 +90,11 @@ result<void> engine::release(storage_id id) {
     impl_->workers.help_until_ended(impl_->at(impl_->oldest));
     impl_->retire(impl_->window);
   }
+  // Who only keeps it is not in the map.
+  while (impl_->oldest <= impl_->storages.kept_by(id)) {
+    impl_->workers.help_until_ended(impl_->at(impl_->oldest));
+    impl_->retire(impl_->window);
+  }
   impl_->search.map().remove_storage(id.index);
   impl_->storages.release(id);
   ++impl_->releases;
@@ -123,7 +132,7 @@ result<void> engine::impl::wait_for(task_id id) {
   task& t = at(id);
   workers.help_until_ended(t);
   if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
-    return failures.answer(id, t.name, root);
+    return failures.answer(id, body_of(t).name, root);
   }
   return {};
 }
@@ -158,6 +167,9 @@ result<void> engine::wait(const tensor& t) {
 
 result<void> engine::wait_all() {
   impl& s = *impl_;
+  if (s.oldest < s.next) {  // going from task to task would mean many starts and stops
+    s.workers.help_until_ended(s.at(s.next - 1));
+  }
   while (s.oldest < s.next) {
     s.workers.help_until_ended(s.at(s.oldest));
     s.retire(s.window);
@@ -190,9 +202,13 @@ engine_counters engine::counters() const noexcept {
   engine_counters out;
   out.submitted = get(s.submitted);
   out.replayed = get(s.replayed);
-  out.edges_raw = get(s.edges_raw);
-  out.edges_war = get(s.edges_war);
-  out.edges_waw = get(s.edges_waw);
+  const auto edges = [&](hazard why) {
+    return get(s.edges[static_cast<std::size_t>(why)]);
+  };
+  out.edges_raw = edges(hazard::raw);
+  out.edges_war = edges(hazard::war);
+  out.edges_waw = edges(hazard::waw);
+  out.edges_asked = edges(hazard::asked);
   out.lookups = get(s.lookups);
   out.exact_tests = get(s.exact_tests);
   out.maybe = get(s.maybe);

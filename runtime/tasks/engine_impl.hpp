@@ -4,6 +4,7 @@
 /// scheduler.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -30,9 +31,7 @@ struct engine::impl {
   struct submitter_tally {
     std::atomic<std::uint64_t> submitted{0};
     std::atomic<std::uint64_t> replayed{0};
-    std::atomic<std::uint64_t> edges_raw{0};
-    std::atomic<std::uint64_t> edges_war{0};
-    std::atomic<std::uint64_t> edges_waw{0};
+    std::array<std::atomic<std::uint64_t>, hazards> edges{};  ///< by hazard
     std::atomic<std::uint64_t> lookups{0};
     std::atomic<std::uint64_t> exact_tests{0};
     std::atomic<std::uint64_t> maybe{0};
@@ -68,6 +67,7 @@ struct engine::impl {
   }
 
   [[nodiscard]] result<void> check(std::span<const access> accesses) const;
+  [[nodiscard]] result<void> check(const submit_options& with) const;
   /// Runs tasks until there is room for so many more, with so many accesses.
   void make_room(std::uint32_t count, std::size_t accesses);
   /// Runs tasks until the window has room for so many more, or about so.
@@ -78,8 +78,8 @@ struct engine::impl {
   void retire_one(task& t);
   /// False if a task of it has not ended.
   bool retire_replay(live_replay& r);
-  task& prepare(const char* name, const void* captures, std::size_t size,
-                task::call_fn fn);
+  task& prepare(const char* name, const erased_kernel& kernel,
+                const submit_options& with);
   void begin_history(task& t, task_record& h);
   /// Finds the predecessors of the accesses, and the failure that they inherit.
   void look_up(task& t, std::span<const access> accesses, bool prune);
@@ -126,6 +126,8 @@ struct engine::impl {
   engine_options options;
   std::uint32_t window;
   std::unique_ptr<task[]> tasks;
+  std::unique_ptr<task_body[]> bodies;
+  task_batch slots;                          ///< of the window
   std::unique_ptr<task_record[]> histories;  ///< one per slot, if tasks are traced
   task_id next = 1;
   task_id oldest = 1;  ///< oldest task that has not been retired

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ready queues over moodycamel::ConcurrentQueue, one producer token each.
+/// Ready queues over moodycamel::ConcurrentQueue: one producer token each; urgent tasks
+/// and those sent to a worker come from any thread and are few.
 #include "tasks/ready_queues.hpp"
 
 #include <concurrentqueue/concurrentqueue.h>
@@ -13,11 +14,37 @@ struct ready_queues::shared_queue {
   moodycamel::ProducerToken owner;
 };
 
-ready_queues::ready_queues(unsigned workers, std::uint32_t window) {
+struct ready_queues::special_queues {
+  /// Tasks of any thread. `count` goes up before a task can be taken, so that a queue
+  /// with a task is never taken for empty.
+  struct open_queue {
+    std::atomic<std::int32_t> count{0};
+    moodycamel::ConcurrentQueue<task*> items{32};
+
+    void push(task& t) {
+      count.fetch_add(1, std::memory_order_seq_cst);
+      items.enqueue(&t);
+    }
+    [[nodiscard]] task* pop() {
+      task* t = nullptr;
+      if (count.load(std::memory_order_relaxed) != 0 && items.try_dequeue(t)) {
+        count.fetch_sub(1, std::memory_order_relaxed);
+      }
+      return t;
+    }
+  };
+
+  explicit special_queues(unsigned workers) : sent(workers) {}
+  open_queue urgent;
+  std::vector<open_queue> sent;  ///< to each worker
+};
+
+ready_queues::ready_queues(unsigned workers, std::uint32_t window)
+    : window_(window), workers_(workers) {
   if (workers == 1) {
-    ring_.resize(window);
     return;
   }
+  special_ = std::make_unique<special_queues>(workers);
   for (unsigned w = 0; w < workers; ++w) {
     queues_.push_back(std::make_unique<shared_queue>(window));
   }
@@ -27,34 +54,48 @@ ready_queues::~ready_queues() = default;
 
 void ready_queues::push(unsigned worker, task& t) {
   if (queues_.empty()) {
-    ring_[tail_++ & (ring_.size() - 1)] = &t;
-    return;
+    (t.urgent ? urgent_ring_ : ring_).push(t, window_);
+  } else if (t.urgent) {
+    special_->urgent.push(t);
+  } else if (t.worker != submit_options::anywhere) {
+    special_->sent[t.worker % workers_].push(t);
+  } else {
+    shared_queue& own = *queues_[worker];
+    own.items.enqueue(own.owner, &t);
   }
-  shared_queue& own = *queues_[worker];
-  own.items.enqueue(own.owner, &t);
 }
 
 task* ready_queues::pop(unsigned worker) {
   if (queues_.empty()) {
-    return head_ == tail_ ? nullptr : ring_[head_++ & (ring_.size() - 1)];
+    task* t = urgent_ring_.pop();
+    return t != nullptr ? t : ring_.pop();
   }
-  const std::size_t count = queues_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    shared_queue& from = *queues_[(worker + i) % count];
-    task* t = nullptr;
-    if (from.items.try_dequeue_from_producer(from.owner, t)) {
-      return t;
+  task* t = special_->urgent.pop();
+  if (t == nullptr) {
+    t = special_->sent[worker].pop();
+  }
+  for (unsigned i = 0; t == nullptr && i < workers_; ++i) {
+    shared_queue& from = *queues_[(worker + i) % workers_];
+    if (!from.items.try_dequeue_from_producer(from.owner, t)) {
+      t = nullptr;
     }
   }
-  return nullptr;
+  for (unsigned i = 1; t == nullptr && i < workers_; ++i) {
+    t = special_->sent[(worker + i) % workers_].pop();
+  }
+  return t;
 }
 
 bool ready_queues::empty() const noexcept {
   if (queues_.empty()) {
-    return head_ == tail_;
+    return ring_.empty() && urgent_ring_.empty();
   }
-  for (const auto& queue : queues_) {
-    if (queue->items.size_approx() != 0) {
+  if (special_->urgent.count.load(std::memory_order_seq_cst) != 0) {
+    return false;
+  }
+  for (unsigned w = 0; w < workers_; ++w) {
+    if (queues_[w]->items.size_approx() != 0 ||
+        special_->sent[w].count.load(std::memory_order_seq_cst) != 0) {
       return false;
     }
   }

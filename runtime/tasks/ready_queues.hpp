@@ -4,6 +4,7 @@
 /// others.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,19 +23,43 @@ class ready_queues {
   ready_queues& operator=(const ready_queues&) = delete;
 
   void push(unsigned worker, task& t);
-  /// Oldest of the worker's own queue, else of another's, else nullptr.
+  /// An urgent task; else what was sent to the worker; else the oldest of its own queue,
+  /// of another's, of what was sent to others. Or nullptr.
   [[nodiscard]] task* pop(unsigned worker);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;
 
  private:
+  /// Of one thread alone.
+  class ring {
+   public:
+    void push(task& t, std::uint32_t window) {
+      if (tasks_.empty()) {
+        tasks_.resize(window);
+      }
+      tasks_[tail_++ & (tasks_.size() - 1)] = &t;
+    }
+    [[nodiscard]] task* pop() {
+      return empty() ? nullptr : tasks_[head_++ & (tasks_.size() - 1)];
+    }
+    [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
+
+   private:
+    std::vector<task*> tasks_;
+    std::uint32_t head_ = 0;
+    std::uint32_t tail_ = 0;
+  };
   struct shared_queue;
-  // One worker needs neither atomics nor stealing: a ring.
-  std::vector<task*> ring_;
-  std::uint32_t head_ = 0;
-  std::uint32_t tail_ = 0;
+  struct special_queues;
+
+  std::uint32_t window_;
+  unsigned workers_;
+  // One worker needs neither atomics nor stealing.
+  ring ring_;
+  ring urgent_ring_;
   std::vector<std::unique_ptr<shared_queue>> queues_;
+  std::unique_ptr<special_queues> special_;
 };
 
 }  // namespace weir::runtime

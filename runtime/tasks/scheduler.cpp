@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <exception>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,19 +24,19 @@ struct alignas(64) scheduler::worker {
   alignas(64) parking_place place;
 };
 
-scheduler::scheduler(unsigned workers, std::uint32_t window, failure_log& failures,
-                     trace& tracer, bool traces)
-    : workers_(workers),
-      alone_(workers == 1),
-      traces_(traces),
+scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
+    : workers_(options.workers),
+      alone_(workers_ == 1),
+      traces_(options.trace.mode != trace_mode::off),
+      times_(options.kernel_time),
       failures_(failures),
       tracer_(tracer),
-      ready_(workers, window) {
-  for (unsigned w = 0; w < workers; ++w) {
+      ready_(workers_, options.window) {
+  for (unsigned w = 0; w < workers_; ++w) {
     state_.push_back(std::make_unique<worker>());
   }
   try {
-    for (unsigned w = 1; w < workers; ++w) {
+    for (unsigned w = 1; w < workers_; ++w) {
       threads_.emplace_back([this, w] { work(w); });
     }
   } catch (...) {  // no more threads: those that run would outlive their scheduler
@@ -128,8 +129,7 @@ void scheduler::start(task& t) {
 
 result<void> scheduler::call(task& t, unsigned w) {
   try {
-    const void* argument = t.batch == nullptr ? nullptr : t.batch->argument;
-    return t.fn(t.captures.data(), {t.id, w, argument});
+    return t.fn(body_of(t).captures.data(), {t.id, w, t.batch->argument});
   } catch (const std::exception& e) {
     return error(errc::kernel_failed,
                  fmt::format("kernel threw an exception: {}", e.what()));
@@ -145,9 +145,9 @@ void scheduler::execute(task& t, unsigned w) {
     return;
   }
   const bool traced = t.history != nullptr;
-  const std::int64_t start = traced ? now_ns() : clock_.now();
+  const std::int64_t start = traced ? now_ns() : times_ ? clock_.now() : 0;
   result<void> outcome = call(t, w);
-  const std::int64_t end = traced ? now_ns() : clock_.now();
+  const std::int64_t end = traced ? now_ns() : times_ ? clock_.now() : 0;
   ensure_kernel_fp();
   tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
   if (traced) {
@@ -159,7 +159,7 @@ void scheduler::execute(task& t, unsigned w) {
   if (!outcome) {
     tally<std::uint64_t>(done.failed);
     t.root.store(t.id, std::memory_order_relaxed);
-    failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
+    failures_.kernel_failed(t.id, body_of(t).name, std::move(outcome).error());
   }
 }
 
@@ -168,7 +168,7 @@ scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
   out.id = t.id;
   out.root = t.root.load(std::memory_order_relaxed);
   if (traces_) {
-    out.name = t.name;
+    out.name = body_of(t).name;
     out.ended = t.history == nullptr ? 0 : t.history->ended;
   }
   tally<std::uint64_t>(state_[w]->done.finished);
@@ -192,21 +192,21 @@ bool scheduler::release_one(task& after, bool carries_failure, const ended_task&
 
 task* scheduler::release_successors(task& t, unsigned w) {
   const ended_task before = note_end(t, w);
-  std::span<const follower> followers;
-  task* batch = nullptr;
-  if (t.batch != nullptr) {
-    followers = t.batch->followers_of(t);
-    batch = t.batch->tasks;
-  }
+  const std::span<const follower> followers = t.batch->followers_of(t);
+  task* const batch = t.batch->tasks;
   // From here on the submitter may use the record again: `t` is not touched any more.
   edge* e = seal(t);
   task* in_hand = nullptr;
   unsigned queued = 0;
   const auto freed = [&](task& after) {
-    if (in_hand == nullptr) {
-      in_hand = &after;
-    } else {
-      queue(after, w);
+    const bool elsewhere =
+        after.worker != submit_options::anywhere && after.worker % workers_ != w;
+    task* rest = &after;
+    if (!elsewhere && (in_hand == nullptr || (after.urgent && !in_hand->urgent))) {
+      rest = std::exchange(in_hand, &after);
+    }
+    if (rest != nullptr) {
+      queue(*rest, w);
       ++queued;
     }
   };

@@ -39,9 +39,7 @@ void tally(std::atomic<T>& counter, T amount = 1) noexcept {
 /// @threads{all but wake and tally_of: the submitter}
 class scheduler {
  public:
-  /// `traces`: tasks may have histories.
-  scheduler(unsigned workers, std::uint32_t window, failure_log& failures, trace& tracer,
-            bool traces);
+  scheduler(const engine_options& options, failure_log& failures, trace& tracer);
   /// Running kernels end; tasks that have not started never run.
   ~scheduler();
   scheduler(const scheduler&) = delete;
@@ -104,6 +102,7 @@ class scheduler {
   unsigned workers_;
   bool alone_;
   bool traces_;
+  bool times_;
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;

@@ -53,6 +53,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::string_view
   slot& s = slots_[index];
   s.size = bytes;
   s.live = true;
+  s.kept_by = 0;
   s.owner = owner_index(owner);
   ++s.generation;
   owners_[s.owner].second += bytes;

@@ -31,6 +31,14 @@ class storage_table {
   [[nodiscard]] std::int64_t size(storage_id id) const noexcept {
     return slots_[id.index].size;
   }
+  /// A task that has no ordered access keeps the storage. @pre valid(id)
+  void keep(storage_id id, std::uint64_t task) noexcept {
+    slots_[id.index].kept_by = task;
+  }
+  /// The newest task that does, or 0. @pre valid(id)
+  [[nodiscard]] std::uint64_t kept_by(storage_id id) const noexcept {
+    return slots_[id.index].kept_by;
+  }
   [[nodiscard]] const std::vector<std::pair<std::string, std::int64_t>>& memory()
       const noexcept {
     return owners_;
@@ -39,6 +47,7 @@ class storage_table {
  private:
   struct slot {
     std::int64_t size = 0;
+    std::uint64_t kept_by = 0;
     std::uint32_t generation = 0;
     bool live = false;
     std::size_t owner = 0;

@@ -14,6 +14,7 @@ namespace {
 /// Retired per submission: more than one, so that a backlog shrinks.
 constexpr std::uint32_t retired_per_submission = 4;
 constexpr std::uint32_t usual_accesses = 16;  // of a task
+constexpr std::uint32_t most_accesses = UINT16_MAX;
 constexpr std::uint64_t most_freed_at_once = 64;
 
 std::uint64_t next_serial() {
@@ -27,21 +28,26 @@ engine::impl::impl(const engine_options& o)
     : options(o),
       window(o.window),
       tasks(std::make_unique<task[]>(o.window)),
+      bodies(std::make_unique<task_body[]>(o.window)),
       search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
       tracer(o.trace, o.workers),
-      workers(o.workers, o.window, failures, tracer, o.trace.mode != trace_mode::off) {
+      workers(o, failures, tracer) {
+  next = oldest = o.first_task;
+  slots.tasks = tasks.get();
+  slots.bodies = bodies.get();
   if (o.trace.mode != trace_mode::off) {
     histories = std::make_unique<task_record[]>(o.window);
   }
 }
 
 result<void> engine::impl::check(std::span<const access> accesses) const {
-  if (accesses.size() > search.map().most()) {
+  const std::uint32_t most = std::min(search.map().most(), most_accesses);
+  if (accesses.size() > most) {
     return error(
         errc::out_of_range,
-        fmt::format("submission with many accesses: expected at most {}, found {}",
-                    search.map().most(), accesses.size()));
+        fmt::format("submission with many accesses: expected at most {}, found {}", most,
+                    accesses.size()));
   }
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
@@ -106,7 +112,7 @@ void engine::impl::retire(std::uint32_t most) {
 void engine::impl::retire_one(task& t) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (root != 0) {
-    failures.retire(t.id, t.name, root);
+    failures.retire(t.id, body_of(t).name, root);
   }
   search.map().retire(t.accesses, root);
   t.accesses = 0;
@@ -116,28 +122,42 @@ void engine::impl::retire_one(task& t) {
 
 void engine::impl::begin_history(task& t, task_record& h) {
   h = task_record{};
-  h.name = t.name;
+  h.name = body_of(t).name;
   h.id = t.id;
   h.submitted = now_ns();
   tracer.stamp(h);
   t.history = &h;
 }
 
-task& engine::impl::prepare(const char* name, const void* captures, std::size_t size,
-                            task::call_fn fn) {
+result<void> engine::impl::check(const submit_options& with) const {
+  for (const task_id id : with.after) {
+    if (id == 0 || id >= next) {
+      return error(errc::invalid_argument,
+                   fmt::format("submission after an unknown task: expected an id in "
+                               "[1, {}), found {}",
+                               next, id));
+    }
+  }
+  return {};
+}
+
+task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
+                            const submit_options& with) {
   const std::size_t index = next & (window - 1);
   task& t = tasks[index];
   t.id = next;
-  t.fn = fn;
-  t.name = name;
+  t.fn = kernel.fn;
+  t.urgent = with.urgent;
+  t.worker = with.worker;
+  bodies[index].name = name;
   t.root.store(0, std::memory_order_relaxed);
   t.pending.store(wiring_guard, std::memory_order_relaxed);
-  t.batch = recording == nullptr ? nullptr : &recording->recording;
+  t.batch = recording == nullptr ? &slots : &recording->recording;
   t.history = nullptr;
   if (tracer.recording()) {
     begin_history(t, histories[index]);
   }
-  std::memcpy(t.captures.data(), captures, size);
+  std::memcpy(bodies[index].captures.data(), kernel.captures, kernel.size);
   // Nobody can reach the slot before an edge or the queue shows it.
   t.successors.store(nullptr, std::memory_order_relaxed);
   return t;
@@ -147,7 +167,12 @@ void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune
   search.start(t.id);
   std::uint64_t count = 0;
   for (const access& a : accesses) {
-    if (!a.bytes.empty()) {
+    if (is_ordered(a)) {
+      search.prefetch(a);
+    }
+  }
+  for (const access& a : accesses) {
+    if (is_ordered(a)) {
       search.look_up(a, prune);
       ++count;
     }
@@ -160,16 +185,18 @@ void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune
 
 void engine::impl::register_accesses(task& t, std::span<const access> accesses) {
   for (const access& a : accesses) {
-    if (!a.bytes.empty()) {
+    if (is_ordered(a)) {
       search.insert(a, t.id);
       ++t.accesses;
+    } else if (!a.bytes.empty()) {
+      storages.keep(a.bytes.id, t.id);
     }
   }
 }
 
 edge& engine::impl::edge_of(task& t, std::uint32_t index) {
   if (index < inline_edges) {
-    return t.edges[index];
+    return body_of(t).edges[index];
   }
   const std::size_t room = t.spill == nullptr ? 0 : t.spill->edges.size();
   const std::size_t place = room == 0 ? 0 : (index - inline_edges) % room;
@@ -197,7 +224,7 @@ void engine::impl::return_edges(task& t) {
 
 bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
   edge& e = edge_of(t, edges);
-  e.set(t, why != hazard::war);
+  e.set(t, carries_failure(why));
   if (!workers.add_successor(before, e)) {
     const task_id root = before.root.load(std::memory_order_relaxed);
     if (root != 0 && e.carries_failure()) {
@@ -205,9 +232,7 @@ bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edg
     }
     return false;
   }
-  tally<std::uint64_t>(why == hazard::raw   ? tallies.edges_raw
-                       : why == hazard::war ? tallies.edges_war
-                                            : tallies.edges_waw);
+  tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(why)]);
   return true;
 }
 
@@ -219,23 +244,30 @@ std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
 }
 
 result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
-                                      const void* captures, std::size_t size,
-                                      call_fn fn) {
+                                      const erased_kernel& kernel,
+                                      const submit_options& with) {
   impl& s = *impl_;
   WEIR_CHECK(s.check(accesses));
+  WEIR_CHECK(s.check(with));
   s.make_room(1, accesses.size());
   if (!s.replays.empty()) {
     s.show_replays(accesses.size());
   }
-  task& t = s.prepare(name, captures, size, fn);
+  task& t = s.prepare(name, kernel, with);
   s.look_up(t, accesses, true);
+  for (const task_id before : with.after) {
+    if (before >= s.oldest) {
+      s.search.add(before, hazard::asked);
+    }
+  }
   s.register_accesses(t, accesses);
   ++s.next;
   const std::uint32_t edges = s.wire(t, 0);
   tally<std::uint64_t>(s.tallies.submitted);
   s.note_tests();
   if (s.recording != nullptr) {
-    s.recording->add(name, accesses, captures, size, fn);
+    s.recording->add({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
+                     kernel.captures, accesses, with);
   }
   const task_id id = t.id;
   s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));

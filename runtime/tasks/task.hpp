@@ -14,6 +14,7 @@
 namespace weir::runtime {
 
 struct task;
+struct task_body;
 
 /// "`to` waits for me": lives in the record of the waiting task, hangs in the list of its
 /// predecessor.
@@ -56,41 +57,42 @@ struct follower {
   [[nodiscard]] bool carries_failure() const noexcept { return (code & 1) != 0; }
 };
 
-/// What the tasks of one capture or of one replay have in common.
+/// What tasks have in common that lie side by side: the window, or one replay.
 struct task_batch {
   const void* argument = nullptr;
-  task* tasks = nullptr;  ///< of a replay, side by side; null: submitted one by one
-  const std::uint32_t* follower_begin = nullptr;
+  task* tasks = nullptr;
+  task_body* bodies = nullptr;
+  const std::uint32_t* follower_begin = nullptr;  ///< of a replay, else null
   const follower* followers = nullptr;
 
+  [[nodiscard]] inline std::size_t index_of(const task& t) const noexcept;
   [[nodiscard]] inline std::span<const follower> followers_of(
       const task& t) const noexcept;
 };
 
 inline constexpr std::size_t inline_edges = 3;
 
-/// One task: a slot of the window, or one place of a replay.
+/// One task: a slot of the window, or one place of a replay. What every task needs, in
+/// one cache line.
 ///
 /// Life: prepared by the submitter, reachable through predecessors once an edge is
 /// pushed, ready when `pending` reaches zero, ended when `successors` is sealed; after
-/// that only the submitter touches it. What every task needs lies in the first line.
+/// that only the submitter touches it.
 struct alignas(64) task {
   using call_fn = result<void> (*)(const void* captures, const task_context&);
 
   std::atomic<std::int32_t> pending{0};
-  std::uint32_t accesses = 0;  ///< registered in the map
+  std::uint16_t accesses = 0;  ///< registered in the map
+  bool urgent = false;
+  std::uint8_t worker = submit_options::anywhere;
   std::atomic<edge*> successors{sealed_mark()};
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
   task_id id = 0;
   call_fn fn = nullptr;
-  const task_batch* batch = nullptr;  ///< null for most
+  const task_batch* batch = nullptr;
   edge_chunk* spill = nullptr;
   task_record* history = nullptr;  ///< set while the task is traced
-
-  alignas(64) std::array<std::byte, engine::max_capture> captures;
-  const char* name = nullptr;
-  std::array<edge, inline_edges> edges;
 
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) == sealed_mark();
@@ -105,11 +107,28 @@ struct alignas(64) task {
   }
 };
 
+static_assert(sizeof(task) == 64);
+
+/// The rest of a task.
+struct alignas(64) task_body {
+  std::array<std::byte, engine::max_capture> captures;
+  const char* name = nullptr;
+  std::array<edge, inline_edges> edges;
+};
+static_assert(sizeof(task_body) == 192);
+
+[[nodiscard]] inline task_body& body_of(const task& t) noexcept {
+  return t.batch->bodies[t.batch->index_of(t)];
+}
+
+std::size_t task_batch::index_of(const task& t) const noexcept {
+  return static_cast<std::size_t>(&t - tasks);
+}
 std::span<const follower> task_batch::followers_of(const task& t) const noexcept {
-  if (tasks == nullptr) {
+  if (follower_begin == nullptr) {
     return {};
   }
-  const auto index = static_cast<std::size_t>(&t - tasks);
+  const std::size_t index = index_of(t);
   return {followers + follower_begin[index], followers + follower_begin[index + 1]};
 }
 

@@ -402,5 +402,38 @@ TEST(Capture, TellsWhichTaskOfAReplayFailed) {
   EXPECT_TRUE(e->wait_all());
 }
 
+TEST(Capture, DrawsEachEdgeWithItsReason) {
+  auto e = small_engine();
+  const storage s = or_throw(e->allocate(64, "test"));
+  const tensor whole = bytes_of(s);
+  const tensor even = or_throw(whole.slice(0, 0, 64, 2));
+  const auto nothing = [](const task_context&) {};
+  const std::array<access, 1> fill{writes(whole)};
+  const std::array<access, 1> look{reads(even)};
+  const std::array<access, 1> change{updates(or_throw(whole.slice(0, 0, 8)))};
+  ASSERT_TRUE(e->begin_capture());
+  static_cast<void>(or_throw(e->submit("fill \"all\"", fill, nothing)));
+  static_cast<void>(or_throw(e->submit("look", look, nothing)));
+  static_cast<void>(or_throw(e->submit("change", change, nothing)));
+  const capture c = or_throw(e->end_capture());
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(
+      c.to_dot(),
+      "digraph tasks {\n"
+      "  node [shape=box];\n"
+      "  t0 [label=\"0 fill \\\"all\\\"\"];\n"
+      "  t1 [label=\"1 look\"];\n"
+      "  t2 [label=\"2 change\"];\n"
+      "  t0 -> t1 [label=\"RAW storage 0: [0, 64) and [0, 63) 1 B x 32 every 2\"];\n"
+      "  t0 -> t2 [label=\"RAW storage 0: [0, 64) and [0, 8)\"];\n"
+      "  t1 -> t2 [label=\"WAR storage 0: [0, 63) 1 B x 32 every 2 and [0, 8)\"];\n"
+      "}\n");
+  const std::string picture = c.to_svg();
+  EXPECT_NE(picture.find("<text x=\"16\" y=\"27\">0 fill &quot;all&quot;</text>"),
+            std::string::npos);
+  EXPECT_NE(picture.find("<title>WAR storage 0"), std::string::npos);
+  EXPECT_EQ(capture().to_dot(), "digraph tasks {\n  node [shape=box];\n}\n");
+}
+
 }  // namespace
 }  // namespace weir::runtime

@@ -23,7 +23,9 @@ namespace weir::runtime {
 /// Sequence number of a task: never reused, 0 names none.
 using task_id = std::uint64_t;
 
-enum class access_mode : std::uint8_t { read, write, read_write };
+/// `none` asks for no order: it only keeps the storage from being released before the
+/// task has ended.
+enum class access_mode : std::uint8_t { read, write, read_write, none };
 
 /// A region and what a task does to it. A write may leave bytes as they were.
 struct access {
@@ -39,6 +41,22 @@ struct access {
 [[nodiscard]] inline access updates(const tensor& t) {
   return {t.bytes(), access_mode::read_write};
 }
+[[nodiscard]] inline access keeps(const tensor& t) {
+  return {t.bytes(), access_mode::none};
+}
+
+/// How a task is to be run, beside what its accesses ask for.
+struct submit_options {
+  static constexpr std::uint8_t anywhere = 255;
+
+  /// Tasks that end first. They are ordered and nothing else: a failure of theirs does
+  /// not come along.
+  std::span<const task_id> after;
+  /// Taken before others by a worker that looks for a task.
+  bool urgent = false;
+  /// The worker that should run it, if it is not busy when others have nothing to do.
+  std::uint8_t worker = anywhere;
+};
 
 struct engine_options {
   /// Runnable threads: workers - 1 of the engine's own, and the submitter's, which runs
@@ -49,6 +67,9 @@ struct engine_options {
   /// Accesses of tasks in flight before submit makes room; 0 means 16 for each task of
   /// the window.
   std::uint32_t accesses = 0;
+  task_id first_task = 1;  ///< number of the first task
+  /// Count the time inside kernels, which costs two readings of a counter per task.
+  bool kernel_time = true;
   trace_options trace;
 };
 
@@ -62,6 +83,7 @@ struct engine_counters {
   std::uint64_t edges_raw = 0;
   std::uint64_t edges_war = 0;
   std::uint64_t edges_waw = 0;
+  std::uint64_t edges_asked = 0;  ///< by `submit_options::after`
   std::uint64_t lookups = 0;      ///< accesses looked up
   std::uint64_t exact_tests = 0;  ///< overlap decisions taken
   std::uint64_t maybe = 0;        ///< decisions that ended undecided
@@ -90,6 +112,11 @@ class capture {
   /// Tasks of one replay.
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] bool valid() const noexcept { return graph_ != nullptr; }
+  /// The tasks and who waits for whom, with the reason (RAW, WAR, WAW or asked) and both
+  /// footprints of every edge that was found, those that others imply included. For dot.
+  [[nodiscard]] std::string to_dot() const;
+  /// The same as a picture of its own; reasons show when pointed at.
+  [[nodiscard]] std::string to_svg() const;
 
  private:
   friend class engine;
@@ -126,12 +153,15 @@ class engine {
   /// once as `result<void>(const task_context&)` or `void(const task_context&)`; it must
   /// be trivially copyable and at most `max_capture` bytes. An exception from it is a
   /// failure of the task. Stalls (running other tasks) while the window is full.
-  /// @error{not_found, a stale storage id}
+  /// @error{not_found, a stale storage id; out_of_range, more accesses than fit;
+  ///        invalid_argument, `options.after` names a task that was not submitted}
   template <class Kernel>
   [[nodiscard]] result<task_id> submit(const char* name, std::span<const access> accesses,
-                                       const Kernel& kernel) {
+                                       const Kernel& kernel,
+                                       const submit_options& options = {}) {
     static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
-    return submit_erased(name, accesses, &kernel, sizeof(Kernel), &call<Kernel>);
+    return submit_erased(name, accesses, {&kernel, sizeof(Kernel), &call<Kernel>},
+                         options);
   }
 
   /// From here to `end_capture`, submissions are recorded besides being carried out.
@@ -200,10 +230,16 @@ class engine {
       return kernel(context);
     }
   }
+  /// A kernel without its type.
+  struct erased_kernel {
+    const void* captures;
+    std::size_t size;
+    call_fn fn;
+  };
   [[nodiscard]] result<task_id> submit_erased(const char* name,
                                               std::span<const access> accesses,
-                                              const void* captures, std::size_t size,
-                                              call_fn fn);
+                                              const erased_kernel& kernel,
+                                              const submit_options& options);
   [[nodiscard]] result<void> rebind_erased(const capture& what, std::size_t index,
                                            const void* captures, std::size_t size,
                                            call_fn fn);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Typed views of tensors: what a kernel gets of what it has declared. Without NDEBUG, or
+/// with WEIR_CHECKED, every access to an element is checked.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+#include <type_traits>
+
+namespace weir {
+
+#if !defined(NDEBUG) || defined(WEIR_CHECKED)
+#define WEIR_VIEWS_CHECKED 1
+inline namespace checked_views {
+#else
+#define WEIR_VIEWS_CHECKED 0
+inline namespace plain_views {
+#endif
+
+/// Whose view it is: for the message when a kernel reaches outside.
+struct view_owner {
+  const char* task = "no task";
+  int access = 0;
+};
+
+/// The last words of a kernel that touches what it has not declared. `byte` counts from
+/// the view's first element.
+[[noreturn]] inline void touched_outside(const view_owner& owner, std::int64_t index,
+                                         int dimension, std::int64_t extent,
+                                         std::int64_t byte) {
+  std::fprintf(
+      stderr,
+      "task \"%s\", access %d: expected index %d in [0, %lld), found %lld, which "
+      "is byte %lld of its view\n",
+      owner.task, owner.access, dimension, static_cast<long long>(extent),
+      static_cast<long long>(index), static_cast<long long>(byte));
+  std::abort();
+}
+
+/// `Rank` extents and strides over elements of type T, which is const for who only reads.
+/// A value; owns nothing.
+/// @threads{const; safe to use concurrently}
+template <class T, int Rank>
+class view {
+ public:
+  using extents = std::array<std::int64_t, static_cast<std::size_t>(Rank)>;
+
+  view() = default;
+  /// Strides count elements.
+  view(T* data, const extents& shape, const extents& strides,
+       [[maybe_unused]] view_owner owner = {})
+      : data_(data), shape_(shape), strides_(strides) {
+#if WEIR_VIEWS_CHECKED
+    owner_ = owner;
+#endif
+  }
+
+  [[nodiscard]] std::int64_t extent(int dimension) const {
+    return shape_[static_cast<std::size_t>(dimension)];
+  }
+  /// Elements.
+  [[nodiscard]] std::int64_t size() const {
+    std::int64_t n = 1;
+    for (const std::int64_t extent : shape_) {
+      n *= extent;
+    }
+    return n;
+  }
+
+  /// One element.
+  template <class... Index>
+  requires(sizeof...(Index) == Rank && (std::is_integral_v<Index> && ...))
+      [[nodiscard]] T&
+      operator()(Index... index) const {
+    const extents at{static_cast<std::int64_t>(index)...};
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      offset += at[i] * strides_[i];
+    }
+    check(at, offset);
+    return data_[offset];
+  }
+  template <class Index>
+  requires(Rank == 1 && std::is_integral_v<Index>) [[nodiscard]] T& operator[](
+      Index index) const {
+    return (*this)(index);
+  }
+  /// The view of one index of the first dimension.
+  template <class Index>
+  requires(Rank > 1 && std::is_integral_v<Index>) [[nodiscard]] view<T, Rank - 1>
+  operator[](Index index) const {
+    const auto first = static_cast<std::int64_t>(index);
+    const std::int64_t offset = first * strides_[0];
+    extents at{};
+    at[0] = first;
+    check(at, offset, 1);
+    typename view<T, Rank - 1>::extents shape{};
+    typename view<T, Rank - 1>::extents strides{};
+    for (std::size_t i = 1; i < shape_.size(); ++i) {
+      shape[i - 1] = shape_[i];
+      strides[i - 1] = strides_[i];
+    }
+    return view<T, Rank - 1>(data_ + offset, shape, strides, owner());
+  }
+
+  /// Elements side by side, in row-major order; empty if they do not lie so.
+  [[nodiscard]] std::span<T> dense() const {
+    std::int64_t expected = 1;
+    for (std::size_t i = shape_.size(); i-- > 0;) {
+      if (shape_[i] != 1 && strides_[i] != expected) {
+        return {};
+      }
+      expected *= shape_[i];
+    }
+    return {data_, static_cast<std::size_t>(size())};
+  }
+  [[nodiscard]] T* data() const {
+    return data_;
+  }
+
+  /// Steps through a view of one dimension.
+  class iterator {
+   public:
+    using value_type = std::remove_const_t<T>;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::forward_iterator_tag;
+    using pointer = T*;
+    using reference = T&;
+
+    iterator() = default;
+    iterator(T* at, std::int64_t stride) : at_(at), stride_(stride) {}
+    T& operator*() const { return *at_; }
+    iterator& operator++() {
+      at_ += stride_;
+      return *this;
+    }
+    iterator operator++(int) {
+      iterator before = *this;
+      ++*this;
+      return before;
+    }
+    friend bool operator==(const iterator& a, const iterator& b) {
+      return a.at_ == b.at_;
+    }
+
+   private:
+    T* at_ = nullptr;
+    std::int64_t stride_ = 1;
+  };
+  [[nodiscard]] iterator begin() const requires(Rank == 1) {
+    return {data_, strides_[0]};
+  }
+  [[nodiscard]] iterator end() const requires(Rank == 1) {
+    return {data_ + shape_[0] * strides_[0], strides_[0]};
+  }
+
+ private:
+  void check(
+      [[maybe_unused]] const extents& at, [[maybe_unused]] std::int64_t offset,
+      [[maybe_unused]] std::size_t dimensions = static_cast<std::size_t>(Rank)) const {
+#if WEIR_VIEWS_CHECKED
+    for (std::size_t i = 0; i < dimensions; ++i) {
+      if (at[i] < 0 || at[i] >= shape_[i]) {
+        touched_outside(owner_, at[i], static_cast<int>(i), shape_[i],
+                        offset * static_cast<std::int64_t>(sizeof(T)));
+      }
+    }
+#endif
+  }
+  [[nodiscard]] view_owner owner() const {
+#if WEIR_VIEWS_CHECKED
+    return owner_;
+#else
+    return {};
+#endif
+  }
+
+  T* data_ = nullptr;
+  extents shape_{};
+  extents strides_{};
+#if WEIR_VIEWS_CHECKED
+  view_owner owner_;
+#endif
+};
+
+}  // namespace checked_views or plain_views
+}  // namespace weir

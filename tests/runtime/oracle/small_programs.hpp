@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// All programs of a few tasks on four bytes, and whether the edges that are found for
+/// them order every conflict and nothing else.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "map/conflict_search.hpp"
+
+namespace weir::test {
+
+/// One access to some of four bytes.
+struct small_access {
+  runtime::access what;
+  unsigned mask = 0;
+  [[nodiscard]] bool writes() const { return what.mode != runtime::access_mode::read; }
+};
+
+/// Every access that one strided view can make; with `dense`, only those without gaps.
+inline std::vector<small_access> small_accesses(bool dense) {
+  std::vector<small_access> out;
+  const auto add = [&](std::int64_t first, std::int64_t count, std::int64_t stride) {
+    unsigned mask = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      mask |= 1U << (first + i * stride);
+    }
+    const std::array<std::int64_t, 1> shape{count};
+    const std::array<std::int64_t, 1> strides{stride};
+    for (const auto mode : {runtime::access_mode::read, runtime::access_mode::write,
+                            runtime::access_mode::read_write}) {
+      out.push_back(
+          {{or_throw(runtime::footprint::of({0, 1}, first, shape, strides, 1)), mode},
+           mask});
+    }
+  };
+  for (std::int64_t first = 0; first < 4; ++first) {
+    for (std::int64_t count = 1; first + count <= 4; ++count) {
+      add(first, count, 1);
+    }
+  }
+  if (!dense) {
+    add(0, 2, 2);
+    add(1, 2, 2);
+    add(0, 2, 3);
+  }
+  return out;
+}
+
+/// The accesses of one task.
+using small_task = std::vector<const small_access*>;
+
+inline bool conflict(const small_task& a, const small_task& b) {
+  for (const small_access* x : a) {
+    for (const small_access* y : b) {
+      if ((x->mask & y->mask) != 0 && (x->writes() || y->writes())) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Submits programs to a TensorMap of their own and judges the edges.
+class program_judge {
+ public:
+  program_judge() : search_(1 << 12, 64) { search_.map().add_storage(0); }
+
+  /// Tasks of at most 16. False, with a message, if a conflict is not ordered or an edge
+  /// joins tasks that have none.
+  [[nodiscard]] bool judge(const std::vector<small_task>& tasks) {
+    std::array<unsigned, 16> reach{};  // of each task: who ends before it starts
+    std::array<unsigned, 16> hazards{};
+    bool good = true;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      search_.start(next_ + i);
+      for (const small_access* a : tasks[i]) {
+        search_.look_up(a->what, true);
+      }
+      for (const small_access* a : tasks[i]) {
+        search_.insert(a->what, next_ + i);
+      }
+      for (const auto& p : search_.found()) {
+        const auto before = static_cast<std::size_t>(p.id - next_);
+        good = good && before < i && conflict(tasks[before], tasks[i]);
+        reach[i] |= reach[before] | 1U << before;
+        ++edges_;
+      }
+      for (std::size_t k = 0; k < i; ++k) {
+        if (conflict(tasks[k], tasks[i])) {
+          hazards[i] |= 1U << k;
+        }
+      }
+      good = good && (hazards[i] & ~reach[i]) == 0;
+      least_ += count_least(hazards, i);
+    }
+    for (const small_task& t : tasks) {
+      search_.map().retire(static_cast<std::uint32_t>(t.size()), 0);
+    }
+    next_ += tasks.size();
+    return good;
+  }
+
+  [[nodiscard]] std::uint64_t edges() const { return edges_; }
+  /// Edges that no other order implies: none can be left out.
+  [[nodiscard]] std::uint64_t least() const { return least_; }
+
+ private:
+  /// Conflicts of task i that do not follow from others.
+  static std::uint64_t count_least(const std::array<unsigned, 16>& hazards,
+                                   std::size_t i) {
+    std::array<unsigned, 16> closed{};
+    for (std::size_t k = 0; k < i; ++k) {
+      closed[k] = hazards[k];
+      for (std::size_t j = 0; j < k; ++j) {
+        if ((hazards[k] >> j & 1U) != 0) {
+          closed[k] |= closed[j];
+        }
+      }
+    }
+    unsigned implied = 0;
+    for (std::size_t k = 0; k < i; ++k) {
+      if ((hazards[i] >> k & 1U) != 0) {
+        implied |= closed[k];
+      }
+    }
+    return static_cast<std::uint64_t>(std::popcount(hazards[i] & ~implied));
+  }
+
+  runtime::conflict_search search_;
+  runtime::task_id next_ = 1;
+  std::uint64_t edges_ = 0;
+  std::uint64_t least_ = 0;
+};
+
+}  // namespace weir::test
