@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verified reads of an HN4 stream against memcpy and CRC-32 of the same bytes.
+/// Verified reads of HN4 streams against memcpy and CRC-32 of the same bytes.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bench.hpp"
+#include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/storage/hn4.hpp"
@@ -21,98 +23,171 @@ namespace {
 using namespace weir;
 using namespace weir::storage;
 
-constexpr std::size_t payload = 4048;
-constexpr std::size_t step = 259 * payload;  // about 1 MiB
 constexpr std::size_t shards = 8;
-constexpr std::size_t shard_bytes = 24 * step;
-constexpr std::size_t stream_bytes = shards * shard_bytes;
+constexpr std::size_t stream_bytes = std::size_t{192} << 20;
 constexpr std::uint64_t capacity = std::uint64_t{768} << 20;
 constexpr int repeats = 7;
 
-void fill(hn4_volume& volume, const byte_vector& source) {
-  hn4_put_options options;
-  options.shards = shards;
-  or_throw(volume.put("bench", source, options));
+using crc_function = std::uint32_t (*)(std::uint32_t, const void*, std::size_t);
+
+std::uint32_t own_crc(std::uint32_t crc, const void* from, std::size_t size) {
+  return crc32(crc, {static_cast<const std::byte*>(from), size});
+}
+std::uint32_t (*isal_crc)(std::uint32_t, const unsigned char*, std::uint64_t) = nullptr;
+std::uint32_t through_isal(std::uint32_t crc, const void* from, std::size_t size) {
+  return isal_crc(crc, static_cast<const unsigned char*>(from), size);
 }
 
-/// The source, and a volume that holds it in memory and in a file.
-struct workplace {
-  workplace() : source(stream_bytes) {
+/// The fastest CRC-32 of those that are installed; they agree on a check value.
+crc_function fastest_crc() {
+  std::vector<crc_function> all{&own_crc};
+  if (void* deflate = ::dlopen("libdeflate.so.0", RTLD_NOW)) {
+    if (void* f = ::dlsym(deflate, "libdeflate_crc32")) {
+      all.push_back(reinterpret_cast<crc_function>(f));
+    }
+  }
+  if (void* isal = ::dlopen("libisal.so.2", RTLD_NOW)) {
+    if (void* f = ::dlsym(isal, "crc32_gzip_refl")) {
+      isal_crc = reinterpret_cast<decltype(isal_crc)>(f);
+      all.push_back(&through_isal);
+    }
+  }
+  const byte_vector bytes(std::size_t{8} << 20, std::byte{7});
+  crc_function best = all.front();
+  double least = 1e9;
+  for (const crc_function f : all) {
+    if (f(0, "123456789", 9) != 0xCBF43926U) {
+      continue;
+    }
+    const double s =
+        bench::min_seconds(5, [&] { bench::keep(f(0, bytes.data(), bytes.size())); });
+    if (s < least) {
+      least = s;
+      best = f;
+    }
+  }
+  return best;
+}
+
+crc_function reference_crc() {
+  static const crc_function f = fastest_crc();
+  return f;
+}
+
+const byte_vector& source() {
+  static const byte_vector bytes = [] {
+    byte_vector b(stream_bytes);
     const philox random(1, 1);
-    for (std::size_t i = 0; i < source.size(); i += 8) {
-      store_le(source.data() + i, random.bits(i));
+    for (std::size_t i = 0; i < b.size(); i += 8) {
+      store_le(b.data() + i, random.bits(i));
     }
-    auto device = std::make_unique<memory_device>(capacity);
-    or_throw(hn4_format(*device));
-    auto volume = or_throw(hn4_volume::open(std::move(device), device_mode::writable));
-    fill(volume, source);
-    memory = std::make_unique<hn4_stream>(or_throw(volume.stream("bench")));
-    if (or_throw(memory->read_all()) != source) {
-      throw std::runtime_error("the stream is not its source");
-    }
-  }
-  workplace(const workplace&) = delete;
-  workplace& operator=(const workplace&) = delete;
-  ~workplace() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  const std::string& file() {
-    if (folder.empty()) {
-      folder = (std::filesystem::temp_directory_path() / "weir-bench-XXXXXX").string();
-      if (::mkdtemp(folder.data()) == nullptr) {
+    return b;
+  }();
+  return bytes;
+}
+
+/// One folder for all files of a run.
+const std::string& folder() {
+  struct owned {
+    owned() {
+      path = (std::filesystem::temp_directory_path() / "weir-bench-XXXXXX").string();
+      if (::mkdtemp(path.data()) == nullptr) {
         throw std::runtime_error("cannot create a temporary folder");
       }
-      path = folder + "/bench.hn4";
-      hn4_format_options options;
-      options.capacity = capacity;
-      or_throw(hn4_format(path, options));
-      auto volume = or_throw(hn4_volume::open(path, device_mode::writable));
-      fill(volume, source);
     }
-    return path;
-  }
-
-  byte_vector source;
-  std::unique_ptr<hn4_stream> memory;
-  std::string folder;
-  std::string path;
-};
-
-workplace& place() {
-  static workplace w;
-  return w;
+    owned(const owned&) = delete;
+    owned& operator=(const owned&) = delete;
+    ~owned() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+    std::string path;
+  };
+  static const owned o;
+  return o.path;
 }
 
-using work = void (*)(const hn4_stream&, std::size_t begin, std::size_t end);
+/// An image with the source in it: blocks of 4 KiB (GENERIC) or 64 KiB (USB).
+const std::string& image(hn4_profile profile) {
+  static std::array<std::string, 8> paths;
+  std::string& path = paths[static_cast<std::size_t>(profile)];
+  if (path.empty()) {
+    path = folder() + "/" + std::string(name_of(profile));
+    hn4_format_options options;
+    options.capacity = capacity;
+    options.profile = profile;
+    or_throw(hn4_format(path, options));
+    hn4_volume volume = or_throw(hn4_volume::open(path, device_mode::writable));
+    hn4_put_options put;
+    put.shards = shards;
+    or_throw(volume.put("bench", source(), put));
+  }
+  return path;
+}
 
-void read_verified(const hn4_stream& stream, std::size_t begin, std::size_t end) {
-  static thread_local byte_vector buffer(step);
-  for (std::size_t at = begin; at < end; at += step) {
-    or_throw(stream.read(at, buffer));
+hn4_stream stream_of(hn4_profile profile, bool mapped) {
+  const std::string& path = image(profile);
+  auto device =
+      mapped ? open_mapped_device(path) : open_file_device(path, device_mode::read_only);
+  const hn4_volume volume =
+      or_throw(hn4_volume::open(or_throw(std::move(device)), device_mode::read_only));
+  hn4_stream stream = or_throw(volume.stream("bench"));
+  if (or_throw(stream.read_all()) != source()) {
+    throw std::runtime_error("the stream is not its source");
+  }
+  return stream;
+}
+
+/// How a stream is walked through: about 1 MiB at a time, from shard to shard.
+struct walk {
+  std::size_t step;  ///< bytes per read
+  std::size_t skew;  ///< how far reads start behind a block's start
+};
+
+void read_verified(const hn4_stream& stream, std::size_t first, std::size_t last,
+                   const walk& w) {
+  static thread_local byte_vector buffer;
+  buffer.resize(w.step);
+  for (std::size_t i = first; i < last; ++i) {
+    const hn4_shard& s = stream.shards()[i];
+    for (std::uint64_t at = s.offset + w.skew; at < s.offset + s.bytes; at += w.step) {
+      const auto n = static_cast<std::size_t>(
+          std::min<std::uint64_t>(w.step, s.offset + s.bytes - at));
+      or_throw(stream.read(at, mutable_bytes(buffer).first(n)));
+    }
   }
   bench::keep(buffer[0]);
 }
 
-void copy_and_check(const hn4_stream&, std::size_t begin, std::size_t end) {
-  static thread_local byte_vector buffer(step);
+void copy_and_check(const hn4_stream& stream, std::size_t first, std::size_t last,
+                    const walk& w) {
+  static thread_local byte_vector buffer;
+  buffer.resize(w.step);
+  const crc_function crc = reference_crc();
   std::uint32_t sum = 0;
-  for (std::size_t at = begin; at < end; at += step) {
-    std::memcpy(buffer.data(), place().source.data() + at, step);
-    sum ^= crc32(0, buffer);
+  for (std::size_t i = first; i < last; ++i) {
+    const hn4_shard& s = stream.shards()[i];
+    for (std::uint64_t at = s.offset + w.skew; at < s.offset + s.bytes; at += w.step) {
+      const auto n = static_cast<std::size_t>(
+          std::min<std::uint64_t>(w.step, s.offset + s.bytes - at));
+      std::memcpy(buffer.data(), source().data() + at, n);
+      sum ^= crc(0, buffer.data(), n);
+    }
   }
   bench::keep(sum);
 }
 
-void on_threads(std::size_t count, const hn4_stream& stream, work what) {
+using work = void (*)(const hn4_stream&, std::size_t, std::size_t, const walk&);
+
+void on_threads(std::size_t count, const hn4_stream& stream, const walk& w, work what) {
   if (count == 1) {
-    what(stream, 0, stream_bytes);
+    what(stream, 0, shards, w);
     return;
   }
   std::vector<std::thread> threads;
-  const std::size_t part = stream_bytes / count;
+  const std::size_t part = shards / count;
   for (std::size_t i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] { what(stream, i * part, (i + 1) * part); });
+    threads.emplace_back([&, i] { what(stream, i * part, (i + 1) * part, w); });
   }
   for (std::thread& t : threads) {
     t.join();
@@ -120,23 +195,64 @@ void on_threads(std::size_t count, const hn4_stream& stream, work what) {
 }
 
 /// Speed of the stream over speed of the reference.
-double ratio(const hn4_stream& stream, std::size_t threads) {
-  on_threads(threads, stream, read_verified);
-  on_threads(threads, stream, copy_and_check);
+double ratio(hn4_profile profile, bool mapped, std::size_t threads, std::size_t skew) {
+  const hn4_stream stream = stream_of(profile, mapped);
+  const std::size_t cap = stream.payload();
+  const walk w{(std::size_t{1} << 20) / cap * cap, skew};
+  on_threads(threads, stream, w, read_verified);
+  on_threads(threads, stream, w, copy_and_check);
   return bench::median_ratio(
-      repeats, [&] { on_threads(threads, stream, copy_and_check); },
-      [&] { on_threads(threads, stream, read_verified); });
+      repeats, [&] { on_threads(threads, stream, w, copy_and_check); },
+      [&] { on_threads(threads, stream, w, read_verified); });
 }
 
-double file_ratio() {
-  const hn4_volume volume = or_throw(hn4_volume::open(place().file()));
-  return ratio(or_throw(volume.stream("bench")), 1);
+/// The lower of the ratios with blocks of 4 KiB and of 64 KiB.
+double lower_ratio(std::size_t threads, std::size_t skew) {
+  return std::min(ratio(hn4_profile::generic, true, threads, skew),
+                  ratio(hn4_profile::usb, true, threads, skew));
 }
 
+/// Nanoseconds per verified read of 4 KiB at random places, and of a plain pread.
+bench::measured random_reads() {
+  constexpr int count = 20000;
+  const hn4_stream stream = stream_of(hn4_profile::generic, true);
+  const auto plain =
+      or_throw(open_file_device(image(hn4_profile::generic), device_mode::read_only));
+  const philox random(2, 1);
+  byte_vector buffer(4096);
+  const auto each = [&](auto&& read) {
+    return 1e9 / count * bench::median_seconds(5, [&] {
+             for (std::uint64_t i = 0; i < count; ++i) {
+               read(random.below(i, stream_bytes - 4096));
+             }
+           });
+  };
+  const double mine = each([&](std::uint64_t at) { or_throw(stream.read(at, buffer)); });
+  const double peer = each([&](std::uint64_t at) { or_throw(plain->read(at, buffer)); });
+  return {mine, peer};
+}
+
+/// Milliseconds to open a volume of 10^5 shards and one tag of it.
 double open_ms() {
-  const std::string& path = place().file();
-  return 1e3 * bench::median_seconds(
-                   9, [&] { bench::keep(or_throw(hn4_volume::open(path)).state()); });
+  static const std::string path = [] {
+    std::string p = folder() + "/many";
+    hn4_format_options options;
+    options.capacity = std::uint64_t{2} << 30;
+    or_throw(hn4_format(p, options));
+    hn4_volume volume = or_throw(hn4_volume::open(p, device_mode::writable));
+    byte_vector bytes(4000);
+    hn4_put_options put;
+    put.shards = 4000;
+    for (int i = 0; i < 25; ++i) {
+      or_throw(volume.put("many" + std::to_string(i), bytes, put));
+    }
+    or_throw(volume.put("one", bytes));
+    return p;
+  }();
+  return 1e3 * bench::median_seconds(9, [&] {
+           const hn4_volume volume = or_throw(hn4_volume::open(path));
+           bench::keep(or_throw(volume.stream("one")).size());
+         });
 }
 
 }  // namespace
@@ -144,10 +260,14 @@ double open_ms() {
 int main(int argc, char** argv) {
   bench::program program;
   program.add("hn4_stream_ratio", "ratio", bench::at_least(0.8),
-              [] { return ratio(*place().memory, 1); });
+              [] { return lower_ratio(1, 0); });
   program.add("hn4_stream_2_ratio", "ratio", bench::at_least(0.8),
-              [] { return ratio(*place().memory, 2); });
-  program.add("hn4_stream_file_ratio", "ratio", bench::no_bar, file_ratio);
-  program.add("hn4_open_ms", "ms", bench::no_bar, open_ms);
+              [] { return lower_ratio(2, 0); });
+  program.add("hn4_stream_unaligned_ratio", "ratio", bench::at_least(0.75),
+              [] { return lower_ratio(1, 1001); });
+  program.add("hn4_stream_file_ratio", "ratio", bench::no_bar,
+              [] { return ratio(hn4_profile::generic, false, 1, 0); });
+  program.add("hn4_random_4k_ns", "ns", bench::no_bar, random_reads);
+  program.add("hn4_open_100k_ms", "ms", bench::no_bar, open_ms);
   return program.run(argc, argv);
 }

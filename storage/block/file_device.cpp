@@ -50,6 +50,12 @@ class file_device final : public block_device {
   result<void> sync() override;
   std::uint64_t size() const noexcept override { return size_; }
   result<extent> next_data(std::uint64_t offset, std::uint64_t end) override;
+  std::int64_t modified_ns() const noexcept override {
+    struct stat info {};
+    return ::fstat(descriptor_, &info) == 0
+               ? std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec
+               : 0;
+  }
   const std::string& name() const noexcept override { return path_; }
 
  private:

@@ -114,7 +114,9 @@ std::optional<group_mark> group_of(const anchor& a) noexcept {
     return std::nullopt;
   }
   group_mark mark;
-  mark.index = static_cast<std::uint32_t>(a.public_id.lo);
+  mark.index = static_cast<std::uint32_t>(a.public_id.lo & 0xFFFFU);
+  mark.distance = static_cast<std::uint32_t>(a.public_id.lo >> 16 & 0x7FFFU);
+  mark.grown = (a.public_id.lo >> 31 & 1U) != 0;
   mark.count = static_cast<std::uint32_t>(a.public_id.lo >> 32);
   return mark;
 }
@@ -122,7 +124,8 @@ std::optional<group_mark> group_of(const anchor& a) noexcept {
 hn4_id public_id_of(group_mark mark) noexcept {
   hn4_id id;
   id.hi = mark_magic;
-  id.lo = std::uint64_t{mark.count} << 32 | mark.index;
+  id.lo = std::uint64_t{mark.count} << 32 | std::uint64_t{mark.grown} << 31 |
+          std::uint64_t{mark.distance} << 16 | mark.index;
   return id;
 }
 

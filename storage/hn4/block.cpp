@@ -3,8 +3,11 @@
 /// Headers of data blocks.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "disk.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
@@ -18,34 +21,37 @@ std::string hex_id(hn4_id id) {
   return hex64(id.hi) + hex64(id.lo);
 }
 
-error mismatch(errc code, std::string_view what, const std::string& expected,
+error mismatch(hn4_code code, std::string_view what, const std::string& expected,
                const std::string& found) {
-  return error(code, fmt::format("expected {} {}, found {}", what, expected, found));
+  return hn4_error(code, fmt::format("expected {} {}, found {}", what, expected, found));
 }
 
 error no_block(bytes_view header) {
   bool poisoned = true;
-  for (const std::byte b : header) {
+  for (const std::byte b : header.first(std::min<std::size_t>(header.size(), 64))) {
     poisoned = poisoned && b == std::byte{0xCC};
   }
   if (poisoned) {
-    return error(errc::io,
-                 "expected a block, found poison (0xCC): the medium failed here");
+    return hn4_error(hn4_code::hw_io,
+                     "expected a block, found poison (0xCC): the medium failed here");
   }
-  return mismatch(errc::corrupt, "block magic", fmt::format("{:#010x}", block_magic),
+  return mismatch(hn4_code::phantom_block, "block magic",
+                  fmt::format("{:#010x}", block_magic),
                   fmt::format("{:#010x}", load_le<std::uint32_t>(header.data() + 0x20)));
 }
 
 result<void> check_identity(const block_header& h, const block_claim& claim) {
   if (h.well != claim.seed) {
-    return mismatch(errc::corrupt, "block of shard", hex_id(claim.seed), hex_id(h.well));
+    return mismatch(hn4_code::id_mismatch, "block of shard", hex_id(claim.seed),
+                    hex_id(h.well));
   }
   if (h.number != claim.number) {
-    return mismatch(errc::corrupt, "block number", std::to_string(claim.number),
+    return mismatch(hn4_code::phantom_block, "block number", std::to_string(claim.number),
                     std::to_string(h.number));
   }
-  if (h.generation != claim.generation) {
-    return mismatch(errc::generation_skew, "block generation",
+  const bool older = claim.older && h.generation < claim.generation;
+  if (h.generation != claim.generation && !older) {
+    return mismatch(hn4_code::generation_skew, "block generation",
                     std::to_string(claim.generation), std::to_string(h.generation));
   }
   return {};
@@ -53,17 +59,8 @@ result<void> check_identity(const block_header& h, const block_claim& claim) {
 
 }  // namespace
 
-result<block_header> check_header(bytes_view header, const block_claim& claim) {
+block_header load_header(bytes_view header) noexcept {
   const std::byte* p = header.data();
-  if (load_le<std::uint32_t>(p + 0x20) != block_magic) {
-    return no_block(header.first(header_bytes));
-  }
-  const std::uint32_t stored = load_le<std::uint32_t>(p + 0x2C);
-  const std::uint32_t actual = crc32(header_seed, header.first(0x2C));
-  if (stored != actual) {
-    return mismatch(errc::corrupt, "header checksum", fmt::format("{:#010x}", stored),
-                    fmt::format("{:#010x}", actual));
-  }
   block_header h;
   h.well.lo = load_le<std::uint64_t>(p);
   h.well.hi = load_le<std::uint64_t>(p + 8);
@@ -71,26 +68,47 @@ result<block_header> check_header(bytes_view header, const block_claim& claim) {
   h.generation = load_le<std::uint64_t>(p + 0x18);
   h.data_crc = load_le<std::uint32_t>(p + 0x24);
   h.compression = load_le<std::uint32_t>(p + 0x28);
+  return h;
+}
+
+bool names_itself(bytes_view header, hn4_id seed, std::uint64_t number) noexcept {
+  const block_header h = load_header(header);
+  return load_le<std::uint32_t>(header.data() + 0x20) == block_magic && h.well == seed &&
+         h.number == number;
+}
+
+result<block_header> check_header(bytes_view header, const block_claim& claim) {
+  const std::byte* p = header.data();
+  if (load_le<std::uint32_t>(p + 0x20) != block_magic) {
+    return no_block(header);
+  }
+  const std::uint32_t stored = load_le<std::uint32_t>(p + 0x2C);
+  const std::uint32_t actual = crc32(header_seed, header.first(0x2C));
+  if (stored != actual) {
+    return mismatch(hn4_code::header_rot, "header checksum",
+                    fmt::format("{:#010x}", stored), fmt::format("{:#010x}", actual));
+  }
+  const block_header h = load_header(header);
   WEIR_CHECK(check_identity(h, claim));
   if (h.algorithm() != raw && h.algorithm() != tcc) {
-    return mismatch(errc::unsupported, "compression", "0 or 3",
+    return mismatch(hn4_code::algorithm_unknown, "compression", "0 or 3",
                     std::to_string(h.algorithm()));
   }
   if (claim.encrypted && h.algorithm() != raw) {
-    return error(errc::corrupt,
-                 "expected an encrypted shard to be stored uncompressed, found a "
-                 "compressed block");
+    return hn4_error(hn4_code::tampered,
+                     "expected an encrypted shard to be stored uncompressed, found a "
+                     "compressed block");
   }
   if (h.stored() > claim.payload) {
-    return mismatch(errc::corrupt, "stored bytes at most", std::to_string(claim.payload),
-                    std::to_string(h.stored()));
+    return mismatch(hn4_code::header_rot, "stored bytes at most",
+                    std::to_string(claim.payload), std::to_string(h.stored()));
   }
   return h;
 }
 
 result<void> check_payload(const block_header& header, std::uint32_t found) {
   if (header.data_crc != found) {
-    return mismatch(errc::corrupt, "payload checksum",
+    return mismatch(hn4_code::payload_rot, "payload checksum",
                     fmt::format("{:#010x}", header.data_crc),
                     fmt::format("{:#010x}", found));
   }

@@ -9,6 +9,7 @@
 
 #include "core.hpp"
 #include "weir/base/text.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
@@ -60,16 +61,15 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
   return {};
 }
 
-bool covers(std::uint64_t filter, std::uint64_t mask) noexcept {
-  return (filter & mask) == mask;
-}
-
 // An entry whose checksum fails concerns a tag if its name is the tag's, or if its name
 // and filter contradict each other (so that one of them is damaged) and the filter is no
 // proof against it.
 result<const entry*> damaged_suspect(const core& c, std::string_view tag,
                                      std::uint64_t mask) {
   for (const entry& e : c.damaged) {
+    if (tag.empty()) {
+      break;
+    }
     WEIR_TRY(const full_name name, name_of_entry(c, e.a));
     const bool agree = e.a.tag_filter == tag_mask(name.text);
     if (name.text == tag || (!agree && mask != 0 && covers(e.a.tag_filter, mask))) {
@@ -80,8 +80,8 @@ result<const entry*> damaged_suspect(const core& c, std::string_view tag,
 }
 
 error broken_entry(const core& c, std::string_view tag, const entry& e) {
-  return error(
-             errc::corrupt,
+  return hn4_error(
+             hn4_code::data_rot,
              fmt::format("cannot open tag \"{}\": expected a directory entry with a good "
                          "checksum, found a damaged one that may belong to it",
                          tag))
@@ -102,11 +102,12 @@ result<std::vector<entry>> matches_of(const core& c, std::string_view tag,
     if (name.text == tag) {
       found.push_back(e);
     } else if (!name.whole && e.a.tag_filter == mask) {
-      return error(errc::corrupt,
-                   fmt::format(
-                       "cannot open tag \"{}\": expected the long name of a shard, found "
-                       "one that contradicts its filter",
-                       tag))
+      return hn4_error(
+                 hn4_code::data_rot,
+                 fmt::format(
+                     "cannot open tag \"{}\": expected the long name of a shard, found "
+                     "one that contradicts its filter",
+                     tag))
           .at(c.place(name.block != 0 ? name.block : c.slot_offset(e.slot),
                       fmt::format("name of directory slot {}", e.slot)));
     }
@@ -114,117 +115,50 @@ result<std::vector<entry>> matches_of(const core& c, std::string_view tag,
   return found;
 }
 
-// One entry per identity: the one written last.
-result<std::vector<entry>> without_duplicates(const core& c, std::string_view tag,
-                                              std::vector<entry> all,
-                                              std::vector<std::string>& warnings) {
-  std::stable_sort(all.begin(), all.end(),
-                   [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
-  std::vector<entry> kept;
-  for (const entry& e : all) {
-    if (kept.empty() || kept.back().a.seed != e.a.seed) {
-      kept.push_back(e);
-      continue;
-    }
-    entry& before = kept.back();
-    std::array<std::byte, anchor_bytes> x{}, y{};
-    store_anchor(before.a, x);
-    store_anchor(e.a, y);
-    if (before.a.write_gen == e.a.write_gen && x != y) {
-      return error(errc::corrupt,
-                   fmt::format("cannot open tag \"{}\": two different directory "
-                               "entries claim one shard",
-                               tag))
-          .at(c.place(c.slot_offset(e.slot),
-                      fmt::format("directory slots {} and {}", before.slot, e.slot)));
-    }
-    warnings.push_back(
-        fmt::format("tag \"{}\": shard stands in directory slots {} and {}", tag,
-                    before.slot, e.slot));
-    if (static_cast<std::int32_t>(e.a.write_gen - before.a.write_gen) > 0) {
-      before = e;
-    }
-  }
-  return kept;
+// What lies under one name: live entries, and up to which identity they are removed.
+struct name_row {
+  std::vector<entry> live;
+  std::optional<hn4_id> grave;
+};
+
+bool is_grave(const anchor& a) noexcept {
+  const auto mark = group_of(a);
+  return a.has(class_bits::valid) && a.has(class_bits::tombstone) && mark &&
+         mark->index == group_mark::grave;
 }
 
-bool complete(const std::vector<entry>& group) {
-  std::vector<bool> seen(group.size());
-  for (const entry& e : group) {
-    const auto mark = group_of(e.a);
-    if (!mark || mark->count != group.size() || mark->index >= group.size() ||
-        seen[mark->index]) {
-      return false;
-    }
-    seen[mark->index] = true;
-  }
-  return true;
+void bury(std::optional<hn4_id>& grave, hn4_id seed) {
+  grave = grave ? std::max(*grave, seed) : seed;
 }
 
-// Of the groups stored one after another, the newest that is whole: an interrupted `put`
-// leaves part of the new group beside the old one, or the old one beside the new.
-result<selection> newest_group(const core& c, std::string_view tag,
-                               const std::vector<entry>& all, selection chosen) {
-  std::map<std::uint32_t, std::vector<entry>, std::greater<>> groups;
-  for (const entry& e : all) {
-    groups[e.a.write_gen].push_back(e);
+void drop_buried(std::vector<entry>& live, const std::optional<hn4_id>& grave) {
+  if (grave) {
+    std::erase_if(live, [&](const entry& e) { return !(*grave < e.a.seed); });
   }
-  for (auto& [generation, group] : groups) {
-    if (complete(group)) {
-      chosen.shards = std::move(group);
-      if (groups.size() > 1) {
-        chosen.warnings.push_back(
-            fmt::format("tag \"{}\": a store was interrupted; generation {} is used", tag,
-                        generation));
-      }
-      return chosen;
-    }
-  }
-  const std::vector<entry>& newest = groups.begin()->second;
-  const std::uint64_t slot = newest.front().slot;
-  return error(
-             errc::torn,
-             fmt::format(
-                 "cannot open tag \"{}\": expected {} shards of generation {}, found {}",
-                 tag, group_of(newest.front().a)->count, groups.begin()->first,
-                 newest.size()))
-      .at(c.place(c.slot_offset(slot), fmt::format("directory slot {}", slot)))
-      .hint("a store was interrupted or the directory lost entries; store the tag again");
-}
-
-result<selection> resolve(const core& c, std::string_view tag,
-                          std::vector<entry> matches) {
-  selection chosen;
-  WEIR_TRY(std::vector<entry> all,
-           without_duplicates(c, tag, std::move(matches), chosen.warnings));
-  const auto marked = static_cast<std::size_t>(std::count_if(
-      all.begin(), all.end(), [](const entry& e) { return group_of(e.a).has_value(); }));
-  if (marked == 0) {
-    chosen.shards = std::move(all);
-    return chosen;
-  }
-  if (marked != all.size()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot open tag \"{}\": expected shards of one "
-                             "writer, found {} of ours and {} of another",
-                             tag, marked, all.size() - marked))
-        .at(c.place(c.slot_offset(all.front().slot), "directory"))
-        .hint("store the tag again");
-  }
-  return newest_group(c, tag, all, std::move(chosen));
 }
 
 // Names by which live entries can be opened.
-result<std::map<std::string, std::vector<entry>>> by_name(const core& c) {
-  std::map<std::string, std::vector<entry>> names;
+result<std::map<std::string, name_row>> by_name(const core& c) {
+  std::map<std::string, name_row> names;
   for (const entry& e : c.entries) {
-    if (!e.a.live()) {
+    const bool grave = is_grave(e.a);
+    if (!e.a.live() && !grave) {
       continue;
     }
-    WEIR_TRY(full_name name, name_of_entry(c, e.a));
-    if (!name.text.empty() && covers(e.a.tag_filter, tag_mask(name.text))) {
-      names[std::move(name.text)].push_back(e);
+    auto name = name_of_entry(c, e.a);
+    if (!name || name->text.empty() || !covers(e.a.tag_filter, tag_mask(name->text))) {
+      continue;
     }
+    name_row& row = names[std::move(name->text)];
+    if (grave) {
+      bury(row.grave, e.a.seed);
+    } else {
+      row.live.push_back(e);
+    }
+  }
+  for (auto row = names.begin(); row != names.end();) {
+    drop_buried(row->second.live, row->second.grave);
+    row = row->second.live.empty() ? names.erase(row) : std::next(row);
   }
   return names;
 }
@@ -242,42 +176,71 @@ result<full_name> name_of_entry(const core& c, const anchor& a) {
   return name;
 }
 
-result<std::vector<entry>> live_entries(const core& c, std::string_view tag) {
+result<std::optional<hn4_id>> grave_of(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
-  WEIR_TRY(const entry* suspect, damaged_suspect(c, tag, mask));
-  if (suspect != nullptr) {
-    return broken_entry(c, tag, *suspect);
+  std::optional<hn4_id> grave;
+  for (const entry& e : c.entries) {
+    if (is_grave(e.a) && e.a.tag_filter == mask) {
+      WEIR_TRY(const full_name name, name_of_entry(c, e.a));
+      if (name.text == tag) {
+        bury(grave, e.a.seed);
+      }
+    }
   }
-  return matches_of(c, tag, mask);
+  return grave;
+}
+
+result<std::vector<entry>> live_entries(const core& c, std::string_view tag) {
+  return matches_of(c, tag, tag_mask(tag));
 }
 
 result<selection> select_tag(const core& c, std::string_view tag) {
+  if (auto known = look_up_index(c, tag)) {
+    return choose_shards(c, tag, std::move(*known));
+  }
+  WEIR_CHECK(c.need_directory());
   WEIR_TRY(std::vector<entry> matches, live_entries(c, tag));
+  WEIR_TRY(const auto grave, grave_of(c, tag));
+  drop_buried(matches, grave);
+  WEIR_TRY(const entry* suspect, damaged_suspect(c, tag, tag_mask(tag)));
+  const bool marked = std::any_of(matches.begin(), matches.end(), [](const entry& e) {
+    return group_of(e.a).has_value();
+  });
+  if (suspect != nullptr && (matches.empty() || marked || group_of(suspect->a))) {
+    return broken_entry(c, tag, *suspect);
+  }
   if (matches.empty()) {
     std::vector<std::string> known;
     if (auto names = by_name(c)) {
-      for (const auto& [name, entries] : *names) {
+      for (const auto& [name, row] : *names) {
         known.push_back(name);
       }
     }
-    return error(
-               errc::not_found,
+    return hn4_error(
+               hn4_code::not_found,
                fmt::format("cannot find tag \"{}\" in \"{}\": expected one of "
                            "its {} tags{}",
                            tag, c.device->name(), known.size(), did_you_mean(tag, known)))
         .at(c.place(c.geometry.cortex, "directory"));
   }
-  return resolve(c, tag, std::move(matches));
+  WEIR_TRY(selection chosen, choose_shards(c, tag, std::move(matches)));
+  if (suspect != nullptr) {
+    chosen.warnings.push_back(fmt::format(
+        "tag \"{}\": dropped a shard, its entry in directory slot {} has a bad checksum",
+        tag, suspect->slot));
+  }
+  return chosen;
 }
 
 result<std::vector<hn4_tag>> list_tags(const core& c) {
+  WEIR_CHECK(c.need_directory());
   WEIR_TRY(const auto names, by_name(c));
   std::vector<hn4_tag> tags;
-  for (const auto& [name, entries] : names) {
-    const auto chosen = resolve(c, name, entries);
+  for (const auto& [name, row] : names) {
+    const auto chosen = choose_shards(c, name, row.live);
     hn4_tag tag;
     tag.name = name;
-    for (const entry& e : chosen ? chosen->shards : entries) {
+    for (const entry& e : chosen ? chosen->shards : row.live) {
       tag.shards += 1;
       if (!checked_add(tag.bytes, e.a.mass, tag.bytes)) {
         tag.bytes = UINT64_MAX;

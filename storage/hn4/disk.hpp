@@ -21,6 +21,12 @@ namespace weir::storage::hn4 {
 
 inline constexpr std::size_t superblock_bytes = 8192;
 inline constexpr std::size_t epoch_bytes = 128;
+inline constexpr std::uint64_t superblock_magic = 0x48594452415F4E34U;
+inline constexpr std::size_t armored_word = 16;  ///< of a PICO bitmap, for 64 blocks
+
+namespace intent_bits {
+inline constexpr std::uint64_t wormhole = 1, read_only = 2, virtual_size = 4;
+}
 
 namespace state_bits {
 inline constexpr std::uint32_t clean = 1U << 0, dirty = 1U << 1, panic = 1U << 2,
@@ -50,8 +56,13 @@ struct superblock {
   std::uint64_t read_only_compatible = 0;
   std::uint64_t mount_intent = 0;
   std::int64_t mount_time = 0;
-  std::uint64_t journal_lba =
-      0;  ///< start; the pointer to the next entry is the same while it is empty
+  std::uint64_t journal_lba = 0;
+  std::uint64_t journal_next = 0;  ///< sector of the next entry of the log
+  std::uint64_t stream_lba = 0;    ///< equals the Horizon's
+  std::uint64_t sentinel = 0;
+  std::uint64_t dirty_bits = 0;
+  std::uint64_t last_sequence = 0;  ///< of the log
+  std::uint32_t endian = 0x11223344;
   std::string label;
   std::uint32_t profile = 0;
   std::uint32_t device_type = 0;
@@ -93,8 +104,8 @@ inline constexpr std::size_t longest_name = 255;
 namespace class_bits {
 inline constexpr std::uint64_t matrix = 1, is_static = 1U << 4, valid = 1U << 8,
                                tombstone = 1U << 9, horizon = 1U << 17,
-                               encrypted = 1U << 20, nano = 1U << 22, extended = 1U << 23,
-                               weights = 1U << 24;
+                               compressed = 1U << 19, encrypted = 1U << 20,
+                               nano = 1U << 22, extended = 1U << 23, weights = 1U << 24;
 }
 
 /// One shard's directory entry. @source{HN4 on-disk format, 2}
@@ -139,8 +150,18 @@ void store_anchor(const anchor& from, mutable_bytes to) noexcept;
 /// What our writer keeps in `public_id`, which no look-up uses: place and number of the
 /// shards stored together, so that a missing shard is noticed.
 struct group_mark {
+  /// `index` of a grave: all shards of the tag up to its identity are removed.
+  static constexpr std::uint32_t grave = 0xFFFF;
+  /// `distance` of a group that was appended to shards of another writer.
+  static constexpr std::uint32_t after_foreign = 0x7FFF;
+
   std::uint32_t index = 0;
   std::uint32_t count = 0;
+  /// How many generations before this group the one was stored that it continues; 0: it
+  /// stands alone and replaces what was before.
+  std::uint32_t distance = 0;
+  /// Another group continues this one, complete for certain.
+  bool grown = false;
 };
 [[nodiscard]] std::optional<group_mark> group_of(const anchor& a) noexcept;
 [[nodiscard]] hn4_id public_id_of(group_mark mark) noexcept;
@@ -206,6 +227,7 @@ struct block_claim {
   std::uint32_t generation = 0;
   std::uint32_t payload = 0;
   bool encrypted = false;
+  bool older = false;  ///< a lower generation will do
 };
 
 /// Checks 48 bytes against the claim; the first contradiction is the error (without its
@@ -218,8 +240,22 @@ struct block_claim {
 [[nodiscard]] result<void> check_payload(const block_header& header, std::uint32_t found);
 void store_header(const block_header& from, mutable_bytes to) noexcept;
 
+/// The fields of a header, unchecked.
+[[nodiscard]] block_header load_header(bytes_view header) noexcept;
+/// A block of this shard and number by its magic and identity, whatever else is wrong.
+[[nodiscard]] bool names_itself(bytes_view header, hn4_id seed,
+                                std::uint64_t number) noexcept;
+
 /// Decodes one compressed payload; returns the bytes produced. @error{corrupt}
 /// @source{5.1}
 [[nodiscard]] result<std::size_t> tcc_decode(bytes_view from, mutable_bytes to);
+/// Compresses a payload; returns the bytes produced, or nothing if `to` is too small for
+/// them. @source{5.1}
+[[nodiscard]] std::optional<std::size_t> tcc_encode(bytes_view from, mutable_bytes to);
+/// String `index` of the dictionary of compressed payloads, 0 to 63.
+[[nodiscard]] std::string_view tcc_word(std::size_t index) noexcept;
+
+/// Check byte of one word of a PICO bitmap. @source{1.7}
+[[nodiscard]] std::uint8_t ecc_of(std::uint64_t word) noexcept;
 
 }  // namespace weir::storage::hn4

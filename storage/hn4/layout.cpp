@@ -7,14 +7,14 @@
 
 #include "disk.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x48594452415F4E34U;
+constexpr std::uint64_t magic = superblock_magic;
 constexpr std::uint64_t magic_tail = 0xEFBEADDEU;
-constexpr std::uint32_t endian_tag = 0x11223344U;
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t largest_block = 64 * mib;
 
@@ -53,6 +53,11 @@ void visit_words(Superblock& sb, Visit visit) {
   visit(0x09C, sb.read_only_compatible);
   visit(0x0A4, sb.mount_intent);
   visit(0x0C4, sb.journal_lba);
+  visit(0x050, sb.stream_lba);
+  visit(0x078, sb.sentinel);
+  visit(0x0AC, sb.dirty_bits);
+  visit(0x0BC, sb.journal_next);
+  visit(0x110, sb.last_sequence);
 }
 
 template <class Superblock, class Visit>
@@ -62,10 +67,12 @@ void visit_halves(Superblock& sb, Visit visit) {
   visit(0x088, sb.state);
   visit(0x0F0, sb.profile);
   visit(0x0F4, sb.device_type);
+  visit(0x0CC, sb.endian);
 }
 
 error bad_geometry(std::string text) {
-  return error(errc::corrupt, "cannot use the volume's geometry: " + std::move(text));
+  return hn4_error(hn4_code::geometry,
+                   "cannot use the volume's geometry: " + std::move(text));
 }
 
 }  // namespace
@@ -108,11 +115,7 @@ void store_superblock(const superblock& from, mutable_bytes to) {
   visit_halves(from, [&](std::size_t at, std::uint32_t field) {
     store_le(to.data() + at, field);
   });
-  store_le(to.data() + 0x050,
-           from.horizon_lba);  // the stream region starts with the Horizon
   store_le(to.data() + 0x0B4, static_cast<std::uint64_t>(from.mount_time));
-  store_le(to.data() + 0x0BC, from.journal_lba);  // next entry: the log is empty
-  store_le(to.data() + 0x0CC, endian_tag);
   std::memcpy(to.data() + 0x0D0, from.label.data(),
               std::min<std::size_t>(from.label.size(), 31));
   store_le(to.data() + 0x0F8, static_cast<std::uint64_t>(from.format_time));
@@ -138,12 +141,12 @@ result<hn4_geometry> lay_out(hn4_profile profile, std::uint64_t capacity,
   const std::uint64_t bs = std::max<std::uint64_t>(profiles[row].block, sector);
   const bool pico = profile == hn4_profile::pico;
   const auto too_small = [&] {
-    return error(
-        errc::no_space,
+    return hn4_error(
+        hn4_code::no_space,
         fmt::format("cannot lay out a volume of {} bytes: expected more for its regions",
                     capacity));
   };
-  if (capacity < mib || capacity > (std::uint64_t{1} << 62)) {
+  if (capacity < mib || capacity > static_cast<std::uint64_t>(INT64_MAX)) {
     return too_small();
   }
   hn4_geometry g;
@@ -231,6 +234,19 @@ result<hn4_geometry> geometry_of(const superblock& sb) {
                                     g.blocks, g.qmask - g.bitmap));
   }
   return g;
+}
+
+std::uint8_t ecc_of(std::uint64_t word) noexcept {
+  constexpr std::array<std::uint64_t, 6> masks{0x5555555555555555U, 0x3333333333333333U,
+                                               0x0F0F0F0F0F0F0F0FU, 0x00FF00FF00FF00FFU,
+                                               0x0000FFFF0000FFFFU, 0x00000000FFFFFFFFU};
+  unsigned h = 0;
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    h |= static_cast<unsigned>(std::popcount(word & masks[i]) & 1) << i;
+  }
+  const auto parity = static_cast<unsigned>((std::popcount(word) ^ std::popcount(h)) & 1);
+  h |= static_cast<unsigned>(word >> 63) << 6;
+  return static_cast<std::uint8_t>(h << 1 | parity);
 }
 
 std::array<std::byte, epoch_bytes> make_epoch(std::uint64_t id, std::int64_t time_ns) {

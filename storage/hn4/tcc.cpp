@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "disk.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
@@ -254,11 +255,15 @@ class decoder {
 
 }  // namespace
 
+std::string_view tcc_word(std::size_t index) noexcept {
+  return dictionary[index];
+}
+
 result<std::size_t> tcc_decode(bytes_view from, mutable_bytes to) {
   decoder d(from, to);
   if (!d.run()) {
-    return error(
-        errc::corrupt,
+    return hn4_error(
+        hn4_code::data_rot,
         fmt::format("cannot decompress {} bytes: expected a valid token before byte {}",
                     from.size(), d.consumed()));
   }

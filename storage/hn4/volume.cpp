@@ -18,7 +18,13 @@ result<hn4_volume> hn4_volume::open(const std::string& path, device_mode mode) {
 
 result<hn4_volume> hn4_volume::open(std::unique_ptr<block_device> device,
                                     device_mode mode) {
-  WEIR_TRY(auto core, hn4::mount(std::move(device), mode));
+  WEIR_TRY(auto core, hn4::mount(std::move(device), {mode, false, false}));
+  return hn4_volume(std::move(core));
+}
+
+result<hn4_volume> hn4_volume::open_strictly(std::unique_ptr<block_device> device) {
+  WEIR_TRY(auto core,
+           hn4::mount(std::move(device), {device_mode::read_only, true, false}));
   return hn4_volume(std::move(core));
 }
 
@@ -51,6 +57,10 @@ result<hn4_stream> hn4_volume::stream(std::string_view tag,
 result<void> hn4_volume::put(std::string_view tag, bytes_view source,
                              const hn4_put_options& options) {
   return hn4::put_stream(*core_, tag, source, options);
+}
+
+result<void> hn4_volume::remove(std::string_view tag) {
+  return hn4::remove_tag(*core_, tag);
 }
 
 }  // namespace weir::storage

@@ -50,6 +50,8 @@ class block_device {
                                         std::size_t count) const noexcept;
   /// First extent at or after `offset`, cut at `end`, that may hold anything but zeros.
   [[nodiscard]] virtual result<extent> next_data(std::uint64_t offset, std::uint64_t end);
+  /// When the file was last written, in nanoseconds since 1970; 0: nobody knows.
+  [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }
   /// Name for messages: the path of a file.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
 };
@@ -65,6 +67,17 @@ enum class device_mode : std::uint8_t { read_only, writable };
 /// io; no_space}
 [[nodiscard]] result<std::unique_ptr<block_device>> create_file_device(
     const std::string& path, std::uint64_t size);
+
+/// Maps a file into memory for reading: `view` gives every range without a copy. A file
+/// that shrinks while it is mapped ends the process (SIGBUS), as with every mapping.
+/// @error{as open_file_device}
+[[nodiscard]] result<std::unique_ptr<block_device>> open_mapped_device(
+    const std::string& path);
+
+/// Opens a file for reading past the page cache, where its file system can do that; else
+/// as `open_file_device`. @error{as open_file_device}
+[[nodiscard]] result<std::unique_ptr<block_device>> open_direct_device(
+    const std::string& path);
 
 /// A sparse device in memory, in pages of 64 KiB that exist once they are written.
 /// @threads{as block_device}

@@ -45,18 +45,29 @@ enum class hn4_profile : std::uint32_t {
 /// GENERIC, GAMING, ...; "unknown" beyond the table.
 [[nodiscard]] std::string_view name_of(hn4_profile profile) noexcept;
 
-/// What a new volume is like. Volumes are made in the GENERIC profile: blocks of 4096
-/// bytes.
+/// What a volume lies on; decides how addresses jump.
+enum class hn4_medium : std::uint32_t { ssd = 0, rotational = 1, tape = 3 };
+
+/// What a new volume is like.
 struct hn4_format_options {
-  std::uint64_t capacity = std::uint64_t{128}
-                           << 20;  ///< bytes, a multiple of 4096, at least 128 MiB
-  std::string label = "weir";      ///< at most 31 bytes of UTF-8
-  std::uint32_t sector = 512;      ///< 512 or 4096
+  /// bytes, a multiple of the sector, within the limits of the profile
+  std::uint64_t capacity = std::uint64_t{128} << 20;
+  std::string label = "weir";  ///< at most 31 bytes of UTF-8
+  std::uint32_t sector = 512;  ///< 512 or 4096; PICO: 512
+  hn4_profile profile = hn4_profile::generic;
+  hn4_medium medium = hn4_medium::ssd;  ///< ARCHIVE is always on tape
   std::optional<std::uint64_t>
       uuid_seed;                        ///< the identity follows from it; unset: random
   std::optional<std::int64_t> time_ns;  ///< creation time; unset: the system clock
   bool overwrite = false;               ///< replace an existing file
 };
+/// Smallest and largest capacity of a profile in bytes.
+struct hn4_limits {
+  std::uint64_t least = 0, most = 0;
+};
+[[nodiscard]] hn4_limits limits_of(hn4_profile profile) noexcept;
+/// A profile by its name, any case. @error{unknown_key, the message names the nearest}
+[[nodiscard]] result<hn4_profile> hn4_profile_named(std::string_view name);
 
 /// Makes an empty volume as a sparse file that the reference implementation mounts.
 /// @error{already_exists; invalid_argument, an option is out of its range; no_space; io}
@@ -95,9 +106,18 @@ enum class hn4_holes : std::uint8_t {
 struct hn4_stream_options {
   hn4_order order = hn4_order::seed;
   hn4_holes holes = hn4_holes::error;
+  /// Exactly what the reference implementation finds and reads: its order, its codes, one
+  /// place per block, zeros for holes.
+  bool strict = false;
 };
 
+/// What `put` does with a tag that exists.
+enum class hn4_existing : std::uint8_t { replace, append, refuse };
+
 struct hn4_put_options {
+  hn4_existing existing = hn4_existing::replace;
+  /// Store blocks compressed where that is shorter.
+  bool compress = false;
   /// Exactly so many shards, as equal as they can be; 0: as few as free space allows.
   std::uint32_t shards = 0;
   /// With `shards` = 0: largest shard in bytes; 0: no limit.
@@ -124,15 +144,53 @@ struct hn4_shard {
   std::uint32_t create_clock = 0;
 };
 
+/// What a read did to get at a block that the plain rules do not find.
+enum class hn4_recovery_kind : std::uint8_t {
+  cleared_bit,       ///< the block lay under a bit that says "free"
+  other_orbit,       ///< it lay where no hint points
+  older_generation,  ///< it is older than the directory says, and nothing newer is there
+  short_block,       ///< it decompressed to fewer bytes than the shard has: zeros follow
+};
+struct hn4_recovery {
+  hn4_recovery_kind kind{};
+  std::size_t shard = 0;
+  std::uint64_t first_block = 0;  ///< lowest number in the shard
+  std::uint64_t blocks = 0;
+};
+/// "shard 0, block 3 and 4 more: found under a cleared bit"
+[[nodiscard]] std::string to_text(const hn4_recovery& r);
+
+/// How far a read came.
+struct hn4_partial {
+  std::size_t bytes = 0;         ///< verified, from the front; holes read as zeros count
+  std::uint64_t holes = 0;       ///< blocks of zeros among them
+  bool ended_in_hole = false;    ///< the last block read was a hole
+  std::optional<error> failure;  ///< why there are no more, if more were asked for
+};
+
+/// Bytes where they lie, and what keeps them there.
+struct hn4_view {
+  bytes_view bytes;  ///< empty: they do not lie in memory in one piece
+  std::shared_ptr<const void> holder;
+};
+
+struct hn4_piece {
+  std::uint64_t offset = 0;  ///< in the stream
+  mutable_bytes to;
+};
+
 /// The shards of one tag as one read-only run of bytes.
 ///
 /// Every block that a read touches is verified whole: header and payload checksums,
-/// identity, block number, exact generation. Reads that start and end at shard offset + n
-/// * payload copy least.
+/// identity, block number, generation. Reads that start and end at shard offset + n *
+/// payload copy least. A block that is not where its hint says is looked for on all
+/// orbits; `recoveries` tells what that took.
 /// @threads{const; reads may run concurrently; lives on when the volume object is gone}
 /// @source{HN4 Tensor Stream Layer 2.1}
 class hn4_stream {
  public:
+  hn4_stream(const hn4_stream&);  ///< shares everything
+  hn4_stream& operator=(const hn4_stream&);
   hn4_stream(hn4_stream&&) noexcept;
   hn4_stream& operator=(hn4_stream&&) noexcept;
   ~hn4_stream();
@@ -149,8 +207,23 @@ class hn4_stream {
   /// magic, identity or
   ///   number is wrong; generation_skew; hole; unsupported, unknown compression; io}
   [[nodiscard]] result<std::size_t> read(std::uint64_t offset, mutable_bytes to) const;
+  /// The same, with the count of what could be read before an error.
+  [[nodiscard]] hn4_partial read_partial(std::uint64_t offset, mutable_bytes to) const;
+  /// Several ranges, each whole. @error{as read; out_of_range, a range leaves the stream}
+  [[nodiscard]] result<void> read_scattered(std::span<const hn4_piece> pieces) const;
   /// The whole stream. @error{as read; out_of_memory}
   [[nodiscard]] result<byte_vector> read_all() const;
+
+  /// A range without a copy: where it lies in one raw block of a mapped device, verified
+  /// once. @error{as read}
+  [[nodiscard]] result<hn4_view> view(std::uint64_t offset, std::size_t count) const;
+
+  /// What the reads of this stream had to do so far, by shard.
+  [[nodiscard]] std::vector<hn4_recovery> recoveries() const;
+  /// Payload bytes per block.
+  [[nodiscard]] std::uint32_t payload() const noexcept;
+  /// Reads every directory entry again. @error{corrupt, one is not what it was at open}
+  [[nodiscard]] result<void> verify_snapshot() const;
 
  private:
   friend class hn4_volume;
@@ -174,6 +247,10 @@ class hn4_volume {
                                                device_mode mode = device_mode::read_only);
   [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device,
                                                device_mode mode);
+  /// Opens as the reference implementation would, for reading; its codes are in the
+  /// errors (`code_of`). Every stream is then strict.
+  [[nodiscard]] static result<hn4_volume> open_strictly(
+      std::unique_ptr<block_device> device);
 
   hn4_volume(hn4_volume&&) noexcept;
   hn4_volume& operator=(hn4_volume&&) noexcept;
@@ -199,15 +276,26 @@ class hn4_volume {
   [[nodiscard]] result<hn4_stream> stream(std::string_view tag,
                                           const hn4_stream_options& options = {}) const;
 
-  /// Stores `source` under `tag`, durable when it returns; replaces what the tag held.
+  /// Stores `source` under `tag`, durable when it returns; replaces what the tag held,
+  /// or adds to it.
   ///
   /// A crash at any instant leaves the old stream or the new one. Names of up to 24 bytes
   /// stay in the directory, longer ones take a block per shard.
-  /// @error{invalid_argument, read-only volume, empty source, name of 0 or more than 255
-  /// bytes, with a NUL
-  ///   or of separators only; no_space; unsupported, profile other than GENERIC; io}
+  /// @error{already_exists; invalid_argument, read-only volume, empty source, name of 0
+  /// or more than 255 bytes, not UTF-8, with a NUL or of separators only; no_space; io}
   [[nodiscard]] result<void> put(std::string_view tag, bytes_view source,
                                  const hn4_put_options& options = {});
+  /// Removes a tag, durably; a crash leaves it or not, never a part of it.
+  /// @error{not_found; invalid_argument, read-only volume; io}
+  [[nodiscard]] result<void> remove(std::string_view tag);
+  /// Stores every tag again at the lowest place it fits, so that free space grows
+  /// together. Returns how many were moved. @error{as put; as read}
+  [[nodiscard]] result<std::size_t> compact();
+  /// Writes the index beside the image (IMAGE.index) that lets later opens find a tag
+  /// without reading the whole directory. It is a hint: it counts only while length,
+  /// identity, generation and time of the image are the same, and every entry it names is
+  /// verified. @error{io}
+  [[nodiscard]] result<void> write_index() const;
 
  private:
   explicit hn4_volume(std::shared_ptr<hn4::core> core) noexcept;

@@ -6,8 +6,8 @@
 
 #include <thread>
 
-#include "../../storage/hn4/core.hpp"
-#include "hn4_support.hpp"
+#include "../../../storage/hn4/core.hpp"
+#include "support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/hash.hpp"
 
@@ -293,8 +293,7 @@ TEST(Hn4Volume, TheBitmapSaysExactlyWhatIsUsed) {
         fmt::format("{}{}", i % 3 == 0 ? "a tag with quite a long name " : "t", i % 5);
     ASSERT_TRUE(volume.put(tag, noise(1 + 50'000 * i, i), fixed_put(i % 2 == 0 ? 0 : 1)));
   }
-  const auto c = or_throw(
-      hn4::mount(std::make_shared<borrowed_device>(*device), device_mode::read_only));
+  const auto c = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   hn4::block_bits want;
   want.bits.resize(c->bits->bits.size());
   hn4::reserve_metadata(c->geometry, want);
@@ -325,8 +324,7 @@ TEST(Hn4Volume, EveryShardIsReachableFromItsHash) {
   for (std::uint64_t i = 0; i < 60; ++i) {
     ASSERT_TRUE(volume.put(fmt::format("t{}", i % 20), noise(40'000, i), fixed_put(8)));
   }
-  const auto c = or_throw(
-      hn4::mount(std::make_shared<borrowed_device>(*device), device_mode::read_only));
+  const auto c = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   std::vector<const hn4::entry*> slots(static_cast<std::size_t>(c->slots()));
   for (const hn4::entry& e : c->entries) {
     slots[static_cast<std::size_t>(e.slot)] = &e;

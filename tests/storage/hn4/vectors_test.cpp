@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../../storage/hn4/disk.hpp"
-#include "hn4_support.hpp"
+#include "../../../storage/hn4/disk.hpp"
+#include "support.hpp"
 #include "support/fixtures.hpp"
 #include "weir/base/hash.hpp"
 

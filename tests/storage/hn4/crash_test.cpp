@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
-#include "hn4_support.hpp"
+#include "support.hpp"
 
 namespace weir::storage::test {
 namespace {
@@ -243,6 +244,78 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Hn4Crash,
                                          shape{"prose", 2, 3}, shape{"prose", 3, 1},
                                          shape{"a tag whose name does not fit inline", 2,
                                                2}));
+
+// Records one operation on a volume that holds "other" and `tag`.
+story record_operation(const std::string& tag,
+                       const std::function<result<void>(hn4_volume&)>& operation) {
+  story s;
+  s.tag = tag;
+  s.before = formatted();
+  s.other = noise(7000, 1);
+  s.old_bytes = noise(30'000, 2);
+  hn4_volume first = or_throw(open_on(*s.before, device_mode::writable));
+  or_throw(first.put("other", s.other, fixed_put()));
+  or_throw(first.put(tag, s.old_bytes, fixed_put(3)));
+  s.after = s.before->clone();
+  auto recorder = std::make_unique<recording_device>(*s.after);
+  recorder->periods = &s.periods;
+  hn4_volume second =
+      or_throw(hn4_volume::open(std::move(recorder), device_mode::writable));
+  or_throw(operation(second));
+  return s;
+}
+
+// Visits crash states; `decided` is the number of syncs after which only the new state is
+// right. An empty `now` stands for a tag that is not there.
+void enumerate_operation(const story& s, std::size_t decided,
+                         const std::function<bool(const result<byte_vector>&)>& is_new) {
+  const std::unique_ptr<memory_device> durable = s.before->clone();
+  std::size_t old_ones = 0, new_ones = 0;
+  for (std::size_t p = 0; p < s.periods.size(); ++p) {
+    for (const kept& some : subsets(s.periods[p].size(), 5)) {
+      const auto device = durable->clone();
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        if (some[i]) {
+          apply(*device, s.periods[p][i]);
+        }
+      }
+      const auto now = read_tag(*device, s.tag);
+      const bool is_old = now && *now == s.old_bytes && p < decided;
+      ASSERT_TRUE(is_old || is_new(now))
+          << "after " << p << " syncs: " << (now ? "wrong bytes" : now.error().message());
+      (is_old ? old_ones : new_ones) += 1;
+      EXPECT_TRUE(or_throw(read_tag(*device, "other")) == s.other);
+    }
+    for (const written& w : s.periods[p]) {
+      apply(*durable, w);
+    }
+  }
+  EXPECT_GT(old_ones, 5U);
+  EXPECT_GT(new_ones, 20U);
+}
+
+TEST(Hn4CrashOf, AnAppendLeavesTheOldOrTheLongerStream) {
+  const byte_vector more = noise(25'000, 3);
+  for (const std::string tag : {"prose", "a tag whose name does not fit inline"}) {
+    const story s = record_operation(tag, [&](hn4_volume& v) {
+      hn4_put_options put = fixed_put(2);
+      put.existing = hn4_existing::append;
+      return v.put(tag, more, put);
+    });
+    byte_vector longer = s.old_bytes;
+    append(longer, more);
+    enumerate_operation(s, 2, [&](const auto& now) { return now && *now == longer; });
+  }
+}
+
+TEST(Hn4CrashOf, ARemovalLeavesAllOfATagOrNothing) {
+  for (const std::string tag : {"prose", "a tag whose name does not fit inline"}) {
+    const story s = record_operation(tag, [&](hn4_volume& v) { return v.remove(tag); });
+    enumerate_operation(s, 1, [](const auto& now) {
+      return !now && now.error().code() == errc::not_found;
+    });
+  }
+}
 
 }  // namespace
 }  // namespace weir::storage::test

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A file mapped into memory as a device for reading.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "weir/storage/block_device.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+class mapped_device final : public block_device {
+ public:
+  mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
+      : file_(std::move(file)), bytes_(bytes) {}
+  mapped_device(const mapped_device&) = delete;
+  mapped_device& operator=(const mapped_device&) = delete;
+  ~mapped_device() override {
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+
+  result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    if (offset > bytes_.size() || to.size() > bytes_.size() - offset) {
+      return file_->read(offset, to);  // says what is wrong
+    }
+    if (!to.empty()) {
+      std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    }
+    return {};
+  }
+  result<void> write(std::uint64_t offset, bytes_view from) override {
+    return file_->write(offset, from);  // opened for reading: says so
+  }
+  result<void> sync() override { return {}; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return bytes_.size(); }
+  [[nodiscard]] bytes_view view(std::uint64_t offset,
+                                std::size_t count) const noexcept override {
+    if (offset > bytes_.size() || count > bytes_.size() - offset) {
+      return {};
+    }
+    return bytes_.subspan(static_cast<std::size_t>(offset), count);
+  }
+  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override {
+    return file_->next_data(offset, end);
+  }
+  [[nodiscard]] std::int64_t modified_ns() const noexcept override {
+    return file_->modified_ns();
+  }
+  [[nodiscard]] const std::string& name() const noexcept override {
+    return file_->name();
+  }
+
+ private:
+  std::unique_ptr<block_device> file_;
+  bytes_view bytes_;
+};
+
+error failed(const char* what, const std::string& path) {
+  return error(errc::io,
+               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(errno)));
+}
+
+}  // namespace
+
+result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path) {
+  WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
+  if (file->size() == 0) {
+    return file;  // nothing can be mapped
+  }
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return failed("open", path);
+  }
+  const auto size = static_cast<std::size_t>(file->size());
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  ::close(descriptor);
+  if (memory == MAP_FAILED) {
+    return failed("map", path);
+  }
+  return std::unique_ptr<block_device>(std::make_unique<mapped_device>(
+      std::move(file), bytes_view(static_cast<const std::byte*>(memory), size)));
+}
+
+}  // namespace weir::storage

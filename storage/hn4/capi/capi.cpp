@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions over volumes and streams.
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "weir/hn4.h"
+#include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+struct hn4_volume_t {
+  weir::storage::hn4_volume volume;
+  std::atomic<std::uint32_t> contexts{0};
+};
+struct hn4_tensor_ctx_t {
+  hn4_volume_t* volume;
+  weir::storage::hn4_stream stream;
+};
+
+namespace {
+
+using weir::storage::hn4_code;
+
+constexpr auto invalid = static_cast<hn4_result_t>(hn4_code::invalid_argument);
+constexpr auto no_memory = static_cast<hn4_result_t>(hn4_code::no_memory);
+
+hn4_result_t code(const weir::error& e) {
+  return static_cast<hn4_result_t>(weir::storage::code_of(e));
+}
+
+// Nothing leaves through a C function but a result.
+template <class F>
+hn4_result_t guarded(F&& run) noexcept {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return no_memory;
+  } catch (...) {
+    return static_cast<hn4_result_t>(hn4_code::internal);
+  }
+}
+
+weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
+  using namespace weir::storage;
+  WEIR_TRY(auto device, open_file_device(path, device_mode::read_only));
+  return strict ? hn4_volume::open_strictly(std::move(device))
+                : hn4_volume::open(std::move(device), device_mode::read_only);
+}
+
+}  // namespace
+
+hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol) {
+  if (path == nullptr || vol == nullptr || (flags & ~HN4_VOLUME_STRICT) != 0) {
+    return invalid;
+  }
+  return guarded([&]() -> hn4_result_t {
+    auto volume = open(path, (flags & HN4_VOLUME_STRICT) != 0);
+    if (!volume) {
+      return code(volume.error());
+    }
+    *vol = new hn4_volume_t{std::move(*volume)};
+    return HN4_OK;
+  });
+}
+
+hn4_result_t hn4_volume_close(hn4_volume_t* vol) {
+  if (vol == nullptr) {
+    return HN4_OK;
+  }
+  if (vol->contexts.load() != 0) {
+    return HN4_ERR_BUSY;
+  }
+  delete vol;
+  return HN4_OK;
+}
+
+hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
+                             hn4_tensor_ctx_t** out) {
+  if (vol == nullptr || model_tag == nullptr || out == nullptr) {
+    return invalid;
+  }
+  return guarded([&]() -> hn4_result_t {
+    auto stream = vol->volume.stream(model_tag);
+    if (!stream) {
+      return code(stream.error());
+    }
+    *out = new hn4_tensor_ctx_t{vol, std::move(*stream)};
+    vol->contexts.fetch_add(1);
+    return HN4_OK;
+  });
+}
+
+hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset,
+                                   void* buf, uint64_t len, uint64_t* count) {
+  if (count != nullptr) {
+    *count = 0;
+  }
+  if (ctx == nullptr || buf == nullptr) {
+    return invalid;
+  }
+  if (len == 0) {
+    return HN4_OK;
+  }
+  return guarded([&]() -> hn4_result_t {
+    const auto part = ctx->stream.read_partial(
+        global_offset, {static_cast<std::byte*>(buf), static_cast<std::size_t>(len)});
+    if (count != nullptr) {
+      *count = part.bytes;
+    }
+    if (part.failure) {
+      return code(*part.failure);
+    }
+    return part.ended_in_hole ? HN4_INFO_SPARSE : HN4_OK;
+  });
+}
+
+hn4_result_t hn4_tensor_read(hn4_tensor_ctx_t* ctx, uint64_t global_offset, void* buf,
+                             uint64_t len) {
+  return hn4_tensor_read_count(ctx, global_offset, buf, len, nullptr);
+}
+
+void hn4_tensor_close(hn4_tensor_ctx_t* ctx) {
+  if (ctx != nullptr) {
+    ctx->volume->contexts.fetch_sub(1);
+    delete ctx;
+  }
+}
+
+uint64_t hn4_tensor_size(const hn4_tensor_ctx_t* ctx) {
+  return ctx != nullptr ? ctx->stream.size() : 0;
+}
+
+uint32_t hn4_tensor_shard_count(const hn4_tensor_ctx_t* ctx) {
+  return ctx != nullptr ? static_cast<uint32_t>(ctx->stream.shards().size()) : 0;
+}
+
+const char* hn4_result_name(hn4_result_t result) {
+  // Names are literals: they end in NUL.
+  return weir::storage::name_of(static_cast<hn4_code>(result)).data();
+}

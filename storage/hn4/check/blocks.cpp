@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of every block of every live shard, of the bitmap, and the map of the volume.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/check/checker.hpp"
+#include "hn4/write/allocation.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr unsigned orbits = 12;
+constexpr std::size_t most_per_shard = 100;
+constexpr std::uint64_t most_cells = 8192;
+
+result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
+                    bytes_view bytes, byte_vector& scratch, bool& compressed) {
+  const block_claim claim{a.seed, n, a.write_gen, payload, a.has(class_bits::encrypted),
+                          false};
+  WEIR_TRY(const block_header h, check_header(bytes, claim));
+  WEIR_CHECK(check_payload(h, crc32(0, bytes.subspan(header_bytes))));
+  compressed = h.algorithm() != 0;
+  if (compressed) {
+    scratch.resize(bytes.size());
+    WEIR_TRY(const std::size_t made,
+             tcc_decode(bytes.subspan(header_bytes, h.stored()), scratch));
+    const std::uint64_t needed = std::min<std::uint64_t>(payload, a.mass - n * payload);
+    if (made < needed) {
+      return hn4_error(
+          hn4_code::data_rot,
+          fmt::format("expected {} bytes decompressed, found {}", needed, made));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// Where else a sound block of the right identity and generation lies.
+std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
+                                                std::uint64_t hinted) {
+  byte_vector scratch;
+  bool compressed = false;
+  for (unsigned k = 0; k < orbits; ++k) {
+    const auto block =
+        ballistic(c.space, e.a.gravity, e.a.orbit_vector, n, e.a.fractal_scale, k);
+    if (block && *block < c.geometry.blocks && *block != hinted &&
+        c.device->read(*block * c.geometry.block, buffer) &&
+        verify(e.a, n, c.geometry.payload, buffer, scratch, compressed)) {
+      return block;
+    }
+  }
+  return std::nullopt;
+}
+
+// Adds what is wrong; false if the block is lost where it should be.
+bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block) {
+  const std::uint64_t byte = block * c.geometry.block;
+  const std::string what =
+      fmt::format("directory slot {}, block {} of the shard", e.slot, n);
+  byte_vector scratch;
+  bool compressed = false;
+  result<void> good = c.device->read(byte, buffer);
+  if (good) {
+    good = verify(e.a, n, c.geometry.payload, buffer, scratch, compressed);
+  }
+  const bool marked = c.bits->marked(block);
+  if (good) {
+    report.compressed += compressed ? 1 : 0;
+    claim(block, what);
+    if (!marked) {
+      find("bitmap", byte,
+           fmt::format("{}: expected an allocated block, found a free one", what));
+    }
+    return true;
+  }
+  if (const auto other = elsewhere(e, n, block)) {
+    claim(*other, what);
+    find("hint", *other * c.geometry.block,
+         fmt::format("{}: expected it at block {}, found it at block {}", what, block,
+                     *other));
+    return false;
+  }
+  broken.push_back(block);
+  if (marked) {
+    find("block", byte, fmt::format("{}: {}", what, good.error().text()));
+  } else {
+    find("hole", byte, fmt::format("{}: expected a block, found a hole", what));
+  }
+  return false;
+}
+
+result<void> checker::shard(const entry& e) {
+  const std::uint64_t blocks = blocks_for(c.geometry, e.a.mass);
+  const std::uint64_t at = c.slot_offset(e.slot);
+  if (blocks > c.geometry.blocks) {
+    find("mass", at,
+         fmt::format("directory slot {}: expected at most {} blocks, found {} bytes",
+                     e.slot, c.geometry.blocks, e.a.mass));
+    return {};
+  }
+  report.shards += 1;
+  report.bytes += e.a.mass;
+  report.blocks += blocks;
+  const trajectory path(c.space, e.a);
+  std::size_t bad = 0;
+  for (std::uint64_t n = 0; n < blocks; ++n) {
+    const auto block = path.block(n);
+    if (!block) {
+      find("address", at,
+           fmt::format("directory slot {}: block {} lies outside the volume", e.slot, n));
+    }
+    bad += block && block_is_good(e, n, *block) ? 0 : 1;
+    if (bad == most_per_shard) {
+      find("block", at,
+           fmt::format("directory slot {}: {} bad blocks, the rest is not looked at",
+                       e.slot, bad));
+      break;
+    }
+  }
+  return {};
+}
+
+result<void> checker::blocks() {
+  for (const entry& e : c.entries) {
+    if (e.slot != 0 && e.a.live()) {
+      WEIR_CHECK(shard(e));
+    }
+  }
+  std::sort(claimed.begin(), claimed.end());
+  for (std::size_t i = 1; i < claimed.size(); ++i) {
+    if (claimed[i] == claimed[i - 1]) {
+      find("overlap", claimed[i] * c.geometry.block,
+           fmt::format("block {} belongs to more than one shard", claimed[i]));
+    }
+  }
+  return {};
+}
+
+void checker::bits_of_reserved() {
+  std::uint64_t unmarked = 0;
+  const std::uint64_t reach =
+      c.geometry.profile == hn4_profile::pico
+          ? std::min(c.geometry.blocks,
+                     (c.geometry.qmask - c.geometry.bitmap) / armored_word * 64)
+          : c.geometry.blocks;
+  for (std::size_t i = 0; i < reserved.bits.size() && i * 8 < reach; ++i) {
+    unmarked += static_cast<std::uint64_t>(
+        std::popcount(static_cast<unsigned>(reserved.bits[i] & ~c.bits->bits[i])));
+  }
+  if (unmarked != 0) {
+    note(
+        "bitmap", c.geometry.bitmap,
+        fmt::format("{} blocks of the volume's own structures are not marked", unmarked));
+  }
+}
+
+result<void> checker::bitmap() {
+  if (c.geometry.profile == hn4_profile::pico) {
+    byte_vector region(static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap));
+    WEIR_CHECK(c.device->read(c.geometry.bitmap, region));
+    std::uint64_t wrong = 0;
+    for (std::size_t at = 0; at + armored_word <= region.size(); at += armored_word) {
+      const std::uint64_t word = load_le<std::uint64_t>(region.data() + at);
+      wrong += region[at + 8] != static_cast<std::byte>(ecc_of(word)) ? 1 : 0;
+    }
+    if (wrong != 0) {
+      find("bitmap", c.geometry.bitmap,
+           fmt::format("bitmap: expected the check byte of every word, found {} wrong",
+                       wrong));
+    }
+  }
+  bits_of_reserved();
+  std::uint64_t unowned = 0, first = 0;
+  for (std::size_t i = 0; i < c.bits->bits.size(); ++i) {
+    auto rest = static_cast<unsigned>(c.bits->bits[i] & ~reserved.bits[i]);
+    for (; rest != 0; rest &= rest - 1) {
+      const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
+      if (!std::binary_search(claimed.begin(), claimed.end(), block)) {
+        first = unowned++ == 0 ? block : first;
+      }
+    }
+  }
+  if (unowned != 0) {
+    note("unowned", first * c.geometry.block,
+         fmt::format("{} allocated blocks belong to no shard", unowned));
+  }
+  return {};
+}
+
+void checker::draw() {
+  const std::uint64_t blocks = std::max<std::uint64_t>(c.geometry.blocks, 1);
+  report.cell_blocks = (blocks + most_cells - 1) / most_cells;
+  report.map.assign(
+      static_cast<std::size_t>((blocks + report.cell_blocks - 1) / report.cell_blocks),
+      hn4_use::free);
+  const auto paint = [&](std::uint64_t block, hn4_use use) {
+    if (block < blocks) {
+      hn4_use& cell = report.map[static_cast<std::size_t>(block / report.cell_blocks)];
+      cell = std::max(cell, use);
+    }
+  };
+  for (std::size_t i = 0; i < c.bits->bits.size(); ++i) {
+    for (auto rest = static_cast<unsigned>(c.bits->bits[i] | reserved.bits[i]); rest != 0;
+         rest &= rest - 1) {
+      const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
+      const bool owned = std::binary_search(claimed.begin(), claimed.end(), block);
+      paint(block, reserved.marked(block) ? hn4_use::reserved
+                   : owned                ? hn4_use::data
+                                          : hn4_use::unowned);
+    }
+  }
+  for (const std::uint64_t block : broken) {
+    paint(block, hn4_use::damaged);
+  }
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The order of a check, and saving what can be read.
+#include <algorithm>
+
+#include "hn4/check/checker.hpp"
+#include "weir/storage/hn4_check.hpp"
+
+namespace weir::storage {
+
+namespace hn4 {
+
+namespace {
+
+/// A device as large as the volume says it is; zeros where the image ends before.
+class stretched_device final : public block_device {
+ public:
+  stretched_device(std::shared_ptr<block_device> to, std::uint64_t size)
+      : to_(std::move(to)), size_(size) {}
+
+  result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    const std::uint64_t there = offset < to_->size() ? to_->size() - offset : 0;
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(there, to.size()));
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), std::byte{0});
+    return n != 0 ? to_->read(offset, to.first(n)) : result<void>();
+  }
+  result<void> write(std::uint64_t, bytes_view) override {
+    return error(errc::invalid_argument, "cannot write to a volume that is checked");
+  }
+  result<void> sync() override { return {}; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override {
+    const std::uint64_t stop = std::min(end, to_->size());
+    return offset < stop ? to_->next_data(offset, stop) : extent{end, 0};
+  }
+  [[nodiscard]] const std::string& name() const noexcept override { return to_->name(); }
+
+ private:
+  std::shared_ptr<block_device> to_;
+  std::uint64_t size_;
+};
+
+result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
+  checker check(c, device_size);
+  check.report.geometry = c.geometry;
+  check.report.label = c.sb.label;
+  check.reserved.bits.resize(c.bits->bits.size());
+  reserve_metadata(c.geometry, check.reserved);
+  WEIR_CHECK(check.superblocks());
+  WEIR_CHECK(check.epoch());
+  WEIR_CHECK(check.log());
+  WEIR_CHECK(check.quality());
+  WEIR_CHECK(check.directory());
+  WEIR_CHECK(check.blocks());
+  WEIR_CHECK(check.bitmap());
+  check.draw();
+  return std::move(check.report);
+}
+
+}  // namespace
+
+}  // namespace hn4
+
+result<hn4_check_report> hn4_check(std::unique_ptr<block_device> device) {
+  using namespace hn4;
+  const std::shared_ptr<block_device> shared = std::move(device);
+  const std::uint64_t size = shared->size();
+  // The vote alone says how large the volume should be.
+  core first;
+  first.device = shared;
+  first.examine = true;
+  WEIR_CHECK(vote(first));
+  std::shared_ptr<block_device> whole = shared;
+  if (first.sb.capacity > size) {
+    whole = std::make_shared<stretched_device>(shared, first.sb.capacity);
+  }
+  WEIR_TRY(const auto c, mount(whole, {device_mode::read_only, false, true}));
+  return check_whole(*c, size);
+}
+
+result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
+                                              const std::string& to) {
+  WEIR_TRY(const hn4_volume source, hn4_volume::open(from));
+  const hn4_geometry& g = source.geometry();
+  hn4_format_options options;
+  options.profile = g.profile;
+  options.capacity = g.capacity;
+  options.sector = g.sector;
+  options.label = source.label();
+  WEIR_CHECK(hn4_format(to, options));
+  WEIR_TRY(hn4_volume target, hn4_volume::open(to, device_mode::writable));
+  WEIR_TRY(const auto tags, source.tags());
+  std::vector<hn4_saved_tag> saved;
+  for (const hn4_tag& tag : tags) {
+    hn4_saved_tag row;
+    row.name = tag.name;
+    const auto copied = [&]() -> result<void> {
+      WEIR_TRY(const hn4_stream stream, source.stream(tag.name));
+      WEIR_TRY(const byte_vector bytes, stream.read_all());
+      hn4_put_options put;
+      put.shards = static_cast<std::uint32_t>(stream.shards().size());
+      row.bytes = bytes.size();
+      return target.put(tag.name, bytes, put);
+    }();
+    if (!copied) {
+      row.problem = copied.error().message();
+    }
+    saved.push_back(std::move(row));
+  }
+  return saved;
+}
+
+}  // namespace weir::storage

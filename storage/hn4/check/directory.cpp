@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of the directory: the root, places of entries, names, filters, order.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/check/checker.hpp"
+#include "hn4/write/allocation.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint64_t most_probes = 1024;
+constexpr std::size_t most_candidates = 4096;
+
+std::string slot_text(const entry& e) {
+  return fmt::format("directory slot {}", e.slot);
+}
+
+bool root_is_good(const anchor& a) {
+  return is_root(a) && a.public_id == a.seed &&
+         a.data_class == (class_bits::valid | class_bits::is_static) &&
+         a.orbit_vector == 1 && (a.permissions & 0x37U) == 0x37U && a.mass == 0 &&
+         a.tag_filter == 0 && inline_name(a) == "ROOT";
+}
+
+}  // namespace
+
+void checker::claim(std::uint64_t block, const std::string& what) {
+  const std::uint64_t byte = block * c.geometry.block;
+  if (reserved.marked(block)) {
+    find("overlap", byte,
+         fmt::format("{} lies on a block of the volume's own structures", what));
+  }
+  if (c.geometry.profile == hn4_profile::pico &&
+      block >= (c.geometry.qmask - c.geometry.bitmap) / armored_word * 64) {
+    find("pico_limit", byte,
+         fmt::format("{} lies where the bitmap does not reach", what));
+  }
+  claimed.push_back(block);
+}
+
+// Found from its hash, without an empty slot on the way.
+void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied) {
+  const std::uint64_t slots = c.slots();
+  const std::uint64_t start = slot_hash(e.a.seed) % slots;
+  const std::uint64_t distance = (e.slot + slots - start) % slots;
+  bool reachable = distance < most_probes;
+  for (std::uint64_t i = 0; reachable && i < distance; ++i) {
+    reachable = std::binary_search(occupied.begin(), occupied.end(), (start + i) % slots);
+  }
+  if (!reachable) {
+    find("slot", c.slot_offset(e.slot),
+         fmt::format("{}: expected an entry reachable from slot {}, found {} slots "
+                     "between",
+                     slot_text(e), start, distance));
+  }
+}
+
+result<void> checker::name_of(const entry& e, std::string& name) {
+  const std::uint64_t at = c.slot_offset(e.slot);
+  auto full = name_of_entry(c, e.a);
+  if (!full) {
+    find("name", at, fmt::format("{}: {}", slot_text(e), full.error().text()));
+    return {};
+  }
+  name = full->text;
+  if (e.a.has(class_bits::extended)) {
+    if (full->block == 0) {
+      find("name", at,
+           fmt::format("{}: expected a long name, found a pointer that leads nowhere",
+                       slot_text(e)));
+    } else {
+      const std::uint64_t block = full->block / c.geometry.block;
+      claim(block, fmt::format("long name \"{}\"", name));
+      if (!c.bits->marked(block)) {
+        find("bitmap", full->block,
+             fmt::format("long name \"{}\": expected an allocated block, found a free "
+                         "one",
+                         name));
+      }
+    }
+  }
+  if (name.empty()) {
+    find("name", at, fmt::format("{}: expected a name, found none", slot_text(e)));
+  } else if (e.a.tag_filter != tag_mask(name)) {
+    find("filter", at,
+         fmt::format("{}: expected filter {:#x} for \"{}\", found {:#x}", slot_text(e),
+                     tag_mask(name), name, e.a.tag_filter));
+  }
+  return {};
+}
+
+void checker::entry_of(const entry& e, const std::string& name) {
+  const std::uint64_t at = c.slot_offset(e.slot);
+  if (e.a.mass == 0) {
+    find("mass", at,
+         fmt::format("shard of \"{}\" in {}: expected at least 1 byte, found 0", name,
+                     slot_text(e)));
+  }
+  if (e.a.write_gen == 0) {
+    find("generation", at,
+         fmt::format("shard of \"{}\" in {}: expected a generation from 1, found 0", name,
+                     slot_text(e)));
+  }
+}
+
+void checker::order_of(const std::string& tag, std::vector<entry> shards) {
+  std::stable_sort(shards.begin(), shards.end(),
+                   [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
+  const std::uint64_t at = c.slot_offset(shards.front().slot);
+  for (std::size_t i = 1; i < shards.size(); ++i) {
+    const entry &x = shards[i - 1], &y = shards[i];
+    if (x.a.seed == y.a.seed) {
+      find("duplicate", c.slot_offset(y.slot),
+           fmt::format("tag \"{}\": one shard stands in directory slots {} and {}", tag,
+                       x.slot, y.slot));
+    } else if (x.a.create_clock > y.a.create_clock) {
+      find("order", c.slot_offset(y.slot),
+           fmt::format("tag \"{}\": creation times contradict the order of identities in "
+                       "directory slots {} and {}",
+                       tag, x.slot, y.slot));
+    }
+  }
+  const auto grave = grave_of(c, tag);
+  if (grave && *grave) {
+    note("removal", at, fmt::format("tag \"{}\": a removal was interrupted", tag));
+    return;
+  }
+  const auto chosen = choose_shards(c, tag, shards);
+  if (!chosen) {
+    find("group", at, chosen.error().text());
+    return;
+  }
+  report.tags += 1;
+  for (const std::string& warning : chosen->warnings) {
+    if (warning.find("interrupted") != std::string::npos) {
+      note("group", at, warning);
+    }
+  }
+}
+
+result<void> checker::directory() {
+  std::vector<std::uint64_t> occupied;
+  for (const entry& e : c.damaged) {
+    occupied.push_back(e.slot);
+    find("anchor", c.slot_offset(e.slot),
+         fmt::format("{}: the entry has a bad checksum", slot_text(e)));
+  }
+  for (const entry& e : c.entries) {
+    occupied.push_back(e.slot);
+  }
+  std::sort(occupied.begin(), occupied.end());
+  const bool root = !c.entries.empty() && c.entries.front().slot == 0 &&
+                    root_is_good(c.entries.front().a);
+  if (!root) {
+    find("root", c.geometry.cortex,
+         "directory slot 0: expected the root, found something else");
+  }
+  std::map<std::string, std::vector<entry>> tags;
+  std::map<std::uint64_t, std::size_t> masks;
+  std::uint64_t graves = 0, idle = 0;
+  for (const entry& e : c.entries) {
+    if (e.slot == 0 || !e.a.live()) {
+      graves += e.a.has(class_bits::tombstone) ? 1 : 0;
+      idle += e.slot != 0 && !e.a.has(class_bits::tombstone) ? 1 : 0;
+      continue;
+    }
+    slot_of(e, occupied);
+    std::string name;
+    WEIR_CHECK(name_of(e, name));
+    entry_of(e, name);
+    masks[e.a.tag_filter] += 1;
+    tags[name].push_back(e);
+  }
+  for (auto& [tag, shards] : tags) {
+    order_of(tag, std::move(shards));
+  }
+  for (const auto& [mask, count] : masks) {
+    if (count >= most_candidates) {
+      find("crowd", c.geometry.cortex,
+           fmt::format("filter {:#x}: expected fewer than {} shards, found {}", mask,
+                       most_candidates, count));
+    }
+  }
+  if (graves != 0) {
+    note("tombstone", c.geometry.cortex, fmt::format("{} removed entries", graves));
+  }
+  if (idle != 0) {
+    note("entry", c.geometry.cortex, fmt::format("{} entries are not valid", idle));
+  }
+  return {};
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of superblocks, layout, epoch, log and quality mask.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/check/checker.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint32_t version = 0x00060006;
+constexpr std::uint32_t endian_tag = 0x11223344;
+constexpr std::uint64_t log_magic = 0x4C43494E4F524843U;
+constexpr std::uint64_t log_tail = 0xCAFEBABE12345678U;
+constexpr std::byte silver{0xAA};
+
+}  // namespace
+
+// What the superblock says about itself.
+void checker::fields() {
+  const superblock& sb = c.sb;
+  const auto expect = [&](const char* kind, std::uint64_t found, std::uint64_t wanted,
+                          const char* what) {
+    if (found != wanted) {
+      find(kind, c.elected_at,
+           fmt::format("{}: expected {:#x}, found {:#x}", what, wanted, found));
+    }
+  };
+  expect("version", sb.version, version, "version of the superblock");
+  expect("endian", sb.endian, endian_tag, "endian tag of the superblock");
+  expect("state", sb.state, state_bits::clean | state_bits::zeroed, "state");
+  expect("features", sb.compatible & ~std::uint64_t{1}, 0, "compatible features");
+  expect("features", sb.incompatible, 0, "incompatible features");
+  expect("features", sb.read_only_compatible, 0, "read-only features");
+  expect("features", sb.hardware, 0, "hardware features");
+  expect("intent", sb.mount_intent, 0, "mount intent");
+  expect("dirty_bits", sb.dirty_bits, 0, "dirty bits");
+  if (sb.capacity != device_size) {
+    find("size", c.elected_at,
+         fmt::format("size of the image: expected {} bytes, found {}", sb.capacity,
+                     device_size));
+  }
+  if (sb.generation > 1) {
+    note("generation", c.elected_at,
+         fmt::format("the superblock was rewritten {} times", sb.generation - 1));
+  }
+}
+
+void checker::layout() {
+  const hn4_geometry& g = c.geometry;
+  if (static_cast<std::uint32_t>(g.profile) > 7) {
+    find("profile", c.elected_at,
+         fmt::format("profile: expected 0 to 7, found {}", c.sb.profile));
+    return;
+  }
+  const bool tape = g.profile == hn4_profile::archive;
+  if (c.sb.device_type > 3 || (tape && c.sb.device_type != 3)) {
+    find("medium", c.elected_at,
+         fmt::format("device type: expected {}, found {}", tape ? "3" : "0 to 3",
+                     c.sb.device_type));
+  }
+  const auto wanted = lay_out(g.profile, g.capacity, g.sector);
+  if (!wanted || wanted->cortex != g.cortex || wanted->bitmap != g.bitmap ||
+      wanted->qmask != g.qmask || wanted->flux != g.flux ||
+      wanted->horizon != g.horizon || wanted->journal != g.journal ||
+      wanted->block != g.block || c.sb.stream_lba != c.sb.horizon_lba) {
+    find("layout", c.elected_at,
+         "places of the regions: expected those of the profile and capacity, found "
+         "others");
+  }
+}
+
+result<void> checker::superblocks() {
+  fields();
+  layout();
+  byte_vector elected(superblock_bytes), copy(superblock_bytes);
+  WEIR_CHECK(c.device->read(c.elected_at, elected));
+  const copy_places places = places_of_copies(c.sb.capacity, c.sb.block);
+  std::vector<std::uint64_t> all{0};
+  if (c.sb.device_type != 2) {  // zoned media hold one copy
+    all.insert(all.end(), {places.east, places.west});
+    if (places.south != 0) {
+      all.push_back(places.south);
+    }
+  }
+  for (const std::uint64_t at : all) {
+    if (at == c.elected_at) {
+      continue;
+    }
+    superblock ignored;
+    std::optional<std::string> why = "expected 8192 bytes, found the end of the device";
+    if (c.device->read(at, copy)) {
+      why = load_superblock(copy, ignored);
+    }
+    if (why) {
+      find("superblock_copy", at, fmt::format("superblock copy: {}", *why));
+    } else if (copy != elected) {
+      find("superblock_copy", at,
+           "superblock copy: expected the same bytes as the elected one, found others");
+    }
+  }
+  return {};
+}
+
+result<void> checker::epoch() {
+  const hn4_geometry& g = c.geometry;
+  const std::uint64_t at = c.sb.epoch_block * g.block;
+  if (c.sb.epoch_block >= g.blocks || at < g.epoch || at >= g.cortex) {
+    find("epoch", c.elected_at,
+         fmt::format("epoch entry: expected it in the ring at byte {}, found block {}",
+                     g.epoch, c.sb.epoch_block));
+    return {};
+  }
+  std::array<std::byte, epoch_bytes> entry{};
+  WEIR_CHECK(c.device->read(at, entry));
+  const std::uint32_t actual = crc32(0, bytes_view(entry).first(124));
+  const std::uint32_t stored = load_le<std::uint32_t>(entry.data() + 124);
+  if (stored != actual) {
+    find("epoch", at,
+         fmt::format("checksum of the epoch entry: expected {:#010x}, found {:#010x}",
+                     actual, stored));
+  }
+  const std::uint64_t id = load_le<std::uint64_t>(entry.data());
+  if (id != c.sb.epoch_id) {
+    find("epoch", at,
+         fmt::format("epoch entry: expected id {}, found {}", c.sb.epoch_id, id));
+  }
+  std::uint64_t older = 0;
+  for (std::uint64_t other = g.epoch; other < g.cortex; other += g.block) {
+    if (other != at && c.device->read(other, entry)) {
+      older += load_le<std::uint64_t>(entry.data()) != 0 ? 1 : 0;
+    }
+  }
+  if (older != 0) {
+    note("epoch", g.epoch, fmt::format("{} older epoch entries", older));
+  }
+  return {};
+}
+
+// Every entry of the log names its own sector and the checksum of the one before.
+result<void> checker::log() {
+  const std::uint64_t ss = c.geometry.sector;
+  const std::uint64_t begin = c.geometry.journal, end = c.geometry.capacity;
+  std::uint64_t next = 0;
+  if (!checked_mul(c.sb.journal_next, ss, next) || next < begin || next >= end) {
+    find("log", c.elected_at,
+         fmt::format("log: expected the next entry between bytes {} and {}, found sector "
+                     "{}",
+                     begin, end, c.sb.journal_next));
+    return {};
+  }
+  byte_vector sector(static_cast<std::size_t>(ss));
+  std::uint32_t before = 0;
+  std::uint64_t count = 0;
+  for (std::uint64_t at = begin; at < next; at += ss, ++count) {
+    WEIR_CHECK(c.device->read(at, sector));
+    const std::byte* p = sector.data();
+    const std::uint32_t crc = crc32(0, bytes_view(sector).first(0x3C));
+    const bool good = load_le<std::uint64_t>(p) == log_magic &&
+                      load_le<std::uint64_t>(p + 0x28) == at / ss &&
+                      load_le<std::uint32_t>(p + 0x38) == before &&
+                      load_le<std::uint32_t>(p + 0x3C) == crc &&
+                      load_le<std::uint64_t>(p + ss - 8) == (crc ^ log_tail);
+    if (!good) {
+      find("log", at, fmt::format("log: entry {} does not continue the chain", count));
+      return {};
+    }
+    before = crc32(0, sector);
+  }
+  if (count != 0) {
+    note("log", begin, fmt::format("the log holds {} entries in a whole chain", count));
+  }
+  return {};
+}
+
+result<void> checker::quality() {
+  const hn4_geometry& g = c.geometry;
+  const std::uint64_t end = g.qmask + (g.blocks + 3) / 4;
+  byte_vector piece(std::size_t{1} << 20);
+  std::uint64_t wrong = 0, behind = 0, first = 0;
+  for (std::uint64_t at = g.qmask; at < g.flux; at += piece.size()) {
+    const auto n =
+        static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), g.flux - at));
+    WEIR_CHECK(c.device->read(at, mutable_bytes(piece).first(n)));
+    for (std::size_t i = 0; i < n; ++i) {
+      if (piece[i] != silver) {
+        first = wrong + behind == 0 ? at + i : first;
+        (at + i < end ? wrong : behind) += 1;
+      }
+    }
+  }
+  if (wrong != 0) {
+    find("quality", first,
+         fmt::format("quality mask: expected 0xAA, found {} other bytes", wrong));
+  }
+  if (behind != 0) {
+    note("quality", first,
+         fmt::format("{} bytes behind the quality mask are not 0xAA", behind));
+  }
+  return {};
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The index beside an image: where the entries of each name stand, so that opening need
+/// not read the whole directory. A hint: what it names is read and verified again.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "core.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint64_t magic = 0x3158444934484E57U;  // "WNH4IDX1"
+constexpr std::size_t head_bytes = 64;
+constexpr std::size_t row_bytes = 16;
+
+// What must be the same for an index to count.
+std::array<std::byte, head_bytes> head_of(const core& c, std::uint64_t rows) {
+  std::array<std::byte, head_bytes> head{};
+  store_le(head.data(), magic);
+  store_le(head.data() + 8, c.device->size());
+  store_le(head.data() + 16, c.sb.uuid.lo);
+  store_le(head.data() + 24, c.sb.uuid.hi);
+  store_le(head.data() + 32, c.sb.generation);
+  store_le(head.data() + 40, static_cast<std::uint64_t>(c.device->modified_ns()));
+  store_le(head.data() + 48, rows);
+  return head;
+}
+
+struct row {
+  std::uint64_t name = 0;  ///< hash
+  std::uint32_t slot = 0;
+  std::uint32_t checksum = 0;  ///< of the whole entry
+};
+
+row load_row(const std::byte* from) {
+  return {load_le<std::uint64_t>(from), load_le<std::uint32_t>(from + 8),
+          load_le<std::uint32_t>(from + 12)};
+}
+
+std::uint32_t checksum_of(const anchor& a) {
+  std::array<std::byte, anchor_bytes> bytes{};
+  store_anchor(a, bytes);
+  return crc32(0, bytes);
+}
+
+}  // namespace
+
+std::string index_path(const core& c) {
+  return c.device->name() + ".index";
+}
+
+bool load_index(core& c) {
+  file_system& files = posix_file_system();
+  if (c.device->modified_ns() == 0 || !files.exists(index_path(c))) {
+    return false;
+  }
+  auto bytes = read_file(files, index_path(c));
+  if (!bytes || bytes->size() < head_bytes + 4) {
+    return false;
+  }
+  const std::uint64_t rows = (bytes->size() - head_bytes - 4) / row_bytes;
+  const auto wanted = head_of(c, rows);
+  if (bytes->size() != head_bytes + rows * row_bytes + 4 ||
+      std::memcmp(bytes->data(), wanted.data(), head_bytes) != 0) {
+    return false;
+  }
+  const bytes_view covered = bytes_view(*bytes).first(bytes->size() - 4);
+  if (load_le<std::uint32_t>(bytes->data() + covered.size()) != crc32(0, covered)) {
+    return false;
+  }
+  c.index = std::move(*bytes);
+  return true;
+}
+
+std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view tag) {
+  if (c.index.empty()) {
+    return std::nullopt;
+  }
+  const std::uint64_t hash = xxh3_64(as_view(tag));
+  const std::byte* rows = c.index.data() + head_bytes;
+  std::size_t low = 0, high = (c.index.size() - head_bytes - 4) / row_bytes;
+  const std::size_t end = high;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    (load_row(rows + middle * row_bytes).name < hash ? low : high) =
+        load_row(rows + middle * row_bytes).name < hash ? middle + 1 : middle;
+  }
+  std::vector<entry> found;
+  for (; low < end; ++low) {
+    const row r = load_row(rows + low * row_bytes);
+    if (r.name != hash) {
+      break;
+    }
+    entry e;
+    e.slot = r.slot;
+    std::array<std::byte, anchor_bytes> bytes{};
+    if (e.slot >= c.slots() || !c.device->read(c.slot_offset(e.slot), bytes) ||
+        crc32(0, bytes) != r.checksum || !load_anchor(bytes, e.a) || !e.a.live()) {
+      return std::nullopt;
+    }
+    const auto name = name_of_entry(c, e.a);
+    if (!name || name->text != tag || !covers(e.a.tag_filter, tag_mask(tag))) {
+      return std::nullopt;
+    }
+    found.push_back(e);
+  }
+  return found.empty() ? std::nullopt : std::optional(std::move(found));
+}
+
+result<void> write_index(const core& c) {
+  file_system& files = posix_file_system();
+  const bool graves = std::any_of(c.entries.begin(), c.entries.end(), [](const entry& e) {
+    const auto mark = group_of(e.a);
+    return mark && mark->index == group_mark::grave;
+  });
+  if (c.device->modified_ns() == 0 || !c.damaged.empty() || graves ||
+      c.slots() > UINT32_MAX) {
+    return files.exists(index_path(c)) ? files.remove(index_path(c)) : result<void>();
+  }
+  std::vector<row> rows;
+  for (const entry& e : c.entries) {
+    if (e.a.live()) {
+      WEIR_TRY(const full_name name, name_of_entry(c, e.a));
+      rows.push_back({xxh3_64(as_view(name.text)), static_cast<std::uint32_t>(e.slot),
+                      checksum_of(e.a)});
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const row& x, const row& y) {
+    return x.name != y.name ? x.name < y.name : x.slot < y.slot;
+  });
+  const auto head = head_of(c, rows.size());
+  byte_vector bytes(head.begin(), head.end());
+  bytes.resize(head_bytes + rows.size() * row_bytes + 4);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::byte* to = bytes.data() + head_bytes + i * row_bytes;
+    store_le(to, rows[i].name);
+    store_le(to + 8, rows[i].slot);
+    store_le(to + 12, rows[i].checksum);
+  }
+  store_le(bytes.data() + bytes.size() - 4,
+           crc32(0, bytes_view(bytes).first(bytes.size() - 4)));
+  return write_file_atomically(files, index_path(c), bytes);
+}
+
+}  // namespace weir::storage::hn4
+
+namespace weir::storage {
+
+result<void> hn4_volume::write_index() const {
+  return hn4::write_index(*core_);
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One read by several threads.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weir/storage/hn4_async.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+
+class team {
+ public:
+  team(const hn4_stream& stream, std::uint64_t offset, mutable_bytes to,
+       const hn4_parallel_options& options)
+      : stream_(stream),
+        offset_(offset),
+        to_(to),
+        options_(options),
+        piece_(align_up<std::uint64_t>(piece_bytes, stream.payload())) {}
+
+  result<void> run() {
+    const std::uint64_t pieces = (to_.size() + piece_ - 1) / piece_;
+    const std::uint32_t wanted =
+        options_.threads != 0 ? options_.threads : std::thread::hardware_concurrency();
+    const auto count = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(pieces, 1)));
+    std::vector<std::jthread> helpers;
+    for (std::uint32_t i = 1; i < count; ++i) {
+      helpers.emplace_back([this] { work(); });
+    }
+    work();
+    helpers.clear();
+    if (failure_) {
+      return std::move(*failure_);
+    }
+    return {};
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      const std::uint64_t at = next_.fetch_add(piece_);
+      // Pieces behind a failure do not matter; those before it decide which one counts.
+      if (at >= to_.size() || at > failed_at_.load()) {
+        return;
+      }
+      if (options_.stop.stop_requested()) {
+        fail(at, error(errc::interrupted, "reading the stream was stopped"));
+        return;
+      }
+      const std::uint64_t n = std::min<std::uint64_t>(piece_, to_.size() - at);
+      auto got = stream_.read(offset_ + at, to_.subspan(static_cast<std::size_t>(at),
+                                                        static_cast<std::size_t>(n)));
+      if (!got) {
+        fail(at, std::move(got).error());
+        return;
+      }
+      report(n);
+    }
+  }
+  void fail(std::uint64_t at, error e) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_ || at < failed_at_.load()) {
+      failure_ = std::move(e);
+      failed_at_.store(at);
+    }
+  }
+  void report(std::uint64_t bytes) {
+    if (options_.progress) {
+      const std::lock_guard lock(mutex_);
+      done_ += bytes;
+      options_.progress(done_, to_.size());
+    }
+  }
+
+  const hn4_stream& stream_;
+  std::uint64_t offset_;
+  mutable_bytes to_;
+  const hn4_parallel_options& options_;
+  std::uint64_t piece_;
+  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> failed_at_{UINT64_MAX};
+  std::mutex mutex_;
+  std::uint64_t done_ = 0;
+  std::optional<error> failure_;
+};
+
+}  // namespace
+
+result<std::size_t> read_parallel(const hn4_stream& stream, std::uint64_t offset,
+                                  mutable_bytes to, const hn4_parallel_options& options) {
+  if (to.empty() || offset >= stream.size()) {
+    return stream.read(offset, to);
+  }
+  const auto count = static_cast<std::size_t>(
+      std::min<std::uint64_t>(to.size(), stream.size() - offset));
+  WEIR_CHECK(team(stream, offset, to.first(count), options).run());
+  return count;
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading ahead: a ring of pieces, filled by threads and emptied in order.
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weir/storage/hn4_async.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+error cancelled() {
+  return error(errc::interrupted, "reading ahead was cancelled");
+}
+
+}  // namespace
+
+struct hn4_prefetcher::shared {
+  shared(const hn4_stream& s, const hn4_prefetch_options& o) : stream(s), options(o) {
+    options.window = std::max<std::size_t>(options.window, 1);
+    options.piece =
+        align_up<std::size_t>(std::max<std::size_t>(options.piece, 1), stream.payload());
+    const std::uint64_t begin = std::min(options.offset, stream.size());
+    end = begin + std::min(options.length, stream.size() - begin);
+    pieces = (end - begin + options.piece - 1) / options.piece;
+    for (std::uint32_t i = 0; i < std::max(options.threads, 1U); ++i) {
+      threads.emplace_back([this] { work(); });
+    }
+  }
+  shared(const shared&) = delete;
+  shared& operator=(const shared&) = delete;
+  ~shared() {
+    stop();
+    threads.clear();
+  }
+
+  void stop() {
+    const std::lock_guard lock(mutex);
+    stopped = true;
+    changed.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] {
+        return stopped || started == pieces || started < taken + options.window;
+      });
+      if (stopped || started == pieces) {
+        return;
+      }
+      const std::uint64_t index = started++;
+      lock.unlock();
+      auto piece = read(index);
+      lock.lock();
+      ready.emplace(index, std::move(piece));
+      changed.notify_all();
+    }
+  }
+
+  result<byte_vector> read(std::uint64_t index) const {
+    const std::uint64_t at = options.offset + index * options.piece;
+    byte_vector bytes(
+        static_cast<std::size_t>(std::min<std::uint64_t>(options.piece, end - at)));
+    WEIR_TRY(const std::size_t got, stream.read(at, bytes));
+    bytes.resize(got);
+    return bytes;
+  }
+
+  hn4_stream stream;
+  hn4_prefetch_options options;
+  std::uint64_t end = 0;
+  std::uint64_t pieces = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopped = false;
+  std::uint64_t started = 0;  // pieces that a thread has begun
+  std::uint64_t taken = 0;    // pieces handed to the consumer
+  std::map<std::uint64_t, result<byte_vector>> ready;
+  std::vector<std::jthread> threads;
+};
+
+hn4_prefetcher::hn4_prefetcher(const hn4_stream& stream,
+                               const hn4_prefetch_options& options)
+    : shared_(std::make_unique<shared>(stream, options)) {}
+hn4_prefetcher::hn4_prefetcher(hn4_prefetcher&&) noexcept = default;
+hn4_prefetcher& hn4_prefetcher::operator=(hn4_prefetcher&&) noexcept = default;
+hn4_prefetcher::~hn4_prefetcher() = default;
+
+result<std::optional<byte_vector>> hn4_prefetcher::next() {
+  shared& s = *shared_;
+  std::unique_lock lock(s.mutex);
+  if (s.taken == s.pieces && !s.stopped) {
+    return std::optional<byte_vector>();
+  }
+  s.changed.wait(lock, [&] { return s.stopped || s.ready.count(s.taken) != 0; });
+  if (s.stopped) {
+    return cancelled();
+  }
+  const auto found = s.ready.find(s.taken);
+  if (!found->second) {
+    return found->second.error();
+  }
+  std::optional<byte_vector> piece(std::move(*found->second));
+  s.ready.erase(found);
+  ++s.taken;
+  s.changed.notify_all();
+  return piece;
+}
+
+void hn4_prefetcher::cancel() {
+  shared_->stop();
+}
+
+}  // namespace weir::storage

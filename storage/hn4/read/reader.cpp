@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads: block by block where something is special, in batches where nothing is.
+#include "hn4/read/reader.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/base/hash.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+// Whole blocks are moved in batches that stay in the processor's cache until they are
+// verified.
+constexpr std::size_t batch_bytes = std::size_t{256} << 10;
+constexpr std::size_t batch_blocks = 128;
+
+}  // namespace
+
+error reader::named(error cause, std::uint64_t n,
+                    std::optional<std::uint64_t> byte) const {
+  const std::uint64_t at = map_.shards[shard_].offset + n * cap_;
+  const errc code = cause.code();
+  const std::string text =
+      fmt::format("cannot read tag \"{}\" at byte {}: {}", map_.tag, at, cause.text());
+  return error(code, text)
+      .at(fmt::format("{}:{} (tag \"{}\", shard {}, block {})", map_.device->name(),
+                      byte ? std::to_string(*byte) : "outside", map_.tag, shard_, n));
+}
+
+// Where the hint says that block n lies.
+std::optional<place> reader::locate(std::uint64_t n) const {
+  const auto block = map_.sources[shard_].path.block(n);
+  if (!block) {
+    return std::nullopt;
+  }
+  return place{*block * map_.geometry.block, map_.bits->test(*block)};
+}
+
+void reader::fill_hole(mutable_bytes to) {
+  std::fill(to.begin(), to.end(), std::byte{0});
+  ++holes_;
+  last_hole_ = true;
+}
+
+result<bytes_view> reader::fetch(std::uint64_t byte) {
+  const std::size_t bs = map_.geometry.block;
+  const bytes_view mapped = map_.device->view(byte, bs);
+  if (!mapped.empty()) {
+    return mapped;
+  }
+  if (!scratch_) {
+    scratch_.reset(new (std::nothrow) std::byte[bs]);
+    if (!scratch_) {
+      return hn4_error(hn4_code::no_memory,
+                       fmt::format("cannot hold a block of {} bytes", bs));
+    }
+  }
+  auto read = map_.device->read(byte, {scratch_.get(), bs});
+  if (!read) {
+    return hn4_error(hn4_code::hw_io, read.error().text(), read.error().code());
+  }
+  return bytes_view(scratch_.get(), bs);
+}
+
+result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view payload,
+                             std::size_t skip, mutable_bytes to) {
+  if (h.algorithm() == 0) {
+    if (payload.data() != to.data()) {
+      std::memcpy(to.data(), payload.data() + skip, to.size());
+    }
+    return {};
+  }
+  // A decoder may produce up to a whole block although only the payload counts; it must
+  // not read what it overwrites.
+  byte_vector out(map_.geometry.block);
+  WEIR_TRY(const std::size_t made, tcc_decode(payload.first(h.stored()), out));
+  std::memcpy(to.data(), out.data() + skip, to.size());
+  const std::uint64_t needed =
+      std::min<std::uint64_t>(cap_, map_.shards[shard_].bytes - n * cap_);
+  if (made < needed) {
+    map_.log->add(hn4_recovery_kind::short_block, shard_, n);
+  }
+  return {};
+}
+
+// Verifies one block and copies a part of its payload, unless it lies there already.
+result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload,
+                          std::size_t skip, mutable_bytes to) {
+  WEIR_TRY(const block_header h, check_header(header, claim(n)));
+  WEIR_CHECK(check_payload(h, crc32(0, payload)));
+  return deliver(n, h, payload, skip, to);
+}
+
+result<void> reader::try_place(std::uint64_t n, const place& at, std::size_t skip,
+                               mutable_bytes to) {
+  WEIR_TRY(const bytes_view bytes, fetch(at.byte));
+  return take(n, bytes, bytes.subspan(header_bytes), skip, to);
+}
+
+result<void> reader::check_pico_horizon(std::uint64_t n, const place& at,
+                                        bool& hole) const {
+  const hn4_geometry& g = map_.geometry;
+  if (g.profile != hn4_profile::pico ||
+      !map_.sources[shard_].a.has(class_bits::horizon)) {
+    return {};
+  }
+  const std::uint64_t block = at.byte / g.block;
+  if (block >= (g.qmask - g.bitmap) / armored_word * 64) {
+    return named(hn4_error(hn4_code::geometry,
+                           "expected a block that the bitmap covers, found one behind"),
+                 n, at.byte);
+  }
+  hole = !map_.bits->marked(block);
+  return {};
+}
+
+// As the reference does: one place, and zeros where there is no block.
+result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_bytes to) {
+  const auto at = locate(n);
+  bool hole = !at || !at->allocated;
+  if (!hole) {
+    WEIR_CHECK(check_pico_horizon(n, *at, hole));
+  }
+  if (hole) {
+    fill_hole(to);
+    return {};
+  }
+  last_hole_ = false;
+  auto taken = try_place(n, *at, skip, to);
+  return taken ? result<void>() : named(std::move(taken).error(), n, at->byte);
+}
+
+result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes to) {
+  if (map_.strict) {
+    return read_strictly(n, skip, to);
+  }
+  last_hole_ = false;
+  const auto at = locate(n);
+  if (!at) {
+    return probe(n, skip, to, std::nullopt, at);
+  }
+  auto taken = try_place(n, *at, skip, to);
+  if (!taken) {
+    return probe(n, skip, to, std::move(taken).error(), at);
+  }
+  if (!at->allocated) {
+    map_.log->add(hn4_recovery_kind::cleared_bit, shard_, n);
+  }
+  return {};
+}
+
+// `count` blocks that follow each other on the device; payloads go straight to where they
+// are wanted. Returns how many were good.
+result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
+                                       std::size_t count, mutable_bytes to) {
+  std::array<std::array<std::byte, header_bytes>, batch_blocks> headers;
+  std::array<mutable_bytes, 2 * batch_blocks> pieces;
+  for (std::size_t i = 0; i < count; ++i) {
+    pieces[2 * i] = headers[i];
+    pieces[2 * i + 1] = to.subspan(i * cap_, cap_);
+  }
+  WEIR_CHECK(map_.device->read_scattered(byte, std::span(pieces).first(2 * count)));
+  for (std::size_t i = 0; i < count; ++i) {
+    const mutable_bytes payload = pieces[2 * i + 1];
+    const auto h = check_header(headers[i], claim(n + i));
+    if (!h || h->data_crc != crc32(0, payload) || h->algorithm() != 0) {
+      return i;
+    }
+  }
+  return count;
+}
+
+// At least one whole payload from block n on.
+result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
+  const std::size_t bs = map_.geometry.block;
+  const auto first = locate(n);
+  std::size_t count = 0;
+  if (first && first->allocated && !map_.sources[shard_].a.has(class_bits::horizon) &&
+      map_.device->view(first->byte, bs).empty()) {
+    const std::size_t most = std::min(
+        {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
+    for (count = 1; count < most; ++count) {
+      const auto next = map_.sources[shard_].path.block(n + count);
+      if (!next || *next * bs != first->byte + count * bs || !map_.bits->test(*next)) {
+        break;
+      }
+    }
+    // What a batch cannot read is read, or refused, block by block.
+    const auto good = read_batch(n, first->byte, count, to);
+    count = good ? *good : 0;
+  }
+  if (count == 0) {
+    WEIR_CHECK(read_block(n, 0, to.first(cap_)));
+    count = 1;
+  } else {
+    last_hole_ = false;
+  }
+  done_ += count * cap_;
+  return {};
+}
+
+void reader::find_shard(std::uint64_t offset) {
+  const auto after =
+      std::upper_bound(map_.shards.begin(), map_.shards.end(), offset,
+                       [](std::uint64_t x, const hn4_shard& s) { return x < s.offset; });
+  shard_ = static_cast<std::size_t>(after - map_.shards.begin()) - 1;
+}
+
+bytes_view reader::view(std::uint64_t offset, std::size_t count) {
+  find_shard(offset);
+  const hn4_shard& shard = map_.shards[shard_];
+  const std::uint64_t local = offset - shard.offset;
+  const auto skip = static_cast<std::size_t>(local % cap_);
+  const auto at = locate(local / cap_);
+  if (count > shard.bytes - local || count > cap_ - skip || !at || !at->allocated) {
+    return {};
+  }
+  const bytes_view block = map_.device->view(at->byte, map_.geometry.block);
+  if (block.empty()) {
+    return {};
+  }
+  const auto h = check_header(block, claim(local / cap_));
+  if (!h || h->algorithm() != 0 ||
+      !check_payload(*h, crc32(0, block.subspan(header_bytes)))) {
+    return {};
+  }
+  return block.subspan(header_bytes + skip, count);
+}
+
+result<void> reader::read(std::uint64_t offset, mutable_bytes to) {
+  done_ = 0;
+  find_shard(offset);
+  while (done_ < to.size()) {
+    const hn4_shard& shard = map_.shards[shard_];
+    const std::uint64_t local = offset + done_ - shard.offset;
+    const std::uint64_t n = local / cap_;
+    const auto skip = static_cast<std::size_t>(local % cap_);
+    const auto left = static_cast<std::size_t>(
+        std::min<std::uint64_t>(shard.bytes - local, to.size() - done_));
+    if (skip == 0 && left >= cap_) {
+      WEIR_CHECK(read_whole(n, to.subspan(done_, left)));
+    } else {
+      const std::size_t part = std::min(left, cap_ - skip);
+      WEIR_CHECK(read_block(n, skip, to.subspan(done_, part)));
+      done_ += part;
+    }
+    shard_ += offset + done_ == shard.offset + shard.bytes ? 1 : 0;
+  }
+  return {};
+}
+
+}  // namespace weir::storage::hn4

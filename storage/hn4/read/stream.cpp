@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The shards of a tag as one run of bytes: the map built at open, and its public face.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/read/reader.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+bool before(const entry& x, const entry& y, hn4_order order) {
+  if (order == hn4_order::clock_then_seed && x.a.create_clock != y.a.create_clock) {
+    return x.a.create_clock < y.a.create_clock;
+  }
+  return x.a.seed < y.a.seed;
+}
+
+bool in_order(const std::vector<entry>& shards, hn4_order order) {
+  return std::is_sorted(
+      shards.begin(), shards.end(),
+      [&](const entry& x, const entry& y) { return before(x, y, order); });
+}
+
+void put_in_order(std::vector<entry>& shards, hn4_order order) {
+  std::stable_sort(shards.begin(), shards.end(),
+                   [&](const entry& x, const entry& y) { return before(x, y, order); });
+}
+
+error bad_shard(const core& c, std::string_view tag, std::size_t index, const entry& e,
+                hn4_code code, std::string_view text) {
+  return hn4_error(code, fmt::format("cannot open tag \"{}\": {}", tag, text))
+      .at(c.place(
+          c.slot_offset(e.slot),
+          fmt::format("tag \"{}\", shard {}, directory slot {}", tag, index, e.slot)));
+}
+
+result<void> add_shard(const core& c, stream_map& map, const entry& e) {
+  const std::size_t index = map.shards.size();
+  const anchor& a = e.a;
+  if (a.mass == 0) {
+    return bad_shard(c, map.tag, index, e, hn4_code::data_rot,
+                     "expected a shard of at least 1 byte, found 0");
+  }
+  if (a.has(class_bits::nano) && !map.strict) {
+    return bad_shard(c, map.tag, index, e, hn4_code::algorithm_unknown,
+                     "expected a shard in blocks, found a nano object");
+  }
+  hn4_shard shard;
+  shard.seed = a.seed;
+  shard.offset = map.size;
+  shard.bytes = a.mass;
+  shard.blocks = blocks_for(c.geometry, a.mass);
+  shard.generation = a.write_gen;
+  shard.create_clock = a.create_clock;
+  const bool fits = map.strict || shard.blocks <= c.geometry.blocks;
+  if (!checked_add(map.size, a.mass, map.size) || !fits) {
+    return bad_shard(
+        c, map.tag, index, e, hn4_code::geometry,
+        fmt::format("expected a shard that fits the volume's {} blocks, found {} bytes",
+                    c.geometry.blocks, a.mass));
+  }
+  map.shards.push_back(shard);
+  map.sources.push_back({trajectory(c.space, a), a, e.slot});
+  return {};
+}
+
+}  // namespace
+
+result<std::shared_ptr<const stream_map>> map_stream(const core& c, std::string_view tag,
+                                                     const hn4_stream_options& options) {
+  const bool strict = c.strict || options.strict;
+  if (strict) {
+    WEIR_CHECK(c.need_directory());
+  }
+  WEIR_TRY(selection chosen, strict ? select_strictly(c, tag) : select_tag(c, tag));
+  auto map = std::make_shared<stream_map>();
+  map->device = c.device;
+  map->bits = strict ? c.strict_bits() : c.bits;
+  map->geometry = c.geometry;
+  map->space = c.space;
+  map->strict = strict;
+  map->unclean = c.unclean;
+  map->holes = strict ? hn4_holes::zeros : options.holes;
+  map->tag = tag;
+  map->warnings = std::move(chosen.warnings);
+  const hn4_order order = strict ? hn4_order::clock_then_seed : options.order;
+  put_in_order(chosen.shards, hn4_order::seed);
+  if (!in_order(chosen.shards, hn4_order::clock_then_seed)) {
+    map->warnings.push_back(fmt::format(
+        "tag \"{}\": creation times contradict the order of identities; ordered by {}",
+        tag, order == hn4_order::seed ? "identity" : "creation time"));
+    put_in_order(chosen.shards, order);
+  }
+  for (const entry& e : chosen.shards) {
+    WEIR_CHECK(add_shard(c, *map, e));
+  }
+  return std::shared_ptr<const stream_map>(std::move(map));
+}
+
+}  // namespace weir::storage::hn4
+
+namespace weir::storage {
+
+std::string to_text(const hn4_recovery& r) {
+  const char* what = r.kind == hn4_recovery_kind::cleared_bit
+                         ? "found under a cleared bit"
+                     : r.kind == hn4_recovery_kind::other_orbit
+                         ? "found on another orbit than its hint says"
+                     : r.kind == hn4_recovery_kind::older_generation
+                         ? "accepted with an older generation than the directory's"
+                         : "decompressed to fewer bytes than the shard has, zeros follow";
+  return fmt::format("shard {}, block {}{}: {}", r.shard, r.first_block,
+                     r.blocks > 1 ? fmt::format(" and {} more", r.blocks - 1) : "", what);
+}
+
+hn4_stream::hn4_stream(std::shared_ptr<const hn4::stream_map> map) noexcept
+    : map_(std::move(map)) {}
+hn4_stream::hn4_stream(const hn4_stream&) = default;
+hn4_stream& hn4_stream::operator=(const hn4_stream&) = default;
+hn4_stream::hn4_stream(hn4_stream&&) noexcept = default;
+hn4_stream& hn4_stream::operator=(hn4_stream&&) noexcept = default;
+hn4_stream::~hn4_stream() = default;
+
+const std::string& hn4_stream::tag() const noexcept {
+  return map_->tag;
+}
+std::uint64_t hn4_stream::size() const noexcept {
+  return map_->size;
+}
+std::span<const hn4_shard> hn4_stream::shards() const noexcept {
+  return map_->shards;
+}
+const std::vector<std::string>& hn4_stream::warnings() const noexcept {
+  return map_->warnings;
+}
+std::vector<hn4_recovery> hn4_stream::recoveries() const {
+  return map_->log->all();
+}
+std::uint32_t hn4_stream::payload() const noexcept {
+  return map_->geometry.payload;
+}
+
+hn4_partial hn4_stream::read_partial(std::uint64_t offset, mutable_bytes to) const {
+  hn4_partial part;
+  if (to.empty()) {
+    return part;
+  }
+  if (offset >= map_->size) {
+    part.failure =
+        hn4_error(hn4_code::invalid_argument,
+                  fmt::format("cannot read tag \"{}\": expected an offset below {}, "
+                              "found {}",
+                              map_->tag, map_->size, offset),
+                  errc::out_of_range)
+            .at(map_->device->name());
+    return part;
+  }
+  const auto count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(map_->size - offset, to.size()));
+  hn4::reader reader(*map_);
+  auto done = reader.read(offset, to.first(count));
+  part.bytes = reader.done();
+  part.holes = reader.holes();
+  part.ended_in_hole = reader.ended_in_hole();
+  if (!done) {
+    part.failure = std::move(done).error();
+  }
+  return part;
+}
+
+result<std::size_t> hn4_stream::read(std::uint64_t offset, mutable_bytes to) const {
+  hn4_partial part = read_partial(offset, to);
+  if (part.failure) {
+    return std::move(*part.failure);
+  }
+  return part.bytes;
+}
+
+result<void> hn4_stream::read_scattered(std::span<const hn4_piece> pieces) const {
+  for (const hn4_piece& piece : pieces) {
+    WEIR_TRY(const std::size_t got, read(piece.offset, piece.to));
+    if (got < piece.to.size()) {
+      return hn4_error(hn4_code::invalid_argument,
+                       fmt::format("cannot read tag \"{}\": expected {} bytes at {}, "
+                                   "found {} before the end",
+                                   map_->tag, piece.to.size(), piece.offset, got),
+                       errc::out_of_range)
+          .at(map_->device->name());
+    }
+  }
+  return {};
+}
+
+result<hn4_view> hn4_stream::view(std::uint64_t offset, std::size_t count) const {
+  if (offset >= map_->size || count == 0) {
+    return hn4_view{};
+  }
+  const bytes_view bytes = hn4::reader(*map_).view(offset, count);
+  return bytes.empty() ? hn4_view{} : hn4_view{bytes, map_};
+}
+
+result<byte_vector> hn4_stream::read_all() const {
+  // A size is only what the directory claims: memory is taken as bytes arrive.
+  constexpr std::uint64_t step = std::uint64_t{64} << 20;
+  byte_vector all;
+  while (all.size() < map_->size) {
+    const std::size_t done = all.size();
+    all.resize(done + static_cast<std::size_t>(std::min(step, map_->size - done)));
+    WEIR_CHECK(read(done, mutable_bytes(all).subspan(done)));
+  }
+  return all;
+}
+
+result<void> hn4_stream::verify_snapshot() const {
+  for (std::size_t i = 0; i < map_->sources.size(); ++i) {
+    const hn4::shard_source& s = map_->sources[i];
+    const std::uint64_t offset = map_->geometry.cortex + s.slot * hn4::anchor_bytes;
+    std::array<std::byte, hn4::anchor_bytes> bytes{}, then{};
+    WEIR_CHECK(map_->device->read(offset, bytes));
+    hn4::store_anchor(s.a, then);
+    if (bytes != then) {
+      return hn4_error(hn4_code::snapshot_invalid,
+                       fmt::format("cannot vouch for tag \"{}\": expected the directory "
+                                   "entry of shard {} as it was at open, found another",
+                                   map_->tag, i))
+          .at(fmt::format("{}:{} (directory slot {})", map_->device->name(), offset,
+                          s.slot))
+          .hint("the volume was written while it was read; open the tag again");
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The rebuild of bitmap bits that the reference does when it opens an unclean volume.
+#include <algorithm>
+
+#include "hn4/core.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr unsigned orbits = 12;
+
+class scanner {
+ public:
+  scanner(const core& c, block_bits& bits)
+      : c_(c), bits_(bits), buffer_(c.geometry.block) {}
+
+  void visit(const anchor& a) {
+    const std::uint64_t blocks = blocks_for(c_.geometry, a.mass);
+    if (blocks > c_.geometry.blocks) {
+      return;
+    }
+    for (std::uint64_t n = 0; n < blocks; ++n) {
+      for (unsigned k = 0; k < orbits && !settled(a, n, k); ++k) {
+      }
+    }
+  }
+
+ private:
+  // Whether the scan goes on with the next block.
+  bool settled(const anchor& a, std::uint64_t n, unsigned k) {
+    const auto block =
+        ballistic(c_.space, a.gravity, a.orbit_vector, n, a.fractal_scale, k);
+    if (!block || *block >= c_.geometry.blocks) {
+      return false;
+    }
+    const bool set = bits_.test(*block);
+    if (set && k == 0) {
+      return true;
+    }
+    if (!c_.device->read(*block * c_.geometry.block, buffer_) ||
+        !names_itself(buffer_, a.seed, n)) {
+      return false;
+    }
+    if (set) {
+      return true;
+    }
+    const block_header h = load_header(buffer_);
+    if (h.generation != a.write_gen ||
+        h.data_crc != crc32(0, bytes_view(buffer_).subspan(header_bytes))) {
+      return false;
+    }
+    bits_.set(*block);
+    return true;
+  }
+
+  const core& c_;
+  block_bits& bits_;
+  byte_vector buffer_;
+};
+
+}  // namespace
+
+std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
+  if (!c.unclean || c.bits->blind) {
+    return c.bits;
+  }
+  auto bits = std::make_shared<block_bits>(*c.bits);
+  // Checksums of entries do not matter here, their order does.
+  std::vector<entry> all = c.entries;
+  all.insert(all.end(), c.damaged.begin(), c.damaged.end());
+  std::sort(all.begin(), all.end(),
+            [](const entry& x, const entry& y) { return x.slot < y.slot; });
+  scanner scan(c, *bits);
+  for (const entry& e : all) {
+    if (e.a.live()) {
+      scan.visit(e.a);
+    }
+  }
+  return bits;
+}
+
+std::shared_ptr<const block_bits> core::strict_bits() const {
+  std::call_once(rebuilt_once, [&] { rebuilt = rebuilt_bits(*this); });
+  return rebuilt;
+}
+
+}  // namespace weir::storage::hn4

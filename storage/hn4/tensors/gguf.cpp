@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The header of GGUF files, versions 2 and 3.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hn4/tensors/containers.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint32_t magic = 0x46554747;  // "GGUF"
+constexpr std::uint64_t most_entries = std::uint64_t{1} << 24;
+constexpr std::uint32_t most_dimensions = 8;
+constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
+constexpr std::uint64_t most_items = std::uint64_t{1} << 32;
+
+/// A type of elements: so many of them in so many bytes.
+struct type_row {
+  std::uint32_t id;
+  std::string_view name;
+  std::uint32_t elements;
+  std::uint32_t bytes;
+  dtype type;
+};
+constexpr std::array types{type_row{0, "F32", 1, 4, dtype::fp32},
+                           type_row{1, "F16", 1, 2, dtype::fp16},
+                           type_row{2, "Q4_0", 32, 18, dtype::uint8},
+                           type_row{3, "Q4_1", 32, 20, dtype::uint8},
+                           type_row{6, "Q5_0", 32, 22, dtype::uint8},
+                           type_row{7, "Q5_1", 32, 24, dtype::uint8},
+                           type_row{8, "Q8_0", 32, 34, dtype::uint8},
+                           type_row{9, "Q8_1", 32, 36, dtype::uint8},
+                           type_row{10, "Q2_K", 256, 84, dtype::uint8},
+                           type_row{11, "Q3_K", 256, 110, dtype::uint8},
+                           type_row{12, "Q4_K", 256, 144, dtype::uint8},
+                           type_row{13, "Q5_K", 256, 176, dtype::uint8},
+                           type_row{14, "Q6_K", 256, 210, dtype::uint8},
+                           type_row{15, "Q8_K", 256, 292, dtype::uint8},
+                           type_row{16, "IQ2_XXS", 256, 66, dtype::uint8},
+                           type_row{17, "IQ2_XS", 256, 74, dtype::uint8},
+                           type_row{18, "IQ3_XXS", 256, 98, dtype::uint8},
+                           type_row{19, "IQ1_S", 256, 50, dtype::uint8},
+                           type_row{20, "IQ4_NL", 32, 18, dtype::uint8},
+                           type_row{21, "IQ3_S", 256, 110, dtype::uint8},
+                           type_row{22, "IQ2_S", 256, 82, dtype::uint8},
+                           type_row{23, "IQ4_XS", 256, 136, dtype::uint8},
+                           type_row{24, "I8", 1, 1, dtype::int8},
+                           type_row{25, "I16", 1, 2, dtype::int16},
+                           type_row{26, "I32", 1, 4, dtype::int32},
+                           type_row{27, "I64", 1, 8, dtype::int64},
+                           type_row{28, "F64", 1, 8, dtype::fp64},
+                           type_row{29, "IQ1_M", 256, 56, dtype::uint8},
+                           type_row{30, "BF16", 1, 2, dtype::bf16},
+                           type_row{34, "TQ1_0", 256, 54, dtype::uint8},
+                           type_row{35, "TQ2_0", 256, 66, dtype::uint8},
+                           type_row{39, "MXFP4", 32, 17, dtype::uint8}};
+
+// Sizes of the values of metadata by their type; 0: it has no fixed one.
+constexpr std::array<std::uint64_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4,
+                                                    1, 0, 0, 8, 8, 8};
+constexpr std::uint32_t text_value = 8, list_value = 9, alignment_value = 4;
+
+/// Walks over the header. Where the bytes at hand end before the file does, `short_by`
+/// says so and nothing else matters.
+class walker {
+ public:
+  walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
+
+  bool ran_out = false;  ///< more bytes are needed
+  [[nodiscard]] std::uint64_t at() const { return at_; }
+
+  bool skip(std::uint64_t n) {
+    if (n > size_ - at_) {
+      return false;
+    }
+    if (n > head_.size() - at_) {
+      ran_out = true;
+      return false;
+    }
+    at_ += n;
+    return true;
+  }
+  template <std::unsigned_integral T>
+  bool number(T& to) {
+    if (!skip(sizeof(T))) {
+      return false;
+    }
+    to = load_le<T>(head_.data() + at_ - sizeof(T));
+    return true;
+  }
+  bool text(std::string& to) {
+    std::uint64_t n = 0;
+    if (!number(n) || n > longest_text || !skip(n)) {
+      return false;
+    }
+    to = as_text(
+        head_.subspan(static_cast<std::size_t>(at_ - n), static_cast<std::size_t>(n)));
+    return true;
+  }
+  bool value(std::uint32_t type) {
+    std::string ignored;
+    if (type == text_value) {
+      return text(ignored);
+    }
+    if (type != list_value) {
+      return type < value_bytes.size() && skip(value_bytes[type]);
+    }
+    std::uint32_t item = 0;
+    std::uint64_t count = 0;
+    if (!number(item) || !number(count) || count > most_items ||
+        item >= value_bytes.size() || item == list_value) {
+      return false;
+    }
+    if (item != text_value) {
+      return skip(count * value_bytes[item]);
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (!text(ignored)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bytes_view head_;
+  std::uint64_t size_;
+  std::uint64_t at_ = 0;
+};
+
+error bad(const walker& w, std::string_view text) {
+  return hn4_error(
+      hn4_code::data_rot,
+      fmt::format("cannot read the GGUF header at byte {}: {}", w.at(), text));
+}
+
+// Bytes of a tensor from its dimensions, innermost first; false if they make no sense.
+bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint32_t id) {
+  const auto row = std::find_if(types.begin(), types.end(),
+                                [&](const type_row& r) { return r.id == id; });
+  if (row == types.end() || dims.empty() || dims[0] % row->elements != 0) {
+    return false;
+  }
+  t.type = row->type;
+  t.type_name = row->name;
+  std::uint64_t rows = 1, row_bytes = 0;
+  for (std::size_t i = dims.size(); i-- > 1;) {
+    if (!checked_mul(rows, dims[i], rows) || dims[i] > INT64_MAX) {
+      return false;
+    }
+    t.shape.push_back(static_cast<std::int64_t>(dims[i]));
+  }
+  if (!checked_mul<std::uint64_t>(dims[0] / row->elements, row->bytes, row_bytes) ||
+      !checked_mul(rows, row_bytes, t.bytes) || dims[0] > INT64_MAX ||
+      row_bytes > INT64_MAX) {
+    return false;
+  }
+  t.shape.push_back(static_cast<std::int64_t>(row->elements == 1 ? dims[0] : row_bytes));
+  return true;
+}
+
+bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
+  std::string key;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t type = 0;
+    if (!w.text(key) || !w.number(type)) {
+      return false;
+    }
+    if (key == "general.alignment" && type == alignment_value) {
+      std::uint32_t value = 0;
+      if (!w.number(value) || !std::has_single_bit(value)) {
+        return false;
+      }
+      alignment = value;
+    } else if (!w.value(type)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool tensor(walker& w, stored_tensor& t) {
+  std::uint32_t dimensions = 0, type = 0;
+  if (!w.text(t.name) || !w.number(dimensions) || dimensions > most_dimensions) {
+    return false;
+  }
+  std::vector<std::uint64_t> dims(dimensions);
+  for (std::uint64_t& d : dims) {
+    if (!w.number(d)) {
+      return false;
+    }
+  }
+  if (dims.empty()) {
+    dims.push_back(1);
+  }
+  return w.number(type) && w.number(t.offset) && measure(t, dims, type);
+}
+
+}  // namespace
+
+bool is_gguf(bytes_view head) noexcept {
+  return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == magic;
+}
+
+result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
+                                std::vector<stored_tensor>& out) {
+  walker w(head, size);
+  std::uint32_t word = 0, version = 0;
+  std::uint64_t tensors = 0, entries = 0, alignment = 32;
+  const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
+  if (!w.number(word) || !w.number(version) || !w.number(tensors) || !w.number(entries)) {
+    return w.ran_out ? result<header_wants>(more()) : bad(w, "expected 24 bytes");
+  }
+  if (version != 2 && version != 3) {
+    return hn4_error(hn4_code::version_incompat,
+                     fmt::format("cannot read the GGUF header: expected version 2 or 3, "
+                                 "found {}",
+                                 version));
+  }
+  if (tensors > most_entries || entries > most_entries) {
+    return bad(w, fmt::format("expected at most {} tensors and entries, found {} and {}",
+                              most_entries, tensors, entries));
+  }
+  if (!metadata(w, entries, alignment)) {
+    return w.ran_out ? result<header_wants>(more()) : bad(w, "expected metadata");
+  }
+  std::vector<stored_tensor> found;
+  for (std::uint64_t i = 0; i < tensors; ++i) {
+    stored_tensor t;
+    if (!tensor(w, t)) {
+      return w.ran_out ? result<header_wants>(more())
+                       : bad(w, fmt::format(
+                                    "expected a known description of tensor {} (\"{}\")",
+                                    i, t.name));
+    }
+    found.push_back(std::move(t));
+  }
+  const std::uint64_t data = align_up(w.at(), alignment);
+  for (stored_tensor& t : found) {
+    if (!checked_add(t.offset, data, t.offset)) {
+      return bad(w, fmt::format("expected tensor \"{}\" inside the file", t.name));
+    }
+  }
+  WEIR_CHECK(check_tensors(found, size, "GGUF"));
+  out = std::move(found);
+  return header_wants{};
+}
+
+}  // namespace weir::storage::hn4

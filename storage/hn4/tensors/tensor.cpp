@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Directories of stored files, and typed tensors out of volumes.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <new>
+
+#include "hn4/tensors/containers.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
+constexpr std::uint64_t longest_header = std::uint64_t{1} << 30;
+constexpr std::size_t alignment = 64;
+
+using parser = result<hn4::header_wants> (*)(bytes_view, std::uint64_t,
+                                             std::vector<stored_tensor>&);
+
+// A header that makes no sense where the file claims to be of the format.
+result<hn4::header_wants> none(bytes_view, std::uint64_t, std::vector<stored_tensor>&) {
+  return hn4::header_wants{};
+}
+
+parser parser_for(bytes_view head, std::uint64_t size, container_format& format) {
+  if (hn4::is_gguf(head)) {
+    format = container_format::gguf;
+    return &hn4::parse_gguf;
+  }
+  if (hn4::is_safetensors(head, size)) {
+    format = container_format::safetensors;
+    return &hn4::parse_safetensors;
+  }
+  format = container_format::raw;
+  return &none;
+}
+
+}  // namespace
+
+namespace hn4 {
+
+result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint64_t size,
+                           std::string_view format) {
+  std::vector<const stored_tensor*> order;
+  for (const stored_tensor& t : tensors) {
+    if (t.offset > size || t.bytes > size - t.offset) {
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot use the {} header: expected tensor \"{}\" "
+                                   "inside {} bytes, found {} bytes at {}",
+                                   format, t.name, size, t.bytes, t.offset));
+    }
+    order.push_back(&t);
+  }
+  std::sort(order.begin(), order.end(),
+            [](const auto* x, const auto* y) { return x->name < y->name; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (order[i]->name == order[i - 1]->name) {
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot use the {} header: expected one tensor "
+                                   "\"{}\", found two",
+                                   format, order[i]->name));
+    }
+  }
+  std::sort(order.begin(), order.end(),
+            [](const auto* x, const auto* y) { return x->offset < y->offset; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (order[i]->bytes != 0 &&
+        order[i - 1]->offset + order[i - 1]->bytes > order[i]->offset) {
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot use the {} header: expected tensors apart, "
+                                   "found \"{}\" and \"{}\" on the same bytes",
+                                   format, order[i - 1]->name, order[i]->name));
+    }
+  }
+  return {};
+}
+
+}  // namespace hn4
+
+std::string_view name_of(container_format format) noexcept {
+  switch (format) {
+    case container_format::safetensors: return "safetensors";
+    case container_format::gguf: return "gguf";
+    default: return "raw";
+  }
+}
+
+result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
+  tensor_directory directory;
+  const parser parse = parser_for(file, file.size(), directory.format_);
+  WEIR_TRY(const auto wants, parse(file, file.size(), directory.tensors_));
+  WEIR_EXPECT(wants.bytes == 0);
+  return directory;
+}
+
+result<tensor_directory> tensor_directory::of_stream(const hn4_stream& stream) {
+  tensor_directory directory;
+  byte_vector head;
+  std::uint64_t wanted = std::min(stream.size(), first_read);
+  for (;;) {
+    const std::size_t there = head.size();
+    head.resize(static_cast<std::size_t>(wanted));
+    WEIR_TRY(const std::size_t got,
+             stream.read(there, mutable_bytes(head).subspan(there)));
+    head.resize(there + got);
+    const parser parse = parser_for(head, stream.size(), directory.format_);
+    WEIR_TRY(const auto wants, parse(head, stream.size(), directory.tensors_));
+    if (wants.bytes == 0) {
+      return directory;
+    }
+    if (wants.bytes > longest_header || head.size() == stream.size()) {
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot read the header of tag \"{}\": expected at "
+                                   "most {} bytes, found more",
+                                   stream.tag(), longest_header));
+    }
+    wanted = std::min(stream.size(), wants.bytes);
+  }
+}
+
+const stored_tensor* tensor_directory::find(std::string_view name) const noexcept {
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const stored_tensor& t) { return t.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& info) {
+  if (info.offset > stream.size() || info.bytes > stream.size() - info.offset) {
+    return hn4_error(
+        hn4_code::invalid_argument,
+        fmt::format("cannot read tensor \"{}\": expected {} bytes at {} "
+                    "inside tag \"{}\", found its end at {}",
+                    info.name, info.bytes, info.offset, stream.tag(), stream.size()),
+        errc::out_of_range);
+  }
+  hn4_tensor tensor;
+  tensor.info_ = info;
+  const auto size = static_cast<std::size_t>(info.bytes);
+  const std::size_t element = std::max<std::size_t>(info_of(info.type).size, 1);
+  WEIR_TRY(const hn4_view view, stream.view(info.offset, size));
+  if (!view.bytes.empty() &&
+      reinterpret_cast<std::uintptr_t>(view.bytes.data()) % element == 0) {
+    tensor.holder_ = view.holder;
+    tensor.bytes_ = view.bytes;
+    tensor.is_view_ = true;
+    return tensor;
+  }
+  constexpr std::align_val_t aligned{alignment};
+  void* memory = ::operator new(std::max(size, alignment), aligned, std::nothrow);
+  if (memory == nullptr) {
+    return hn4_error(hn4_code::no_memory, fmt::format("cannot hold tensor \"{}\" of {} "
+                                                      "bytes",
+                                                      info.name, size));
+  }
+  tensor.holder_ = std::shared_ptr<const void>(
+      memory, [](const void* p) { ::operator delete(const_cast<void*>(p), aligned); });
+  const mutable_bytes to(static_cast<std::byte*>(memory), size);
+  WEIR_CHECK(stream.read(info.offset, to));
+  tensor.bytes_ = to;
+  return tensor;
+}
+
+result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
+                               std::string_view tag) {
+  std::vector<std::string> tags, known;
+  if (tag.empty()) {
+    WEIR_TRY(const auto all, volume.tags());
+    for (const hn4_tag& t : all) {
+      tags.push_back(t.name);
+    }
+  } else {
+    tags.emplace_back(tag);
+  }
+  std::optional<hn4_stream> where;
+  std::optional<stored_tensor> what;
+  for (const std::string& each : tags) {
+    auto stream = volume.stream(each);
+    auto directory = stream ? tensor_directory::of_stream(*stream)
+                            : result<tensor_directory>(stream.error());
+    if (!directory) {
+      if (!tag.empty()) {
+        return std::move(directory).error();
+      }
+      continue;
+    }
+    for (const stored_tensor& t : directory->tensors()) {
+      known.push_back(t.name);
+    }
+    const stored_tensor* found = directory->find(name);
+    if (found != nullptr && where) {
+      return hn4_error(
+          hn4_code::invalid_argument,
+          fmt::format("cannot choose tensor \"{}\": expected one tag to have "
+                      "it, found \"{}\" and \"{}\"",
+                      name, where->tag(), each));
+    }
+    if (found != nullptr) {
+      what = *found;
+      where.emplace(std::move(*stream));
+    }
+  }
+  if (!where) {
+    return hn4_error(hn4_code::not_found,
+                     fmt::format("cannot find tensor \"{}\": expected one of {}{}", name,
+                                 known.size(), did_you_mean(name, known)));
+  }
+  return read_tensor(*where, *what);
+}
+
+}  // namespace weir::storage

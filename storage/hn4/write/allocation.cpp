@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Allocation derived from the directory, and writes of bits and entries.
+#include "hn4/write/allocation.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::size_t bitmap_unit = 512;
+constexpr unsigned orbits = 12;
+
+void visit_name_block(const core& c, const anchor& a,
+                      const std::function<void(std::uint64_t)>& visit) {
+  if (!a.has(class_bits::extended)) {
+    return;
+  }
+  const std::uint64_t block =
+      load_le<std::uint64_t>(a.name.data()) / (c.geometry.block / c.geometry.sector);
+  if (block >= c.space.flux && block < c.geometry.blocks) {
+    visit(block);
+  }
+}
+
+// Wherever a block bears the identity of a shard of another writer.
+void visit_foreign(const core& c, const anchor& a,
+                   const std::function<void(std::uint64_t)>& visit) {
+  const std::uint64_t blocks =
+      std::min(c.geometry.blocks, blocks_for(c.geometry, a.mass));
+  const trajectory path(c.space, a);
+  std::array<std::byte, header_bytes> head{};
+  for (std::uint64_t n = 0; n < blocks; ++n) {
+    std::vector<std::uint64_t> places;
+    if (const auto hinted = path.block(n)) {
+      places.push_back(*hinted);
+    }
+    for (unsigned k = 0; k < orbits; ++k) {
+      const auto block =
+          ballistic(c.space, a.gravity, a.orbit_vector, n, a.fractal_scale, k);
+      if (block && *block < c.geometry.blocks &&
+          std::find(places.begin(), places.end(), *block) == places.end()) {
+        places.push_back(*block);
+      }
+    }
+    for (const std::uint64_t block : places) {
+      if (c.device->read(block * c.geometry.block, head) &&
+          names_itself(head, a.seed, n)) {
+        visit(block);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool is_root(const anchor& a) noexcept {
+  return a.seed == hn4_id{UINT64_MAX, UINT64_MAX};
+}
+
+void for_each_block(const core& c, const anchor& a,
+                    const std::function<void(std::uint64_t)>& visit) {
+  visit_name_block(c, a, visit);
+  if (!group_of(a)) {
+    visit_foreign(c, a, visit);
+    return;
+  }
+  const std::uint64_t blocks =
+      std::min(c.geometry.blocks, blocks_for(c.geometry, a.mass));
+  const trajectory path(c.space, a);
+  for (std::uint64_t n = 0; n < blocks; ++n) {
+    if (const auto block = path.block(n)) {
+      visit(*block);
+    }
+  }
+}
+
+block_bits allocation_of(const core& c) {
+  const bool ours = c.damaged.empty() &&
+                    std::all_of(c.entries.begin(), c.entries.end(), [](const entry& e) {
+                      return !e.a.live() || is_root(e.a) || group_of(e.a);
+                    });
+  block_bits bits = *c.bits;
+  bits.blind = false;
+  if (ours) {
+    std::fill(bits.bits.begin(), bits.bits.end(), std::byte{0});
+  }
+  reserve_metadata(c.geometry, bits);
+  for (const entry& e : c.entries) {
+    if (e.a.live() && !is_root(e.a)) {
+      for_each_block(c, e.a, [&](std::uint64_t block) { bits.set(block); });
+    }
+  }
+  return bits;
+}
+
+std::uint64_t end_of_data(const hn4_geometry& g) noexcept {
+  const std::uint64_t horizon = g.horizon / g.block;
+  if (g.profile != hn4_profile::pico) {
+    return horizon;
+  }
+  return std::min(horizon, (g.qmask - g.bitmap) / armored_word * 64);
+}
+
+void reserve_metadata(const hn4_geometry& g, block_bits& bits) {
+  const std::uint64_t bs = g.block;
+  const copy_places places = places_of_copies(g.capacity, g.block);
+  const std::uint64_t copy = align_up(std::uint64_t{superblock_bytes}, bs) / bs;
+  bits.set_range(0, g.flux / bs);
+  bits.set_range(places.east / bs, places.east / bs + copy);
+  bits.set_range(places.west / bs, places.west / bs + copy);
+  bits.set_range(g.journal / bs, g.blocks);
+}
+
+result<void> write_bits(core& c, const block_bits& from, const block_bits& to) {
+  byte_vector before, after;
+  bytes_view old_bytes = from.bits, new_bytes = to.bits;
+  if (c.geometry.profile == hn4_profile::pico) {
+    const auto region = static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap);
+    before = to_armored(from, region);
+    after = to_armored(to, region);
+    old_bytes = before;
+    new_bytes = after;
+  }
+  for (std::size_t at = 0; at < new_bytes.size(); at += bitmap_unit) {
+    const bytes_view now =
+        new_bytes.subspan(at, std::min(bitmap_unit, new_bytes.size() - at));
+    if (std::memcmp(now.data(), old_bytes.data() + at, now.size()) != 0) {
+      WEIR_CHECK(c.device->write(c.geometry.bitmap + at, now));
+    }
+  }
+  return {};
+}
+
+result<void> write_anchor(core& c, const anchor& a, std::uint64_t slot) {
+  std::array<std::byte, anchor_bytes> bytes{};
+  store_anchor(a, bytes);
+  return c.device->write(c.slot_offset(slot), bytes);
+}
+
+anchor buried(anchor a) {
+  a.data_class = (a.data_class & ~class_bits::extended) | class_bits::tombstone;
+  if (group_of(a)) {
+    a.public_id = public_id_of({0, 1, 0, false});
+  }
+  a.mass = 0;
+  a.gravity = 0;
+  a.tag_filter = 0;
+  a.name = {};
+  return a;
+}
+
+void adopt_entry(core& c, const anchor& a, std::uint64_t slot) {
+  const auto place =
+      std::lower_bound(c.entries.begin(), c.entries.end(), slot,
+                       [](const entry& x, std::uint64_t s) { return x.slot < s; });
+  if (place != c.entries.end() && place->slot == slot) {
+    place->a = a;
+  } else {
+    c.entries.insert(place, {a, slot});
+  }
+}
+
+error write_failed(core& c, std::string what, error cause) {
+  c.writable = false;
+  c.read_only_reason = "an earlier write failed; open the volume again";
+  const errc code = cause.code();
+  return error(code, fmt::format("cannot {} in \"{}\": expected every write to succeed, "
+                                 "found one that did not",
+                                 what, c.device->name()))
+      .because(std::move(cause));
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Planning a store; nothing is written here.
+#include "hn4/write/plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "hn4/write/allocation.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/philox.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr unsigned most_probes = 1024;
+constexpr std::uint64_t shard_class =
+    class_bits::matrix | 1U << 6 | class_bits::valid | class_bits::weights;
+constexpr std::uint32_t read_write = 3;
+
+}  // namespace
+
+// The new group goes behind the shards that stay.
+result<void> planner::continue_group(const selection& kept) {
+  kept_ = kept.shards.size();
+  std::uint32_t top = 0;
+  for (const entry& e : kept.shards) {
+    earliest_clock_ = std::max(earliest_clock_, e.a.create_clock);
+    const auto mark = group_of(e.a);
+    if (mark && e.a.write_gen >= top) {
+      top = e.a.write_gen;
+      if (!grown || grown->a.write_gen < top) {
+        grown = e;
+      }
+    }
+  }
+  distance_ = grown ? generation_ - top : group_mark::after_foreign;
+  if (grown && distance_ >= group_mark::after_foreign) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot append to tag \"{}\": expected fewer than {} stores "
+                             "since the last one, found {}",
+                             tag_, group_mark::after_foreign, distance_));
+  }
+  return {};
+}
+
+result<void> planner::collect() {
+  WEIR_TRY(replaced, live_entries(c_, tag_));
+  WEIR_TRY(const auto grave, grave_of(c_, tag_));
+  std::vector<entry> standing;
+  for (const entry& e : replaced) {
+    if (e.a.write_gen == UINT32_MAX) {
+      return error(
+          errc::out_of_range,
+          fmt::format("cannot replace tag \"{}\": expected a generation below 2^32-1",
+                      tag_));
+    }
+    generation_ = std::max(generation_, e.a.write_gen + 1);
+    if (!grave || *grave < e.a.seed) {
+      standing.push_back(e);
+    }
+  }
+  bits = allocation_of(c_);
+  if (standing.empty()) {
+    return {};
+  }
+  auto kept = choose_shards(c_, tag_, standing);
+  if (options_.existing == hn4_existing::refuse && kept) {
+    return hn4_error(hn4_code::exists,
+                     fmt::format("cannot store tag \"{}\": it exists already", tag_))
+        .at(c_.place(c_.slot_offset(standing.front().slot), "directory"))
+        .hint("ask to replace it, or to append to it");
+  }
+  if (options_.existing == hn4_existing::append) {
+    if (!kept) {
+      return std::move(kept).error();
+    }
+    std::erase_if(replaced, [&](const entry& e) {
+      return std::any_of(kept->shards.begin(), kept->shards.end(),
+                         [&](const entry& k) { return k.slot == e.slot; });
+    });
+    return continue_group(*kept);
+  }
+  return {};
+}
+
+// The first run of free blocks that is long enough, else the longest.
+free_run planner::run_from(std::uint64_t begin, std::uint64_t blocks) const {
+  const std::uint64_t end = end_of_data(c_.geometry);
+  free_run best;
+  for (std::uint64_t b = begin; b < end;) {
+    if (b % 8 == 0 && bits.bits[static_cast<std::size_t>(b / 8)] == std::byte{0xFF}) {
+      b += 8;
+      continue;
+    }
+    free_run run{b, 0};
+    while (b < end && run.blocks < blocks && !bits.marked(b)) {
+      ++run.blocks;
+      ++b;
+    }
+    if (run.blocks > best.blocks) {
+      best = run;
+    }
+    if (best.blocks >= blocks) {
+      break;
+    }
+    b += run.blocks == 0 ? 1 : 0;
+  }
+  return best;
+}
+
+// From where the last one was found, so that many shards do not search from the start.
+free_run planner::run_for(std::uint64_t blocks) {
+  if (cursor_ > c_.space.flux) {
+    const free_run next = run_from(cursor_, blocks);
+    if (next.blocks >= blocks) {
+      return next;
+    }
+  }
+  return run_from(c_.space.flux, blocks);
+}
+
+error planner::full(std::uint64_t bytes) {
+  return hn4_error(hn4_code::no_space,
+                   fmt::format("cannot store tag \"{}\": expected {} free "
+                               "blocks in a row for {} bytes, "
+                               "found {}",
+                               tag_, blocks_for(c_.geometry, bytes), bytes,
+                               run_for(blocks_for(c_.geometry, bytes)).blocks))
+      .at(c_.place(c_.geometry.bitmap, "bitmap"))
+      .hint("use more shards, or a larger volume");
+}
+
+// Takes the next `bytes` of the source; fewer, where no run is long enough and `whole` is
+// false.
+result<void> planner::add(std::uint64_t bytes, bool whole) {
+  const std::uint64_t wanted = blocks_for(c_.geometry, bytes);
+  const free_run run = run_for(wanted);
+  if (run.blocks == 0 || (whole && run.blocks < wanted) ||
+      kept_ + shards.size() == most_shards) {
+    return full(bytes);
+  }
+  planned_shard shard;
+  const std::uint64_t count = std::min(bytes, run.blocks * c_.geometry.payload);
+  shard.source = source_.first(static_cast<std::size_t>(count));
+  shard.first = run.first;
+  source_ = source_.subspan(shard.source.size());
+  cursor_ = run.first + blocks_for(c_.geometry, count);
+  bits.set_range(run.first, cursor_);
+  shards.push_back(shard);
+  return {};
+}
+
+result<void> planner::split() {
+  const std::uint64_t bytes = source_.size();
+  const std::uint64_t most = std::min<std::uint64_t>(most_shards - kept_, bytes);
+  if (options_.shards > most) {
+    return hn4_error(
+        hn4_code::invalid_argument,
+        fmt::format("cannot store tag \"{}\": expected at most {} shards, found {}", tag_,
+                    most, options_.shards));
+  }
+  if (options_.shards != 0) {
+    for (std::uint64_t i = 0; i < options_.shards; ++i) {
+      WEIR_CHECK(
+          add(bytes / options_.shards + (i < bytes % options_.shards ? 1 : 0), true));
+    }
+    return {};
+  }
+  while (!source_.empty()) {
+    const std::uint64_t limit =
+        options_.shard_bytes != 0 ? options_.shard_bytes : UINT64_MAX;
+    WEIR_CHECK(add(std::min<std::uint64_t>(source_.size(), limit), false));
+  }
+  return {};
+}
+
+result<void> planner::name_and_place() {
+  const hn4_geometry& g = c_.geometry;
+  const std::uint64_t mask = tag_mask(tag_);
+  for (planned_shard& s : shards) {
+    s.a.tag_filter = mask;
+    s.a.gravity = s.first - c_.space.flux;
+    s.a.orbit_vector = 1;
+    s.a.mass = s.source.size();
+    s.a.data_class = shard_class | (options_.compress ? class_bits::compressed : 0);
+    s.a.permissions = read_write;
+    s.a.write_gen = generation_;
+    if (tag_.size() <= inline_name_bytes) {
+      std::memcpy(s.a.name.data(), tag_.data(), tag_.size());
+      continue;
+    }
+    const free_run run = run_for(1);
+    if (run.blocks == 0) {
+      return full(1);
+    }
+    bits.set(run.first);
+    s.name_block = run.first;
+    s.a.data_class |= class_bits::extended;
+    store_le(s.a.name.data(), run.first * (g.block / g.sector));
+    std::memcpy(s.a.name.data() + 8, tag_.data(), fragment_bytes);
+  }
+  return {};
+}
+
+// A slot that is free or holds a shard of ours that was replaced, found as the reference
+// would.
+result<void> planner::find_slots() {
+  const std::uint64_t slots = c_.slots();
+  std::vector<bool> taken(static_cast<std::size_t>(slots));
+  for (const entry& e : c_.damaged) {
+    taken[static_cast<std::size_t>(e.slot)] = true;
+  }
+  for (const entry& e : c_.entries) {
+    const bool reusable = !e.a.live() && e.a.has(class_bits::tombstone) &&
+                          group_of(e.a) && e.a.mass == 0 && e.a.tag_filter == 0;
+    taken[static_cast<std::size_t>(e.slot)] = !reusable;
+  }
+  for (planned_shard& s : shards) {
+    std::uint64_t slot = slot_hash(s.a.seed) % slots;
+    unsigned probes = 0;
+    while (probes < most_probes && taken[static_cast<std::size_t>(slot)]) {
+      slot = (slot + 1) % slots;
+      ++probes;
+    }
+    if (probes == most_probes) {
+      return hn4_error(hn4_code::no_space,
+                       fmt::format("cannot store tag \"{}\": expected a free directory "
+                                   "slot, found {} taken in a row",
+                                   tag_, most_probes))
+          .at(c_.place(c_.geometry.cortex, "directory"));
+    }
+    taken[static_cast<std::size_t>(slot)] = true;
+    s.slot = slot;
+  }
+  return {};
+}
+
+// Identities grow with every store. Their low half depends on the content, so that blocks
+// of a store that never finished are not mistaken for blocks of this one.
+result<void> planner::identify(bytes_view whole) {
+  const std::int64_t time =
+      options_.time_ns.value_or(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                    std::chrono::system_clock::now().time_since_epoch())
+                                    .count());
+  const auto seconds =
+      std::max(earliest_clock_, static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+                                    time / 1'000'000'000, 0, UINT32_MAX)));
+  std::uint64_t high = std::uint64_t{seconds} << 24;
+  for (const entry& e : c_.entries) {
+    if (!is_root(e.a)) {
+      high = std::max(high, e.a.seed.hi);
+    }
+  }
+  if (high >= UINT64_MAX - most_shards - 1) {
+    return error(errc::out_of_range,
+                 "cannot store: expected an identity above all others, found none left");
+  }
+  const philox random(c_.sb.uuid.lo ^ xxh3_64(whole), high);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    anchor& a = shards[i].a;
+    a.seed.hi = high + 1 + i;
+    a.seed.lo = random.bits(i);
+    a.public_id =
+        public_id_of({static_cast<std::uint32_t>(i),
+                      static_cast<std::uint32_t>(shards.size()), distance_, false});
+    a.create_clock = seconds;
+    a.mod_clock = time;
+  }
+  return {};
+}
+
+void planner::free_replaced() {
+  bits_free = bits;
+  for (const entry& e : replaced) {
+    for_each_block(c_, e.a, [&](std::uint64_t block) { bits_free.clear(block); });
+  }
+  reserve_metadata(c_.geometry, bits_free);
+  for (const planned_shard& s : shards) {
+    bits_free.set_range(s.first, s.first + blocks_for(c_.geometry, s.source.size()));
+    if (s.name_block != 0) {
+      bits_free.set(s.name_block);
+    }
+  }
+}
+
+result<void> planner::plan() {
+  const bytes_view whole = source_;
+  WEIR_CHECK(collect());
+  WEIR_CHECK(split());
+  WEIR_CHECK(name_and_place());
+  WEIR_CHECK(identify(whole));
+  WEIR_CHECK(find_slots());
+  free_replaced();
+  return {};
+}
+
+}  // namespace weir::storage::hn4

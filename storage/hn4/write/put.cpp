@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Storing a tag: plan, data, directory, and only then the end of what was there (see
+/// README.md).
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/write/allocation.hpp"
+#include "hn4/write/plan.hpp"
+#include "hn4/write/utf8.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::size_t write_bytes = std::size_t{1} << 20;
+constexpr std::size_t least_compressed = 128;
+constexpr std::size_t name_block_bytes = 4096;
+
+// Fills one block; `part` is what it holds of the shard.
+void make_block(const anchor& a, std::uint64_t n, bytes_view part, bool compress,
+                mutable_bytes block) {
+  const mutable_bytes payload = block.subspan(header_bytes);
+  std::optional<std::size_t> packed;
+  if (compress && part.size() > least_compressed) {
+    packed = tcc_encode(part, payload.first(part.size() - 1));
+  }
+  const std::size_t stored = packed.value_or(part.size());
+  if (!packed) {
+    std::memcpy(payload.data(), part.data(), part.size());
+  }
+  std::fill(payload.begin() + static_cast<std::ptrdiff_t>(stored), payload.end(),
+            std::byte{0});
+  block_header h;
+  h.well = a.seed;
+  h.number = n;
+  h.generation = a.write_gen;
+  h.data_crc = crc32(0, payload);
+  h.compression = static_cast<std::uint32_t>(stored) << 4 | (packed ? 3U : 0U);
+  store_header(h, block);
+}
+
+result<void> write_data(core& c, const planned_shard& s, bool compress) {
+  const std::size_t bs = c.geometry.block;
+  const std::size_t cap = c.geometry.payload;
+  const std::size_t blocks = s.source.size() / cap + (s.source.size() % cap != 0 ? 1 : 0);
+  const std::size_t batch = std::max<std::size_t>(write_bytes / bs, 1);
+  const trajectory path(c.space, s.a);
+  byte_vector buffer(std::min(batch, blocks) * bs);
+  for (std::size_t n = 0; n < blocks;) {
+    const std::size_t count = std::min(batch, blocks - n);
+    for (std::size_t i = 0; i < count; ++i) {
+      WEIR_EXPECT(path.block(n + i) == s.first + n + i);
+      const bytes_view part =
+          s.source.subspan((n + i) * cap, std::min(cap, s.source.size() - (n + i) * cap));
+      make_block(s.a, n + i, part, compress, mutable_bytes(buffer).subspan(i * bs, bs));
+    }
+    WEIR_CHECK(c.device->write((s.first + n) * bs, bytes_view(buffer).first(count * bs)));
+    n += count;
+  }
+  return {};
+}
+
+// A block with what the fragment in the directory leaves out.
+result<void> write_long_name(core& c, const planned_shard& s, std::string_view tag) {
+  constexpr std::uint32_t magic = 0x4D455441U, long_name = 2;
+  if (s.name_block == 0) {
+    return {};
+  }
+  byte_vector block(std::min<std::size_t>(c.geometry.block, name_block_bytes));
+  store_le(block.data(), magic);
+  store_le(block.data() + 4, long_name);
+  std::memcpy(block.data() + 16, tag.data() + fragment_bytes,
+              tag.size() - fragment_bytes);
+  return c.device->write(s.name_block * c.geometry.block, block);
+}
+
+// The first entry of the group before says that another one follows.
+result<void> mark_grown(core& c, planner& p) {
+  if (!p.grown) {
+    return {};
+  }
+  group_mark mark = group_of(p.grown->a).value();
+  mark.grown = true;
+  p.grown->a.public_id = public_id_of(mark);
+  WEIR_CHECK(write_anchor(c, p.grown->a, p.grown->slot));
+  return c.device->sync();
+}
+
+result<void> carry_out(core& c, planner& p, std::string_view tag,
+                       const hn4_put_options& options) {
+  for (const planned_shard& s : p.shards) {
+    WEIR_CHECK(write_data(c, s, options.compress));
+    WEIR_CHECK(write_long_name(c, s, tag));
+  }
+  WEIR_CHECK(write_bits(c, *c.bits, p.bits));
+  WEIR_CHECK(c.device->sync());
+  for (const planned_shard& s : p.shards) {
+    WEIR_CHECK(write_anchor(c, s.a, s.slot));
+  }
+  WEIR_CHECK(c.device->sync());
+  WEIR_CHECK(mark_grown(c, p));
+  if (p.replaced.empty()) {
+    return {};
+  }
+  for (const entry& e : p.replaced) {
+    WEIR_CHECK(write_anchor(c, buried(e.a), e.slot));
+  }
+  WEIR_CHECK(c.device->sync());
+  WEIR_CHECK(write_bits(c, p.bits, p.bits_free));
+  return c.device->sync();
+}
+
+void adopt(core& c, planner& p) {
+  for (const entry& e : p.replaced) {
+    adopt_entry(c, buried(e.a), e.slot);
+  }
+  if (p.grown) {
+    adopt_entry(c, p.grown->a, p.grown->slot);
+  }
+  for (const planned_shard& s : p.shards) {
+    adopt_entry(c, s.a, s.slot);
+  }
+  p.bits_free.blind = c.bits->blind;
+  c.bits = std::make_shared<const block_bits>(std::move(p.bits_free));
+}
+
+error bad_request(std::string_view tag, std::string_view text) {
+  return hn4_error(hn4_code::invalid_argument,
+                   fmt::format("cannot store tag \"{}\": {}", tag, text));
+}
+
+result<void> check_request(const core& c, std::string_view tag, bytes_view source) {
+  if (!c.writable) {
+    return bad_request(tag, c.read_only_reason.empty()
+                                ? "the volume was opened for reading"
+                                : c.read_only_reason);
+  }
+  if (tag.empty() || tag.size() > longest_name ||
+      tag.find('\0') != std::string_view::npos || tag_mask(tag) == 0 || !is_utf8(tag)) {
+    return hn4_error(
+        tag.size() > longest_name ? hn4_code::name_too_long : hn4_code::invalid_argument,
+        fmt::format(
+            "cannot store a tag: expected a name of 1 to {} bytes of UTF-8 without NUL "
+            "and not of separators only, found {} bytes",
+            longest_name, tag.size()));
+  }
+  if (source.empty()) {
+    return bad_request(tag, "expected at least 1 byte, found 0");
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> put_stream(core& c, std::string_view tag, bytes_view source,
+                        const hn4_put_options& options) {
+  WEIR_CHECK(check_request(c, tag, source));
+  planner p(c, tag, source, options);
+  WEIR_CHECK(p.plan());
+  auto done = carry_out(c, p, tag, options);
+  if (!done) {
+    return write_failed(c, fmt::format("store tag \"{}\"", tag), std::move(done).error());
+  }
+  adopt(c, p);
+  return {};
+}
+
+}  // namespace weir::storage::hn4

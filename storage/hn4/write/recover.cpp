@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Making a volume clean that a crash left dirty or whose epoch entry lost its checksum.
+#include <fmt/core.h>
+
+#include "hn4/write/allocation.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+result<void> mend_epoch(core& c) {
+  const std::uint64_t offset = c.sb.epoch_block * c.geometry.block;
+  std::array<std::byte, epoch_bytes> entry{};
+  WEIR_CHECK(c.device->read(offset, entry));
+  if (load_le<std::uint64_t>(entry.data()) == c.sb.epoch_id) {
+    store_le(entry.data() + 124, crc32(0, bytes_view(entry).first(124)));
+  } else {
+    entry = make_epoch(c.sb.epoch_id, c.sb.mount_time);
+  }
+  return c.device->write(offset, entry);
+}
+
+}  // namespace
+
+result<void> write_superblocks(block_device& device, const superblock& sb) {
+  byte_vector bytes(superblock_bytes);
+  store_superblock(sb, bytes);
+  const copy_places places = places_of_copies(sb.capacity, sb.block);
+  for (const std::uint64_t offset : {places.south, places.west, places.east}) {
+    if (offset != 0) {
+      WEIR_CHECK(device.write(offset, bytes));
+    }
+  }
+  return device.write(0, bytes);
+}
+
+result<void> recover(core& c) {
+  block_bits found = *rebuilt_bits(c);
+  found.blind = false;
+  const block_bits on_disk = *c.bits;
+  c.bits = std::make_shared<const block_bits>(found);
+  block_bits bits = allocation_of(c);
+  WEIR_CHECK(write_bits(c, on_disk, bits));
+  WEIR_CHECK(mend_epoch(c));
+  WEIR_CHECK(c.device->sync());
+  c.sb.state = state_bits::clean | state_bits::zeroed;
+  c.sb.generation += 1;
+  WEIR_CHECK(write_superblocks(*c.device, c.sb));
+  WEIR_CHECK(c.device->sync());
+  bits.blind = on_disk.blind;
+  c.bits = std::make_shared<const block_bits>(std::move(bits));
+  c.warnings.push_back(fmt::format("recovered before writing: {}", c.read_only_reason));
+  c.read_only_reason.clear();
+  c.unclean = false;
+  c.state = c.sb.state;
+  return {};
+}
+
+}  // namespace weir::storage::hn4

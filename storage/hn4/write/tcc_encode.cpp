@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Compression of payloads: one pass, the best token at each place.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "hn4/disk.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::size_t longest_token = 8223;
+constexpr std::size_t least_run = 4;
+constexpr std::size_t long_zeros = 16;  // words that are cheaper as one isotope
+
+// Words of the dictionary by their first byte; those of up to four bytes are no gain.
+using word_table = std::array<std::vector<std::size_t>, 256>;
+const word_table& words_by_first() {
+  static const word_table table = [] {
+    word_table t;
+    for (std::size_t i = 0; i < 64; ++i) {
+      if (tcc_word(i).size() > 4) {
+        t[static_cast<unsigned char>(tcc_word(i).front())].push_back(i);
+      }
+    }
+    return t;
+  }();
+  return table;
+}
+
+class encoder {
+ public:
+  encoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
+
+  std::optional<std::size_t> run() {
+    while (at_ < from_.size() && !full_) {
+      if (!bitmask() && !isotope() && !gradient() && !word()) {
+        ++at_;
+      }
+    }
+    literals(at_);
+    return full_ ? std::nullopt : std::optional(out_);
+  }
+
+ private:
+  unsigned byte(std::size_t i) const { return static_cast<unsigned>(from_[i]); }
+  std::size_t left() const { return std::min(from_.size() - at_, longest_token); }
+
+  void put(unsigned value) {
+    full_ = full_ || out_ == to_.size();
+    if (!full_) {
+      to_[out_++] = static_cast<std::byte>(value);
+    }
+  }
+  void token(unsigned tag, std::size_t length) {
+    put(tag | static_cast<unsigned>(std::min<std::size_t>(length, 63)));
+    if (length < 63) {
+      return;
+    }
+    std::size_t rest = length - 63;
+    for (; rest >= 255; rest -= 255) {
+      put(255);
+    }
+    put(static_cast<unsigned>(rest));
+  }
+  // What was passed over since the last token.
+  void literals(std::size_t end) {
+    while (start_ < end && !full_) {
+      const std::size_t n = std::min(end - start_, longest_token);
+      token(0x00, n);
+      full_ = full_ || n > to_.size() - out_;
+      if (!full_) {
+        std::memcpy(to_.data() + out_, from_.data() + start_, n);
+        out_ += n;
+      }
+      start_ += n;
+    }
+  }
+  void consume(std::size_t n) {
+    at_ += n;
+    start_ = at_;
+  }
+
+  bool isotope() {
+    const std::size_t most = left();
+    std::size_t n = 1;
+    while (n < most && from_[at_ + n] == from_[at_]) {
+      ++n;
+    }
+    if (n < least_run) {
+      return false;
+    }
+    literals(at_);
+    token(0x40, n - 4);
+    put(byte(at_));
+    consume(n);
+    return true;
+  }
+
+  bool gradient() {
+    if (left() < 2) {
+      return false;
+    }
+    const int slope = static_cast<int>(byte(at_ + 1)) - static_cast<int>(byte(at_));
+    if (slope == 0 || slope < -127 || slope > 127) {
+      return false;
+    }
+    const std::size_t most = left();
+    std::size_t n = 2;
+    while (n < most &&
+           static_cast<int>(byte(at_ + n)) - static_cast<int>(byte(at_ + n - 1)) ==
+               slope) {
+      ++n;
+    }
+    if (n < least_run + 1) {
+      return false;
+    }
+    literals(at_);
+    token(0x80, n - 4);
+    put(byte(at_));
+    put(static_cast<unsigned>(slope) & 0xFFU);
+    consume(n);
+    return true;
+  }
+
+  bool zero_word(std::size_t i) const {
+    return load_le<std::uint32_t>(from_.data() + i) == 0;
+  }
+
+  // Words of four bytes of which many are zero; starts and ends with a zero word, so that
+  // runs of zeros alone are left to isotopes.
+  bool bitmask() {
+    const std::size_t words = left() / 4;
+    if (words < 4 || !zero_word(at_)) {
+      return false;
+    }
+    std::size_t ahead = 1;
+    while (ahead < long_zeros && ahead < words && zero_word(at_ + 4 * ahead)) {
+      ++ahead;
+    }
+    if (ahead == long_zeros) {
+      return false;
+    }
+    std::size_t used = 0, zeros = 0, filled = 0;
+    for (std::size_t i = 0, gap = 0; i < words && gap < 4; ++i) {
+      if (zero_word(at_ + 4 * i)) {
+        ++zeros;
+        filled += gap;
+        gap = 0;
+        used = i + 1;
+      } else {
+        ++gap;
+      }
+    }
+    if (zeros < 3 || filled == 0) {
+      return false;
+    }
+    literals(at_);
+    write_mask(used);
+    consume(4 * used);
+    return true;
+  }
+
+  void write_mask(std::size_t words) {
+    token(0xC0, 4 * words);
+    for (std::size_t first = 0; first < words; first += 8) {
+      unsigned mask = 0;
+      for (std::size_t i = first; i < std::min(first + 8, words); ++i) {
+        mask |= zero_word(at_ + 4 * i) ? 0U : 1U << (i - first);
+      }
+      put(mask);
+    }
+    for (std::size_t i = 0; i < words; ++i) {
+      for (std::size_t k = 0; k < 4 && !zero_word(at_ + 4 * i); ++k) {
+        put(byte(at_ + 4 * i + k));
+      }
+    }
+  }
+
+  bool word() {
+    const std::string_view rest = as_text(from_.subspan(at_));
+    std::size_t best = 64, length = 0;
+    for (const std::size_t i : words_[byte(at_)]) {
+      const std::string_view text = tcc_word(i);
+      if (text.size() > length && rest.substr(0, text.size()) == text) {
+        best = i;
+        length = text.size();
+      }
+    }
+    if (best == 64) {
+      return false;
+    }
+    literals(at_);
+    put(0x00);
+    put(0x01);
+    put(static_cast<unsigned>(best));
+    consume(length);
+    return true;
+  }
+
+  bytes_view from_;
+  mutable_bytes to_;
+  const word_table& words_ = words_by_first();
+  std::size_t at_ = 0;
+  std::size_t start_ = 0;  // of the literals not yet written
+  std::size_t out_ = 0;
+  bool full_ = false;
+};
+
+}  // namespace
+
+std::optional<std::size_t> tcc_encode(bytes_view from, mutable_bytes to) {
+  return encoder(from, to).run();
+}
+
+}  // namespace weir::storage::hn4

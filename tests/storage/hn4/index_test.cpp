@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The index beside an image: used where it belongs to it, never believed.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "../../../storage/hn4/core.hpp"
+#include "support.hpp"
+#include "support/temp_folder.hpp"
+
+namespace weir::storage::test {
+namespace {
+
+struct indexed {
+  indexed() : path(scratch / "v") {
+    or_throw(hn4_format(path, fixed_format()));
+    hn4_volume volume = or_throw(hn4_volume::open(path, device_mode::writable));
+    or_throw(volume.put("a", noise(30'000, 1), fixed_put(3)));
+    or_throw(
+        volume.put("a long name that needs a block", noise(20'000, 2), fixed_put(2)));
+    or_throw(volume.write_index());
+  }
+  std::shared_ptr<hn4::core> mounted() const {
+    return or_throw(hn4::mount(or_throw(open_file_device(path, device_mode::read_only))));
+  }
+  weir::test::temp_folder scratch;
+  std::string path;
+};
+
+TEST(Hn4Index, FindsTagsWithoutTheDirectory) {
+  const indexed v;
+  const auto core = v.mounted();
+  EXPECT_FALSE(core->directory_read);
+  EXPECT_EQ(hn4::look_up_index(*core, "a").value().size(), 3U);
+  EXPECT_EQ(or_throw(hn4::select_tag(*core, "a")).shards.size(), 3U);
+  EXPECT_FALSE(core->directory_read) << "nothing else was read";
+  const hn4_volume volume = or_throw(hn4_volume::open(v.path));
+  EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(30'000, 1));
+  EXPECT_TRUE(
+      or_throw(or_throw(volume.stream("a long name that needs a block")).read_all()) ==
+      noise(20'000, 2));
+  EXPECT_EQ(volume.stream("b").error().code(), errc::not_found);
+  EXPECT_EQ(or_throw(volume.tags()).size(), 2U);
+}
+
+TEST(Hn4Index, AnImageThatWasWrittenSinceIsScanned) {
+  const indexed v;
+  {
+    hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
+    or_throw(volume.put("a", noise(100, 3), fixed_put()));
+  }
+  // Even with the old time put back.
+  const hn4_volume volume = or_throw(hn4_volume::open(v.path));
+  EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(100, 3));
+}
+
+TEST(Hn4Index, EntriesThatChangedUnderTheSameTimeAreNotBelieved) {
+  const indexed v;
+  const auto time = std::filesystem::last_write_time(v.path);
+  {
+    hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
+    or_throw(volume.put("a", noise(100, 3), fixed_put()));
+  }
+  std::filesystem::last_write_time(v.path, time);
+  const auto core = v.mounted();
+  EXPECT_FALSE(hn4::look_up_index(*core, "a"));
+  const hn4_volume volume = or_throw(hn4_volume::open(v.path));
+  EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(100, 3));
+}
+
+TEST(Hn4Index, ADamagedOrForeignIndexChangesNothing) {
+  constexpr std::uint64_t seed = 6;
+  RecordProperty("seed", static_cast<int>(seed));
+  const indexed v;
+  const byte_vector good = or_throw(read_file(posix_file_system(), v.path + ".index"));
+  const philox random(seed, 1);
+  for (std::uint64_t i = 0; i < 150; ++i) {
+    byte_vector bad = good;
+    bad[static_cast<std::size_t>(random.below(3 * i, bad.size()))] ^=
+        static_cast<std::byte>(1 + random.below(3 * i + 1, 255));
+    if (i % 3 == 0) {
+      bad.resize(static_cast<std::size_t>(random.below(3 * i + 2, bad.size())));
+    }
+    ASSERT_TRUE(write_file_atomically(posix_file_system(), v.path + ".index", bad));
+    const hn4_volume volume = or_throw(hn4_volume::open(v.path));
+    ASSERT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(30'000, 1))
+        << "seed " << seed << " case " << i;
+  }
+}
+
+TEST(Hn4Index, ReadingWritesNothing) {
+  const indexed v;
+  std::filesystem::remove(v.path + ".index");
+  {
+    const hn4_volume volume = or_throw(hn4_volume::open(v.path));
+    EXPECT_TRUE(or_throw(volume.stream("a")).read_all());
+    EXPECT_TRUE(volume.tags());
+  }
+  EXPECT_FALSE(std::filesystem::exists(v.path + ".index"));
+}
+
+}  // namespace
+}  // namespace weir::storage::test
