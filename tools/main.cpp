@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "hn4/verbs.hpp"
 #include "tgm/register.hpp"
 
 namespace {
@@ -23,7 +24,6 @@ struct all_options {
   store_options store;
   report_options report;
   folder_options checkpoint;
-  hn4_options hn4;
   tgm_options tgm;
   std::unique_ptr<tgm_verbs> tgm_more;
   doctor_options doctor;
@@ -120,38 +120,6 @@ void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
       "weir checkpoint verify runs/demo", &checkpoint_verify);
 }
 
-void add_hn4_verbs(CLI::App& app, all_options& o, action& chosen) {
-  auto* group = app.add_subcommand("hn4", "Make, fill and read HN4 volumes");
-  group->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, const char* example,
-                       auto command) {
-    auto* v = verb(*group, name, what, example);
-    v->add_option("VOLUME", o.hn4.volume, "Image file or block device")->required();
-    v->callback([&, command] {
-      chosen = [&, command](output& out) { return command(o.hn4, out); };
-    });
-    return v;
-  };
-  auto* mkfs = add("mkfs", "Make an empty volume",
-                   "weir hn4 mkfs parameters.hn4 --size 128MiB", &hn4_mkfs);
-  mkfs->add_option("--size", o.hn4.size, "Capacity (default 128MiB, the least)");
-  mkfs->add_option("--label", o.hn4.label, "At most 31 bytes (default \"weir\")");
-  mkfs->add_option("--seed", o.hn4.seed, "Identity follows from it; without it, random");
-  mkfs->add_flag("--force", o.hn4.force, "Replace an existing file");
-  json_flag(mkfs, o.hn4.json);
-  auto* put = add("put", "Store a file or standard input under a tag",
-                  "weir hn4 put parameters.hn4 licence < LICENSE", &hn4_put);
-  put->add_option("TAG", o.hn4.tag, "Name of the stream")->required();
-  put->add_option("FILE", o.hn4.file, "What to store; \"-\" is standard input (default)");
-  put->add_option("--shards", o.hn4.shards, "Number of shards (default: as few as fit)");
-  json_flag(put, o.hn4.json);
-  auto* ls = add("ls", "List the tags", "weir hn4 ls parameters.hn4", &hn4_ls);
-  json_flag(ls, o.hn4.json);
-  auto* cat = add("cat", "Write a tag to standard output, every checksum verified",
-                  "weir hn4 cat parameters.hn4 prose | weir tgm ls -", &hn4_cat);
-  cat->add_option("TAG", o.hn4.tag, "Name of the stream")->required();
-}
-
 void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* group = app.add_subcommand("tgm", "Look into Tensogram files, and change them");
   group->require_subcommand(1);
@@ -225,7 +193,7 @@ int main(int argc, char** argv) {
   add_run_verbs(app, options, chosen);
   add_speak_verbs(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);
-  add_hn4_verbs(app, options, chosen);
+  add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);
   add_doctor(app, options, chosen);
   try {
@@ -233,8 +201,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  options.hn4.seeded =
-      app.get_subcommand("hn4")->get_subcommand("mkfs")->count("--seed") > 0;
   try {
     return perform(chosen);
   } catch (const std::exception& e) {

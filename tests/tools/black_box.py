@@ -343,8 +343,8 @@ class Volumes(Case):
         self.weir("hn4", "put", "v.hn4", "licence", LICENCE, "--shards", 3)
         self.assertEqual(self.weir("hn4", "cat", "v.hn4", "noise").stdout, content)
         self.assertEqual(self.weir("hn4", "cat", "v.hn4", "licence").stdout, Path(LICENCE).read_bytes())
-        tags = {t["name"]: t for t in json.loads(self.weir("hn4", "ls", "v.hn4", "--json").stdout)["tags"]}
-        self.assertEqual(tags["noise"]["bytes"], 300_000)
+        tags = {t["tag"]: t for t in json.loads(self.weir("hn4", "ls", "v.hn4", "--json").stdout)}
+        self.assertEqual(tags["noise"]["size"], 300_000)
         self.assertEqual(tags["licence"]["shards"], 3)
 
     def test_refusals_are_named(self):
@@ -375,7 +375,7 @@ class Messages(Case):
         self.assertEqual(json.loads(lines[1])["values"][-1], 4096)
         raw = self.weir("tgm", "dump", "r/curve.tgm", "--object", "tokens", "--raw").stdout
         self.assertEqual(len(raw), objects[0]["bytes"])
-        self.assertIn("valid", self.weir("tgm", "validate", "r/curve.tgm").stdout.decode())
+        self.assertIn("OK", self.weir("tgm", "validate", "r/curve.tgm").stdout.decode())
         self.assertIn('did you mean "tokens"', self.error("tgm", "dump", "r/curve.tgm", "--object", "token", code=3))
 
     def test_damage_is_found(self):

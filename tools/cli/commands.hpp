@@ -67,23 +67,6 @@ struct folder_options {
 [[nodiscard]] command_result checkpoint_verify(const folder_options& options,
                                                output& out);
 
-struct hn4_options {
-  std::string volume;
-  std::string tag;
-  std::string file = "-";  ///< what `put` stores
-  std::string size = "128MiB";
-  std::string label = "weir";
-  std::uint32_t shards = 0;  ///< of `put`; 0: as few as fit
-  std::uint64_t seed = 0;    ///< of `mkfs`: identity and creation time follow from it
-  bool seeded = false;
-  bool force = false;  ///< of `mkfs`: replace an existing file
-  bool json = false;
-};
-[[nodiscard]] command_result hn4_mkfs(const hn4_options& options, output& out);
-[[nodiscard]] command_result hn4_put(const hn4_options& options, output& out);
-[[nodiscard]] command_result hn4_ls(const hn4_options& options, output& out);
-[[nodiscard]] command_result hn4_cat(const hn4_options& options, output& out);
-
 struct tgm_options {
   std::string file;         ///< or "-"
   std::string object;       ///< of `dump`: a name or a number; empty: all

@@ -101,7 +101,7 @@ json kernel_facts() {
 json built_in() {
   return {{"formats", {"tensogram"}},
           {"compression", {"none", "zstd"}},
-          {"volumes", {"hn4 (GENERIC profile)"}},
+          {"volumes", {"hn4"}},
           {"devices", {"cpu"}},
           {"models", {"prose"}}};
 }

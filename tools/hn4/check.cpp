@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir hn4 check`: findings as text or JSON, a picture, and a new image.
+#include <array>
+
+#include "hn4/verbs.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4_check.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using storage::hn4_check_report;
+using storage::hn4_finding;
+using storage::hn4_use;
+
+void print_list(const std::vector<hn4_finding>& list, output& out) {
+  const char* comma = "";
+  for (const hn4_finding& f : list) {
+    out.print("{}\n  {{\"kind\": {}, \"offset\": {}, \"text\": {}}}", comma,
+              json_quote(f.kind), f.offset, json_quote(f.text));
+    comma = ",";
+  }
+}
+
+void print_json(const hn4_options& options, const hn4_check_report& r,
+                const std::vector<storage::hn4_saved_tag>& saved, output& out) {
+  out.print(
+      "{{\"volume\": {}, \"clean\": {}, \"label\": {}, \"profile\": \"{}\", "
+      "\"tags\": {}, \"shards\": {}, \"blocks\": {}, \"compressed\": {}, \"bytes\": "
+      "{}, \"findings\": [",
+      json_quote(options.volume), r.findings.empty(), json_quote(r.label),
+      name_of(r.geometry.profile), r.tags, r.shards, r.blocks, r.compressed, r.bytes);
+  print_list(r.findings, out);
+  out.write("], \"notes\": [");
+  print_list(r.notes, out);
+  out.write("]");
+  if (!options.repair.empty()) {
+    out.write(", \"saved\": [");
+    const char* comma = "";
+    for (const auto& tag : saved) {
+      out.print("{}\n  {{\"tag\": {}, \"size\": {}, \"problem\": {}}}", comma,
+                json_quote(tag.name), tag.bytes, json_quote(tag.problem));
+      comma = ",";
+    }
+    out.write("]");
+  }
+  out.write("}\n");
+}
+
+void print_text(const hn4_options& options, const hn4_check_report& r,
+                const std::vector<storage::hn4_saved_tag>& saved, output& out) {
+  for (const hn4_finding& f : r.findings) {
+    out.print("finding {:16} byte {:>14}  {}\n", f.kind, f.offset, f.text);
+  }
+  for (const hn4_finding& f : r.notes) {
+    out.print("note    {:16} byte {:>14}  {}\n", f.kind, f.offset, f.text);
+  }
+  for (const auto& tag : saved) {
+    out.print("saved   {}: {}\n", tag.name,
+              tag.problem.empty() ? fmt::format("{} bytes", tag.bytes) : tag.problem);
+  }
+  out.print("{}: {} findings, {} notes; {} tags, {} shards, {} blocks, {} bytes\n",
+            options.volume, r.findings.size(), r.notes.size(), r.tags, r.shards, r.blocks,
+            r.bytes);
+}
+
+// One square per cell, 128 in a row, from the start of the volume.
+std::string picture_of(const hn4_check_report& r) {
+  constexpr std::size_t columns = 128, edge = 7, legend = 24;
+  constexpr std::array<const char*, 5> colours{"#eeeeee", "#9aa7b5", "#2f7fd1", "#e0b13c",
+                                               "#d13f2f"};
+  constexpr std::array<const char*, 5> names{"free", "the volume's own", "data",
+                                             "allocated, of no shard", "damaged"};
+  const std::size_t rows = (r.map.size() + columns - 1) / columns;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n",
+      columns * edge, rows * edge + legend);
+  for (std::size_t i = 0; i < r.map.size(); ++i) {
+    svg +=
+        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
+                    i % columns * edge, i / columns * edge, edge - 1, edge - 1,
+                    colours[static_cast<std::size_t>(r.map[i])]);
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    svg += fmt::format(
+        "<rect x=\"{0}\" y=\"{1}\" width=\"10\" height=\"10\" fill=\"{2}\"/>"
+        "<text x=\"{3}\" y=\"{4}\">{5}</text>\n",
+        i * 160, rows * edge + 8, colours[i], i * 160 + 14, rows * edge + 17, names[i]);
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace
+
+command_result hn4_check_command(const hn4_options& options, output& out) {
+  WEIR_TRY(auto device,
+           storage::open_file_device(options.volume, storage::device_mode::read_only));
+  WEIR_TRY(const hn4_check_report report, storage::hn4_check(std::move(device)));
+  std::vector<storage::hn4_saved_tag> saved;
+  if (!options.repair.empty()) {
+    WEIR_TRY(saved, storage::hn4_repair(options.volume, options.repair));
+  }
+  if (!options.map.empty()) {
+    WEIR_CHECK(write_file_atomically(posix_file_system(), options.map,
+                                     as_view(picture_of(report))));
+  }
+  if (options.json) {
+    print_json(options, report, saved, out);
+  } else {
+    print_text(options, report, saved, out);
+  }
+  return report.findings.empty() ? 0 : 1;
+}
+
+}  // namespace weir::tools

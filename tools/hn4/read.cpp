@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir hn4`: the verbs that read volumes.
+#include <algorithm>
+#include <functional>
+
+#include "hn4/verbs.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_async.hpp"
+#include "weir/storage/hn4_code.hpp"
+#include "weir/storage/hn4_tensors.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using storage::hn4_stream;
+using storage::hn4_volume;
+
+void note(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "note: {}\n", warning);
+  }
+}
+
+void note_recoveries(const hn4_stream& stream) {
+  for (const auto& r : stream.recoveries()) {
+    fmt::print(stderr, "note: tag \"{}\", {}\n", stream.tag(), to_text(r));
+  }
+}
+
+result<hn4_volume> open_volume(const std::string& path, bool strict) {
+  WEIR_TRY(auto device, storage::open_file_device(path, storage::device_mode::read_only));
+  auto volume =
+      strict ? hn4_volume::open_strictly(std::move(device))
+             : hn4_volume::open(std::move(device), storage::device_mode::read_only);
+  return volume;
+}
+
+result<hn4_stream> open_stream(const hn4_volume& volume, const std::string& tag) {
+  WEIR_TRY(hn4_stream stream, volume.stream(tag));
+  note(stream.warnings());
+  return stream;
+}
+
+using sink = std::function<result<void>(bytes_view)>;
+
+// Hands on the range piece by piece, in whole blocks so that none is verified twice.
+result<void> copy_range(const hn4_stream& stream, std::uint64_t offset,
+                        std::uint64_t length, const sink& to) {
+  const std::uint64_t cap = stream.payload();
+  const std::uint64_t piece =
+      std::max<std::uint64_t>((std::uint64_t{1} << 20) / cap, 1) * cap;
+  const std::uint64_t end = offset + std::min(length, stream.size() - offset);
+  byte_vector buffer(static_cast<std::size_t>(std::min(piece, end - offset)));
+  std::uint64_t holes = 0;
+  while (offset < end) {
+    const std::uint64_t step = std::min(piece - offset % cap, end - offset);
+    const auto part = stream.read_partial(
+        offset, mutable_bytes(buffer).first(static_cast<std::size_t>(step)));
+    holes += part.holes;
+    WEIR_CHECK(to(bytes_view(buffer).first(part.bytes)));
+    if (part.failure) {
+      note_recoveries(stream);
+      return *part.failure;
+    }
+    offset += part.bytes;
+  }
+  note_recoveries(stream);
+  if (holes != 0) {
+    fmt::print(stderr, "note: tag \"{}\": {} blocks are holes and read as zeros ({})\n",
+               stream.tag(), holes, text_of(storage::hn4_code::sparse));
+  }
+  return {};
+}
+
+// A new file with what `fill` writes; nothing is left of it after a failure.
+result<void> write_new_file(const std::string& path, bool force,
+                            const std::function<result<void>(const sink&)>& fill) {
+  file_system& files = posix_file_system();
+  if (!force && files.exists(path)) {
+    return storage::hn4_error(storage::hn4_code::exists,
+                              fmt::format("cannot write \"{}\": the file exists", path))
+        .hint("choose another name, or use --force");
+  }
+  return write_file_atomically(files, path, [&](file& f) {
+    std::uint64_t at = 0;
+    return fill([&](bytes_view bytes) -> result<void> {
+      WEIR_CHECK(write_all(f, at, bytes));
+      at += bytes.size();
+      return {};
+    });
+  });
+}
+
+std::string shapes_json(const storage::stored_tensor& t) {
+  return fmt::format(
+      "{{\"name\": {}, \"type\": {}, \"dtype\": \"{}\", \"shape\": {}, \"offset\": {}, "
+      "\"bytes\": {}}}",
+      json_quote(t.name), json_quote(t.type_name), info_of(t.type).tensogram,
+      shape_text(t.shape), t.offset, t.bytes);
+}
+
+command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
+                        output& out) {
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+  note_recoveries(stream);
+  if (!options.json) {
+    out.print("{}: {} bytes in {} shards, format {}\n", stream.tag(), stream.size(),
+              stream.shards().size(), name_of(directory.format()));
+    for (const auto& s : stream.shards()) {
+      out.print(
+          "  shard {:016x}{:016x}  {:>14} bytes at {:>14}  {} blocks  generation {}\n",
+          s.seed.hi, s.seed.lo, s.bytes, s.offset, s.blocks, s.generation);
+    }
+    for (const auto& t : directory.tensors()) {
+      out.print("  {:40} {:8} {}\n", t.name, t.type_name, shape_text(t.shape));
+    }
+    return 0;
+  }
+  out.print("{{\"tag\": {}, \"size\": {}, \"format\": \"{}\", \"shards\": [",
+            json_quote(stream.tag()), stream.size(), name_of(directory.format()));
+  const char* comma = "";
+  for (const auto& s : stream.shards()) {
+    out.print(
+        "{}\n  {{\"seed\": \"{:016x}{:016x}\", \"offset\": {}, \"bytes\": {}, "
+        "\"blocks\": {}, \"generation\": {}, \"create_clock\": {}}}",
+        comma, s.seed.hi, s.seed.lo, s.offset, s.bytes, s.blocks, s.generation,
+        s.create_clock);
+    comma = ",";
+  }
+  out.write("], \"tensors\": [");
+  comma = "";
+  for (const auto& t : directory.tensors()) {
+    out.print("{}\n  {}", comma, shapes_json(t));
+    comma = ",";
+  }
+  out.write("]}\n");
+  return 0;
+}
+
+}  // namespace
+
+command_result hn4_ls(const hn4_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
+  WEIR_TRY(const auto tags, volume.tags());
+  note(volume.warnings());
+  if (!options.json) {
+    for (const auto& tag : tags) {
+      out.print("{:32} {:>14} bytes  {} shards  generation {}\n", tag.name, tag.bytes,
+                tag.shards, tag.generation);
+    }
+    return 0;
+  }
+  out.write("[");
+  for (std::size_t i = 0; i < tags.size(); ++i) {
+    out.print("{}\n  {{\"tag\": {}, \"shards\": {}, \"size\": {}}}", i == 0 ? "" : ",",
+              json_quote(tags[i].name), tags[i].shards, tags[i].bytes);
+  }
+  out.write("]\n");
+  return 0;
+}
+
+command_result hn4_cat(const hn4_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, open_volume(options.volume, options.strict));
+  note(volume.warnings());
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  if (options.length == 0) {
+    return 0;
+  }
+  if (options.offset >= stream.size()) {
+    return storage::hn4_error(
+        storage::hn4_code::invalid_argument,
+        fmt::format("cannot read tag \"{}\": expected an offset below {}, found {}",
+                    options.tag, stream.size(), options.offset),
+        errc::out_of_range);
+  }
+  WEIR_CHECK(copy_range(stream, options.offset, options.length,
+                        [&](bytes_view bytes) -> result<void> {
+                          out.write(bytes);
+                          return {};
+                        }));
+  return 0;
+}
+
+command_result hn4_get(const hn4_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  std::uint64_t offset = 0, length = stream.size();
+  if (!options.tensor.empty()) {
+    WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+    const storage::stored_tensor* tensor = directory.find(options.tensor);
+    if (tensor == nullptr) {
+      std::vector<std::string> known;
+      for (const auto& t : directory.tensors()) {
+        known.push_back(t.name);
+      }
+      return storage::hn4_error(
+          storage::hn4_code::not_found,
+          fmt::format("cannot find tensor \"{}\" in tag \"{}\"{}", options.tensor,
+                      options.tag, did_you_mean(options.tensor, known)));
+    }
+    offset = tensor->offset;
+    length = tensor->bytes;
+  }
+  const auto copy = [&](const sink& to) {
+    return length == 0 ? result<void>() : copy_range(stream, offset, length, to);
+  };
+  if (options.file != "-") {
+    WEIR_CHECK(write_new_file(options.file, options.force, copy));
+    return 0;
+  }
+  WEIR_CHECK(copy([&](bytes_view bytes) -> result<void> {
+    out.write(bytes);
+    return {};
+  }));
+  return 0;
+}
+
+command_result hn4_export(const hn4_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_CHECK(write_new_file(options.file, options.force, [&](const sink& to) {
+    return copy_range(stream, 0, stream.size(), to);
+  }));
+  out.print("{}: {} bytes\n", options.file, stream.size());
+  return 0;
+}
+
+command_result hn4_stat(const hn4_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
+  note(volume.warnings());
+  if (!options.tag.empty()) {
+    return stat_tag(options, volume, out);
+  }
+  WEIR_TRY(const auto tags, volume.tags());
+  const auto& g = volume.geometry();
+  if (options.json) {
+    out.print(
+        "{{\"volume\": {}, \"label\": {}, \"profile\": \"{}\", \"capacity\": {}, "
+        "\"sector\": {}, \"block\": {}, \"payload\": {}, \"state\": \"{:#x}\", "
+        "\"uuid\": \"{:016x}{:016x}\", \"tags\": {}}}\n",
+        json_quote(options.volume), json_quote(volume.label()), name_of(g.profile),
+        g.capacity, g.sector, g.block, g.payload, volume.state(), volume.uuid().hi,
+        volume.uuid().lo, tags.size());
+  } else {
+    out.print(
+        "{}: \"{}\", profile {}, {} in blocks of {}, sectors of {}, state {:#x}, {} "
+        "tags\n",
+        options.volume, volume.label(), name_of(g.profile), human_bytes(g.capacity),
+        human_bytes(g.block), g.sector, volume.state(), tags.size());
+  }
+  return 0;
+}
+
+command_result hn4_bench(const hn4_options& options, output& out) {
+  WEIR_TRY(auto device, options.direct
+                            ? storage::open_direct_device(options.volume)
+                            : storage::open_file_device(options.volume,
+                                                        storage::device_mode::read_only));
+  WEIR_TRY(const hn4_volume volume,
+           hn4_volume::open(std::move(device), storage::device_mode::read_only));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  storage::hn4_parallel_options parallel;
+  parallel.threads = std::max(options.threads, 1U);
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    byte_vector all(static_cast<std::size_t>(stream.size()));
+    const std::int64_t start = now_ns();
+    WEIR_CHECK(storage::read_parallel(stream, 0, all, parallel));
+    best = std::max(best, static_cast<double>(all.size()) / seconds_since(start));
+  }
+  if (options.json) {
+    out.print(
+        "{{\"tag\": {}, \"bytes\": {}, \"threads\": {}, \"bytes_per_second\": "
+        "{:.0f}}}\n",
+        json_quote(options.tag), stream.size(), parallel.threads, best);
+  } else {
+    out.print("{}: {} verified in {} threads at {}/s (best of 3)\n", options.tag,
+              human_bytes(stream.size()), parallel.threads,
+              human_bytes(static_cast<std::uint64_t>(best)));
+  }
+  return 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir hn4`: the verbs that write volumes.
+#include <algorithm>
+#include <optional>
+
+#include "hn4/source.hpp"
+#include "hn4/verbs.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_tensors.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using storage::hn4_volume;
+
+result<storage::hn4_medium> medium_named(const std::string& name) {
+  if (name == "ssd") {
+    return storage::hn4_medium::ssd;
+  }
+  if (name == "rotational" || name == "hdd") {
+    return storage::hn4_medium::rotational;
+  }
+  if (name == "tape") {
+    return storage::hn4_medium::tape;
+  }
+  return error(
+      errc::unknown_key,
+      fmt::format("cannot find medium \"{}\": expected ssd, rotational or tape", name));
+}
+
+void note(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "note: {}\n", warning);
+  }
+}
+
+result<hn4_volume> open_for_writing(const hn4_options& options) {
+  WEIR_TRY(hn4_volume volume,
+           hn4_volume::open(options.volume, storage::device_mode::writable));
+  note(volume.warnings());
+  return volume;
+}
+
+// Opens, stores, says what is there now; the volume lets its lock go at the end.
+result<void> store(const hn4_options& options, bytes_view content, output& out) {
+  WEIR_TRY(hn4_volume volume, open_for_writing(options));
+  storage::hn4_put_options put;
+  put.shards = options.shards;
+  put.compress = options.compress;
+  put.existing = options.replace  ? storage::hn4_existing::replace
+                 : options.append ? storage::hn4_existing::append
+                                  : storage::hn4_existing::refuse;
+  WEIR_CHECK(volume.put(options.tag, content, put));
+  WEIR_CHECK(volume.write_index());
+  WEIR_TRY(const auto stream, volume.stream(options.tag));
+  if (options.json) {
+    out.print("{{\"tag\": {}, \"size\": {}, \"shards\": {}}}\n", json_quote(options.tag),
+              stream.size(), stream.shards().size());
+  } else {
+    out.print("{}: {} bytes in {} shards\n", options.tag, stream.size(),
+              stream.shards().size());
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result hn4_mkfs(const hn4_options& options, output& out) {
+  storage::hn4_format_options format;
+  WEIR_TRY(format.capacity, parse_size(options.size));
+  WEIR_TRY(format.profile, storage::hn4_profile_named(options.profile));
+  WEIR_TRY(format.medium, medium_named(options.medium));
+  format.sector = options.sector;
+  format.label = options.label;
+  format.overwrite = options.force;
+  if (options.seeded) {
+    format.uuid_seed = options.seed;
+    format.time_ns = 0;
+  }
+  WEIR_CHECK(storage::hn4_format(options.volume, format));
+  WEIR_TRY(const hn4_volume volume, hn4_volume::open(options.volume));
+  const auto& g = volume.geometry();
+  if (options.json) {
+    out.print(
+        "{{\"volume\": {}, \"capacity\": {}, \"block\": {}, \"sector\": {}, \"profile\": "
+        "\"{}\"}}\n",
+        json_quote(options.volume), g.capacity, g.block, g.sector, name_of(g.profile));
+  } else {
+    out.print("{}: {} in blocks of {}, profile {}\n", options.volume,
+              human_bytes(g.capacity), human_bytes(g.block), name_of(g.profile));
+  }
+  return 0;
+}
+
+command_result hn4_put(const hn4_options& options, output& out) {
+  WEIR_TRY(const source content, source::open(options.file));
+  WEIR_CHECK(store(options, content.bytes(), out));
+  return 0;
+}
+
+command_result hn4_import(const hn4_options& options, output& out) {
+  WEIR_TRY(const source content, source::open(options.file));
+  // A file that claims to be a container must be a sound one before it is stored.
+  WEIR_TRY(const auto directory, storage::tensor_directory::of_bytes(content.bytes()));
+  WEIR_CHECK(store(options, content.bytes(), out));
+  if (!options.json) {
+    out.print("{} tensors, format {}\n", directory.tensors().size(),
+              name_of(directory.format()));
+  }
+  return 0;
+}
+
+command_result hn4_rm(const hn4_options& options, output& out) {
+  WEIR_TRY(hn4_volume volume, open_for_writing(options));
+  WEIR_CHECK(volume.remove(options.tag));
+  WEIR_CHECK(volume.write_index());
+  if (options.json) {
+    out.print("{{\"tag\": {}, \"removed\": true}}\n", json_quote(options.tag));
+  } else {
+    out.print("{}: removed\n", options.tag);
+  }
+  return 0;
+}
+
+command_result hn4_compact(const hn4_options& options, output& out) {
+  WEIR_TRY(hn4_volume volume, open_for_writing(options));
+  WEIR_TRY(const std::size_t moved, volume.compact());
+  WEIR_CHECK(volume.write_index());
+  if (options.json) {
+    out.print("{{\"moved\": {}}}\n", moved);
+  } else {
+    out.print("{}: {} tags moved together\n", options.volume, moved);
+  }
+  return 0;
+}
+
+}  // namespace weir::tools
