@@ -232,14 +232,17 @@ class interval_decoder {
 
   void split(std::uint32_t* d, unsigned k) noexcept {
     const unsigned first = take_reference(d);
-    for (unsigned i = first; i < p_.block; ++i) {
-      d[i] = from_.get_unary();
+    const unsigned block = p_.block;
+    bit_reader from = from_;  // in registers
+    for (unsigned i = first; i < block; ++i) {
+      d[i] = from.get_unary();
     }
     if (k > 0) {
-      for (unsigned i = first; i < p_.block; ++i) {
-        d[i] = d[i] << k | from_.get(k);
+      for (unsigned i = first; i < block; ++i) {
+        d[i] = d[i] << k | from.get(k);
       }
     }
+    from_ = from;
   }
 
   bit_reader& from_;

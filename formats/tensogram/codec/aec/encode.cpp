@@ -241,22 +241,25 @@ class interval_encoder {
   }
 
   void put_split(const std::uint32_t* d) noexcept {
+    bit_writer to = to_;  // in registers: bytes may alias anything
     const unsigned k = split_;
-    to_.put(k + 1, p_.id_bits());
+    to.put(k + 1, p_.id_bits());
     unsigned first = 0;
     if (reference_) {
-      to_.put(raw_[0], p_.bits);
+      to.put(raw_[0], p_.bits);
       first = 1;
     }
-    for (unsigned i = first; i < p_.block; ++i) {
-      to_.put_unary(d[i] >> k);
+    const unsigned block = p_.block;
+    for (unsigned i = first; i < block; ++i) {
+      to.put_unary(d[i] >> k);
     }
     if (k > 0) {
       const std::uint32_t mask = (1u << k) - 1;
-      for (unsigned i = first; i < p_.block; ++i) {
-        to_.put(d[i] & mask, k);
+      for (unsigned i = first; i < block; ++i) {
+        to.put(d[i] & mask, k);
       }
     }
+    to_ = to;
   }
 
   void put_plain(const std::uint32_t* d) noexcept {
