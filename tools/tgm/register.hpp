@@ -68,8 +68,12 @@ class tgm_verbs {
     CLI::App* v = group_.add_subcommand(name, what);
     v->footer(std::string("Example:\n  ") + example);
     v->add_flag("-j,--json", o_.json, "Print facts as JSON");
-    v->callback(
-        [this, run] { chosen_ = [this, run](output& to) { return run(o_, to); }; });
+    v->callback([this, run] {
+      if (!o_.file.empty()) {
+        o_.files = {o_.file};
+      }
+      chosen_ = [this, run](output& to) { return run(o_, to); };
+    });
     return v;
   }
   CLI::App* many(const char* name, const char* what, const char* example, command run) {
@@ -79,9 +83,7 @@ class tgm_verbs {
   }
   CLI::App* one(const char* name, const char* what, const char* example, command run) {
     CLI::App* v = verb(name, what, example, run);
-    v->add_option("FILE", o_.files, "File, or \"-\" for standard input")
-        ->required()
-        ->expected(1);
+    v->add_option("FILE", o_.file, "File, or \"-\" for standard input")->required();
     return v;
   }
   CLI::App* pair(const char* name, const char* what, const char* example, command run) {

@@ -14,6 +14,7 @@ namespace weir::tools {
 
 struct tgm_verb_options {
   std::vector<std::string> files;
+  std::string file;   ///< of a verb that takes one; becomes the only one of `files`
   std::string keys;   ///< -p: separated by commas
   std::string where;  ///< -w: KEY=V1/V2 or KEY!=V1/V2
   std::string sets;   ///< -s of `set`: KEY=VALUE,...
