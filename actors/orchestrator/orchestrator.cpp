@@ -14,6 +14,10 @@ using self_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
 
 /// Longest stretch of running tasks without a look at the mailbox.
 constexpr std::int64_t patience_ns = 1'000'000;
+/// An answer wakes another thread: while more work than this is queued, as many answers
+/// wait for one another, but not for long.
+constexpr std::size_t answered_together = 3;
+constexpr std::int64_t longest_hold_ns = 20'000'000;
 
 error not_open() {
   return error(errc::stopping, "the orchestrator has no model: expected an open before");
@@ -49,7 +53,16 @@ void work_a_little(self_pointer self) {
     return;
   }
   if (auto ended = s.core->work(patience_ns)) {
-    answer(s, std::move(*ended));
+    s.held_since_ns = s.held.empty() ? now_ns() : s.held_since_ns;
+    s.held.push_back(std::move(*ended));
+  }
+  if (!s.held.empty() &&
+      (s.held.size() >= answered_together || s.core->queued() < answered_together ||
+       now_ns() - s.held_since_ns > longest_hold_ns)) {
+    for (auto& f : s.held) {
+      answer(s, std::move(f));
+    }
+    s.held.clear();
   }
   keep_working(self);
 }

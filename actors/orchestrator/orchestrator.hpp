@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <variant>
+#include <vector>
 
 #include "orchestrator/orchestrator_state.hpp"
 #include "shim/shim.hpp"
@@ -32,8 +33,10 @@ struct orchestrator_shell {
   using reply =
       std::variant<reply_later<local<pulse_done>>, reply_later<local<state_image>>>;
 
-  std::unique_ptr<orchestrator_state> core;  ///< after open
-  std::deque<reply> replies;                 ///< in the order of the queue
+  std::unique_ptr<orchestrator_state> core;        ///< after open
+  std::deque<reply> replies;                       ///< in the order of the queue
+  std::vector<orchestrator_state::finished> held;  ///< ended, not answered yet
+  std::int64_t held_since_ns = 0;
   bool working = false;  ///< a work message is on its way to ourselves
 };
 
