@@ -3,7 +3,13 @@
 /// Byte sources over memory and over files.
 #include "weir/formats/byte_source.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include <cstring>
 
@@ -41,6 +47,49 @@ result<std::shared_ptr<file_source>> file_source::open(std::unique_ptr<file> f) 
 result<void> file_source::read(std::uint64_t offset, mutable_bytes to) const {
   WEIR_CHECK(check_range(*this, offset, to.size()));
   return read_exactly(*file_, offset, to);
+}
+
+result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& path) {
+  const auto failed = [&](const char* what) {
+    return error(errno == ENOENT ? errc::not_found : errc::io,
+                 fmt::format("cannot {} \"{}\": expected a readable file, found \"{}\"",
+                             what, path, std::strerror(errno)));
+  };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return failed("open");
+  }
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0) {
+    error e = failed("look at");
+    ::close(descriptor);
+    return e;
+  }
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  void* at =
+      size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (at == MAP_FAILED) {
+    error e = failed("map");
+    ::close(descriptor);
+    return e;
+  }
+  ::close(descriptor);
+  return std::shared_ptr<mapped_source>(
+      new mapped_source({static_cast<const std::byte*>(at), size}, path));
+}
+
+mapped_source::~mapped_source() {
+  if (!content_.empty()) {
+    ::munmap(const_cast<std::byte*>(content_.data()), content_.size());
+  }
+}
+
+result<void> mapped_source::read(std::uint64_t offset, mutable_bytes to) const {
+  WEIR_CHECK(check_range(*this, offset, to.size()));
+  if (!to.empty()) {
+    std::memcpy(to.data(), content_.data() + offset, to.size());
+  }
+  return {};
 }
 
 }  // namespace weir::formats

@@ -295,4 +295,10 @@ const std::vector<frame_info>& message_reader::frames() const noexcept {
   return state_->layout.frames;
 }
 
+std::future<result<byte_vector>> decode_later(
+    std::shared_ptr<const message_reader> reader, std::size_t i) {
+  return std::async(std::launch::async,
+                    [reader = std::move(reader), i] { return reader->decode(i); });
+}
+
 }  // namespace weir::formats

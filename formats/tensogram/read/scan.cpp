@@ -12,31 +12,72 @@ namespace weir::formats {
 namespace {
 
 constexpr std::uint64_t search_piece = 64 << 10;
+constexpr std::uint64_t largest_backward = std::uint64_t{1} << 32;
 
 class scanner {
  public:
   explicit scanner(const byte_source& source) : pieces_(source), size_(source.size()) {}
 
-  result<std::vector<message_span>> run() {
+  result<std::vector<message_span>> run(scan_order order) {
     std::vector<message_span> found;
+    std::vector<message_span> from_end;
+    bool backward = order != scan_order::forward;
     std::uint64_t at = 0;
     while (at < size_ && size_ - at >= smallest_message) {
-      WEIR_TRY(const std::uint64_t length, message_at(at));
-      if (length > 0) {
-        found.push_back({at, length});
-        at += length;
-      } else {
-        WEIR_TRY(const auto next, find(start_magic, at + 1));
-        if (!next) {
-          break;
+      if (backward) {
+        WEIR_TRY(const std::uint64_t length, message_before(size_, at));
+        backward = length > 0;
+        if (backward) {
+          size_ -= length;
+          from_end.push_back({size_, length});
         }
-        at = *next;
+        if (backward && order == scan_order::backward) {
+          continue;
+        }
+      }
+      WEIR_TRY(const bool more, step(at, found));
+      if (!more) {
+        break;
       }
     }
+    found.insert(found.end(), from_end.rbegin(), from_end.rend());
     return found;
   }
 
  private:
+  /// Takes the message at `at`, or goes to where the next one may start. False at the
+  /// end.
+  result<bool> step(std::uint64_t& at, std::vector<message_span>& found) {
+    if (at >= size_ || size_ - at < smallest_message) {
+      return false;
+    }
+    WEIR_TRY(const std::uint64_t length, message_at(at));
+    if (length > 0) {
+      found.push_back({at, length});
+      at += length;
+      return true;
+    }
+    WEIR_TRY(const auto next, find(start_magic, at + 1));
+    at = next.value_or(size_);
+    return next.has_value();
+  }
+
+  /// Length of the message that ends at `end` and starts at `least` or later, 0 if none
+  /// says so at both of its ends.
+  result<std::uint64_t> message_before(std::uint64_t end, std::uint64_t least) {
+    WEIR_TRY(const bytes_view tail, pieces_.at(end - postamble_size, postamble_size));
+    const auto total = load_be<std::uint64_t>(tail.data() + 8);
+    if (!starts_with(tail.subspan(16), end_magic) || total < smallest_message ||
+        total > largest_backward || total > end - least) {
+      return std::uint64_t{0};
+    }
+    WEIR_TRY(const bytes_view start, pieces_.at(end - total, preamble_size));
+    const auto head = starts_with(start, start_magic)
+                          ? parse_preamble(start)
+                          : error(errc::corrupt, "no message begins here");
+    return head && head->total_length == total ? total : 0;
+  }
+
   /// Length of the message at `at`, 0 if there is none.
   result<std::uint64_t> message_at(std::uint64_t at) {
     WEIR_TRY(const bytes_view bytes, pieces_.at(at, preamble_size));
@@ -105,7 +146,11 @@ class scanner {
 }  // namespace
 
 result<std::vector<message_span>> scan(const byte_source& source) {
-  return scanner(source).run();
+  return scanner(source).run(scan_order::forward);
+}
+
+result<std::vector<message_span>> scan(const byte_source& source, scan_order order) {
+  return scanner(source).run(order);
 }
 
 std::vector<message_span> scan(bytes_view bytes) {

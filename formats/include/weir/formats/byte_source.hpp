@@ -74,4 +74,29 @@ class file_source final : public byte_source {
   std::uint64_t size_;
 };
 
+/// A file mapped into memory: nothing is read before it is used. The file must not become
+/// shorter while it is open.
+class mapped_source final : public byte_source {
+ public:
+  /// @error{not_found; io}
+  [[nodiscard]] static result<std::shared_ptr<mapped_source>> open(
+      const std::string& path);
+  mapped_source(const mapped_source&) = delete;
+  mapped_source& operator=(const mapped_source&) = delete;
+  ~mapped_source() override;
+
+  [[nodiscard]] std::uint64_t size() const noexcept override { return content_.size(); }
+  [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
+  [[nodiscard]] std::optional<bytes_view> view() const noexcept override {
+    return content_;
+  }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+
+ private:
+  mapped_source(bytes_view content, std::string name)
+      : content_(content), name_(std::move(name)) {}
+  bytes_view content_;
+  std::string name_;
+};
+
 }  // namespace weir::formats

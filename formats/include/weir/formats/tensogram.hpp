@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -201,6 +202,18 @@ struct message_span {
 [[nodiscard]] result<std::vector<message_span>> scan(const byte_source& source);
 [[nodiscard]] std::vector<message_span> scan(bytes_view bytes);
 
+/// From which end messages are looked for. Sound files give the same list.
+enum class scan_order : std::uint8_t {
+  forward,
+  backward,   ///< from the end by the lengths in postambles, the rest forward
+  both_ends,  ///< a message from each end in turn
+};
+/// Backward a message of up to 4 GiB is looked for; a stream without length, or other
+/// bytes, end that way, and what lies before is scanned forward.
+/// @error{what the source returns}
+[[nodiscard]] result<std::vector<message_span>> scan(const byte_source& source,
+                                                     scan_order order);
+
 /// Metadata of the first metadata frame of the message at the start of `message`, its
 /// digest verified if it has one; nothing else of the message is looked at. Of a stream
 /// these are the keys that were known beforehand.
@@ -308,5 +321,9 @@ class message_reader {
   explicit message_reader(std::unique_ptr<state> s);
   std::unique_ptr<state> state_;
 };
+
+/// Decodes object `i` on a thread of its own. The reader stays alive until it is done.
+[[nodiscard]] std::future<result<byte_vector>> decode_later(
+    std::shared_ptr<const message_reader> reader, std::size_t i);
 
 }  // namespace weir::formats
