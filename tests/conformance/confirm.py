@@ -11,7 +11,7 @@ import os
 import sys
 
 # Its validation does not hash metadata in every level and does not compare the postamble's length.
-BLIND = {"bad_metadata.tgm", "bad_postamble.tgm"}
+BLIND = {"damage/bad_metadata.tgm", "damage/bad_postamble.tgm"}
 
 
 def main():

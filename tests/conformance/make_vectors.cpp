@@ -211,39 +211,40 @@ std::vector<vector_file> all_vectors() {
   message_options aligned;
   aligned.payload_alignment = 64;
   std::vector<vector_file> out{
-      {"dtypes_little", "every type, little-endian", dtypes(byte_order::little)},
-      {"dtypes_big", "every type, big-endian", dtypes(byte_order::big)},
-      {"codecs", "every filter and compression that is written", codecs()},
-      {"packing", "simple_packing at widths 0 to 64 and three decimal scales",
+      {"types/dtypes_little", "every type, little-endian", dtypes(byte_order::little)},
+      {"types/dtypes_big", "every type, big-endian", dtypes(byte_order::big)},
+      {"codecs/codecs", "every filter and compression that is written", codecs()},
+      {"codecs/packing", "simple_packing at widths 0 to 64 and three decimal scales",
        packing_widths()},
-      {"bitmask", "bits in every compression they have", bitmasks()},
-      {"mask_none", "masks as they are", masks(mask_method::none, 0)},
-      {"mask_rle", "masks as runs", masks(mask_method::rle, 0)},
-      {"mask_roaring", "masks as Roaring", masks(mask_method::roaring, 0)},
-      {"mask_lz4", "masks in lz4", masks(mask_method::lz4, 0)},
-      {"mask_zstd", "masks in zstd", masks(mask_method::zstd, 0)},
-      {"mask_small", "masks below the threshold", masks(mask_method::roaring, 4096)},
-      {"stream", "streamed, a preceder, no lengths", stream(false, false)},
-      {"stream_length", "streamed, lengths filled in", stream(true, false)},
-      {"stream_base", "streamed, a preceder over names known beforehand",
+      {"codecs/bitmask", "bits in every compression they have", bitmasks()},
+      {"masks/mask_none", "masks as they are", masks(mask_method::none, 0)},
+      {"masks/mask_rle", "masks as runs", masks(mask_method::rle, 0)},
+      {"masks/mask_roaring", "masks as Roaring", masks(mask_method::roaring, 0)},
+      {"masks/mask_lz4", "masks in lz4", masks(mask_method::lz4, 0)},
+      {"masks/mask_zstd", "masks in zstd", masks(mask_method::zstd, 0)},
+      {"masks/mask_small", "masks below the threshold",
+       masks(mask_method::roaring, 4096)},
+      {"layout/stream", "streamed, a preceder, no lengths", stream(false, false)},
+      {"layout/stream_length", "streamed, lengths filled in", stream(true, false)},
+      {"layout/stream_base", "streamed, a preceder over names known beforehand",
        stream(true, true)},
-      {"empty", "no objects", whole({})},
-      {"hash_none", "no digests", whole({field(4)}, bare)},
-      {"hash_both", "digest lists in header and footer", whole({field(4)}, twice)},
-      {"hash_footer", "digest list in the footer", whole({field(4)}, footer)},
-      {"aligned", "payloads at multiples of 64 bytes",
+      {"layout/empty", "no objects", whole({})},
+      {"layout/hash_none", "no digests", whole({field(4)}, bare)},
+      {"layout/hash_both", "digest lists in header and footer", whole({field(4)}, twice)},
+      {"layout/hash_footer", "digest list in the footer", whole({field(4)}, footer)},
+      {"layout/aligned", "payloads at multiples of 64 bytes",
        whole({field(4), field(9), sample(1, dtype::uint8, {3}), field(1)}, aligned)},
-      {"lookalike", "a payload that holds every marker", lookalike()},
-      {"descriptor_first", "descriptor before the payload", descriptor_first()},
-      {"many", "300 objects of one byte: an index that the reference cannot write",
+      {"layout/lookalike", "a payload that holds every marker", lookalike()},
+      {"layout/descriptor_first", "descriptor before the payload", descriptor_first()},
+      {"layout/many", "300 objects of one byte: an index that the reference cannot write",
        whole(std::vector<sample_object>(300, sample(1, dtype::uint8, {1})))},
-      {"two", "two messages", both(small, small, "")},
-      {"bad_between", "bytes between messages", both(small, small, "garbage!")},
-      {"bad_metadata", "a flipped bit in the metadata", flipped(small, 60)},
-      {"bad_payload", "a flipped bit in the payload", flipped(small, payload)},
-      {"bad_postamble", "another length in the postamble",
+      {"layout/two", "two messages", both(small, small, "")},
+      {"damage/bad_between", "bytes between messages", both(small, small, "garbage!")},
+      {"damage/bad_metadata", "a flipped bit in the metadata", flipped(small, 60)},
+      {"damage/bad_payload", "a flipped bit in the payload", flipped(small, payload)},
+      {"damage/bad_postamble", "another length in the postamble",
        flipped(small, small.size() - 9)},
-      {"bad_cut", "the end is missing", {small.begin(), small.end() - 30}}};
+      {"damage/bad_cut", "the end is missing", {small.begin(), small.end() - 30}}};
   return out;
 }
 
@@ -275,6 +276,11 @@ cbor_map describe(const byte_vector& bytes) {
 
 void write_all(const std::string& folder) {
   cbor_map files;
+  for (const char* part : {"types", "codecs", "masks", "layout", "damage"}) {
+    if (!posix_file_system().exists(folder + "/" + part)) {
+      or_throw(posix_file_system().make_folder(folder + "/" + part));
+    }
+  }
   for (const vector_file& file : all_vectors()) {
     const std::string name = std::string(file.name) + ".tgm";
     or_throw(write_file_atomically(posix_file_system(), folder + "/" + name, file.bytes));

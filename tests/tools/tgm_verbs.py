@@ -42,36 +42,36 @@ class Verbs(unittest.TestCase):
             self.assertIn("Example:\n  weir tgm " + verb, self.tgm(verb, "--help").stdout.decode())
 
     def test_info_counts_messages(self):
-        text = self.tgm("info", SUITE / "two.tgm").stdout.decode()
-        size = (SUITE / "two.tgm").stat().st_size
+        text = self.tgm("info", SUITE / "layout/two.tgm").stdout.decode()
+        size = (SUITE / "layout/two.tgm").stat().st_size
         self.assertEqual(text, f"File: {SUITE / 'two.tgm'}\n  Messages: 2\n  Size: {size} bytes\n  Version: 3\n\n")
-        self.assertEqual(json.loads(self.tgm("info", "--json", SUITE / "two.tgm").stdout)[0]["messages"], 2)
+        self.assertEqual(json.loads(self.tgm("info", "--json", SUITE / "layout/two.tgm").stdout)[0]["messages"], 2)
 
     def test_keys_are_listed_and_got(self):
-        self.assertEqual(self.rows("ls", "-p", "name,absent", SUITE / "stream_base.tgm"), ["name\tabsent", "late\tN/A"])
-        self.assertEqual(json.loads(self.tgm("ls", "-p", "name", "-j", SUITE / "stream.tgm").stdout), [{"name": "late"}])
-        self.assertEqual(self.rows("get", "-p", "name,extra.run,version", SUITE / "stream.tgm"), ["late conformance 3"])
-        self.assertEqual(self.rows("get", "-p", "name", "-w", "name!=late", SUITE / "stream.tgm"), [])
-        self.assertIn(b"key not found", self.tgm("get", "-p", "nowhere", SUITE / "stream.tgm", code=3).stderr)
-        self.tgm("get", "-p", "name", "-w", "nonsense", SUITE / "stream.tgm", code=2)
+        self.assertEqual(self.rows("ls", "-p", "name,absent", SUITE / "layout/stream_base.tgm"), ["name\tabsent", "late\tN/A"])
+        self.assertEqual(json.loads(self.tgm("ls", "-p", "name", "-j", SUITE / "layout/stream.tgm").stdout), [{"name": "late"}])
+        self.assertEqual(self.rows("get", "-p", "name,extra.run,version", SUITE / "layout/stream.tgm"), ["late conformance 3"])
+        self.assertEqual(self.rows("get", "-p", "name", "-w", "name!=late", SUITE / "layout/stream.tgm"), [])
+        self.assertIn(b"key not found", self.tgm("get", "-p", "nowhere", SUITE / "layout/stream.tgm", code=3).stderr)
+        self.tgm("get", "-p", "name", "-w", "nonsense", SUITE / "layout/stream.tgm", code=2)
 
     def test_set_keeps_payloads_and_digests(self):
-        self.tgm("set", "-s", "station=Kiel,extra.run=2", SUITE / "codecs.tgm", "out.tgm")
+        self.tgm("set", "-s", "station=Kiel,extra.run=2", SUITE / "codecs/codecs.tgm", "out.tgm")
         self.assertEqual(self.rows("get", "-p", "station,extra.run", "out.tgm"), ["Kiel 2"])
-        self.assertEqual(self.digests("out.tgm"), self.digests(SUITE / "codecs.tgm"))
+        self.assertEqual(self.digests("out.tgm"), self.digests(SUITE / "codecs/codecs.tgm"))
         self.assertIn(b"hash verified", self.tgm("validate", "--full", "out.tgm").stdout)
         for key in ("shape=3", "_reserved_.uuid=x", "objects.0.sp_bits_per_value=3", "szip_rsi=1"):
-            self.tgm("set", "-s", key, SUITE / "codecs.tgm", "never.tgm", code=2)
+            self.tgm("set", "-s", key, SUITE / "codecs/codecs.tgm", "never.tgm", code=2)
         self.assertFalse((self.folder / "never.tgm").exists())
-        self.tgm("set", "-s", "a=b", "-w", "name=none", SUITE / "codecs.tgm", "same.tgm")
-        self.assertEqual((self.folder / "same.tgm").read_bytes(), (SUITE / "codecs.tgm").read_bytes())
+        self.tgm("set", "-s", "a=b", "-w", "name=none", SUITE / "codecs/codecs.tgm", "same.tgm")
+        self.assertEqual((self.folder / "same.tgm").read_bytes(), (SUITE / "codecs/codecs.tgm").read_bytes())
 
     def test_copies_are_the_same_bytes_and_templates_are_filled(self):
-        self.tgm("copy", SUITE / "two.tgm", "copy.tgm")
-        self.assertEqual((self.folder / "copy.tgm").read_bytes(), (SUITE / "two.tgm").read_bytes())
+        self.tgm("copy", SUITE / "layout/two.tgm", "copy.tgm")
+        self.assertEqual((self.folder / "copy.tgm").read_bytes(), (SUITE / "layout/two.tgm").read_bytes())
         for _ in range(2):
-            self.tgm("copy", SUITE / "stream.tgm", "[name]-[absent].tgm")
-        self.assertEqual((self.folder / "late-unknown.tgm").read_bytes(), 2 * (SUITE / "stream.tgm").read_bytes())
+            self.tgm("copy", SUITE / "layout/stream.tgm", "[name]-[absent].tgm")
+        self.assertEqual((self.folder / "late-unknown.tgm").read_bytes(), 2 * (SUITE / "layout/stream.tgm").read_bytes())
 
     def test_every_sound_file_can_be_encoded_again(self):
         for name, entry in MANIFEST.items():
@@ -82,27 +82,27 @@ class Verbs(unittest.TestCase):
                     self.tgm("validate", "again.tgm")
 
     def test_merge_split_and_reshuffle_keep_objects(self):
-        said = self.rows("merge", SUITE / "two.tgm", SUITE / "stream.tgm", "-o", "all.tgm")
+        said = self.rows("merge", SUITE / "layout/two.tgm", SUITE / "layout/stream.tgm", "-o", "all.tgm")
         self.assertEqual(said, ["Merged 4 objects from 2 file(s) into all.tgm (strategy: first)"])
-        one = [d for m in self.digests(SUITE / "two.tgm") + self.digests(SUITE / "stream.tgm") for d in m]
+        one = [d for m in self.digests(SUITE / "layout/two.tgm") + self.digests(SUITE / "layout/stream.tgm") for d in m]
         self.assertEqual(self.digests("all.tgm"), [one])
         self.assertEqual(self.rows("split", "all.tgm", "-o", "part.tgm"), ["Split into 4 message(s)"])
         parts = sorted(self.folder.glob("part_*.tgm"))
         self.assertEqual([p.name for p in parts], [f"part_{i:04}.tgm" for i in range(4)])
         self.assertEqual([self.digests(p)[0][0] for p in parts], one)
-        self.tgm("reshuffle", SUITE / "stream.tgm", "-o", "whole.tgm")
-        self.assertEqual(self.digests("whole.tgm"), self.digests(SUITE / "stream.tgm"))
+        self.tgm("reshuffle", SUITE / "layout/stream.tgm", "-o", "whole.tgm")
+        self.assertEqual(self.digests("whole.tgm"), self.digests(SUITE / "layout/stream.tgm"))
         self.assertEqual(self.rows("get", "-p", "name", "whole.tgm"), ["late"])
-        self.tgm("set", "-s", "extra.run=other", SUITE / "stream.tgm", "other.tgm")
-        self.tgm("merge", SUITE / "stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "error", code=2)
-        self.tgm("merge", SUITE / "stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "last")
+        self.tgm("set", "-s", "extra.run=other", SUITE / "layout/stream.tgm", "other.tgm")
+        self.tgm("merge", SUITE / "layout/stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "error", code=2)
+        self.tgm("merge", SUITE / "layout/stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "last")
         self.assertEqual(self.rows("get", "-p", "extra.run", "x.tgm"), ["other"])
 
     def test_verdicts_are_those_of_the_suite(self):
         for name, entry in MANIFEST.items():
             with self.subTest(name):
                 self.tgm("validate", SUITE / name, code=0 if entry["sound"] else 4)
-        report = json.loads(self.tgm("validate", "--json", SUITE / "bad_payload.tgm", code=4).stdout)
+        report = json.loads(self.tgm("validate", "--json", SUITE / "damage/bad_payload.tgm", code=4).stdout)
         self.assertEqual(report[0]["status"], "failed")
         codes = [i["code"] for m in report[0]["message_reports"] for i in m["issues"]]
         self.assertIn("hash_mismatch", codes)
@@ -116,18 +116,18 @@ class Verbs(unittest.TestCase):
         return ast.literal_eval(content[10:10 + size].decode()), content[10 + size:]
 
     def test_objects_leave_as_numpy_files(self):
-        head, data = self.npy(SUITE / "dtypes_big.tgm", "float64")
+        head, data = self.npy(SUITE / "types/dtypes_big.tgm", "float64")
         self.assertEqual((head["descr"], head["shape"], len(data)), ("<f8", (2, 5), 80))
-        head, data = self.npy(SUITE / "dtypes_little.tgm", "bfloat16")
+        head, data = self.npy(SUITE / "types/dtypes_little.tgm", "bfloat16")
         self.assertEqual((head["descr"], len(data)), ("<f4", 40))
-        head, data = self.npy(SUITE / "bitmask.tgm", "roaring")
+        head, data = self.npy(SUITE / "codecs/bitmask.tgm", "roaring")
         self.assertEqual((head["descr"], head["shape"]), ("|u1", (1003,)))
         self.assertLessEqual(set(data), {0, 1})
-        self.tgm("export", SUITE / "codecs.tgm", "nobody", "x.npy", code=3)
-        self.tgm("export", SUITE / "codecs.tgm", "0", "x.npy", "--message", "1", code=3)
+        self.tgm("export", SUITE / "codecs/codecs.tgm", "nobody", "x.npy", code=3)
+        self.tgm("export", SUITE / "codecs/codecs.tgm", "0", "x.npy", "--message", "1", code=3)
 
     def test_an_object_is_drawn(self):
-        text = self.tgm("show", SUITE / "dtypes_little.tgm", "--object", "float32", "-o", "x.png").stdout.decode()
+        text = self.tgm("show", SUITE / "types/dtypes_little.tgm", "--object", "float32", "-o", "x.png").stdout.decode()
         self.assertIn("\u2580", text)
         self.assertIn("float32 [2, 5] from", text)
         png = (self.folder / "x.png").read_bytes()
