@@ -44,7 +44,7 @@ class Verbs(unittest.TestCase):
     def test_info_counts_messages(self):
         text = self.tgm("info", SUITE / "layout/two.tgm").stdout.decode()
         size = (SUITE / "layout/two.tgm").stat().st_size
-        self.assertEqual(text, f"File: {SUITE / 'two.tgm'}\n  Messages: 2\n  Size: {size} bytes\n  Version: 3\n\n")
+        self.assertEqual(text, f"File: {SUITE / 'layout/two.tgm'}\n  Messages: 2\n  Size: {size} bytes\n  Version: 3\n\n")
         self.assertEqual(json.loads(self.tgm("info", "--json", SUITE / "layout/two.tgm").stdout)[0]["messages"], 2)
 
     def test_keys_are_listed_and_got(self):
