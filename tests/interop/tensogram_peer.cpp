@@ -152,6 +152,26 @@ std::vector<sample_object> staged_objects() {
   return out;
 }
 
+/// A field on two coordinates, named as xarray's engine looks for it.
+void write_field(const std::string& path) {
+  const auto coordinate = [](const char* name, std::int64_t n, double first) {
+    sample_object out = sample(1, dtype::fp64, {n});
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double value = first + static_cast<double>(i);
+      std::memcpy(out.data.data() + 8 * i, &value, 8);
+    }
+    out.metadata = {{"name", name}};
+    return out;
+  };
+  sample_object values = sample(2, dtype::fp32, {3, 4});
+  values.descriptor.compression = "zstd";
+  values.metadata = {{"name", "t2m"},
+                     {"units", "K"},
+                     {"dim_names", cbor_array{"latitude", "longitude"}}};
+  save(path, or_throw(encode_message(to_write({coordinate("latitude", 3, 50),
+                                               coordinate("longitude", 4, 8), values}))));
+}
+
 /// Every float and complex type with NaN and infinities, a mask method per message.
 void write_masked(const std::string& folder) {
   constexpr std::array methods{
@@ -241,6 +261,7 @@ void write_all(const std::string& folder) {
   write_stream(folder + "/staged_stream.tgm", staged_ones, false);
   write_stream(folder + "/staged_stream_length.tgm", staged_ones, true);
   write_masked(folder);
+  write_field(folder + "/field_xarray.tgm");
   byte_vector native;
   for (const sample_object& object : objects) {
     byte_vector data = object.data;

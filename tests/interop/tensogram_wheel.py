@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-PACKAGES = ["tensogram==0.24.0", "numpy>=2.1"]
+PACKAGES = ["tensogram==0.24.0", "tensogram-xarray==0.24.0", "numpy>=2.1"]
 SKIPPED = 77
 
 
@@ -68,6 +68,23 @@ def same_as_we_read(peer, path, message):
     print(f"both read {os.path.basename(path)}: {len(objects)} objects")
 
 
+def xarray_sees_names(path):
+    """The engine of xarray opens ours with names, dimensions and coordinates."""
+    try:
+        import tensogram_xarray  # noqa: F401
+        import xarray
+    except ImportError:
+        print("SKIPPED: xarray with tensogram-xarray 0.24.0 is absent")
+        return
+    with xarray.open_dataset(path, engine="tensogram") as data:
+        check(data["t2m"].dims == ("latitude", "longitude"), f"dimensions {data['t2m'].dims}")
+        check(data["t2m"].attrs.get("units") == "K", f"attributes {data['t2m'].attrs}")
+        check(list(data["latitude"].values) == [50, 51, 52], "latitude")
+        check(list(data["longitude"].values) == [8, 9, 10, 11], "longitude")
+        check(data["t2m"].values.shape == (3, 4), "shape")
+    print("xarray opens ours with names, dimensions and coordinates")
+
+
 def reference_reads_ours(peer, folder):
     """Every message written by the peer opens, verifies and validates, with the elements it was given."""
     import tensogram
@@ -83,7 +100,9 @@ def reference_reads_ours(peer, folder):
         odd = [i for i in report["issues"] if i["code"] not in ("flag_mismatch", "no_hash_available")]
         check(not errors and not odd, f"{name}: validation says {report['issues']}")
         check(tensogram.scan(message) == [(0, len(message))], f"{name}: scan")
-        if name.startswith("staged_"):
+        if name.startswith("field_"):
+            xarray_sees_names(os.path.join(folder, name))
+        if name.startswith(("staged_", "field_")):
             same_as_we_read(peer, os.path.join(folder, name), message)
             continue
         metadata, objects = tensogram.decode(message, verify_hash=name != "bare.tgm")

@@ -127,6 +127,11 @@ class message_validation {
     if (raw && place.payload_length != place.decoded) {
       return {};  // already an issue of the descriptor
     }
+    if (auto plan = plan_reading(descriptor, place.payload_length, trial()); !plan) {
+      add("pipeline_config_failed", validation_level::integrity, issue_severity::error, i,
+          plan.error().text());
+      return {};
+    }
     byte_vector elements;
     if (auto done = decode(place, elements); !done) {
       if (done.error().code() == errc::io) {
@@ -142,20 +147,23 @@ class message_validation {
     return {};
   }
 
+  read_options trial() const {
+    read_options out;
+    out.hashes = hash_check::none;
+    out.native_order = false;
+    out.restore_non_finite = false;
+    out.max_object_bytes = options_.max_object_bytes;
+    return out;
+  }
+
   result<void> decode(const object_place& place, byte_vector& elements) const {
-    read_options reading;
-    reading.hashes = hash_check::none;
-    reading.native_order = false;
-    reading.restore_non_finite = false;
-    reading.max_object_bytes = options_.max_object_bytes;
-    WEIR_CHECK(plan_reading(place.descriptor, place.payload_length, reading));
     try {
       elements.resize(place.decoded);
     } catch (const std::exception&) {
       return error(errc::out_of_memory,
                    "cannot decode: expected enough memory, found too little");
     }
-    WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, reading,
+    WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
                              elements));
     WEIR_CHECK(read_masks(source_, report_.span.offset, place));
     return {};
