@@ -135,8 +135,9 @@ void unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits) noexcept 
 
 class interval_decoder {
  public:
-  interval_decoder(bit_reader& from, const aec_parameters& p)
-      : from_(from), p_(p), numbers_(p.interval()) {}
+  /// `blocks`: of the largest interval.
+  interval_decoder(bit_reader& from, const aec_parameters& p, std::size_t blocks)
+      : from_(from), p_(p), numbers_(blocks * p.block) {}
 
   /// Numbers of the next interval of `blocks` blocks, as samples.
   result<const std::uint32_t*> decode(std::uint32_t blocks) {
@@ -265,7 +266,9 @@ result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                              std::uint64_t{from.size()} * 8, start));
   }
   bit_reader bits(from, start);
-  interval_decoder decoder(bits, p);
+  const std::size_t all = to.size() / p.sample_bytes;
+  interval_decoder decoder(bits, p,
+                           std::min<std::size_t>(p.rsi, (all + p.block - 1) / p.block));
   const std::size_t step = p.interval() * p.sample_bytes;
   for (std::size_t at = 0; at < to.size(); at += step) {
     const std::size_t size = std::min(step, to.size() - at);

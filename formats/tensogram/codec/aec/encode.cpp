@@ -96,13 +96,15 @@ void fold_signed(const std::uint32_t* x, std::size_t count, unsigned bits,
 
 class interval_encoder {
  public:
-  interval_encoder(const aec_parameters& p, bit_writer& to, unsigned split)
+  /// `blocks`: of the largest interval.
+  interval_encoder(const aec_parameters& p, bit_writer& to, unsigned split,
+                   std::size_t blocks)
       : p_(p),
         to_(to),
         split_(split),
         split_most_((1u << p.id_bits()) - 3),
-        raw_(p.interval()),
-        folded_(p.interval()) {}
+        raw_(blocks * p.block),
+        folded_(blocks * p.block) {}
 
   /// One interval of whole samples; the last one may be shorter than the others.
   void encode(bytes_view samples) {
@@ -313,7 +315,9 @@ result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
   out.split_before = split;
   WEIR_TRY(out.code, make_buffer(largest_code(from.size(), p)));
   bit_writer to(out.code.storage.get());
-  interval_encoder encoder(p, to, split);
+  const std::size_t all = from.size() / p.sample_bytes;
+  interval_encoder encoder(p, to, split,
+                           std::min<std::size_t>(p.rsi, (all + p.block - 1) / p.block));
   const std::size_t step = p.interval() * p.sample_bytes;
   for (std::size_t at = 0; at < from.size(); at += step) {
     out.offsets.push_back(to.bits());

@@ -12,6 +12,7 @@ namespace weir::formats {
 namespace {
 
 constexpr std::size_t least_header = 0x57;
+constexpr std::uint64_t small_list = 65536;
 constexpr std::string_view frame_start =
     "\x9e\xa8"
     "b2frame";
@@ -71,7 +72,8 @@ result<std::vector<std::int64_t>> read_offsets(bytes_view from, const frame_head
            read_blosc2_chunk(from.subspan(head.header + head.cbytes)));
   const std::uint64_t count =
       head.chunk == 0 ? chunk.size / 8 : (head.size + head.chunk - 1) / head.chunk;
-  if (chunk.size != 8 * count || count > head.size) {
+  // Chunks are larger than the eight bytes that say where they are.
+  if (chunk.size != 8 * count || chunk.size > std::max(head.size, small_list)) {
     return damaged("a list of chunks of another length");
   }
   WEIR_TRY(code_buffer bytes, make_buffer(8 * count));
