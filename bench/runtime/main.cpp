@@ -9,5 +9,7 @@ int main(int argc, char** argv) {
   weir::bench::add_map_rows(bench);
   weir::bench::add_engine_rows(bench);
   weir::bench::add_replay_rows(bench);
+  weir::bench::add_openmp_rows(bench);
+  weir::bench::add_granularity_rows(bench);
   return bench.run(argc, argv);
 }

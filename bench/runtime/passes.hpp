@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.hpp"
@@ -40,36 +41,41 @@ inline runtime::tensor cell_of(const runtime::storage& s, std::int64_t i) {
 
 /// A graph bound to cells of one engine.
 struct bound_graph {
-  bound_graph(runtime::engine& e, const std::vector<cell_task>& tasks) {
+  bound_graph(runtime::engine& e, std::vector<cell_task> graph)
+      : tasks(std::move(graph)) {
     std::int64_t cells = 1;
     for (const cell_task& t : tasks) {
       for (const cell_access& a : t) {
         cells = std::max(cells, a.cell + 1);
       }
     }
-    std::vector<runtime::footprint> prints;
     for (std::int64_t i = 0; i < cells; ++i) {
-      prints.push_back(cell_of(or_throw(e.allocate(cell_bytes, "cells")), 0).bytes());
+      stores.push_back(or_throw(e.allocate(cell_bytes, "cells")));
+      prints.push_back(cell_of(stores.back(), 0).bytes());
     }
-    for (const cell_task& t : tasks) {
-      begins.push_back(accesses.size());
-      for (const cell_access& a : t) {
-        accesses.push_back({prints[static_cast<std::size_t>(a.cell)], a.mode});
-      }
-    }
-    begins.push_back(accesses.size());
   }
   void submit_to(runtime::engine& e) const {
-    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-      const std::span<const runtime::access> a(accesses.data() + begins[i],
-                                               begins[i + 1] - begins[i]);
-      keep(*e.submit("empty", a, nothing));
+    submit_to(e, [](std::size_t) { return nothing; });
+  }
+  /// Task i runs `kernel_of(i)`. Accesses are put together as a program does: from
+  /// tensors that it has at hand.
+  template <class KernelOf>
+  void submit_to(runtime::engine& e, KernelOf&& kernel_of) const {
+    std::array<runtime::access, 8> accesses;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      std::size_t count = 0;
+      for (const cell_access& a : tasks[i]) {
+        accesses[count].bytes = prints[static_cast<std::size_t>(a.cell)];
+        accesses[count++].mode = a.mode;
+      }
+      keep(*e.submit("task", std::span(accesses).first(count), kernel_of(i)));
     }
   }
-  [[nodiscard]] std::size_t size() const { return begins.size() - 1; }
+  [[nodiscard]] std::size_t size() const { return tasks.size(); }
 
-  std::vector<runtime::access> accesses;
-  std::vector<std::size_t> begins;
+  std::vector<cell_task> tasks;
+  std::vector<runtime::storage> stores;  ///< by cell
+  std::vector<runtime::footprint> prints;
 };
 
 /// Nanoseconds that the threads of this process have waited for a processor.

@@ -14,4 +14,9 @@ void add_engine_rows(program& bench);
 /// The same empty tasks, captured once and replayed.
 void add_replay_rows(program& bench);
 
+/// Empty tasks through OpenMP, if the compiler has it.
+void add_openmp_rows(program& bench);
+/// The shortest tasks that keep the processors busy half of the time.
+void add_granularity_rows(program& bench);
+
 }  // namespace weir::bench

@@ -81,16 +81,18 @@ class dependency_map {
   access_ref insert(const footprint& bytes, bool writer, task_id task) {
     const access_ref ref = ring_.push();
     entry& e = ring_.at(ref);
-    e.lo = bytes.lo;
-    e.hi = bytes.hi;
+    const std::int64_t lo = bytes.lo;
+    const std::int64_t hi = bytes.hi;
     e.task = task;
+    e.lo = lo;
+    e.hi = hi;
     e.dense = bytes.dense();
     e.pruned = false;
     if (!e.dense) {
       keep_steps(ref, bytes);
     }
     dependents& of = storages_[bytes.id.index];
-    (writer ? of.writers : of.readers).insert(ring_, grid_, ref);
+    (writer ? of.writers : of.readers).insert(ring_, grid_, ref, lo, hi);
     return ref;
   }
   /// Takes an entry out because a newer write covers it; it retires with its task all the

@@ -13,7 +13,7 @@ void region_grid::grow() {
   for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {
     access_entry& e = ring_.at(ref);
     for (std::uint32_t k = 0; k < e.cells && !e.pruned; ++k) {
-      link(e, ref * 2 + k, true);
+      link_in_order(e, ref * 2 + k);
     }
   }
 }

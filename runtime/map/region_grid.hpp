@@ -38,27 +38,26 @@ class region_grid {
   /// Live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// `newest`: nothing was registered after it.
-  void insert(directory& in, access_ref ref, bool newest) {
-    if (size_ * 2 >= heads_.size()) {
-      grow();
+  /// Adds the newest access of the ring.
+  void insert(directory& in, access_ref ref, std::int64_t lo, std::int64_t hi) {
+    access_entry& e = place(in, ref, lo, hi);
+    const std::size_t first = bucket(e.owner, e.level, lo >> e.level);
+    e.next[0] = heads_[first];
+    heads_[first] = ref * 2;
+    if (e.cells == 2) {
+      const std::size_t second = bucket(e.owner, e.level, (lo >> e.level) + 1);
+      e.next[1] = heads_[second];
+      heads_[second] = ref * 2 + 1;
     }
+  }
+  /// Adds one that others were registered after. @pre of its index, none of those is in
+  /// the grid
+  void insert_late(directory& in, access_ref ref) {
     access_entry& e = ring_.at(ref);
-    const auto span = static_cast<std::uint64_t>(e.hi - e.lo);
-    const auto level = static_cast<unsigned>(std::bit_width(span - 1));
-    const std::int64_t first = e.lo >> level;
-    const auto cells = static_cast<std::uint32_t>(((e.hi - 1) >> level) - first + 1);
-    e.level = static_cast<std::uint8_t>(level);
-    e.cells = static_cast<std::uint8_t>(cells);
-    for (std::uint32_t k = 0; k < cells; ++k) {
-      link(e, ref * 2 + k, newest);
+    place(in, ref, e.lo, e.hi);
+    for (std::uint32_t k = 0; k < e.cells; ++k) {
+      link_in_order(e, ref * 2 + k);
     }
-    e.level_next = in.head[level];
-    in.head[level] = ref;
-    in.mask |= std::uint64_t{1} << level;
-    ++in.count[level];
-    ++in.total;
-    ++size_;
   }
 
   /// The access is gone, or about to be pruned: it counts no more.
@@ -120,12 +119,29 @@ class region_grid {
     return ring_.alive(link >> 1);
   }
 
-  void link(access_entry& e, std::uint32_t link, bool newest) noexcept {
+  /// Everything but the links into cells.
+  access_entry& place(directory& in, access_ref ref, std::int64_t lo, std::int64_t hi) {
+    if (size_ * 2 >= heads_.size()) {
+      grow();
+    }
+    access_entry& e = ring_.at(ref);
+    const auto level =
+        static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(hi - lo) - 1));
+    e.level = static_cast<std::uint8_t>(level);
+    e.cells = static_cast<std::uint8_t>(((hi - 1) >> level) - (lo >> level) + 1);
+    e.level_next = in.head[level];
+    in.head[level] = ref;
+    in.mask |= std::uint64_t{1} << level;
+    ++in.count[level];
+    ++in.total;
+    ++size_;
+    return e;
+  }
+  /// Lists run from new to old.
+  void link_in_order(access_entry& e, std::uint32_t link) noexcept {
     std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell() + (link & 1))];
-    if (!newest) {  // lists stay in order
-      while (alive(*at) && age(*at >> 1) < age(link >> 1)) {
-        at = &ring_.at(*at >> 1).next[*at & 1];
-      }
+    while (alive(*at) && age(*at >> 1) < age(link >> 1)) {
+      at = &ring_.at(*at >> 1).next[*at & 1];
     }
     e.next[link & 1] = *at;
     *at = link;

@@ -25,7 +25,7 @@ void region_index::make_place(access_ring& ring, region_grid& grid) {
     return ((a - ring.oldest()) & ref_mask) < ((b - ring.oldest()) & ref_mask);
   });
   for (const access_ref ref : in_order) {
-    grid.insert(*directory_, ref, false);
+    grid.insert_late(*directory_, ref);
   }
   while (count_ > 0) {
     drop(count_ - 1);
@@ -38,7 +38,8 @@ void region_index::widen(access_ring& ring, std::int64_t hi) {
   }
   for (std::uint32_t i = count_; i-- > 0;) {
     if (ring.alive(refs_[i])) {
-      put(i, ring.at(refs_[i]), refs_[i]);
+      const access_entry& e = ring.at(refs_[i]);
+      put(i, e.lo, e.hi, refs_[i]);
     } else {
       drop(i);
     }

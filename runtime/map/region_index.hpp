@@ -30,7 +30,8 @@ class region_index {
   }
 
   /// The entry is complete but for `owner` and its links, and the newest of the ring.
-  void insert(access_ring& ring, region_grid& grid, access_ref ref) {
+  void insert(access_ring& ring, region_grid& grid, access_ref ref, std::int64_t lo,
+              std::int64_t hi) {
     access_entry& e = ring.at(ref);
     e.owner = owner_;
     e.cells = 0;
@@ -38,13 +39,13 @@ class region_index {
       make_place(ring, grid);
     }
     if (in_grid()) {
-      grid.insert(*directory_, ref, true);
+      grid.insert(*directory_, ref, lo, hi);
       return;
     }
-    if (((e.hi - 1) >> shift_) > most_place) {
-      widen(ring, e.hi);
+    if (((hi - 1) >> shift_) > most_place) {
+      widen(ring, hi);
     }
-    put(count_++, e, ref);
+    put(count_++, lo, hi, ref);
   }
   /// Takes out one that a later write covers. @pre it is alive and not pruned
   void prune(access_ring& ring, region_grid& grid, access_ref ref) {
@@ -106,9 +107,9 @@ class region_index {
   [[nodiscard]] std::int32_t place(std::int64_t byte) const noexcept {
     return static_cast<std::int32_t>(std::min(byte >> shift_, most_place));
   }
-  void put(std::uint32_t i, const access_entry& e, access_ref ref) noexcept {
-    first_[i] = place(e.lo);
-    last_[i] = place(e.hi - 1);
+  void put(std::uint32_t i, std::int64_t lo, std::int64_t hi, access_ref ref) noexcept {
+    first_[i] = place(lo);
+    last_[i] = place(hi - 1);
     refs_[i] = ref;
   }
   void drop(std::uint32_t i) noexcept {

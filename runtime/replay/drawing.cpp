@@ -34,14 +34,14 @@ std::string describe(const footprint& f) {
 }
 
 bool asks_for(hazard why, access_mode earlier, access_mode later) {
-  const bool writes = earlier != access_mode::read && earlier != access_mode::none;
+  if (earlier == access_mode::none || later == access_mode::none) {
+    return false;
+  }
+  const bool writes = earlier != access_mode::read;
   switch (why) {
-    case hazard::raw:
-      return writes && (later == access_mode::read || later == access_mode::read_write);
+    case hazard::raw: return writes && later != access_mode::write;
     case hazard::waw: return writes && later == access_mode::write;
-    case hazard::war:
-      return earlier == access_mode::read &&
-             (later == access_mode::write || later == access_mode::read_write);
+    case hazard::war: return !writes && later != access_mode::read;
     case hazard::asked: break;
   }
   return false;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <exception>
 
 #include <fmt/format.h>
@@ -99,6 +100,30 @@ result<void> engine::release(storage_id id) {
   impl_->storages.release(id);
   ++impl_->releases;
   return {};
+}
+
+std::uint64_t engine::impl::ended_tasks() const noexcept {
+  std::uint64_t out = 0;
+  for (unsigned w = 0; w < workers.workers(); ++w) {
+    out += workers.tally_of(w).finished.load(std::memory_order_relaxed);
+  }
+  return out;
+}
+
+void engine::impl::start_watchdog() {
+  watchdog::view view;
+  view.ended = [this] { return ended_tasks(); };
+  view.busy = [this] {
+    return tallies.submitted.load(std::memory_order_relaxed) != ended_tasks();
+  };
+  view.describe = [this] { return workers.describe(); };
+  view.report = options.on_stall;
+  if (view.report == nullptr) {
+    view.report = [](const std::string& text) {
+      std::fprintf(stderr, "weir: %s\n", text.c_str());
+    };
+  }
+  dog = std::make_unique<watchdog>(options.watchdog_ns, std::move(view));
 }
 
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,

@@ -16,6 +16,7 @@
 #include "tasks/failure_log.hpp"
 #include "tasks/scheduler.hpp"
 #include "tasks/storage_table.hpp"
+#include "tasks/watchdog.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
@@ -55,9 +56,11 @@ struct engine::impl {
 
   /// The record of a task that has not been retired.
   [[nodiscard]] task& at(task_id id) noexcept {
-    for (const live_replay& r : replays) {
-      if (id >= r.first && id < r.end) {
-        return r.instance->tasks[id - r.first];
+    if (!replays.empty()) {
+      for (const live_replay& r : replays) {
+        if (id >= r.first && id < r.end) {
+          return r.instance->tasks[id - r.first];
+        }
       }
     }
     return tasks[id & (window - 1)];
@@ -117,6 +120,9 @@ struct engine::impl {
     tallies.pruned.store(search.pruned(), std::memory_order_relaxed);
   }
 
+  /// Tasks of all kinds that have ended. @threads{safe from any thread}
+  [[nodiscard]] std::uint64_t ended_tasks() const noexcept;
+  void start_watchdog();
   [[nodiscard]] result<void> wait_for(task_id id);
   /// Ids of live tasks that access the bytes; `failed` gets the oldest failure left in
   /// them.
@@ -145,7 +151,8 @@ struct engine::impl {
   submitter_tally tallies;
   failure_log failures;
   trace tracer;
-  scheduler workers;  // last: its threads end before anything else goes
+  scheduler workers;  // its threads end before anything else goes
+  std::unique_ptr<watchdog> dog;
 };
 
 }  // namespace weir::runtime

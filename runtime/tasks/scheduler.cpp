@@ -21,6 +21,10 @@ constexpr int pauses_per_look = 16;
 
 struct alignas(64) scheduler::worker {
   worker_tally done;
+  // For who watches; names outlive the engine.
+  std::atomic<task_id> runs{0};
+  std::atomic<const char*> runs_name{nullptr};
+  std::atomic<std::int64_t> runs_since{0};
   alignas(64) parking_place place;
 };
 
@@ -29,6 +33,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       alone_(workers_ == 1),
       traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
+      watched_(options.watchdog_ns > 0),
       failures_(failures),
       tracer_(tracer),
       ready_(workers_, options.window) {
@@ -127,6 +132,37 @@ void scheduler::start(task& t) {
   queue(t, 0);
 }
 
+void scheduler::show(const task* t, unsigned w) noexcept {
+  worker& me = *state_[w];
+  me.runs_name.store(t == nullptr ? nullptr : body_of(*t).name,
+                     std::memory_order_relaxed);
+  me.runs_since.store(now_ns(), std::memory_order_relaxed);
+  me.runs.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
+}
+
+std::string scheduler::describe() const {
+  std::string out;
+  const std::int64_t now = now_ns();
+  for (unsigned w = 0; w < workers_; ++w) {
+    const worker& one = *state_[w];
+    const task_id id = one.runs.load(std::memory_order_relaxed);
+    const char* name = one.runs_name.load(std::memory_order_relaxed);
+    out += w == 0 ? "" : "; ";
+    if (id == 0 || name == nullptr) {
+      out += fmt::format("worker {} runs nothing", w);
+    } else {
+      out +=
+          fmt::format("worker {} runs task {} \"{}\" since {} ms", w, id, name,
+                      (now - one.runs_since.load(std::memory_order_relaxed)) / 1'000'000);
+    }
+  }
+  const task_id awaited = awaited_.load(std::memory_order_relaxed);
+  if (awaited != waits_for_none && awaited != waits_for_any) {
+    out += fmt::format("; the submitter waits for task {}", awaited);
+  }
+  return out;
+}
+
 result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(body_of(t).captures.data(), {t.id, w, t.batch->argument});
@@ -144,10 +180,16 @@ void scheduler::execute(task& t, unsigned w) {
     tally<std::uint64_t>(done.poisoned);
     return;
   }
+  if (watched_) {
+    show(&t, w);
+  }
   const bool traced = t.history != nullptr;
   const std::int64_t start = traced ? now_ns() : times_ ? clock_.now() : 0;
   result<void> outcome = call(t, w);
   const std::int64_t end = traced ? now_ns() : times_ ? clock_.now() : 0;
+  if (watched_) {
+    show(nullptr, w);
+  }
   ensure_kernel_fp();
   tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
   if (traced) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -61,6 +62,10 @@ class scheduler {
   void idle(std::int64_t timeout_ns);
   void wake() noexcept;
 
+  /// What each worker runs and what the submitter waits for, if somebody watches.
+  /// @threads{safe from any thread}
+  [[nodiscard]] std::string describe() const;
+
   [[nodiscard]] unsigned workers() const noexcept { return workers_; }
   [[nodiscard]] const worker_tally& tally_of(unsigned w) const noexcept;
   [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
@@ -74,6 +79,8 @@ class scheduler {
   /// returned, the others are queued.
   [[nodiscard]] task* run(task& t, unsigned w);
   void execute(task& t, unsigned w);
+  /// Says to who watches what the worker runs.
+  void show(const task* t, unsigned w) noexcept;
   [[nodiscard]] result<void> call(task& t, unsigned w);
   [[nodiscard]] task* release_successors(task& t, unsigned w);
   /// What successors learn of a task that has ended.
@@ -103,6 +110,7 @@ class scheduler {
   bool alone_;
   bool traces_;
   bool times_;
+  bool watched_;
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;

@@ -34,6 +34,9 @@ engine::impl::impl(const engine_options& o)
       tracer(o.trace, o.workers),
       workers(o, failures, tracer) {
   next = oldest = o.first_task;
+  if (o.watchdog_ns > 0) {
+    start_watchdog();
+  }
   slots.tasks = tasks.get();
   slots.bodies = bodies.get();
   if (o.trace.mode != trace_mode::off) {

@@ -82,6 +82,20 @@ TEST_P(Modes, NoneKeepsAStorageOfAReplayAsWell) {
   EXPECT_EQ(runs.load(), 2);
 }
 
+TEST_P(Modes, CommutingTasksRunOneAtATimeInOrder) {
+  const storage s = or_throw(e->allocate(8, "test"));
+  auto* value = reinterpret_cast<std::uint64_t*>(s.base);
+  const std::array<access, 1> all{commutes(bytes_of(s))};
+  std::uint64_t expected = 0;
+  for (std::uint64_t i = 1; i <= 500; ++i) {
+    static_cast<void>(or_throw(e->submit(
+        "add", all, [value, i](const task_context&) { *value = *value * 31 + i; })));
+    expected = expected * 31 + i;
+  }
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(*value, expected);
+}
+
 TEST_P(Modes, AfterOrdersTasksThatShareNoByte) {
   std::uint64_t number = 0;
   for (int round = 0; round < 50; ++round) {
@@ -217,6 +231,37 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
     many.resize(513, many[0]);
     EXPECT_EQ(e->submit("all", many, [](const task_context&) {}).error().code(),
               errc::out_of_range);
+  }
+}
+
+/// A kernel that goes on for ever, were it not for the one who notices.
+TEST(Watchdog, SaysWhichKernelNothingComesOf) {
+  for (const unsigned workers : {1U, 2U}) {
+    std::atomic<bool> noticed{false};
+    std::atomic<bool>* flag = &noticed;
+    std::string text;
+    engine_options o;
+    o.watchdog_ns = 20'000'000;
+    o.on_stall = [&text, flag](const std::string& said) {
+      if (!flag->load()) {
+        text = said;
+        flag->store(true);
+      }
+    };
+    auto e = make_engine(o, workers);
+    ::usleep(60'000);  // nothing in flight: nothing to say
+    EXPECT_FALSE(noticed.load());
+    const storage s = or_throw(e->allocate(8, "test"));
+    const std::array<access, 1> all{updates(bytes_of(s))};
+    static_cast<void>(or_throw(e->submit("first", all, [](const task_context&) {})));
+    static_cast<void>(or_throw(e->submit("endless", all, [flag](const task_context&) {
+      while (!flag->load()) {
+        ::usleep(500);
+      }
+    })));
+    ASSERT_TRUE(e->wait_all());
+    EXPECT_NE(text.find("runs task 2 \"endless\""), std::string::npos) << text;
+    EXPECT_NE(text.find("no task has ended for"), std::string::npos) << text;
   }
 }
 

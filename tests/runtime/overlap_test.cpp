@@ -157,7 +157,7 @@ TEST(Overlap, EqualsBruteForceOnAllSmallStridedPairs) {
     std::uint64_t mask;
   };
   std::vector<item> all;
-  for (std::int64_t size : {1, 2, 4}) {
+  for (std::int64_t size : {1, 2, 4, 8}) {
     for (std::int64_t offset = 0; offset < 12; ++offset) {
       for (std::int64_t stride = -6; stride <= 6; ++stride) {
         for (std::int64_t n = 0; n <= 4; ++n) {
@@ -241,7 +241,13 @@ TEST(Overlap, EqualsBruteForceOnAllPairsOfViewsOfASmallMatrix) {
 
 /// Views are drawn in groups and compared pairwise, so that the oracle enumerates each
 /// one once.
-TEST(Overlap, EqualsBruteForceOnAMillionRandomPairs) {
+/// Pairs per class of views; `WEIR_TEST_PAIRS` sets another number.
+std::int64_t random_pairs() {
+  const char* set = std::getenv("WEIR_TEST_PAIRS");
+  return set != nullptr ? std::atoll(set) : 210'000;
+}
+
+TEST(Overlap, EqualsBruteForceOnRandomPairs) {
   const char* set = std::getenv("WEIR_TEST_SEED");
   const std::uint64_t seed = set != nullptr ? std::strtoull(set, nullptr, 10) : 4242;
   SCOPED_TRACE(testing::Message() << "WEIR_TEST_SEED=" << seed);
@@ -251,7 +257,7 @@ TEST(Overlap, EqualsBruteForceOnAMillionRandomPairs) {
   for (const test::view_class kind : test::all_view_classes) {
     int maybe = 0;
     std::int64_t pairs = 0;
-    while (pairs < 210'000) {
+    while (pairs < random_pairs()) {
       const storage s{id, nullptr, d.in(100, 700)};
       std::vector<footprint> views;
       std::vector<test::byte_set> sets;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,8 +25,9 @@ namespace weir::runtime {
 using task_id = std::uint64_t;
 
 /// `none` asks for no order: it only keeps the storage from being released before the
-/// task has ended.
-enum class access_mode : std::uint8_t { read, write, read_write, none };
+/// task has ended. Tasks that `commute` on a region run one at a time, in the order of
+/// their submission, so that sums of floating point numbers stay the same bit for bit.
+enum class access_mode : std::uint8_t { read, write, read_write, none, commute };
 
 /// A region and what a task does to it. A write may leave bytes as they were.
 struct access {
@@ -40,6 +42,9 @@ struct access {
 }
 [[nodiscard]] inline access updates(const tensor& t) {
   return {t.bytes(), access_mode::read_write};
+}
+[[nodiscard]] inline access commutes(const tensor& t) {
+  return {t.bytes(), access_mode::commute};
 }
 [[nodiscard]] inline access keeps(const tensor& t) {
   return {t.bytes(), access_mode::none};
@@ -70,6 +75,11 @@ struct engine_options {
   task_id first_task = 1;  ///< number of the first task
   /// Count the time inside kernels, which costs two readings of a counter per task.
   bool kernel_time = true;
+  /// After so long without the end of a task, while some are in flight, a thread says
+  /// what each worker runs and what the submitter waits for; 0: nobody watches.
+  std::int64_t watchdog_ns = 0;
+  /// Called on that thread; without it the text goes to standard error.
+  std::function<void(const std::string&)> on_stall;
   trace_options trace;
 };
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The watchdog's thread.
+#include "tasks/watchdog.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+
+watchdog::watchdog(std::int64_t period_ns, view v)
+    : period_ns_(period_ns), view_(std::move(v)), thread_([this] { watch(); }) {}
+
+watchdog::~watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void watchdog::watch() {
+  constexpr int looks_per_period = 4;
+  std::uint64_t seen = view_.ended();
+  std::int64_t since = now_ns();
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    changed_.wait_for(lock, std::chrono::nanoseconds(period_ns_ / looks_per_period + 1));
+    const std::uint64_t ended = view_.ended();
+    const std::int64_t now = now_ns();
+    if (stop_ || ended != seen || !view_.busy()) {
+      seen = ended;
+      since = now;
+    } else if (now - since >= period_ns_) {
+      view_.report(fmt::format("no task has ended for {} ms: {}",
+                               (now - since) / 1'000'000, view_.describe()));
+      since = now;
+    }
+  }
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Notices that nothing goes on although there is something to do.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace weir::runtime {
+
+/// A thread of its own that looks at a counter now and then. All functions are called on
+/// that thread.
+/// @threads{construction and destruction: one thread}
+class watchdog {
+ public:
+  struct view {
+    std::function<bool()> busy;             ///< something is in flight
+    std::function<std::uint64_t()> ended;   ///< counts what has been done
+    std::function<std::string()> describe;  ///< who does what, who waits for whom
+    std::function<void(const std::string&)> report;
+  };
+
+  /// Reports once for every stretch of `period_ns` without progress.
+  watchdog(std::int64_t period_ns, view v);
+  ~watchdog();
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+
+ private:
+  void watch();
+
+  std::int64_t period_ns_;
+  view view_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weir::runtime

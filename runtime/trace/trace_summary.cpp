@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Critical path, lines of the workers, shares of the reasons to wait.
+#include "weir/runtime/trace_summary.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+const char* text_of(const char* name) {
+  return name == nullptr ? "?" : name;
+}
+
+void find_path(std::span<const task_record> records, trace_summary& out) {
+  std::unordered_map<std::uint64_t, const task_record*> by_id;
+  const task_record* at = &records.front();
+  for (const task_record& r : records) {
+    by_id[r.id] = &r;
+    if (r.ended > at->ended || (r.ended == at->ended && r.id < at->id)) {
+      at = &r;
+    }
+  }
+  while (at != nullptr) {
+    const auto found = by_id.find(at->waited_for);
+    // Ids rise along a chain; damaged data must not send us round in circles.
+    const task_record* before =
+        found == by_id.end() || found->second->id >= at->id ? nullptr : found->second;
+    const std::int64_t since =
+        before == nullptr ? at->submitted : std::max(before->ended, at->submitted);
+    out.critical_path.push_back(
+        {at->id, text_of(at->name), at->started - since, at->ended - at->started});
+    at = before;
+  }
+  std::reverse(out.critical_path.begin(), out.critical_path.end());
+}
+
+void add_to_line(trace_summary::worker_line& line, const task_record& r,
+                 const trace_summary& whole) {
+  ++line.tasks;
+  line.busy += r.ended - r.started;
+  const double slice = static_cast<double>(whole.end - whole.begin) /
+                       static_cast<double>(trace_summary::slices);
+  if (slice <= 0) {
+    return;
+  }
+  const double from = static_cast<double>(r.started - whole.begin) / slice;
+  const double to = static_cast<double>(r.ended - whole.begin) / slice;
+  for (std::size_t i = 0; i < trace_summary::slices; ++i) {
+    const auto left = static_cast<double>(i);
+    const double part = std::min(to, left + 1) - std::max(from, left);
+    line.share[i] = std::min(1.0, line.share[i] + std::max(part, 0.0));
+  }
+}
+
+void find_lines(std::span<const task_record> records, trace_summary& out) {
+  std::map<std::uint32_t, trace_summary::worker_line> lines;
+  for (const task_record& r : records) {
+    trace_summary::worker_line& line = lines[r.worker];
+    line.worker = r.worker;
+    add_to_line(line, r, out);
+  }
+  for (auto& [worker, line] : lines) {
+    out.workers.push_back(line);
+  }
+}
+
+void find_waits(std::span<const task_record> records, trace_summary& out) {
+  std::map<std::string, trace_summary::wait> waits;
+  const auto add = [&](const std::string& reason, std::int64_t ns) {
+    if (ns > 0) {
+      trace_summary::wait& w = waits[reason];
+      w.reason = reason;
+      w.sum += ns;
+      ++w.tasks;
+    }
+  };
+  for (const task_record& r : records) {
+    if (r.waited_for != 0) {
+      add(fmt::format("data of {}", text_of(r.waited_for_name)), r.ready - r.submitted);
+    }
+    add("a free worker", r.started - r.ready);
+  }
+  for (auto& [reason, w] : waits) {
+    out.waits.push_back(std::move(w));
+  }
+  std::stable_sort(out.waits.begin(), out.waits.end(),
+                   [](const auto& a, const auto& b) { return a.sum > b.sum; });
+}
+
+double milliseconds(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-6;
+}
+
+/// The names on the path and how long each of them ran there, longest first.
+std::vector<trace_summary::wait> path_names(const trace_summary& s) {
+  std::map<std::string, trace_summary::wait> names;
+  for (const trace_summary::step& step : s.critical_path) {
+    trace_summary::wait& n = names[step.name];
+    n.reason = step.name;
+    n.sum += step.ran;
+    ++n.tasks;
+  }
+  std::vector<trace_summary::wait> out;
+  for (auto& [name, n] : names) {
+    out.push_back(std::move(n));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.sum > b.sum; });
+  return out;
+}
+
+}  // namespace
+
+std::int64_t trace_summary::path_ran() const noexcept {
+  std::int64_t sum = 0;
+  for (const step& s : critical_path) {
+    sum += s.ran;
+  }
+  return sum;
+}
+
+std::int64_t trace_summary::path_waited() const noexcept {
+  std::int64_t sum = 0;
+  for (const step& s : critical_path) {
+    sum += s.waited;
+  }
+  return sum;
+}
+
+trace_summary summarize(std::span<const task_record> records) {
+  trace_summary out;
+  if (records.empty()) {
+    return out;
+  }
+  out.begin = records.front().submitted;
+  out.end = records.front().ended;
+  for (const task_record& r : records) {
+    out.begin = std::min(out.begin, r.submitted);
+    out.end = std::max(out.end, r.ended);
+  }
+  find_path(records, out);
+  find_lines(records, out);
+  find_waits(records, out);
+  return out;
+}
+
+std::string to_text(const trace_summary& s) {
+  constexpr std::size_t most_rows = 10;
+  const double whole = milliseconds(s.end - s.begin);
+  const auto percent = [&](std::int64_t ns) {
+    return whole == 0 ? 0 : 100 * milliseconds(ns) / whole;
+  };
+  std::string out = fmt::format(
+      "{:.3f} ms, critical path of {} tasks: {:.3f} ms in kernels, {:.3f} ms "
+      "waiting\n",
+      whole, s.critical_path.size(), milliseconds(s.path_ran()),
+      milliseconds(s.path_waited()));
+  const auto rows = [&](const std::vector<trace_summary::wait>& all) {
+    for (std::size_t i = 0; i < std::min(all.size(), most_rows); ++i) {
+      out += fmt::format("  {:>10.3f} ms {:>5.1f} %  {:>7} x  {}\n",
+                         milliseconds(all[i].sum), percent(all[i].sum), all[i].tasks,
+                         all[i].reason);
+    }
+  };
+  rows(path_names(s));
+  out += "workers, each character a sixtieth of the time\n";
+  for (const trace_summary::worker_line& w : s.workers) {
+    std::string line;
+    for (const double share : w.share) {
+      line += " .:=#"[static_cast<std::size_t>(share * 4 + 0.5)];
+    }
+    out += fmt::format("  {:>3} |{}| {:.1f} % busy, {} tasks\n", w.worker, line,
+                       percent(w.busy), w.tasks);
+  }
+  out += "tasks waited, all together, for\n";
+  rows(s.waits);
+  return out;
+}
+
+}  // namespace weir::runtime
