@@ -87,7 +87,8 @@ struct core {
   mutable std::vector<entry> entries;  ///< slots in use with a good checksum, by slot
   mutable std::vector<entry> damaged;  ///< slots in use with a bad one
   std::vector<std::string> warnings;
-  byte_vector index;  ///< the index beside the image, where it counts
+  std::shared_ptr<block_device> index_file;
+  bytes_view index;  ///< the index beside the image, where it counts
   /// Reads the directory if an index made that unnecessary at open.
   [[nodiscard]] result<void> need_directory() const;
   mutable std::mutex directory_mutex;

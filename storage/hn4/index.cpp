@@ -59,21 +59,24 @@ bool load_index(core& c) {
   if (c.device->modified_ns() == 0 || !files.exists(index_path(c))) {
     return false;
   }
-  auto bytes = read_file(files, index_path(c));
-  if (!bytes || bytes->size() < head_bytes + 4) {
+  // Mapped: an index is replaced as a whole file, never changed.
+  auto file = open_mapped_device(index_path(c));
+  if (!file || (*file)->size() < head_bytes + 4) {
     return false;
   }
-  const std::uint64_t rows = (bytes->size() - head_bytes - 4) / row_bytes;
+  const bytes_view bytes = (*file)->view(0, static_cast<std::size_t>((*file)->size()));
+  const std::uint64_t rows = (bytes.size() - head_bytes - 4) / row_bytes;
   const auto wanted = head_of(c, rows);
-  if (bytes->size() != head_bytes + rows * row_bytes + 4 ||
-      std::memcmp(bytes->data(), wanted.data(), head_bytes) != 0) {
+  if (bytes.size() != head_bytes + rows * row_bytes + 4 ||
+      std::memcmp(bytes.data(), wanted.data(), head_bytes) != 0) {
     return false;
   }
-  const bytes_view covered = bytes_view(*bytes).first(bytes->size() - 4);
-  if (load_le<std::uint32_t>(bytes->data() + covered.size()) != crc32(0, covered)) {
+  const bytes_view covered = bytes.first(bytes.size() - 4);
+  if (load_le<std::uint32_t>(bytes.data() + covered.size()) != crc32(0, covered)) {
     return false;
   }
-  c.index = std::move(*bytes);
+  c.index = bytes;
+  c.index_file = std::move(*file);
   return true;
 }
 

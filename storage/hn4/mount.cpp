@@ -175,8 +175,10 @@ result<void> read_bits(core& c) {
   auto bits = std::make_shared<block_bits>();
   const bool pico = c.geometry.profile == hn4_profile::pico;
   bits->blind = pico;
-  if (pico) {
-    byte_vector region(static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap));
+  if (pico && c.geometry.blocks <= largest_bitmap) {
+    const std::uint64_t words = (c.geometry.blocks + 63) / 64;
+    byte_vector region(static_cast<std::size_t>(std::min<std::uint64_t>(
+        c.geometry.qmask - c.geometry.bitmap, words * armored_word)));
     WEIR_CHECK(c.device->read(c.geometry.bitmap, region));
     bits->bits = from_armored(region, c.geometry.blocks);
   } else {

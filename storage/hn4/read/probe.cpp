@@ -74,7 +74,7 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
     block_claim theirs{other.well,     other.number, wanted.generation,
                        wanted.payload, false,        true};
     theirs.generation = UINT32_MAX;
-    state.doubtful = !check_header(*bytes, theirs);
+    state.doubtful = state.doubtful || !check_header(*bytes, theirs);
   }
 }
 
@@ -108,9 +108,9 @@ result<void> reader::probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
   }
   const bool is_hole = !state.damage && !(hinted && hinted->allocated);
   if (!is_hole) {
-    const bool at_hint = !state.damage || !first;
-    return named(at_hint ? std::move(first).value() : std::move(state.damage).value(), n,
-                 at_hint ? hinted->byte : *state.damaged_at);
+    // A block that is certainly this one says more than what lies where the hint points.
+    return state.damage ? named(std::move(*state.damage), n, *state.damaged_at)
+                        : named(std::move(first).value(), n, hinted->byte);
   }
   if (map_.holes == hn4_holes::zeros) {
     fill_hole(to);

@@ -211,4 +211,8 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
   return read_tensor(*where, *what);
 }
 
+result<hn4_tensor> hn4_volume::tensor(std::string_view name, std::string_view tag) const {
+  return find_tensor(*this, name, tag);
+}
+
 }  // namespace weir::storage

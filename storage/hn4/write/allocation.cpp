@@ -29,8 +29,10 @@ void visit_name_block(const core& c, const anchor& a,
 // Wherever a block bears the identity of a shard of another writer.
 void visit_foreign(const core& c, const anchor& a,
                    const std::function<void(std::uint64_t)>& visit) {
-  const std::uint64_t blocks =
-      std::min(c.geometry.blocks, blocks_for(c.geometry, a.mass));
+  const std::uint64_t blocks = blocks_for(c.geometry, a.mass);
+  if (blocks > c.geometry.blocks) {
+    return;  // no stream can have it
+  }
   const trajectory path(c.space, a);
   std::array<std::byte, header_bytes> head{};
   for (std::uint64_t n = 0; n < blocks; ++n) {
@@ -95,6 +97,22 @@ block_bits allocation_of(const core& c) {
     }
   }
   return bits;
+}
+
+void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits) {
+  std::vector<std::uint64_t> slots;
+  for (const entry& e : gone) {
+    for_each_block(c, e.a, [&](std::uint64_t block) { bits.clear(block); });
+    slots.push_back(e.slot);
+  }
+  std::sort(slots.begin(), slots.end());
+  reserve_metadata(c.geometry, bits);
+  for (const entry& e : c.entries) {
+    if (e.a.live() && !is_root(e.a) &&
+        !std::binary_search(slots.begin(), slots.end(), e.slot)) {
+      for_each_block(c, e.a, [&](std::uint64_t block) { bits.set(block); });
+    }
+  }
 }
 
 std::uint64_t end_of_data(const hn4_geometry& g) noexcept {

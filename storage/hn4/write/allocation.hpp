@@ -18,6 +18,9 @@ void for_each_block(const core& c, const anchor& a,
 /// Bits as they should be: of the directory alone where every shard is ours, so that bits
 /// which an interrupted store left are free again; else those on disk as well.
 [[nodiscard]] block_bits allocation_of(const core& c);
+/// Clears the bits of entries that end, but for those that another live entry or the
+/// volume itself claims.
+void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits);
 /// First block that data may not use.
 [[nodiscard]] std::uint64_t end_of_data(const hn4_geometry& g) noexcept;
 

@@ -276,10 +276,9 @@ result<void> planner::identify(bytes_view whole) {
 
 void planner::free_replaced() {
   bits_free = bits;
-  for (const entry& e : replaced) {
-    for_each_block(c_, e.a, [&](std::uint64_t block) { bits_free.clear(block); });
+  if (!replaced.empty()) {
+    free_blocks(c_, replaced, bits_free);
   }
-  reserve_metadata(c_.geometry, bits_free);
   for (const planned_shard& s : shards) {
     bits_free.set_range(s.first, s.first + blocks_for(c_.geometry, s.source.size()));
     if (s.name_block != 0) {

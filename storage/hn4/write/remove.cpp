@@ -53,10 +53,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
         .at(c.place(c.geometry.cortex, "directory"));
   }
   block_bits bits = allocation_of(c);
-  for (const entry& e : all) {
-    for_each_block(c, e.a, [&](std::uint64_t block) { bits.clear(block); });
-  }
-  reserve_metadata(c.geometry, bits);
+  free_blocks(c, all, bits);
   auto done = carry_out(c, all, bits);
   if (!done) {
     return write_failed(c, fmt::format("remove tag \"{}\"", tag),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir hn4` from outside: python3 black_box.py WEIR SOURCE_DIR"""
+"""`weir hn4` from outside: python3 black_box.py WEIR SOURCE_DIR [soak]"""
 import hashlib
 import json
 import os
@@ -15,6 +15,7 @@ import time
 import unittest
 
 WEIR, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+SOAK = sys.argv[3:] == ["soak"]
 FIXTURES = pathlib.Path(os.environ.get("WEIR_FIXTURES") or SOURCE / ".." / "shared" / "fixtures") / "hn4"
 
 
@@ -44,6 +45,7 @@ class Case(unittest.TestCase):
         return json.loads(self.weir("ls", image, "--json").stdout)
 
 
+@unittest.skipIf(SOAK, "a long test is asked for")
 class Verbs(Case):
     def test_every_profile_is_made_filled_listed_read_and_clean(self):
         for profile, size, sector in (("generic", "128MiB", 512), ("gaming", "1GiB", 4096), ("ai", 1 << 40, 4096),
@@ -156,6 +158,41 @@ class Verbs(Case):
             self.assertEqual(json.loads(self.weir("check", "v", "--json").stdout)["findings"], [])
 
 
+@unittest.skipUnless(SOAK, "no long test is asked for")
+class Soak(Case):
+    def digest(self, *args):
+        with subprocess.Popen([WEIR, "hn4", "cat", *args], cwd=self.folder, stdout=subprocess.PIPE) as cat:
+            sha = hashlib.sha256()
+            for piece in iter(lambda: cat.stdout.read(1 << 20), b""):
+                sha.update(piece)
+        self.assertEqual(cat.returncode, 0)
+        return sha.hexdigest()
+
+    def test_a_model_of_2_gib_survives_kills_in_the_middle_of_puts(self):
+        data = 2 << 30
+        header = json.dumps({"wq": {"dtype": "F32", "shape": [data // 4096, 1024], "data_offsets": [0, data]}}).encode()
+        sha = hashlib.sha256(struct.pack("<Q", len(header)) + header)
+        with (self.folder / "m").open("wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            for i in range(data >> 24):
+                piece = random.Random(i).randbytes(1 << 24)
+                sha.update(piece)
+                file.write(piece)
+        self.weir("mkfs", "v", "--profile", "gaming", "--size", "6GiB")
+        self.weir("import", "v", "model:big", "m", "--shards", 8)
+        self.assertEqual([(t["shards"], t["size"]) for t in self.listed("v")], [(8, 8 + len(header) + data)])
+        self.assertEqual(self.digest("v", "model:big"), sha.hexdigest())
+        for i, tag in enumerate(("model:big", "model:other", "model:big")):
+            put = subprocess.Popen([WEIR, "hn4", "put", "v", tag, "m", "--replace"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL)
+            time.sleep(0.7 + 0.5 * i)
+            put.send_signal(signal.SIGKILL)
+            put.wait()
+            self.assertEqual(json.loads(self.weir("check", "v", "--json").stdout)["findings"], [])
+            self.assertEqual(self.digest("v", "model:big"), sha.hexdigest())
+
+
+@unittest.skipIf(SOAK, "a long test is asked for")
 @unittest.skipUnless(FIXTURES.is_dir() and shutil.which("zstd"), "fixtures are absent")
 class Reference(Case):
     def test_strict_and_default_reads_of_every_tag(self):

@@ -178,5 +178,70 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
   }
 }
 
+// An entry with a good checksum and any numbers in it.
+hn4::anchor any_entry(const philox& random, std::uint64_t i) {
+  std::uint64_t k = 32 * i;
+  const auto bits = [&] { return random.bits(k++); };
+  const auto below = [&](std::uint64_t n) { return random.below(k++, n); };
+  hn4::anchor a;
+  a.seed = {bits(), bits()};
+  a.public_id =
+      below(3) == 0
+          ? hn4::public_id_of({static_cast<std::uint32_t>(below(4)),
+                               static_cast<std::uint32_t>(below(4)),
+                               static_cast<std::uint32_t>(below(3)), below(2) == 0})
+          : hn4_id{bits(), bits()};
+  a.gravity = below(2) == 0 ? bits() : below(30'000);
+  a.mass = below(2) == 0 ? bits() : below(200'000);
+  a.data_class = (bits() & bits()) | hn4::class_bits::valid;
+  if (below(4) != 0) {
+    a.data_class &= ~hn4::class_bits::tombstone;
+  }
+  a.tag_filter = below(2) == 0 ? UINT64_MAX : hn4::tag_mask("t");
+  a.orbit_vector = bits() >> 16;
+  a.fractal_scale = static_cast<std::uint16_t>(below(3) == 0 ? bits() : below(12));
+  a.write_gen = static_cast<std::uint32_t>(below(2) == 0 ? bits() : below(3));
+  a.create_clock = static_cast<std::uint32_t>(bits());
+  a.orbit_hints = static_cast<std::uint32_t>(bits());
+  store_le(a.name.data(), below(2) == 0 ? std::uint64_t{'t'} : bits() >> below(64));
+  return a;
+}
+
+TEST(Hn4Fuzz, EntriesWithAnyNumbersInThemDoNoHarm) {
+  RecordProperty("seed", static_cast<int>(seed));
+  const philox random(seed, 99);
+  const byte_vector bytes = noise(20'000, 5);
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    auto device = formatted();
+    {
+      hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+      or_throw(volume.put("ours", bytes, fixed_put(2)));
+    }
+    const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+    for (std::uint64_t slot = 1; slot < 6; ++slot) {
+      byte_vector entry(hn4::anchor_bytes);
+      hn4::store_anchor(any_entry(random, 8 * i + slot), entry);
+      ASSERT_TRUE(device->write(core->slot_offset(slot + 100 * i), entry));
+    }
+    (void)hn4_check(std::make_unique<borrowed_device>(*device));
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    ASSERT_TRUE(volume.tags()) << "seed " << seed << " case " << i;
+    for (const bool strict : {false, true}) {
+      hn4_stream_options options;
+      options.strict = strict;
+      byte_vector part(50'000);
+      if (const auto stream = volume.stream("t", options)) {
+        (void)stream->read_partial(0, part);
+        (void)stream->read_partial(stream->size() - 1, part);
+      }
+      EXPECT_TRUE(or_throw(or_throw(volume.stream("ours", options)).read_all()) == bytes);
+    }
+    (void)volume.put("t", noise(9000, 1), fixed_put());
+    (void)volume.remove("t");
+    EXPECT_TRUE(or_throw(read_tag(*device, "ours")) == bytes)
+        << "seed " << seed << " case " << i;
+  }
+}
+
 }  // namespace
 }  // namespace weir::storage::test

@@ -177,7 +177,7 @@ TEST(Hn4Tensors, AVolumeGivesTypedTensors) {
                          : open_file_device(path, device_mode::read_only);
     const hn4_volume volume =
         or_throw(hn4_volume::open(or_throw(std::move(device)), device_mode::read_only));
-    const hn4_tensor norm = or_throw(find_tensor(volume, "norm"));
+    const hn4_tensor norm = or_throw(volume.tensor("norm"));
     EXPECT_EQ(std::memcmp(norm.bytes().data(), first.data() + norm.info().offset, 6), 0);
     EXPECT_EQ(norm.is_view(), mapped && norm.info().offset % 2 == 0);
     const hn4_tensor q = or_throw(find_tensor(volume, "blk.0.attn_q.weight", "model:b"));

@@ -18,6 +18,8 @@
 
 namespace weir::storage {
 
+class hn4_tensor;
+
 namespace hn4 {
 struct core;
 struct stream_map;
@@ -275,6 +277,12 @@ class hn4_volume {
   ///   shards are missing}
   [[nodiscard]] result<hn4_stream> stream(std::string_view tag,
                                           const hn4_stream_options& options = {}) const;
+
+  /// A tensor of a stored safetensors or GGUF file by name, in one tag or in all; see
+  /// hn4_tensors.hpp. @error{not_found; invalid_argument, several tags have one; as
+  /// hn4_stream::read}
+  [[nodiscard]] result<hn4_tensor> tensor(std::string_view name,
+                                          std::string_view tag = {}) const;
 
   /// Stores `source` under `tag`, durable when it returns; replaces what the tag held,
   /// or adds to it.
