@@ -40,8 +40,16 @@ result<hn4_volume> open_volume(const std::string& path, bool strict) {
   return volume;
 }
 
-result<hn4_stream> open_stream(const hn4_volume& volume, const std::string& tag) {
-  WEIR_TRY(hn4_stream stream, volume.stream(tag));
+result<hn4_stream> open_stream(const hn4_volume& volume, const hn4_options& options) {
+  storage::hn4_stream_options how;
+  if (options.order == "clock") {
+    how.order = storage::hn4_order::clock_then_seed;
+  } else if (options.order != "seed") {
+    return error(errc::unknown_key,
+                 fmt::format("cannot order shards by \"{}\": expected seed or clock",
+                             options.order));
+  }
+  WEIR_TRY(hn4_stream stream, volume.stream(options.tag, how));
   note(stream.warnings());
   return stream;
 }
@@ -106,7 +114,7 @@ std::string shapes_json(const storage::stored_tensor& t) {
 
 command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
                         output& out) {
-  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
   note_recoveries(stream);
   if (!options.json) {
@@ -168,7 +176,7 @@ command_result hn4_ls(const hn4_options& options, output& out) {
 command_result hn4_cat(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, options.strict));
   note(volume.warnings());
-  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   if (options.length == 0) {
     return 0;
   }
@@ -189,7 +197,7 @@ command_result hn4_cat(const hn4_options& options, output& out) {
 
 command_result hn4_get(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
-  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   std::uint64_t offset = 0, length = stream.size();
   if (!options.tensor.empty()) {
     WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
@@ -223,7 +231,7 @@ command_result hn4_get(const hn4_options& options, output& out) {
 
 command_result hn4_export(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
-  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   WEIR_CHECK(write_new_file(options.file, options.force, [&](const sink& to) {
     return copy_range(stream, 0, stream.size(), to);
   }));
@@ -264,7 +272,7 @@ command_result hn4_bench(const hn4_options& options, output& out) {
                                                         storage::device_mode::read_only));
   WEIR_TRY(const hn4_volume volume,
            hn4_volume::open(std::move(device), storage::device_mode::read_only));
-  WEIR_TRY(const hn4_stream stream, open_stream(volume, options.tag));
+  WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   storage::hn4_parallel_options parallel;
   parallel.threads = std::max(options.threads, 1U);
   double best = 0;

@@ -106,6 +106,7 @@ void add_readers(verb_maker& make, hn4_options& o) {
                   "weir hn4 cat parameters.hn4 prose | weir tgm ls -", &hn4_cat);
   cat->add_option("--offset", o.offset, "First byte (default 0)");
   cat->add_option("--length", o.length, "Bytes (default: to the end)");
+  cat->add_option("--order", o.order, "Of shards: seed (default) or clock");
   cat->add_flag("--strict", o.strict, "Exactly what the reference implementation reads");
   auto* get =
       make.tagged("get", "Write a tag, or one tensor of it, to a file",

@@ -24,10 +24,10 @@ struct hn4_options {
   std::string label = "weir";
   std::string profile = "GENERIC";
   std::string medium = "ssd";
-  std::string order = "seed";
-  std::string tensor;  ///< of `get`: one tensor of an imported file
-  std::string map;     ///< of `check`: where to draw the volume
-  std::string repair;  ///< of `check`: new image for what can be read
+  std::string order = "seed";  ///< of `cat`: seed or clock
+  std::string tensor;          ///< of `get`: one tensor of an imported file
+  std::string map;             ///< of `check`: where to draw the volume
+  std::string repair;          ///< of `check`: new image for what can be read
   std::uint32_t sector = 512;
   std::uint32_t shards = 0;  ///< of `put`; 0: as few as fit
   std::uint64_t seed = 0;    ///< of `mkfs`: identity and creation time follow from it
