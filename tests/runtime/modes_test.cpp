@@ -52,10 +52,10 @@ TEST_P(Modes, NoneKeepsAStorageFromBeingReleased) {
   auto* count = &runs;
   const std::array<access, 1> keeper{keeps(bytes_of(s))};
   for (int i = 0; i < 4; ++i) {
-    static_cast<void>(
-        or_throw(e->submit("k", keeper, [count, p = s.base](const task_context&) {
+    static_cast<void>(or_throw(
+        e->submit("k", keeper, [count, p = s.base + i * 64](const task_context&) {
           ::usleep(1000);
-          p[100] = std::byte{1};
+          p[0] = std::byte{1};
           count->fetch_add(1);
         })));
   }
@@ -243,7 +243,8 @@ TEST(Watchdog, SaysWhichKernelNothingComesOf) {
     engine_options o;
     o.watchdog_ns = 20'000'000;
     o.on_stall = [&text, flag](const std::string& said) {
-      if (!flag->load()) {
+      // A busy machine may let nothing run for so long that this is said before.
+      if (!flag->load() && said.find("endless") != std::string::npos) {
         text = said;
         flag->store(true);
       }
