@@ -109,6 +109,7 @@ class decoder {
   decoder(bytes_view from, cbor_rules rules) : from_(from), rules_(rules) {}
 
   result<cbor_item> run() {
+    stack_.reserve(8);
     while (!done_) {
       token t;
       WEIR_TRY(const std::size_t size, next_token(t));
@@ -280,6 +281,8 @@ class decoder {
     item.left = t.kind == token_kind::tag ? 1 : t.count * per_item;
     item.tag = t.count;
     item.offset = start_;
+    // Longer ones grow: what is announced need not come.
+    item.items.reserve(std::min<std::uint64_t>(item.left, 32));
     stack_.push_back(std::move(item));
     return container ? close_full() : result<void>();
   }

@@ -82,9 +82,15 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto before = [](const cbor_entry& a, const cbor_entry& b) {
     return cbor_key_before(a.key, b.key);
   };
-  if (!std::is_sorted(entries.begin(), entries.end(), before)) {
-    std::stable_sort(entries.begin(), entries.end(), before);
+  const auto not_before = [&](const cbor_entry& a, const cbor_entry& b) {
+    return !before(a, b);
+  };
+  if (std::adjacent_find(entries.begin(), entries.end(), not_before) == entries.end()) {
+    cbor_map map;
+    map.entries_ = std::move(entries);
+    return map;
   }
+  std::stable_sort(entries.begin(), entries.end(), before);
   // Equal keys stand side by side in the order of the file: keep the last of each run.
   std::size_t kept = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -71,8 +71,8 @@ result<message_metadata> read_metadata(bytes_view message) {
                      fmt::format("cannot trust metadata: expected digest {}, found {}",
                                  hex64(frame.digest), hex64(xxh3_64(bytes))));
       }
-      WEIR_TRY(const cbor_item item, decode_cbor(bytes));
-      return parse_metadata(item.value);
+      WEIR_TRY(cbor_item item, decode_cbor(bytes));
+      return parse_metadata(std::move(item.value));
     }
     const std::uint64_t end = at + frame.length;
     const bool unpadded =

@@ -21,28 +21,28 @@ error bad(std::string_view what, std::string_view expected, std::string_view fou
                                           expected, found));
 }
 
-result<std::vector<cbor_map>> parse_base(const cbor_value& from) {
+result<std::vector<cbor_map>> parse_base(cbor_value from) {
   if (from.array() == nullptr) {
     return bad("metadata key \"base\"", "an array of maps", name_of(from.kind()));
   }
   std::vector<cbor_map> out;
   out.reserve(from.array()->size());
-  for (const cbor_value& item : *from.array()) {
+  for (cbor_value& item : *from.array()) {
     if (item.map() == nullptr) {
       return bad(fmt::format("metadata key \"base\", entry {}", out.size()), "a map",
                  name_of(item.kind()));
     }
-    out.push_back(*item.map());
+    out.push_back(std::move(*item.map()));
   }
   return out;
 }
 
-result<cbor_map> parse_submap(const cbor_entry& entry) {
-  if (entry.value.map() == nullptr) {
-    return bad(fmt::format("metadata key {}", to_json(entry.key)), "a map",
-               name_of(entry.value.kind()));
+result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
+  if (value.map() == nullptr) {
+    return bad(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
+               name_of(value.kind()));
   }
-  return *entry.value.map();
+  return std::move(*value.map());
 }
 
 result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
@@ -120,29 +120,31 @@ const cbor_value* find_path(const message_metadata& metadata, std::string_view p
   return nullptr;
 }
 
-result<message_metadata> parse_metadata(const cbor_value& from) {
+result<message_metadata> parse_metadata(cbor_value from) {
   if (from.map() == nullptr) {
     return bad("metadata", "a map", name_of(from.kind()));
   }
   message_metadata out;
-  std::vector<const cbor_entry*> free_keys;
+  std::vector<std::string> free_keys;
   for (const cbor_entry& entry : *from.map()) {
     if (entry.key.text() == nullptr) {
       return bad("metadata", "text keys", to_json(entry.key));
     }
-    if (*entry.key.text() == "base") {
-      WEIR_TRY(out.base, parse_base(entry.value));
-    } else if (*entry.key.text() == "_extra_") {
-      WEIR_TRY(out.extra, parse_submap(entry));
-    } else if (*entry.key.text() == "_reserved_") {
-      WEIR_TRY(out.reserved, parse_submap(entry));
+    const std::string& key = *entry.key.text();
+    cbor_value& value = *from.map()->find(key);
+    if (key == "base") {
+      WEIR_TRY(out.base, parse_base(std::move(value)));
+    } else if (key == "_extra_") {
+      WEIR_TRY(out.extra, parse_submap(key, std::move(value)));
+    } else if (key == "_reserved_") {
+      WEIR_TRY(out.reserved, parse_submap(key, std::move(value)));
     } else {
-      free_keys.push_back(&entry);
+      free_keys.push_back(key);
     }
   }
-  for (const cbor_entry* entry : free_keys) {
-    if (out.extra.set(entry->key, entry->value)) {
-      return bad(fmt::format("metadata key {}", to_json(entry->key)), "one place",
+  for (const std::string& key : free_keys) {
+    if (out.extra.set(key, std::move(*from.map()->find(key)))) {
+      return bad(fmt::format("metadata key {}", to_json(cbor_value(key))), "one place",
                  "it at the top and in _extra_");
     }
   }

@@ -28,7 +28,7 @@ namespace weir::formats {
 /// Global metadata of frame types 1, 7 and 8. Unknown top-level keys move into extra.
 /// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong
 /// kind, key in two places}
-[[nodiscard]] result<message_metadata> parse_metadata(const cbor_value& from);
+[[nodiscard]] result<message_metadata> parse_metadata(cbor_value from);
 [[nodiscard]] cbor_map make_metadata(const message_metadata& from);
 [[nodiscard]] cbor_map make_provenance(const provenance& from);
 
