@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pulses that an engine replays leave the bits of tasks that run one after another.
+#include <gtest/gtest.h>
+
+#include "models/some_tokens.hpp"
+#include "prose/graph/graph.hpp"
+#include "prose/image.hpp"
+#include "prose/kernels/select.hpp"
+
+namespace weir::test {
+namespace {
+
+using models::graph;
+using models::phase;
+
+constexpr std::size_t text_size = 4096;
+
+models::prose_config two_lanes() {
+  models::prose_config config;
+  config.width = 48;
+  config.hidden = 64;
+  config.vocab = 61;
+  config.max_chunk = 256;
+  config.warm_up = 4;
+  config.lanes = 2;
+  return config;
+}
+
+/// Chunks of both lanes, pulse after pulse: levels fire at their own times, one chunk
+/// leaves its window open, and a phase without learning lies between.
+struct plan_step {
+  phase ph;
+  std::size_t tokens;
+};
+std::vector<plan_step> steps() {
+  std::vector<plan_step> out(20, {phase::build, 64});
+  out.push_back({phase::build, 40});
+  out.push_back({phase::build, 24});
+  out.insert(out.end(), 6, {phase::test, 128});
+  out.insert(out.end(), 14, {phase::build, 64});
+  return out;
+}
+
+std::uint64_t state_after(models::task_place place) {
+  const auto config = two_lanes();
+  auto g = or_throw(graph<float>::create(std::move(place), config,
+                                         *or_throw(models::select_kernels("auto"))));
+  std::vector<models::lane_clock> clocks(config.lanes);
+  // As many records as pulses: none is used again while its tasks may run.
+  const auto plan = steps();
+  std::vector<models::pulse_record> records(plan.size());
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    std::vector<models::prose::lane_input> inputs(config.lanes);
+    static const std::vector<std::uint32_t> texts[] = {
+        some_tokens(text_size, config.vocab, 1), some_tokens(text_size, config.vocab, 2)};
+    for (std::size_t lane = 0; lane < inputs.size(); ++lane) {
+      inputs[lane].position = at;
+      inputs[lane].tokens = std::span(texts[lane]).subspan(at, plan[i].tokens);
+      inputs[lane].lookahead = texts[lane][at + plan[i].tokens];
+    }
+    models::pulse p;
+    p.id = i;
+    p.ph = plan[i].ph;
+    p.update = i;
+    p.total_updates = plan.size();
+    p.active_levels = models::active_mask(config.frequencies, at, at + plan[i].tokens);
+    models::fill_record(records[i], p, inputs, clocks);
+    or_throw(g->submit_pulse(records[i]));
+    for (std::size_t lane = 0; lane < clocks.size(); ++lane) {
+      clocks[lane] = records[i].lanes[lane].after;
+    }
+    at += plan[i].tokens;
+  }
+  or_throw(g->place().wait_all());
+  return models::state_image(config, g->layout(), g->state()).state_hash();
+}
+
+TEST(Replay, LeavesTheBitsOfTasksInTheirOrder) {
+  const std::uint64_t expected = state_after(models::task_place(nullptr));
+  for (const unsigned workers : {1U, 2U, 3U}) {
+    runtime::engine_options options;
+    options.workers = workers;
+    const auto engine = or_throw(runtime::engine::create(options));
+    EXPECT_EQ(state_after(models::task_place(engine.get())), expected)
+        << workers << " workers";
+    const auto counters = engine->counters();
+    EXPECT_GT(counters.replayed, counters.submitted / 2)
+        << "most pulses were to be replayed";
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
