@@ -320,8 +320,9 @@ TEST(tensogram_scan, messages_are_the_same_from_either_end) {
     bytes.clear();
     append(bytes, as_view("garbage"));
     for (int k = 0; k < 7; ++k) {
-      append(bytes,
-             streams && k % 3 == 1 ? stream : or_throw(encode(doubles(3 + k * 7u))));
+      append(bytes, streams && k % 3 == 1
+                        ? stream
+                        : or_throw(encode(doubles(3u + 7u * static_cast<unsigned>(k)))));
       append(bytes, as_view(k == 3 ? "39277777" : ""));
     }
     const memory_source source{bytes_view(bytes)};
