@@ -318,6 +318,7 @@ TEST(tensogram_scan, messages_are_the_same_from_either_end) {
   or_throw(writer.finish());
   for (const bool streams : {false, true}) {
     bytes.clear();
+    bytes.reserve(1 << 16);
     append(bytes, as_view("garbage"));
     for (int k = 0; k < 7; ++k) {
       append(bytes, streams && k % 3 == 1

@@ -127,7 +127,8 @@ command_result tgm_list(const tgm_verb_options& options, output& out) {
   if (!options.json) {
     std::string head;
     for (const std::string& key : keys) {
-      head += (head.empty() ? "" : "\t") + key;
+      head += head.empty() ? "" : "\t";
+      head += key;
     }
     out.print("{}\n", head);
   }
@@ -137,7 +138,8 @@ command_result tgm_list(const tgm_verb_options& options, output& out) {
     cbor_map found;
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const auto value = text_at(reader.metadata(), keys[k]);
-      row += (k == 0 ? "" : "\t") + value.value_or("N/A");
+      row += k == 0 ? "" : "\t";
+      row += value.value_or("N/A");
       if (value) {
         found.set(keys[k], *value);
       }

@@ -126,6 +126,7 @@ byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
   head.append(63 - (before + head.size()) % 64, ' ');
   head += '\n';
   byte_vector out;
+  out.reserve(before + head.size() + elements.size());
   append(out, as_view("\x93NUMPY"));
   out.push_back(std::byte{1});
   out.push_back(std::byte{0});
