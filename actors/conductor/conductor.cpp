@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "weir/base/clock.hpp"
@@ -88,15 +87,12 @@ void conductor_shell::watch() {
   if (over_) {
     return;
   }
-  // Who asked for an end does not wait long for a source that is silent.
-  constexpr std::chrono::seconds patience_at_the_end(30);
-  const auto limit = core_->draining() ? std::min(config_->deadline, patience_at_the_end)
-                                       : config_->deadline;
   const std::int64_t silence_ns = config_->now() - heard_ns_;
-  if (unanswered_ != 0 && silence_ns > std::chrono::nanoseconds(limit).count()) {
+  if (unanswered_ != 0 &&
+      silence_ns > std::chrono::nanoseconds(config_->deadline).count()) {
     return fail(error(errc::timeout,
                       fmt::format("{} failed: expected an answer within {} s, found none",
-                                  waits_for_, limit.count())));
+                                  waits_for_, config_->deadline.count())));
   }
   self_->delayed_send(self_, std::chrono::seconds(1), settle_atom_v);
 }

@@ -37,7 +37,22 @@ struct harness_options {
   std::optional<std::uint64_t>
       drain_at;  ///< scheduler step at which the run is asked to end
   file_system* corpus_files = &posix_file_system();  ///< where the corpus is
+  bool silent_ranks = false;                         ///< they never answer
+  std::int64_t (*now)() = nullptr;                   ///< the conductor's clock
 };
+
+/// A rank that keeps every request for itself.
+struct silent_rank_shell {
+  std::vector<caf::typed_response_promise<actors::local<actors::chunk_replies>>> asked;
+};
+inline actors::rank_actor::behavior_type silent_rank(
+    actors::rank_actor::stateful_pointer<silent_rank_shell> self) {
+  return {[self](actors::pull_atom, const actors::local<actors::chunk_orders>&) {
+    self->state.asked.push_back(
+        self->make_response_promise<actors::local<actors::chunk_replies>>());
+    return self->state.asked.back();
+  }};
+}
 
 /// Actors of one run over a corpus in memory with a model that hashes what it gets.
 class harness {
@@ -81,6 +96,13 @@ class harness {
       if (end_ || !step()) {
         break;
       }
+    }
+    return end_;
+  }
+  /// Lets timers of the next seconds go off, then all that follows from them.
+  std::optional<actors::conductor_end> pass(std::chrono::seconds time) {
+    scheduler().advance_time(time);
+    while (!end_ && step()) {
     }
     return end_;
   }
@@ -176,9 +198,15 @@ class harness {
     c.settings.budgets[0].tokens = options_.tokens;
     c.settings.every_tokens = options_.every_tokens;
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
+      if (options_.silent_ranks) {
+        c.ranks.push_back(actors_->spawn(silent_rank));
+        all_.push_back(caf::actor_cast<caf::actor>(c.ranks.back()));
+        continue;
+      }
       c.ranks.push_back(spawn(
           rank_io, rank_config{r, options_.ranks, hub_, std::chrono::seconds(600)}));
     }
+    c.now = options_.now;
     c.hub = hub_;
     c.orchestrator = orchestrator_;
     c.checkpointer = checkpointer_;

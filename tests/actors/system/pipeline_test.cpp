@@ -205,6 +205,27 @@ TEST(pipeline, hands_on_a_source_failure_with_text_and_cause) {
       << end->failure->message();
 }
 
+std::int64_t test_now_ns = 0;
+
+TEST(pipeline, ends_by_name_when_a_source_stays_silent_past_the_deadline) {
+  disk_with_text disk;
+  test::harness_options o;
+  o.silent_ranks = true;
+  o.now = [] { return test_now_ns; };
+  test_now_ns = 1;
+  test::harness h(disk.fs, disk.folder.path(), o);
+  EXPECT_FALSE(h.run()) << "nobody answered, and no time has passed";
+  test_now_ns += 600'000'000'000;
+  EXPECT_FALSE(h.pass(std::chrono::seconds(1))) << "the deadline is 600 s, and met";
+  test_now_ns += 1;
+  const auto end = h.pass(std::chrono::seconds(1));
+  ASSERT_TRUE(end);
+  ASSERT_TRUE(end->failure);
+  EXPECT_EQ(end->failure->code(), errc::timeout);
+  EXPECT_NE(end->failure->message().find("waiting for a chunk"), std::string::npos)
+      << end->failure->message();
+}
+
 TEST(pipeline, goes_on_after_a_checkpoint_that_could_not_be_written_and_says_so) {
   disk_with_text disk;
   test::harness_options o;
