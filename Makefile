@@ -14,12 +14,13 @@ demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes 
 	@demos/prose/demo.sh
 
 test: packages  ## builds and runs all tests, also under sanitizers
-	@scripts/install-packages demo
+	@scripts/install-packages demo test
 	@scripts/test
 
-soak: packages  ## runs the long tests and the second compiler
-	@scripts/install-packages demo soak
+soak: packages  ## runs the long tests, the fuzzers and the second compiler
+	@scripts/install-packages demo test
 	@scripts/test --soak
+	@scripts/fuzz
 	@scripts/same-bits
 
 lint: packages  ## checks layers, sizes, words, messages, format and the tour

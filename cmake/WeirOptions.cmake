@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Options, compiler flags and the summary printed at the end of configure.
 option(WEIR_TESTS "Build the tests" ON)
+option(WEIR_UNITY_TESTS "Compile test files in batches: shorter from scratch, longer after a change" OFF)
 option(WEIR_BENCH "Build the benchmarks" OFF)
 option(WEIR_WERROR "Warnings are errors" OFF)
+option(WEIR_FUZZ "Build the libFuzzer programs; needs clang" OFF)
 set(WEIR_SANITIZE "" CACHE STRING "address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -37,9 +39,14 @@ if(WEIR_SANITIZE)
   if(WEIR_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
-  if(WEIR_SANITIZE MATCHES thread)
+  if(WEIR_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     add_compile_options(-Wno-tsan)
   endif()
+endif()
+
+if(WEIR_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
 endif()
 
 function(weir_print_summary)

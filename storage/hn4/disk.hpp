@@ -178,6 +178,9 @@ struct address_space {
 [[nodiscard]] address_space space_of(const superblock& sb,
                                      const hn4_geometry& g) noexcept;
 
+/// Orbits a block may lie on: k below it. @source{4}
+inline constexpr unsigned orbits = 12;
+
 /// Absolute block of block `n` of a ballistic shard on orbit k, for any k. @source{4}
 [[nodiscard]] std::optional<std::uint64_t> ballistic(const address_space& space,
                                                      std::uint64_t gravity,

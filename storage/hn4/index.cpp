@@ -14,14 +14,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x3158444934484E57U;  // "WNH4IDX1"
+constexpr std::uint64_t index_magic = 0x3158444934484E57U;  // "WNH4IDX1"
 constexpr std::size_t head_bytes = 64;
 constexpr std::size_t row_bytes = 16;
 
 // What must be the same for an index to count.
 std::array<std::byte, head_bytes> head_of(const core& c, std::uint64_t rows) {
   std::array<std::byte, head_bytes> head{};
-  store_le(head.data(), magic);
+  store_le(head.data(), index_magic);
   store_le(head.data() + 8, c.device->size());
   store_le(head.data() + 16, c.sb.uuid.lo);
   store_le(head.data() + 24, c.sb.uuid.hi);

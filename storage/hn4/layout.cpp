@@ -13,7 +13,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t magic = superblock_magic;
 constexpr std::uint64_t magic_tail = 0xEFBEADDEU;
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t largest_block = 64 * mib;
@@ -78,8 +77,8 @@ error bad_geometry(std::string text) {
 }  // namespace
 
 std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
-  if (load_le<std::uint64_t>(from.data()) != magic) {
-    return fmt::format("expected magic {:#x}, found {:#x}", magic,
+  if (load_le<std::uint64_t>(from.data()) != superblock_magic) {
+    return fmt::format("expected magic {:#x}, found {:#x}", superblock_magic,
                        load_le<std::uint64_t>(from.data()));
   }
   const std::uint32_t stored = load_le<std::uint32_t>(from.data() + superblock_bytes - 4);
@@ -108,7 +107,7 @@ std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
 
 void store_superblock(const superblock& from, mutable_bytes to) {
   std::fill(to.begin(), to.end(), std::byte{0});
-  store_le(to.data(), magic);
+  store_le(to.data(), superblock_magic);
   visit_words(from, [&](std::size_t at, std::uint64_t field) {
     store_le(to.data() + at, field);
   });

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "tensors.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::runtime {
@@ -26,11 +27,6 @@ std::unique_ptr<engine> make_engine(unsigned workers, std::uint32_t window = 64)
   o.workers = workers;
   o.window = window;
   return or_throw(engine::create(o));
-}
-
-tensor bytes_of(const storage& s) {
-  const std::array<std::int64_t, 1> shape{s.size};
-  return or_throw(tensor::over(s, dtype::uint8, shape));
 }
 
 task_id submit(engine& e, const char* name, std::vector<access> accesses, auto kernel) {

@@ -8,24 +8,20 @@
 #include <memory>
 #include <vector>
 
+#include "tensors.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
 namespace {
 
-std::unique_ptr<engine> make_engine(engine_options o, unsigned workers) {
+std::unique_ptr<engine> engine_of(engine_options o, unsigned workers) {
   o.workers = workers;
   return or_throw(engine::create(o));
 }
 
-tensor bytes_of(const storage& s) {
-  const std::array<std::int64_t, 1> shape{s.size};
-  return or_throw(tensor::over(s, dtype::uint8, shape));
-}
-
 class Modes : public testing::TestWithParam<unsigned> {
  protected:
-  std::unique_ptr<engine> e = make_engine({}, GetParam());
+  std::unique_ptr<engine> e = engine_of({}, GetParam());
   /// Appends its digit to the number at `p`.
   static auto digit(std::uint64_t* p, std::uint64_t d) {
     return [p, d](const task_context&) { *p = *p * 10 + d; };
@@ -173,7 +169,7 @@ TEST_P(Modes, EveryTaskRunsWhateverItsHints) {
 }
 
 TEST(UrgentTasks, AreTakenBeforeOthers) {
-  auto e = make_engine({}, 1);
+  auto e = engine_of({}, 1);
   std::uint64_t number = 0;
   const auto digit = [&number](std::uint64_t d) {
     return [p = &number, d](const task_context&) { *p = *p * 10 + d; };
@@ -192,7 +188,7 @@ TEST(TaskIds, PassTwoToThe32) {
   o.window = 8;
   o.first_task = (task_id{1} << 32) - 100;
   for (const unsigned workers : {1U, 2U}) {
-    auto e = make_engine(o, workers);
+    auto e = engine_of(o, workers);
     const storage s = or_throw(e->allocate(8, "test"));
     auto* value = reinterpret_cast<std::uint64_t*>(s.base);
     const std::array<access, 1> all{updates(bytes_of(s))};
@@ -214,7 +210,7 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
   engine_options o;
   o.accesses = 512;
   for (const unsigned workers : {1U, 2U}) {
-    auto e = make_engine(o, workers);
+    auto e = engine_of(o, workers);
     const storage s = or_throw(e->allocate(4096, "test"));
     std::vector<access> many;
     for (std::int64_t i = 0; i < 200; ++i) {
@@ -249,7 +245,7 @@ TEST(Watchdog, SaysWhichKernelNothingComesOf) {
         flag->store(true);
       }
     };
-    auto e = make_engine(o, workers);
+    auto e = engine_of(o, workers);
     ::usleep(60'000);  // nothing in flight: nothing to say
     EXPECT_FALSE(noticed.load());
     const storage s = or_throw(e->allocate(8, "test"));

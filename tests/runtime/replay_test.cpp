@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "random_programs.hpp"
+#include "tensors.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -228,11 +229,6 @@ std::unique_ptr<engine> small_engine(std::uint32_t window = 64, unsigned workers
   o.window = window;
   o.workers = workers;
   return or_throw(engine::create(o));
-}
-
-tensor bytes_of(const storage& s) {
-  const std::array<std::int64_t, 1> shape{s.size};
-  return or_throw(tensor::over(s, dtype::uint8, shape));
 }
 
 /// Adds what the argument points to.

@@ -13,7 +13,7 @@ namespace weir::formats {
 
 namespace {
 
-error bad(std::string_view key, std::string_view expected, std::string_view found) {
+error bad_key(std::string_view key, std::string_view expected, std::string_view found) {
   return error(errc::corrupt,
                fmt::format("cannot read descriptor key \"{}\": expected {}, found {}",
                            key, expected, found));
@@ -22,7 +22,7 @@ error bad(std::string_view key, std::string_view expected, std::string_view foun
 result<std::string> text_at(const cbor_map& map, std::string_view key) {
   const cbor_value* value = map.find(key);
   if (value == nullptr || value->text() == nullptr) {
-    return bad(key, "text", value == nullptr ? "nothing" : name_of(value->kind()));
+    return bad_key(key, "text", value == nullptr ? "nothing" : name_of(value->kind()));
   }
   return *value->text();
 }
@@ -31,13 +31,14 @@ result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
                                                      std::string_view key) {
   const cbor_value* value = map.find(key);
   if (value == nullptr || value->array() == nullptr) {
-    return bad(key, "an array", value == nullptr ? "nothing" : name_of(value->kind()));
+    return bad_key(key, "an array",
+                   value == nullptr ? "nothing" : name_of(value->kind()));
   }
   std::vector<std::uint64_t> out;
   out.reserve(value->array()->size());
   for (const cbor_value& item : *value->array()) {
     if (!item.uint64()) {
-      return bad(key, "unsigned integers", to_json(item));
+      return bad_key(key, "unsigned integers", to_json(item));
     }
     out.push_back(*item.uint64());
   }
@@ -55,8 +56,8 @@ result<dtype> tensogram_dtype(std::string_view name) {
   for (const dtype_info& row : all_dtypes()) {
     names.emplace_back(row.tensogram);
   }
-  return bad("dtype", "a type of Tensogram",
-             fmt::format("\"{}\"{}", name, did_you_mean(name, names)));
+  return bad_key("dtype", "a type of Tensogram",
+                 fmt::format("\"{}\"{}", name, did_you_mean(name, names)));
 }
 
 result<shape_vector> parse_shape(const cbor_map& map) {
@@ -64,18 +65,18 @@ result<shape_vector> parse_shape(const cbor_map& map) {
   shape_vector shape;
   for (const std::uint64_t n : extents) {
     if (n > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return bad("shape", "extents below 2^63", std::to_string(n));
+      return bad_key("shape", "extents below 2^63", std::to_string(n));
     }
     shape.push_back(static_cast<std::int64_t>(n));
   }
   const cbor_value* ndim = map.find("ndim");
   if (ndim == nullptr || !ndim->uint64()) {
-    return bad("ndim", "an unsigned integer",
-               ndim == nullptr ? "nothing" : to_json(*ndim));
+    return bad_key("ndim", "an unsigned integer",
+                   ndim == nullptr ? "nothing" : to_json(*ndim));
   }
   if (*ndim->uint64() != shape.size()) {
-    return bad("ndim", fmt::format("{} as in the shape", shape.size()),
-               std::to_string(*ndim->uint64()));
+    return bad_key("ndim", fmt::format("{} as in the shape", shape.size()),
+                   std::to_string(*ndim->uint64()));
   }
   return shape;
 }
@@ -86,7 +87,7 @@ result<byte_order> parse_order(const cbor_map& map) {
   }
   WEIR_TRY(const std::string name, text_at(map, "byte_order"));
   if (name != "big" && name != "little") {
-    return bad("byte_order", "\"big\" or \"little\"", fmt::format("\"{}\"", name));
+    return bad_key("byte_order", "\"big\" or \"little\"", fmt::format("\"{}\"", name));
   }
   return name == "big" ? byte_order::big : byte_order::little;
 }
@@ -105,7 +106,7 @@ bool is_descriptor_key(std::string_view key) {
 result<void> take_rest(const cbor_map& map, object_descriptor& out) {
   if (const cbor_value* masks = map.find("masks")) {
     if (masks->map() == nullptr) {
-      return bad("masks", "a map", name_of(masks->kind()));
+      return bad_key("masks", "a map", name_of(masks->kind()));
     }
     out.masks = *masks->map();
   }
@@ -177,8 +178,8 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
   WEIR_TRY(out.shape, parse_shape(*map));
   WEIR_TRY(out.strides, unsigned_array_at(*map, "strides"));
   if (out.strides.size() != out.shape.size()) {
-    return bad("strides", fmt::format("{} as in the shape", out.shape.size()),
-               std::to_string(out.strides.size()));
+    return bad_key("strides", fmt::format("{} as in the shape", out.shape.size()),
+                   std::to_string(out.strides.size()));
   }
   WEIR_TRY(out.order, parse_order(*map));
   WEIR_TRY(out.encoding, text_at(*map, "encoding"));

@@ -16,21 +16,23 @@ namespace weir::formats {
 
 namespace {
 
-error bad(std::string_view what, std::string_view expected, std::string_view found) {
+error bad_metadata(std::string_view what, std::string_view expected,
+                   std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", what,
                                           expected, found));
 }
 
 result<std::vector<cbor_map>> parse_base(cbor_value from) {
   if (from.array() == nullptr) {
-    return bad("metadata key \"base\"", "an array of maps", name_of(from.kind()));
+    return bad_metadata("metadata key \"base\"", "an array of maps",
+                        name_of(from.kind()));
   }
   std::vector<cbor_map> out;
   out.reserve(from.array()->size());
   for (cbor_value& item : *from.array()) {
     if (item.map() == nullptr) {
-      return bad(fmt::format("metadata key \"base\", entry {}", out.size()), "a map",
-                 name_of(item.kind()));
+      return bad_metadata(fmt::format("metadata key \"base\", entry {}", out.size()),
+                          "a map", name_of(item.kind()));
     }
     out.push_back(std::move(*item.map()));
   }
@@ -39,8 +41,8 @@ result<std::vector<cbor_map>> parse_base(cbor_value from) {
 
 result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   if (value.map() == nullptr) {
-    return bad(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
-               name_of(value.kind()));
+    return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
+                        name_of(value.kind()));
   }
   return std::move(*value.map());
 }
@@ -53,12 +55,13 @@ result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
     return out;
   }
   if (value->array() == nullptr) {
-    return bad(fmt::format("index key \"{}\"", key), "an array", name_of(value->kind()));
+    return bad_metadata(fmt::format("index key \"{}\"", key), "an array",
+                        name_of(value->kind()));
   }
   for (const cbor_value& item : *value->array()) {
     if (!item.uint64()) {
-      return bad(fmt::format("index key \"{}\"", key), "unsigned integers",
-                 to_json(item));
+      return bad_metadata(fmt::format("index key \"{}\"", key), "unsigned integers",
+                          to_json(item));
     }
     out.push_back(*item.uint64());
   }
@@ -122,13 +125,13 @@ const cbor_value* find_path(const message_metadata& metadata, std::string_view p
 
 result<message_metadata> parse_metadata(cbor_value from) {
   if (from.map() == nullptr) {
-    return bad("metadata", "a map", name_of(from.kind()));
+    return bad_metadata("metadata", "a map", name_of(from.kind()));
   }
   message_metadata out;
   std::vector<std::string> free_keys;
   for (const cbor_entry& entry : *from.map()) {
     if (entry.key.text() == nullptr) {
-      return bad("metadata", "text keys", to_json(entry.key));
+      return bad_metadata("metadata", "text keys", to_json(entry.key));
     }
     const std::string& key = *entry.key.text();
     cbor_value& value = *from.map()->find(key);
@@ -144,8 +147,8 @@ result<message_metadata> parse_metadata(cbor_value from) {
   }
   for (const std::string& key : free_keys) {
     if (out.extra.set(key, std::move(*from.map()->find(key)))) {
-      return bad(fmt::format("metadata key {}", to_json(cbor_value(key))), "one place",
-                 "it at the top and in _extra_");
+      return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))),
+                          "one place", "it at the top and in _extra_");
     }
   }
   return out;
@@ -189,15 +192,15 @@ void overlay(cbor_map& base, const cbor_map& preceder) {
 
 result<object_index> parse_index(const cbor_value& from) {
   if (from.map() == nullptr) {
-    return bad("index", "a map", name_of(from.kind()));
+    return bad_metadata("index", "a map", name_of(from.kind()));
   }
   object_index out;
   WEIR_TRY(out.offsets, unsigned_list(*from.map(), "offsets"));
   WEIR_TRY(out.lengths, unsigned_list(*from.map(), "lengths"));
   if (out.offsets.size() != out.lengths.size()) {
-    return bad("index",
-               fmt::format("{} lengths as there are offsets", out.offsets.size()),
-               std::to_string(out.lengths.size()));
+    return bad_metadata(
+        "index", fmt::format("{} lengths as there are offsets", out.offsets.size()),
+        std::to_string(out.lengths.size()));
   }
   return out;
 }
@@ -218,7 +221,7 @@ std::uint64_t index_size(const object_index& index) noexcept {
 
 result<digest_list> parse_digests(const cbor_value& from) {
   if (from.map() == nullptr) {
-    return bad("digest list", "a map", name_of(from.kind()));
+    return bad_metadata("digest list", "a map", name_of(from.kind()));
   }
   digest_list out;
   if (const cbor_value* algorithm = from.map()->find("algorithm")) {
@@ -227,12 +230,12 @@ result<digest_list> parse_digests(const cbor_value& from) {
   }
   const cbor_value* digests = from.map()->find("hashes");
   if (digests == nullptr || digests->array() == nullptr) {
-    return bad("digest list key \"hashes\"", "an array",
-               digests == nullptr ? "nothing" : name_of(digests->kind()));
+    return bad_metadata("digest list key \"hashes\"", "an array",
+                        digests == nullptr ? "nothing" : name_of(digests->kind()));
   }
   for (const cbor_value& item : *digests->array()) {
     if (item.text() == nullptr) {
-      return bad("digest list key \"hashes\"", "text", to_json(item));
+      return bad_metadata("digest list key \"hashes\"", "text", to_json(item));
     }
     out.digests.push_back(*item.text());
   }

@@ -14,7 +14,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr unsigned orbits = 12;
 constexpr std::size_t most_per_shard = 100;
 constexpr std::uint64_t most_cells = 8192;
 

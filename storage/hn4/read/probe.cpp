@@ -12,12 +12,6 @@
 
 namespace weir::storage::hn4 {
 
-namespace {
-
-constexpr unsigned orbits = 12;
-
-}  // namespace
-
 /// What the places looked at so far said.
 struct reader::probe_state {
   std::optional<std::uint64_t> exact;  ///< byte of a block of the right generation

@@ -10,8 +10,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr unsigned orbits = 12;
-
 class scanner {
  public:
   scanner(const core& c, block_bits& bits)

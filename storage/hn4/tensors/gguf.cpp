@@ -13,52 +13,52 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint32_t magic = 0x46554747;  // "GGUF"
+constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
 constexpr std::uint64_t most_entries = std::uint64_t{1} << 24;
-constexpr std::uint32_t most_dimensions = 8;
+constexpr std::uint32_t gguf_most_dimensions = 8;
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
 constexpr std::uint64_t most_items = std::uint64_t{1} << 32;
 
 /// A type of elements: so many of them in so many bytes.
-struct type_row {
+struct gguf_type {
   std::uint32_t id;
   std::string_view name;
   std::uint32_t elements;
   std::uint32_t bytes;
   dtype type;
 };
-constexpr std::array types{type_row{0, "F32", 1, 4, dtype::fp32},
-                           type_row{1, "F16", 1, 2, dtype::fp16},
-                           type_row{2, "Q4_0", 32, 18, dtype::uint8},
-                           type_row{3, "Q4_1", 32, 20, dtype::uint8},
-                           type_row{6, "Q5_0", 32, 22, dtype::uint8},
-                           type_row{7, "Q5_1", 32, 24, dtype::uint8},
-                           type_row{8, "Q8_0", 32, 34, dtype::uint8},
-                           type_row{9, "Q8_1", 32, 36, dtype::uint8},
-                           type_row{10, "Q2_K", 256, 84, dtype::uint8},
-                           type_row{11, "Q3_K", 256, 110, dtype::uint8},
-                           type_row{12, "Q4_K", 256, 144, dtype::uint8},
-                           type_row{13, "Q5_K", 256, 176, dtype::uint8},
-                           type_row{14, "Q6_K", 256, 210, dtype::uint8},
-                           type_row{15, "Q8_K", 256, 292, dtype::uint8},
-                           type_row{16, "IQ2_XXS", 256, 66, dtype::uint8},
-                           type_row{17, "IQ2_XS", 256, 74, dtype::uint8},
-                           type_row{18, "IQ3_XXS", 256, 98, dtype::uint8},
-                           type_row{19, "IQ1_S", 256, 50, dtype::uint8},
-                           type_row{20, "IQ4_NL", 32, 18, dtype::uint8},
-                           type_row{21, "IQ3_S", 256, 110, dtype::uint8},
-                           type_row{22, "IQ2_S", 256, 82, dtype::uint8},
-                           type_row{23, "IQ4_XS", 256, 136, dtype::uint8},
-                           type_row{24, "I8", 1, 1, dtype::int8},
-                           type_row{25, "I16", 1, 2, dtype::int16},
-                           type_row{26, "I32", 1, 4, dtype::int32},
-                           type_row{27, "I64", 1, 8, dtype::int64},
-                           type_row{28, "F64", 1, 8, dtype::fp64},
-                           type_row{29, "IQ1_M", 256, 56, dtype::uint8},
-                           type_row{30, "BF16", 1, 2, dtype::bf16},
-                           type_row{34, "TQ1_0", 256, 54, dtype::uint8},
-                           type_row{35, "TQ2_0", 256, 66, dtype::uint8},
-                           type_row{39, "MXFP4", 32, 17, dtype::uint8}};
+constexpr std::array gguf_types{gguf_type{0, "F32", 1, 4, dtype::fp32},
+                                gguf_type{1, "F16", 1, 2, dtype::fp16},
+                                gguf_type{2, "Q4_0", 32, 18, dtype::uint8},
+                                gguf_type{3, "Q4_1", 32, 20, dtype::uint8},
+                                gguf_type{6, "Q5_0", 32, 22, dtype::uint8},
+                                gguf_type{7, "Q5_1", 32, 24, dtype::uint8},
+                                gguf_type{8, "Q8_0", 32, 34, dtype::uint8},
+                                gguf_type{9, "Q8_1", 32, 36, dtype::uint8},
+                                gguf_type{10, "Q2_K", 256, 84, dtype::uint8},
+                                gguf_type{11, "Q3_K", 256, 110, dtype::uint8},
+                                gguf_type{12, "Q4_K", 256, 144, dtype::uint8},
+                                gguf_type{13, "Q5_K", 256, 176, dtype::uint8},
+                                gguf_type{14, "Q6_K", 256, 210, dtype::uint8},
+                                gguf_type{15, "Q8_K", 256, 292, dtype::uint8},
+                                gguf_type{16, "IQ2_XXS", 256, 66, dtype::uint8},
+                                gguf_type{17, "IQ2_XS", 256, 74, dtype::uint8},
+                                gguf_type{18, "IQ3_XXS", 256, 98, dtype::uint8},
+                                gguf_type{19, "IQ1_S", 256, 50, dtype::uint8},
+                                gguf_type{20, "IQ4_NL", 32, 18, dtype::uint8},
+                                gguf_type{21, "IQ3_S", 256, 110, dtype::uint8},
+                                gguf_type{22, "IQ2_S", 256, 82, dtype::uint8},
+                                gguf_type{23, "IQ4_XS", 256, 136, dtype::uint8},
+                                gguf_type{24, "I8", 1, 1, dtype::int8},
+                                gguf_type{25, "I16", 1, 2, dtype::int16},
+                                gguf_type{26, "I32", 1, 4, dtype::int32},
+                                gguf_type{27, "I64", 1, 8, dtype::int64},
+                                gguf_type{28, "F64", 1, 8, dtype::fp64},
+                                gguf_type{29, "IQ1_M", 256, 56, dtype::uint8},
+                                gguf_type{30, "BF16", 1, 2, dtype::bf16},
+                                gguf_type{34, "TQ1_0", 256, 54, dtype::uint8},
+                                gguf_type{35, "TQ2_0", 256, 66, dtype::uint8},
+                                gguf_type{39, "MXFP4", 32, 17, dtype::uint8}};
 
 // Sizes of the values of metadata by their type; 0: it has no fixed one.
 constexpr std::array<std::uint64_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4,
@@ -141,9 +141,9 @@ error bad(const walker& w, std::string_view text) {
 
 // Bytes of a tensor from its dimensions, innermost first; false if they make no sense.
 bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint32_t id) {
-  const auto row = std::find_if(types.begin(), types.end(),
-                                [&](const type_row& r) { return r.id == id; });
-  if (row == types.end() || dims.empty() || dims[0] % row->elements != 0) {
+  const auto row = std::find_if(gguf_types.begin(), gguf_types.end(),
+                                [&](const gguf_type& r) { return r.id == id; });
+  if (row == gguf_types.end() || dims.empty() || dims[0] % row->elements != 0) {
     return false;
   }
   t.type = row->type;
@@ -186,7 +186,7 @@ bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
 
 bool tensor(walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
-  if (!w.text(t.name) || !w.number(dimensions) || dimensions > most_dimensions) {
+  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_most_dimensions) {
     return false;
   }
   std::vector<std::uint64_t> dims(dimensions);
@@ -204,7 +204,7 @@ bool tensor(walker& w, stored_tensor& t) {
 }  // namespace
 
 bool is_gguf(bytes_view head) noexcept {
-  return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == magic;
+  return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == gguf_magic;
 }
 
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,

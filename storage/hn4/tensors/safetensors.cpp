@@ -14,21 +14,28 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::uint64_t longest_header = 100'000'000;  // what the format allows
-constexpr std::size_t most_dimensions = 64;
+constexpr std::size_t safetensors_most_dimensions = 64;
 
-struct type_row {
+struct safetensors_type {
   std::string_view name;
   dtype type;
 };
-constexpr std::array types{
-    type_row{"F64", dtype::fp64},         type_row{"F32", dtype::fp32},
-    type_row{"F16", dtype::fp16},         type_row{"BF16", dtype::bf16},
-    type_row{"F8_E4M3", dtype::fp8_e4m3}, type_row{"F8_E5M2", dtype::fp8_e5m2},
-    type_row{"I64", dtype::int64},        type_row{"I32", dtype::int32},
-    type_row{"I16", dtype::int16},        type_row{"I8", dtype::int8},
-    type_row{"U64", dtype::uint64},       type_row{"U32", dtype::uint32},
-    type_row{"U16", dtype::uint16},       type_row{"U8", dtype::uint8},
-    type_row{"BOOL", dtype::boolean},     type_row{"C64", dtype::complex64}};
+constexpr std::array safetensors_types{safetensors_type{"F64", dtype::fp64},
+                                       safetensors_type{"F32", dtype::fp32},
+                                       safetensors_type{"F16", dtype::fp16},
+                                       safetensors_type{"BF16", dtype::bf16},
+                                       safetensors_type{"F8_E4M3", dtype::fp8_e4m3},
+                                       safetensors_type{"F8_E5M2", dtype::fp8_e5m2},
+                                       safetensors_type{"I64", dtype::int64},
+                                       safetensors_type{"I32", dtype::int32},
+                                       safetensors_type{"I16", dtype::int16},
+                                       safetensors_type{"I8", dtype::int8},
+                                       safetensors_type{"U64", dtype::uint64},
+                                       safetensors_type{"U32", dtype::uint32},
+                                       safetensors_type{"U16", dtype::uint16},
+                                       safetensors_type{"U8", dtype::uint8},
+                                       safetensors_type{"BOOL", dtype::boolean},
+                                       safetensors_type{"C64", dtype::complex64}};
 
 error bad(std::uint64_t at, std::string_view text) {
   return hn4_error(
@@ -46,7 +53,7 @@ bool shape_of(json_walker& json, shape_vector& shape) {
   do {
     std::uint64_t n = 0;
     if (!json.number(n) || n > static_cast<std::uint64_t>(INT64_MAX) ||
-        shape.size() == most_dimensions) {
+        shape.size() == safetensors_most_dimensions) {
       return false;
     }
     shape.push_back(static_cast<std::int64_t>(n));
@@ -94,7 +101,7 @@ result<void> settle(stored_tensor& t, std::uint64_t end, std::uint64_t data,
   }
   t.bytes = end - t.offset;
   t.offset += data;
-  for (const type_row& row : types) {
+  for (const safetensors_type& row : safetensors_types) {
     if (row.name != t.type_name) {
       continue;
     }

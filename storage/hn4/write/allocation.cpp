@@ -12,7 +12,6 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::size_t bitmap_unit = 512;
-constexpr unsigned orbits = 12;
 
 void visit_name_block(const core& c, const anchor& a,
                       const std::function<void(std::uint64_t)>& visit) {

@@ -11,6 +11,9 @@
 
 namespace weir::formats {
 
+/// Blocks of a segment: a run of empty blocks does not cross its end.
+inline constexpr std::uint32_t aec_segment = 64;
+
 struct aec_parameters {
   unsigned bits = 8;    ///< per sample, 1..32
   unsigned block = 16;  ///< samples per block, even, 2..4096

@@ -11,8 +11,6 @@ namespace weir::formats {
 
 namespace {
 
-constexpr std::uint32_t segment = 64;
-
 /// Bits, the most significant first. Behind the end there are zeros; `overrun` tells.
 class bit_reader {
  public:
@@ -187,7 +185,7 @@ class interval_decoder {
       return 1u;
     }
     const std::uint32_t code = from_.get_unary();
-    const std::uint32_t to_end = std::min(p_.rsi - b, segment - b % segment);
+    const std::uint32_t to_end = std::min(p_.rsi - b, aec_segment - b % aec_segment);
     const std::uint32_t run = code == 4 ? to_end : (code < 4 ? code + 1 : code);
     // The last interval may end before the segment does.
     const std::uint32_t used = code == 4 ? std::min(run, blocks - b) : run;

@@ -13,8 +13,6 @@ namespace weir::formats {
 namespace {
 
 constexpr std::uint32_t impossible = std::numeric_limits<std::uint32_t>::max();
-/// Blocks of a segment: a run of empty blocks does not cross its end.
-constexpr std::uint32_t segment = 64;
 
 /// Appends bits, the most significant first. The caller sees to the room.
 class bit_writer {
@@ -143,7 +141,7 @@ class interval_encoder {
     }
     run_reference_ = run_ == 0 ? reference_ : run_reference_;
     ++run_;
-    if (b + 1 == blocks || (b + 1) % segment == 0) {
+    if (b + 1 == blocks || (b + 1) % aec_segment == 0) {
       end_run(true);
     }
   }

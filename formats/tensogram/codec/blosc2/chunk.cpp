@@ -16,7 +16,7 @@ namespace weir::formats {
 
 namespace {
 
-error damaged(std::string_view what) {
+error damaged_chunk(std::string_view what) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a chunk of blosc2, found "
                            "{}",
@@ -42,7 +42,7 @@ result<void> decode_blosclz(bytes_view from, mutable_bytes to) {
   store_le<std::uint32_t>(out + 20, static_cast<std::uint32_t>(from.size()));
   std::copy(from.begin(), from.end(), out + head);
   if (blosc_decompress_ctx(out, to.data(), to.size(), 1) != static_cast<int>(to.size())) {
-    return damaged("a damaged blosclz stream");
+    return damaged_chunk("a damaged blosclz stream");
   }
   return {};
 }
@@ -52,7 +52,7 @@ result<void> decode_zlib(bytes_view from, mutable_bytes to) {
   const int code = uncompress(reinterpret_cast<Bytef*>(to.data()), &size,
                               reinterpret_cast<const Bytef*>(from.data()), from.size());
   if (code != Z_OK || size != to.size()) {
-    return damaged("a damaged zlib stream");
+    return damaged_chunk("a damaged zlib stream");
   }
   return {};
 }
@@ -79,7 +79,7 @@ class block_reader {
     const bool whole = (chunk_.flags & blosc2_flag::whole_blocks) != 0 || last_and_short;
     const std::size_t streams = whole ? 1 : chunk_.type_size;
     if (to.size() % streams != 0) {
-      return damaged("blocks that do not divide into streams");
+      return damaged_chunk("blocks that do not divide into streams");
     }
     const std::size_t size = to.size() / streams;
     for (std::size_t s = 0; s < streams; ++s) {
@@ -91,7 +91,7 @@ class block_reader {
  private:
   result<bytes_view> take(std::size_t count) {
     if (at_ > chunk_.bytes.size() || count > chunk_.bytes.size() - at_) {
-      return damaged("streams beyond its end");
+      return damaged_chunk("streams beyond its end");
     }
     const bytes_view out = chunk_.bytes.subspan(at_, count);
     at_ += count;
@@ -155,11 +155,11 @@ result<void> undo_filter(const blosc2_chunk& chunk, std::size_t slot, byte_vecto
 result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
                            mutable_bytes to) {
   if (chunk.block == 0 || chunk.block > chunk.size) {
-    return damaged("blocks of an impossible size");
+    return damaged_chunk("blocks of an impossible size");
   }
   const std::uint64_t blocks = (chunk.size + chunk.block - 1) / chunk.block;
   if ((chunk.bytes.size() - blosc2_chunk_header) / 4 < blocks) {
-    return damaged("fewer blocks than announced");
+    return damaged_chunk("fewer blocks than announced");
   }
   byte_vector block;
   byte_vector scratch;
@@ -195,15 +195,15 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
       } else if (type_size == 8) {
         store_le<std::uint64_t>(nan.data(), 0x7FF8'0000'0000'0000);
       } else {
-        return damaged("a chunk of NaN that are neither 4 nor 8 bytes wide");
+        return damaged_chunk("a chunk of NaN that are neither 4 nor 8 bytes wide");
       }
       value = bytes_view(nan).first(type_size);
       break;
     case 3: break;
-    default: return damaged("a special chunk of an unknown kind");
+    default: return damaged_chunk("a special chunk of an unknown kind");
   }
   if (value.empty()) {
-    return damaged("a repeated value without the value");
+    return damaged_chunk("a repeated value without the value");
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
     to[i] = value[(first + i) % value.size()];
@@ -213,7 +213,7 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
 
 result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
   if (from.size() < blosc2_chunk_header) {
-    return damaged("fewer bytes than its header has");
+    return damaged_chunk("fewer bytes than its header has");
   }
   blosc2_chunk out;
   out.version = byte_at(from, 0);
@@ -234,7 +234,7 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
                  "header and without a dictionary, found others");
   }
   if (stored < blosc2_chunk_header || stored > from.size() || out.size > 0x7FFF'FFFF) {
-    return damaged("impossible sizes");
+    return damaged_chunk("impossible sizes");
   }
   out.bytes = from.first(stored);
   return out;
@@ -246,7 +246,7 @@ result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
     return {};
   }
   if (first > chunk.size || to.size() > chunk.size - first) {
-    return damaged("fewer bytes than asked for");
+    return damaged_chunk("fewer bytes than asked for");
   }
   const bytes_view body = chunk.bytes.subspan(blosc2_chunk_header);
   if (chunk.special != 0) {
@@ -256,7 +256,7 @@ result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
   }
   if ((chunk.flags & blosc2_flag::plain) != 0) {
     if (body.size() < chunk.size) {
-      return damaged("fewer bytes than it holds uncompressed");
+      return damaged_chunk("fewer bytes than it holds uncompressed");
     }
     std::memcpy(to.data(), body.data() + first, to.size());
     return {};

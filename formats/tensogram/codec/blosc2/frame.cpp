@@ -17,7 +17,7 @@ constexpr std::string_view frame_start =
     "\x9e\xa8"
     "b2frame";
 
-error damaged(std::string_view what) {
+error damaged_frame(std::string_view what) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a frame of blosc2, found "
                            "{}",
@@ -39,7 +39,7 @@ T number_at(bytes_view from, std::size_t at) noexcept {
 
 result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   if (from.size() < least_header || as_text(from).substr(0, 9) != frame_start) {
-    return damaged("other bytes");
+    return damaged_frame("other bytes");
   }
   frame_head out;
   out.header = number_at<std::uint32_t>(from, 0x0B);
@@ -48,16 +48,16 @@ result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   out.type_size = number_at<std::uint32_t>(from, 0x30);
   out.chunk = number_at<std::uint32_t>(from, 0x3A);
   if (number_at<std::uint64_t>(from, 0x10) != from.size()) {
-    return damaged(fmt::format("one of {} bytes in a payload of {}",
-                               number_at<std::uint64_t>(from, 0x10), from.size()));
+    return damaged_frame(fmt::format("one of {} bytes in a payload of {}",
+                                     number_at<std::uint64_t>(from, 0x10), from.size()));
   }
   if (out.size != total) {
-    return damaged(fmt::format("one of {} bytes where {} belong", out.size, total));
+    return damaged_frame(fmt::format("one of {} bytes where {} belong", out.size, total));
   }
   if (out.header < least_header || out.header > from.size() ||
       out.cbytes > from.size() - out.header || out.chunk > 0x7FFF'FFFF ||
       std::to_integer<unsigned>(from[0x1A]) != 0) {
-    return damaged("impossible sizes, or chunks outside it");
+    return damaged_frame("impossible sizes, or chunks outside it");
   }
   return out;
 }
@@ -74,7 +74,7 @@ result<std::vector<std::int64_t>> read_offsets(bytes_view from, const frame_head
       head.chunk == 0 ? chunk.size / 8 : (head.size + head.chunk - 1) / head.chunk;
   // Chunks are larger than the eight bytes that say where they are.
   if (chunk.size != 8 * count || chunk.size > std::max(head.size, small_list)) {
-    return damaged("a list of chunks of another length");
+    return damaged_frame("a list of chunks of another length");
   }
   WEIR_TRY(code_buffer bytes, make_buffer(8 * count));
   WEIR_CHECK(decode_blosc2_chunk(chunk, 0, bytes.writable()));
@@ -101,7 +101,7 @@ class frame_reader {
       WEIR_TRY(const std::uint64_t size, read_one(offset, begin, end));
       begin += size;
     }
-    return begin >= end ? result<void>() : result<void>(damaged("too few chunks"));
+    return begin >= end ? result<void>() : result<void>(damaged_frame("too few chunks"));
   }
 
  private:
@@ -114,18 +114,18 @@ class frame_reader {
     const bool special = offset < 0;
     if (!special) {
       if (static_cast<std::uint64_t>(offset) >= head_.cbytes) {
-        return damaged("a chunk outside it");
+        return damaged_frame("a chunk outside it");
       }
       WEIR_TRY(chunk, read_blosc2_chunk(from_.subspan(
                           head_.header + static_cast<std::uint64_t>(offset),
                           head_.cbytes - static_cast<std::uint64_t>(offset))));
       if (chunk.size > left || chunk.size == 0 ||
           (head_.chunk != 0 && chunk.size != size)) {
-        return damaged("a chunk of another size");
+        return damaged_frame("a chunk of another size");
       }
       size = chunk.size;
     } else if (head_.chunk == 0) {
-      return damaged("a special chunk of unknown size");
+      return damaged_frame("a special chunk of unknown size");
     }
     const std::uint64_t from = std::max(begin, first_);
     const std::uint64_t until = std::min(begin + size, end);
