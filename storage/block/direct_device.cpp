@@ -7,36 +7,63 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <new>
+#include <mutex>
+#include <vector>
 
-#include "weir/storage/block_device.hpp"
+#include "block/over_file.hpp"
+#include "block/read_lane.hpp"
 
 namespace weir::storage {
 
 namespace {
 
-constexpr std::size_t unit = 4096;  // what direct transfers are aligned to
-constexpr std::size_t chunk = std::size_t{1} << 20;
+// Shorter reads are one transfer each; nothing is read ahead for them.
+constexpr std::uint64_t short_read = std::uint64_t{64} << 10;
+constexpr std::size_t most_lanes = 16;
 
-/// Memory that direct transfers may fill; one per thread, kept.
+/// Memory for one short read; one per thread, kept.
 mutable_bytes bounce() {
-  struct deleter {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{unit}); }
-  };
-  thread_local const std::unique_ptr<std::byte, deleter> memory(
-      static_cast<std::byte*>(::operator new (chunk, std::align_val_t{unit})));
-  return {memory.get(), chunk};
+  constexpr std::size_t bytes = short_read + 2 * direct_unit;
+  thread_local const aligned_memory memory = allocate_aligned(bytes);
+  return {memory.get(), bytes};
 }
 
-class direct_device final : public block_device {
+/// Hands bytes out to pieces in order.
+class scatter {
  public:
-  direct_device(std::unique_ptr<block_device> file, int descriptor)
-      : file_(std::move(file)), descriptor_(descriptor) {}
-  direct_device(const direct_device&) = delete;
-  direct_device& operator=(const direct_device&) = delete;
-  ~direct_device() override { ::close(descriptor_); }
+  explicit scatter(std::span<const mutable_bytes> pieces) : pieces_(pieces) {}
+  void operator()(bytes_view bytes) {
+    while (!bytes.empty()) {
+      const mutable_bytes rest = pieces_.front().subspan(filled_);
+      const std::size_t n = std::min(rest.size(), bytes.size());
+      std::copy_n(bytes.begin(), n, rest.begin());
+      bytes = bytes.subspan(n);
+      filled_ += n;
+      if (filled_ == pieces_.front().size()) {
+        pieces_ = pieces_.subspan(1);
+        filled_ = 0;
+      }
+    }
+  }
+
+ private:
+  std::span<const mutable_bytes> pieces_;
+  std::size_t filled_ = 0;  // of the first piece
+};
+
+class direct_device final : public over_file {
+ public:
+  direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads how)
+      : over_file(std::move(file)), how_(how) {
+    direct_.descriptor = descriptor;
+    direct_.size = size();
+    direct_.name = name();
+  }
+  ~direct_device() override {
+    lanes_.clear();
+    ::close(direct_.descriptor);
+  }
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     const mutable_bytes whole[] = {to};
@@ -48,74 +75,74 @@ class direct_device final : public block_device {
     for (const mutable_bytes piece : pieces) {
       bytes += piece.size();
     }
-    if (offset > size() || bytes > size() - offset) {
-      return file_->read_scattered(offset, pieces);  // says what is wrong
+    if (bytes == 0 || offset > size() || bytes > size() - offset) {
+      return file().read_scattered(offset, pieces);  // says what is wrong
     }
-    std::size_t filled = 0;  // of the first piece
-    while (bytes > 0) {
-      WEIR_TRY(bytes_view there, fetch(offset, bytes));
-      offset += there.size();
-      bytes -= there.size();
-      while (!there.empty()) {
-        const mutable_bytes rest = pieces.front().subspan(filled);
-        const std::size_t n = std::min(rest.size(), there.size());
-        std::copy_n(there.begin(), n, rest.begin());
-        there = there.subspan(n);
-        filled += n;
-        if (filled == pieces.front().size()) {
-          pieces = pieces.subspan(1);
-          filled = 0;
-        }
-      }
+    if (bytes <= short_read) {
+      return read_short(offset, static_cast<std::size_t>(bytes), scatter(pieces));
     }
-    return {};
-  }
-  result<void> write(std::uint64_t offset, bytes_view from) override {
-    return file_->write(offset, from);  // opened for reading: says so
-  }
-  result<void> sync() override { return {}; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return file_->size(); }
-  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override {
-    return file_->next_data(offset, end);
-  }
-  [[nodiscard]] std::int64_t modified_ns() const noexcept override {
-    return file_->modified_ns();
-  }
-  [[nodiscard]] const std::string& name() const noexcept override {
-    return file_->name();
+    auto lane = take_lane(offset);
+    auto done = lane->read(offset, bytes, scatter(pieces));
+    const std::lock_guard lock(mutex_);
+    lanes_.push_back(std::move(lane));
+    return done;
   }
 
  private:
-  // Bytes from `offset` on, at least one and at most `most`, in the bounce buffer.
-  result<bytes_view> fetch(std::uint64_t offset, std::uint64_t most) {
-    const std::uint64_t begin = align_down<std::uint64_t>(offset, unit);
-    const std::uint64_t end = std::min<std::uint64_t>(
-        align_up<std::uint64_t>(offset + most, unit), begin + chunk);
-    const mutable_bytes to = bounce().first(static_cast<std::size_t>(end - begin));
-    ssize_t n = -1;
-    do {
-      n = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(begin));
-    } while (n < 0 && errno == EINTR);
-    const std::uint64_t got = n < 0 ? 0 : static_cast<std::uint64_t>(n);
-    if (begin + got <= offset) {
-      return error(n < 0 ? errc::io : errc::torn,
-                   fmt::format("cannot read \"{}\" directly: expected {} bytes, found {}",
-                               name(), most,
-                               n < 0 ? std::strerror(errno) : "the end of the file"))
-          .at(fmt::format("{}:{}", name(), offset));
-    }
-    const std::uint64_t there = std::min(begin + got - offset, most);
-    return bytes_view(to).subspan(static_cast<std::size_t>(offset - begin),
-                                  static_cast<std::size_t>(there));
+  result<void> read_short(std::uint64_t offset, std::size_t bytes, scatter take) const {
+    const std::uint64_t begin = align_down<std::uint64_t>(offset, direct_unit);
+    const auto skip = static_cast<std::size_t>(offset - begin);
+    const mutable_bytes to =
+        bounce().first(align_up<std::size_t>(skip + bytes, direct_unit));
+    WEIR_CHECK(direct_.fill(begin, to, 0, skip + bytes));
+    take(bytes_view(to).subspan(skip, bytes));
+    return {};
   }
 
-  std::unique_ptr<block_device> file_;
-  int descriptor_;
+  // The lane that stopped there, else a new one, else the one unused for longest.
+  std::unique_ptr<read_lane> take_lane(std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                              [&](const auto& lane) { return lane->next() == offset; });
+    if (found == lanes_.end()) {
+      if (lanes_.size() < most_lanes) {
+        return std::make_unique<read_lane>(direct_, queue());
+      }
+      found = lanes_.begin();
+    }
+    auto lane = std::move(*found);
+    lanes_.erase(found);
+    return lane;
+  }
+  std::unique_ptr<queued_reads> queue() {
+    if (how_ == direct_reads::queue) {
+      if (auto in_kernel = queue_in_kernel(direct_.descriptor, read_lane::depth)) {
+        return in_kernel;
+      }
+      how_ = direct_reads::threads;
+    }
+    if (!threads_) {
+      threads_ = start_read_threads(read_lane::depth);
+    }
+    return queue_on_threads(threads_, direct_.descriptor);
+  }
+
+  direct_file direct_;
+  std::mutex mutex_;
+  direct_reads how_;
+  std::shared_ptr<read_threads> threads_;
+  std::vector<std::unique_ptr<read_lane>> lanes_;  // not in use, longest unused first
 };
 
 }  // namespace
 
-result<std::unique_ptr<block_device>> open_direct_device(const std::string& path) {
+bool io_uring_allowed() noexcept {
+  static const bool allowed = queue_in_kernel(-1, 1) != nullptr;
+  return allowed;
+}
+
+result<std::unique_ptr<block_device>> open_direct_device(const std::string& path,
+                                                         direct_reads how) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   if (descriptor < 0) {
@@ -126,7 +153,7 @@ result<std::unique_ptr<block_device>> open_direct_device(const std::string& path
                                        std::strerror(errno)));
   }
   return std::unique_ptr<block_device>(
-      std::make_unique<direct_device>(std::move(file), descriptor));
+      std::make_unique<direct_device>(std::move(file), descriptor, how));
 }
 
 }  // namespace weir::storage

@@ -11,36 +11,29 @@
 #include <cerrno>
 #include <cstring>
 
-#include "weir/storage/block_device.hpp"
+#include "block/over_file.hpp"
 
 namespace weir::storage {
 
 namespace {
 
-class mapped_device final : public block_device {
+class mapped_device final : public over_file {
  public:
   mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
-      : file_(std::move(file)), bytes_(bytes) {}
-  mapped_device(const mapped_device&) = delete;
-  mapped_device& operator=(const mapped_device&) = delete;
+      : over_file(std::move(file)), bytes_(bytes) {}
   ~mapped_device() override {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   }
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     if (offset > bytes_.size() || to.size() > bytes_.size() - offset) {
-      return file_->read(offset, to);  // says what is wrong
+      return file().read(offset, to);  // says what is wrong
     }
     if (!to.empty()) {
       std::memcpy(to.data(), bytes_.data() + offset, to.size());
     }
     return {};
   }
-  result<void> write(std::uint64_t offset, bytes_view from) override {
-    return file_->write(offset, from);  // opened for reading: says so
-  }
-  result<void> sync() override { return {}; }
-  [[nodiscard]] std::uint64_t size() const noexcept override { return bytes_.size(); }
   [[nodiscard]] bytes_view view(std::uint64_t offset,
                                 std::size_t count) const noexcept override {
     if (offset > bytes_.size() || count > bytes_.size() - offset) {
@@ -48,18 +41,8 @@ class mapped_device final : public block_device {
     }
     return bytes_.subspan(static_cast<std::size_t>(offset), count);
   }
-  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override {
-    return file_->next_data(offset, end);
-  }
-  [[nodiscard]] std::int64_t modified_ns() const noexcept override {
-    return file_->modified_ns();
-  }
-  [[nodiscard]] const std::string& name() const noexcept override {
-    return file_->name();
-  }
 
  private:
-  std::unique_ptr<block_device> file_;
   bytes_view bytes_;
 };
 

@@ -161,27 +161,28 @@ class Verbs(Case):
 @unittest.skipUnless(SOAK, "no long test is asked for")
 class Soak(Case):
     def digest(self, *args):
-        with subprocess.Popen([WEIR, "hn4", "cat", *args], cwd=self.folder, stdout=subprocess.PIPE) as cat:
+        with subprocess.Popen([WEIR, "hn4", *args], cwd=self.folder, stdout=subprocess.PIPE) as out:
             sha = hashlib.sha256()
-            for piece in iter(lambda: cat.stdout.read(1 << 20), b""):
+            for piece in iter(lambda: out.stdout.read(1 << 20), b""):
                 sha.update(piece)
-        self.assertEqual(cat.returncode, 0)
+        self.assertEqual(out.returncode, 0)
         return sha.hexdigest()
 
     def test_a_model_of_2_gib_survives_kills_in_the_middle_of_puts(self):
         data = 2 << 30
         header = json.dumps({"wq": {"dtype": "F32", "shape": [data // 4096, 1024], "data_offsets": [0, data]}}).encode()
-        sha = hashlib.sha256(struct.pack("<Q", len(header)) + header)
+        sha, tensor = hashlib.sha256(struct.pack("<Q", len(header)) + header), hashlib.sha256()
         with (self.folder / "m").open("wb") as file:
             file.write(struct.pack("<Q", len(header)) + header)
             for i in range(data >> 24):
                 piece = random.Random(i).randbytes(1 << 24)
                 sha.update(piece)
+                tensor.update(piece)
                 file.write(piece)
         self.weir("mkfs", "v", "--profile", "gaming", "--size", "6GiB")
         self.weir("import", "v", "model:big", "m", "--shards", 8)
         self.assertEqual([(t["shards"], t["size"]) for t in self.listed("v")], [(8, 8 + len(header) + data)])
-        self.assertEqual(self.digest("v", "model:big"), sha.hexdigest())
+        self.assertEqual(self.digest("cat", "v", "model:big"), sha.hexdigest())
         for i, tag in enumerate(("model:big", "model:other", "model:big")):
             put = subprocess.Popen([WEIR, "hn4", "put", "v", tag, "m", "--replace"], cwd=self.folder,
                                    stdout=subprocess.DEVNULL)
@@ -189,7 +190,8 @@ class Soak(Case):
             put.send_signal(signal.SIGKILL)
             put.wait()
             self.assertEqual(json.loads(self.weir("check", "v", "--json").stdout)["findings"], [])
-            self.assertEqual(self.digest("v", "model:big"), sha.hexdigest())
+            self.assertEqual(self.digest("cat", "v", "model:big"), sha.hexdigest())
+            self.assertEqual(self.digest("get", "v", "model:big", "--tensor", "wq"), tensor.hexdigest())
 
 
 @unittest.skipIf(SOAK, "a long test is asked for")

@@ -136,22 +136,30 @@ void expect_strict(const hn4_volume& volume, const json& tag) {
   expect_probes(*stream, tag);
 }
 
-TEST(Hn4Fixtures, StrictReadsReturnWhatTheReferenceReturns) {
-  WEIR_NEEDS_FIXTURES(folder, "hn4");
+// Opens all images, one after another.
+template <class Visit>
+void with_every_image(const std::string& folder, Visit visit) {
   const weir::test::temp_folder scratch;
-  std::size_t tags = 0, probes = 0;
   const json images = manifest(folder);
   for (const json& image : images) {
     SCOPED_TRACE(image["name"].get<std::string>());
     const auto device = device_of(image, folder, scratch);
     const auto volume = open_on(*device);
     ASSERT_TRUE(volume) << volume.error().message();
+    visit(image, *volume);
+  }
+}
+
+TEST(Hn4Fixtures, StrictReadsReturnWhatTheReferenceReturns) {
+  WEIR_NEEDS_FIXTURES(folder, "hn4");
+  std::size_t tags = 0, probes = 0;
+  with_every_image(folder, [&](const json& image, const hn4_volume& volume) {
     for (const json& tag : image["tags"]) {
-      expect_strict(*volume, tag);
+      expect_strict(volume, tag);
       ++tags;
       probes += tag.value("probes", json::array()).size();
     }
-  }
+  });
   EXPECT_EQ(tags, 62U);
   EXPECT_EQ(probes, 310U);
 }
@@ -194,23 +202,17 @@ bool expect_recovered_or_error(const hn4_volume& volume, const json& tag) {
 
 TEST(Hn4Fixtures, TheDefaultRecoversWhatIsOnTheDisk) {
   WEIR_NEEDS_FIXTURES(folder, "hn4");
-  const weir::test::temp_folder scratch;
   std::size_t read = 0, refused = 0;
-  const json images = manifest(folder);
-  for (const json& image : images) {
-    SCOPED_TRACE(image["name"].get<std::string>());
-    const auto device = device_of(image, folder, scratch);
-    const auto volume = open_on(*device);
-    ASSERT_TRUE(volume) << volume.error().message();
-    EXPECT_EQ(volume->label(), image["label"].get<std::string>());
-    EXPECT_EQ(volume->state(), image["state_flags"].get<std::uint32_t>());
-    EXPECT_EQ(volume->geometry().block, image["block_size"].get<std::uint32_t>());
-    EXPECT_EQ(volume->geometry().sector, image["sector_size"].get<std::uint32_t>());
-    EXPECT_TRUE(volume->tags());
+  with_every_image(folder, [&](const json& image, const hn4_volume& volume) {
+    EXPECT_EQ(volume.label(), image["label"].get<std::string>());
+    EXPECT_EQ(volume.state(), image["state_flags"].get<std::uint32_t>());
+    EXPECT_EQ(volume.geometry().block, image["block_size"].get<std::uint32_t>());
+    EXPECT_EQ(volume.geometry().sector, image["sector_size"].get<std::uint32_t>());
+    EXPECT_TRUE(volume.tags());
     for (const json& tag : image["tags"]) {
-      (expect_recovered_or_error(*volume, tag) ? read : refused) += 1;
+      (expect_recovered_or_error(volume, tag) ? read : refused) += 1;
     }
-  }
+  });
   RecordProperty("read", static_cast<int>(read));
   EXPECT_EQ(read + refused, 62U);
   EXPECT_GE(read, 40U);

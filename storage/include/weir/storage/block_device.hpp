@@ -74,10 +74,20 @@ enum class device_mode : std::uint8_t { read_only, writable };
 [[nodiscard]] result<std::unique_ptr<block_device>> open_mapped_device(
     const std::string& path);
 
+/// How transfers past the page cache are queued.
+enum class direct_reads : std::uint8_t {
+  queue,    ///< io_uring where the kernel allows it, else threads
+  threads,  ///< threads of the device
+};
+/// Whether this process may use io_uring.
+[[nodiscard]] bool io_uring_allowed() noexcept;
+
 /// Opens a file for reading past the page cache, where its file system can do that; else
-/// as `open_file_device`. @error{as open_file_device}
+/// as `open_file_device`. Reads of more than 64 KiB are cut into chunks, several of which
+/// are in flight; a read that goes on where one stopped finds the next chunks on their
+/// way. @error{as open_file_device}
 [[nodiscard]] result<std::unique_ptr<block_device>> open_direct_device(
-    const std::string& path);
+    const std::string& path, direct_reads how = direct_reads::queue);
 
 /// A sparse device in memory, in pages of 64 KiB that exist once they are written.
 /// @threads{as block_device}

@@ -3,7 +3,7 @@
 /// One suite for every block device, and volumes on devices that fail.
 #include <gtest/gtest.h>
 
-#include "faulty_device.hpp"
+#include "storage/hn4/faulty_device.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/storage/hn4_async.hpp"
 #include "weir/storage/hn4_check.hpp"
@@ -42,6 +42,9 @@ void mapped(workbench& w) {
 }
 void direct(workbench& w) {
   w.device = or_throw(open_direct_device(file_of(w)));
+}
+void direct_threads(workbench& w) {
+  w.device = or_throw(open_direct_device(file_of(w), direct_reads::threads));
 }
 void slow(workbench& w) {
   w.below = std::make_unique<memory_device>(device_bytes);
@@ -143,16 +146,16 @@ TEST_P(Devices, NameTheirDataInOrder) {
   EXPECT_EQ(covered, device_bytes) << "noise has no holes";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Devices,
-                         testing::Values(named_maker{"memory", &in_memory, true},
-                                         named_maker{"file", &in_file, false},
-                                         named_maker{"writable", &writable_file, true},
-                                         named_maker{"mapped", &mapped, false},
-                                         named_maker{"direct", &direct, false},
-                                         named_maker{"slow", &slow, true}),
-                         [](const auto& device) {
-                           return std::string(device.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Devices,
+    testing::Values(named_maker{"memory", &in_memory, true},
+                    named_maker{"file", &in_file, false},
+                    named_maker{"writable", &writable_file, true},
+                    named_maker{"mapped", &mapped, false},
+                    named_maker{"direct", &direct, false},
+                    named_maker{"direct_threads", &direct_threads, false},
+                    named_maker{"slow", &slow, true}),
+    [](const auto& device) { return std::string(device.param.name); });
 
 std::unique_ptr<memory_device> stored(const byte_vector& bytes) {
   auto device = formatted();

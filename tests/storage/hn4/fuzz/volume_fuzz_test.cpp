@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "../../../storage/hn4/core.hpp"
-#include "support.hpp"
+#include "../../../../storage/hn4/core.hpp"
+#include "storage/hn4/support.hpp"
 #include "support/fixtures.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What devices have in common that read a file in a way of their own.
+#pragma once
+
+#include <memory>
+
+#include "weir/storage/block_device.hpp"
+
+namespace weir::storage {
+
+/// Leaves to a file that was opened for reading all that is not reading.
+class over_file : public block_device {
+ public:
+  explicit over_file(std::unique_ptr<block_device> file) : file_(std::move(file)) {}
+  over_file(const over_file&) = delete;
+  over_file& operator=(const over_file&) = delete;
+
+  result<void> write(std::uint64_t offset, bytes_view from) override {
+    return file_->write(offset, from);  // says why not
+  }
+  result<void> sync() override { return {}; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return file_->size(); }
+  result<extent> next_data(std::uint64_t offset, std::uint64_t end) override {
+    return file_->next_data(offset, end);
+  }
+  [[nodiscard]] std::int64_t modified_ns() const noexcept override {
+    return file_->modified_ns();
+  }
+  [[nodiscard]] const std::string& name() const noexcept override {
+    return file_->name();
+  }
+
+ protected:
+  [[nodiscard]] block_device& file() const noexcept { return *file_; }
+
+ private:
+  std::unique_ptr<block_device> file_;
+};
+
+}  // namespace weir::storage

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chunks on their way, and what to do with short ones.
+#include "block/read_lane.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace weir::storage {
+
+aligned_memory allocate_aligned(std::size_t bytes) {
+  return aligned_memory(
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{direct_unit})));
+}
+
+error direct_file::failed(std::uint64_t offset, std::size_t bytes, int number) const {
+  return error(number != 0 ? errc::io : errc::torn,
+               fmt::format("cannot read \"{}\" directly: expected {} bytes, found {}",
+                           name, bytes,
+                           number != 0 ? std::strerror(number) : "the end of the file"))
+      .at(fmt::format("{}:{}", name, offset));
+}
+
+result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size_t have,
+                               std::size_t least) const {
+  while (have < least) {
+    const std::size_t from = align_down<std::size_t>(have, direct_unit);
+    const mutable_bytes rest = to.subspan(from);
+    const ssize_t n =
+        ::pread(descriptor, rest.data(), rest.size(), static_cast<off_t>(offset + from));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0 || from + static_cast<std::size_t>(n) <= have) {
+      return failed(offset + have, least - have, n < 0 ? errno : 0);
+    }
+    have = from + static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
+  const bool goes_on = offset == next_;
+  next_ = UINT64_MAX;  // until the read has ended well
+  if (!goes_on) {
+    forget();
+  }
+  last_ = (offset + bytes - 1) / chunk + (goes_on ? depth : 0);
+  last_ = std::min(last_, (file_.size - 1) / chunk);
+}
+
+void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
+  for (std::uint64_t index = first; index <= last; ++index) {
+    slot& s = slots_[index % depth];
+    if (s.what == state::idle) {
+      s = {index, state::running, 0};
+      ++running_;
+      reads_->start(index % depth, index * chunk, memory_of(index));
+    }
+  }
+}
+
+void read_lane::wait_for_one() {
+  const queued_reads::ended e = reads_->wait();
+  slots_[e.number].got = e.bytes;
+  slots_[e.number].what = state::ready;
+  --running_;
+}
+
+// Bytes from `offset` on, at least one and at most `most`.
+result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
+  const std::uint64_t index = offset / chunk;
+  for (slot& s : slots_) {
+    if (s.what == state::ready && s.index < index) {
+      s.what = state::idle;  // consumed
+    }
+  }
+  start_until(index, std::min(last_, index + depth - 1));
+  slot& s = slots_[index % depth];
+  while (s.what == state::running) {
+    wait_for_one();
+  }
+  const std::uint64_t begins = index * chunk;
+  const auto skip = static_cast<std::size_t>(offset - begins);
+  const auto count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(most, chunk - skip));
+  if (s.got < 0 && s.got != -EINTR && s.got != -EAGAIN) {
+    return file_.failed(offset, count, static_cast<int>(-s.got));
+  }
+  const auto have = static_cast<std::size_t>(std::max<std::int64_t>(s.got, 0));
+  if (have < skip + count) {
+    WEIR_CHECK(file_.fill(begins, memory_of(index), have, skip + count));
+  }
+  return bytes_view(memory_of(index)).subspan(skip, count);
+}
+
+void read_lane::forget() {
+  while (running_ > 0) {
+    wait_for_one();
+  }
+  slots_ = {};
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Threads that read where the kernel has no queue for it.
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "block/queued_reads.hpp"
+
+namespace weir::storage {
+
+class read_threads {
+ public:
+  explicit read_threads(unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      threads_.emplace_back([this] { work(); });
+    }
+  }
+  read_threads(const read_threads&) = delete;
+  read_threads& operator=(const read_threads&) = delete;
+  ~read_threads() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    threads_.clear();
+  }
+  void add(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopped_ || !tasks_.empty(); });
+      if (tasks_.empty()) {
+        return;
+      }
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopped_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+namespace {
+
+class thread_queue final : public queued_reads {
+ public:
+  thread_queue(std::shared_ptr<read_threads> threads, int file)
+      : threads_(std::move(threads)), file_(file) {}
+
+  void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
+    threads_->add([this, number, offset, to] {
+      const ssize_t n = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
+      const ended e{number, n < 0 ? -errno : n};
+      const std::lock_guard lock(mutex_);
+      ended_.push_back(e);
+      changed_.notify_one();  // under the lock: its owner may be gone after it
+    });
+  }
+  ended wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !ended_.empty(); });
+    const ended e = ended_.front();
+    ended_.pop_front();
+    return e;
+  }
+
+ private:
+  std::shared_ptr<read_threads> threads_;
+  int file_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<ended> ended_;
+};
+
+}  // namespace
+
+std::shared_ptr<read_threads> start_read_threads(unsigned count) {
+  return std::make_shared<read_threads>(count);
+}
+
+std::unique_ptr<queued_reads> queue_on_threads(std::shared_ptr<read_threads> threads,
+                                               int descriptor) {
+  return std::make_unique<thread_queue>(std::move(threads), descriptor);
+}
+
+}  // namespace weir::storage
