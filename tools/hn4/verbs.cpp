@@ -54,6 +54,10 @@ class verb_maker {
     return v;
   }
   void json(CLI::App* v) { v->add_flag("--json", o_->json, "Print facts as JSON"); }
+  CLI::Option* target(CLI::App* v, const char* what) {
+    v->add_flag("--force", o_->force, "Replace an existing file");
+    return v->add_option("FILE", o_->file, what);
+  }
 
  private:
   CLI::App& group_;
@@ -111,14 +115,12 @@ void add_readers(verb_maker& make, hn4_options& o) {
   auto* get =
       make.tagged("get", "Write a tag, or one tensor of it, to a file",
                   "weir hn4 get weights.hn4 model:small out.bin --tensor wq", &hn4_get);
-  get->add_option("FILE", o.file, "Where to; \"-\" is standard output (default)");
+  make.target(get, "Where to; \"-\" is standard output (default)");
   get->add_option("--tensor", o.tensor, "Only this tensor of an imported file");
-  get->add_flag("--force", o.force, "Replace an existing file");
   auto* back = make.tagged("export", "Write an imported file back, byte for byte",
                            "weir hn4 export weights.hn4 model:small model.safetensors",
                            &hn4_export);
-  back->add_option("FILE", o.file, "Where to")->required();
-  back->add_flag("--force", o.force, "Replace an existing file");
+  make.target(back, "Where to")->required();
   auto* stat = make.add("stat", "Say what a volume is, or what a tag consists of",
                         "weir hn4 stat weights.hn4 model:small --json", &hn4_stat);
   stat->add_option("TAG", o.tag, "Name of a stream: its shards and tensors");
