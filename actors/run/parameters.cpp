@@ -9,7 +9,8 @@
 #include "run/session.hpp"
 #include "run/settings.hpp"
 #include "run/stored_model.hpp"
-#include "source/volume_reader.hpp"
+#include "volume/volume_reader.hpp"
+#include "volume/volume_worker.hpp"
 #include "weir/actors/speak.hpp"
 #include "weir/base/file.hpp"
 #include "weir/formats/tensogram.hpp"
@@ -67,26 +68,28 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
   return e;
 }
 
-/// All of a tag, piece by piece, through the volume reader.
+/// All of a tag, piece by piece, through a volume reader.
 result<byte_vector> read_tag(session& s, const std::string& volume,
                              const std::string& tag) {
-  const auto reader = s.spawn_io("volume_reader_io", stop_rank::source, volume_reader_io,
-                                 volume_reader_config{});
-  WEIR_TRY(const std::uint64_t size,
-           s.ask<std::uint64_t>(reader, "opening the volume", open_atom_v,
-                                by_reference(volume_spec{volume, tag})));
+  volume_reader_config config;
+  config.workers = {s.spawn_io("volume_worker_io", stop_rank::last, volume_worker_io,
+                               volume_worker_config{})};
+  const auto reader =
+      s.spawn("volume_reader", stop_rank::source, volume_reader, std::move(config));
+  WEIR_TRY(const auto opened,
+           s.ask<local<opened_streams>>(reader, "opening the volume", open_atom_v,
+                                        by_reference(volume_spec{volume, {tag}, {}, 0})));
+  const opened_stream& stream = opened->front();
   byte_vector all;
-  while (all.size() < size) {
-    const std::uint64_t offset = all.size();
-    WEIR_TRY(const auto piece,
-             s.ask<local<byte_vector>>(reader, "reading the volume", read_atom_v, offset,
-                                       volume_piece));
-    if (piece->empty()) {
+  while (all.size() < stream.bytes) {
+    WEIR_TRY(const auto piece, s.ask<local<volume_piece>>(reader, "reading the volume",
+                                                          pull_atom_v, stream.stream));
+    if (piece->count == 0) {
       return error(errc::torn,
                    fmt::format("reading tag {} of {} failed: expected {} bytes, found {}",
-                               tag, volume, size, offset));
+                               tag, volume, stream.bytes, all.size()));
     }
-    append(all, *piece);
+    append(all, *piece->bytes);
   }
   return all;
 }

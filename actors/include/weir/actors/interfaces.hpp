@@ -98,13 +98,38 @@ using checkpointer_actor = caf::typed_actor<
     // valid.
     caf::replies_to<open_atom, local<store_spec>>::with<local<store_info>>>;
 
-/// Reads one tag of an HN4 volume as a stream of bytes. Own thread.
+/// Reads streams of HN4 volumes for many clients, ahead of them, every checksum verified.
+/// Never blocks: it has readers that do. Streams end with the client that opened them.
+/// Errors of all that read: corrupt, hole, generation_skew, io, timeout, interrupted (the
+/// stream was closed).
 using volume_reader_actor = caf::typed_actor<
-    // Answers up to so many bytes from an offset, every CRC verified; fewer at the end
-    // only. Errors: corrupt, hole, generation_skew, out_of_range.
-    caf::replies_to<read_atom, std::uint64_t, std::uint64_t>::with<local<byte_vector>>,
-    // Opens volume and tag; answers the size in bytes. Errors: not_found, corrupt.
-    caf::replies_to<open_atom, local<volume_spec>>::with<std::uint64_t>>;
+    // Opens tags of a volume and begins to read ahead; answers them in the order asked
+    // for. Errors: not_found, corrupt.
+    caf::replies_to<open_atom, local<volume_spec>>::with<local<opened_streams>>,
+    // Answers the next piece of a stream, none at its end: the n-th pull gets the n-th
+    // piece, as soon as that is there. After an error later pulls get the same. Errors:
+    // out_of_range, more unanswered requests than allowed.
+    caf::replies_to<pull_atom, std::uint64_t>::with<local<volume_piece>>,
+    // Answers bytes of a stream from an offset: as many as asked for, but at most a piece
+    // and not beyond the end. Errors: out_of_range.
+    caf::replies_to<read_atom, std::uint64_t, std::uint64_t,
+                    std::uint64_t>::with<local<volume_piece>>,
+    // Fills the client's memory, several readers at a time; answers the bytes. Errors:
+    // out_of_range.
+    caf::replies_to<fill_atom, local<fill_order>>::with<std::uint64_t>,
+    // Closes a stream; what was asked of it is answered `interrupted`.
+    caf::reacts_to<close_atom, std::uint64_t>,
+    // Looks for requests that are overdue (from itself).
+    caf::reacts_to<settle_atom>,
+    // Streams, requests, credits, and what each reader is at.
+    caf::replies_to<status_atom>::with<std::string>>;
+
+/// Does the reading of a volume reader. Own thread, because devices block.
+using volume_worker_actor = caf::typed_actor<
+    // Fills memory with bytes of a stream; answers how many.
+    caf::replies_to<read_atom, local<read_order>>::with<std::uint64_t>,
+    // Opens tags of a volume.
+    caf::replies_to<open_atom, local<volume_spec>>::with<local<tag_streams>>>;
 
 /// Writes Tensogram messages to files. Own thread.
 using message_writer_actor = caf::typed_actor<

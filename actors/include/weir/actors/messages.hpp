@@ -51,8 +51,10 @@ struct allowed_unsafe_message_type<weir::actors::local<T>> : std::true_type {};
 // clang-format off
 CAF_BEGIN_TYPE_ID_BLOCK(weir_actors, caf::first_custom_type_id)
   CAF_ADD_ATOM(weir_actors, weir::actors, adopt_atom, "adopt")
+  CAF_ADD_ATOM(weir_actors, weir::actors, close_atom, "close")
   CAF_ADD_ATOM(weir_actors, weir::actors, cursor_atom, "cursor")
   CAF_ADD_ATOM(weir_actors, weir::actors, drain_atom, "drain")
+  CAF_ADD_ATOM(weir_actors, weir::actors, fill_atom, "fill")
   CAF_ADD_ATOM(weir_actors, weir::actors, launch_atom, "launch")
   CAF_ADD_ATOM(weir_actors, weir::actors, open_atom, "open")
   CAF_ADD_ATOM(weir_actors, weir::actors, pull_atom, "pull")

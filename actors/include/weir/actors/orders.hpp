@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weir/actors/run.hpp"
+#include "weir/actors/volumes.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/models/pulse.hpp"
@@ -159,12 +160,6 @@ struct curve_order {
   std::string path;
   std::string name;
   std::vector<curve_point> points;
-};
-
-/// One tag of a volume.
-struct volume_spec {
-  std::string path;
-  std::string tag;
 };
 
 }  // namespace weir::actors

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the volume reader's readers do next, and what becomes of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "volume/read_plan.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+// Walks through a map once, beginning behind `last`.
+template <class Map, class F>
+bool in_turn(Map& map, typename Map::key_type last, F take) {
+  auto at = map.upper_bound(last);
+  for (std::size_t i = 0; i < map.size(); ++i, ++at) {
+    at = at == map.end() ? map.begin() : at;
+    if (take(at->first, at->second)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+read_plan::job read_plan::begin(std::size_t who, running r, mutable_bytes into,
+                                std::shared_ptr<const void> holder) {
+  job j;
+  j.id = ++last_job_;
+  j.reader = r.reader = who;
+  j.stream = r.stream;
+  j.ticket = r.ticket;
+  j.offset = r.offset;
+  j.into = into;
+  j.holder = std::move(holder);
+  r.size = into.size();
+  readers_[who].job = j.id;
+  jobs_.emplace(j.id, r);
+  return j;
+}
+
+std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
+  const auto idle = std::find_if(readers_.begin(), readers_.end(),
+                                 [](const reader& r) { return !r.lost && !r.job; });
+  if (idle == readers_.end()) {
+    return std::nullopt;
+  }
+  const auto index = static_cast<std::size_t>(idle - readers_.begin());
+  if (auto j = next_opening(index, now)) {
+    return j;
+  }
+  if (auto j = next_request(index, now)) {
+    return j;
+  }
+  return next_ahead(index, now);
+}
+
+std::optional<read_plan::job> read_plan::next_opening(std::size_t who, std::int64_t now) {
+  while (!openings_.empty()) {
+    const ticket_id id = openings_.front();
+    openings_.pop_front();
+    if (tickets_.count(id) != 0) {
+      running r;
+      r.ticket = id;
+      r.since = now;
+      return begin(who, r, {}, nullptr);
+    }
+  }
+  return std::nullopt;
+}
+
+// Requests that are overdue or have failed need no more bytes.
+void read_plan::drop_ended(stream& s) const {
+  while (!s.waiting.empty()) {
+    const auto found = tickets_.find(s.waiting.front());
+    if (found != tickets_.end() && !found->second.failure) {
+      return;
+    }
+    s.waiting.pop_front();
+  }
+}
+
+// The next bytes of the oldest request of the stream whose turn it is.
+std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int64_t now) {
+  std::optional<job> out;
+  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+    drop_ended(s);
+    if (s.waiting.empty()) {
+      return false;
+    }
+    turn_ = id;
+    running r;
+    r.ticket = s.waiting.front();
+    r.stream = id;
+    r.since = now;
+    ticket& t = tickets_.at(r.ticket);
+    r.offset = t.offset + t.begun;
+    const std::uint64_t size = std::min(s.piece, t.size - t.begun);
+    if (t.target.to.empty()) {
+      t.bytes = std::make_shared<byte_vector>(static_cast<std::size_t>(size));
+      out = begin(who, r, *t.bytes, t.bytes);
+    } else {
+      out = begin(who, r,
+                  t.target.to.subspan(static_cast<std::size_t>(t.begun),
+                                      static_cast<std::size_t>(size)),
+                  t.target.holder);
+    }
+    t.begun += size;
+    ++t.running;
+    if (t.begun == t.size) {
+      s.waiting.pop_front();
+    }
+    return true;
+  });
+  return out;
+}
+
+std::optional<read_plan::job> read_plan::next_ahead(std::size_t who, std::int64_t now) {
+  std::optional<job> out;
+  if (credits_ == 0) {
+    return out;
+  }
+  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+    const std::uint64_t offset = s.next_ahead * s.piece;
+    if (s.failure || s.next_ahead >= s.next_pull + settings_.window ||
+        offset >= s.bytes) {
+      return false;
+    }
+    turn_ = id;
+    slot& ahead = s.slots[s.next_ahead];
+    ahead.bytes = std::make_shared<byte_vector>(
+        static_cast<std::size_t>(std::min(s.piece, s.bytes - offset)));
+    --credits_;
+    running r;
+    r.stream = id;
+    r.ahead = s.next_ahead++;
+    r.offset = offset;
+    r.since = now;
+    out = begin(who, r, *ahead.bytes, ahead.bytes);
+    return true;
+  });
+  return out;
+}
+
+void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
+  stream& s = streams_.at(r.stream);
+  const auto found = s.slots.find(*r.ahead);
+  const ticket_id wanted = found->second.wanted_by;
+  found->second.outcome = std::move(outcome);
+  if (wanted != 0 && tickets_.count(wanted) != 0) {
+    take_ready(s, wanted, *r.ahead);
+  } else if (wanted != 0 || s.failure) {
+    s.slots.erase(found);  // nobody will ask for it again
+    ++credits_;
+  }
+}
+
+void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) {
+  const auto found = tickets_.find(r.ticket);
+  if (found == tickets_.end()) {
+    return;  // closed or overdue
+  }
+  ticket& t = found->second;
+  --t.running;
+  if (outcome) {
+    t.done += r.size;
+    if (t.target.progress) {
+      t.target.progress(t.done, t.size);
+    }
+  } else if (r.offset < t.failed_at) {
+    t.failed_at = r.offset;
+    t.failure = std::move(outcome).error();
+  }
+  if (t.running == 0 && t.failure) {
+    settle(r.ticket, std::move(*t.failure));
+  } else if (t.done == t.size) {
+    settle(r.ticket, volume_piece{t.offset, t.bytes, t.done});
+  }
+}
+
+void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) {
+    return;
+  }
+  const running r = found->second;
+  jobs_.erase(found);
+  readers_[r.reader].job.reset();
+  if (outcome && *outcome != r.size) {
+    outcome = error(errc::torn, fmt::format("reading a volume failed: expected {} bytes "
+                                            "at {}, found {}",
+                                            r.size, r.offset, *outcome));
+  }
+  if (r.stream == 0) {
+    if (!outcome) {
+      settle(r.ticket, std::move(outcome).error());
+    }
+  } else if (streams_.count(r.stream) == 0) {
+    return;  // closed meanwhile; its credits came back then
+  } else if (r.ahead) {
+    finish_ahead(r, std::move(outcome));
+  } else {
+    finish_request(r, std::move(outcome));
+  }
+}
+
+bool read_plan::opened(std::uint64_t id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) {
+    return false;
+  }
+  readers_[found->second.reader].job.reset();
+  const bool in_time = tickets_.erase(found->second.ticket) != 0;
+  jobs_.erase(found);
+  return in_time;
+}
+
+void read_plan::lose_reader(std::size_t who, const error& why) {
+  readers_[who].lost = true;
+  if (readers_[who].job) {
+    finished(*readers_[who].job, why);
+  }
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Requests, turns, credits and deadlines of the volume reader.
+#include "volume/read_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+namespace {
+
+double seconds(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
+}  // namespace
+
+read_plan::read_plan(settings s, std::size_t readers)
+    : settings_(s), credits_(s.credits), readers_(readers) {}
+
+read_plan::stream_id read_plan::add_stream(std::string name, std::uint64_t bytes,
+                                           std::uint32_t payload,
+                                           std::int64_t deadline_ns) {
+  stream s;
+  s.name = std::move(name);
+  s.bytes = bytes;
+  s.piece = align_up<std::uint64_t>(std::max<std::uint64_t>(settings_.piece, 1),
+                                    std::max<std::uint32_t>(payload, 1));
+  s.deadline_ns = deadline_ns > 0 ? deadline_ns : settings_.deadline_ns;
+  streams_.emplace(++last_stream_, std::move(s));
+  return last_stream_;
+}
+
+void read_plan::close(stream_id id) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) {
+    return;
+  }
+  std::vector<ticket_id> asked;
+  for (const auto& [number, t] : tickets_) {
+    if (t.stream == id) {
+      asked.push_back(number);
+    }
+  }
+  for (const ticket_id number : asked) {
+    settle(number, error(errc::interrupted, fmt::format("reading {} failed: the stream "
+                                                        "was closed",
+                                                        found->second.name)));
+  }
+  credits_ += found->second.slots.size();
+  streams_.erase(found);
+}
+
+bool read_plan::hangs(const reader& r, std::int64_t now) const {
+  return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
+}
+
+result<void> read_plan::check_readers(std::int64_t now) const {
+  const bool any = std::any_of(readers_.begin(), readers_.end(), [&](const reader& r) {
+    return !r.lost && !hangs(r, now);
+  });
+  if (any) {
+    return {};
+  }
+  return error(errc::timeout,
+               fmt::format("reading a volume failed: expected one of {} readers, found "
+                           "that none answers",
+                           readers_.size()))
+      .hint(describe(now));
+}
+
+result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) {
+    return error(errc::not_found,
+                 fmt::format("reading stream {} failed: expected an open one, found {} "
+                             "others",
+                             id, streams_.size()));
+  }
+  if (found->second.requests >= settings_.requests) {
+    return error(errc::out_of_range,
+                 fmt::format("reading {} failed: expected at most {} unanswered "
+                             "requests, found one more",
+                             found->second.name, settings_.requests));
+  }
+  WEIR_CHECK(check_readers(now));
+  return &found->second;
+}
+
+read_plan::ticket_id read_plan::add_ticket(stream& s, ticket t, std::int64_t now) {
+  t.deadline = now + s.deadline_ns;
+  ++s.requests;
+  tickets_.emplace(++last_ticket_, std::move(t));
+  return last_ticket_;
+}
+
+result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
+  WEIR_TRY(stream* const s, usable(id, now));
+  if (s->failure) {
+    return *s->failure;
+  }
+  ticket t;
+  t.stream = id;
+  t.pulls = true;
+  t.offset = s->next_pull * s->piece;
+  t.size = t.offset < s->bytes ? std::min(s->piece, s->bytes - t.offset) : 0;
+  const bool ended = t.size == 0;
+  const std::uint64_t offset = t.offset;
+  const ticket_id number = add_ticket(*s, std::move(t), now);
+  if (ended) {
+    settle(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
+    return number;
+  }
+  return take_ready(*s, number, s->next_pull++);
+}
+
+// The piece may be there, or on its way, or nobody has thought of it.
+read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_t index) {
+  s.next_ahead = std::max(s.next_ahead, s.next_pull);
+  const auto found = s.slots.find(index);
+  if (found == s.slots.end()) {
+    s.waiting.push_back(id);
+    return id;
+  }
+  if (!found->second.outcome) {
+    found->second.wanted_by = id;
+    return id;
+  }
+  const slot there = std::move(found->second);
+  s.slots.erase(found);
+  ++credits_;
+  if (*there.outcome) {
+    settle(id, volume_piece{index * s.piece, there.bytes, **there.outcome});
+  } else {
+    settle(id, there.outcome->error());
+  }
+  return id;
+}
+
+result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
+                                             std::uint64_t bytes, std::int64_t now) {
+  WEIR_TRY(stream* const s, usable(id, now));
+  if (offset >= s->bytes && bytes > 0) {
+    return error(errc::out_of_range,
+                 fmt::format("reading {} failed: expected an offset below {}, found {}",
+                             s->name, s->bytes, offset));
+  }
+  ticket t;
+  t.stream = id;
+  t.offset = offset;
+  t.size = offset < s->bytes ? std::min({bytes, s->piece, s->bytes - offset}) : 0;
+  const bool nothing = t.size == 0;
+  const ticket_id number = add_ticket(*s, std::move(t), now);
+  if (nothing) {
+    settle(number, volume_piece{offset, nullptr, 0});
+  } else {
+    s->waiting.push_back(number);
+  }
+  return number;
+}
+
+result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
+                                             fill_target target, std::int64_t now) {
+  WEIR_TRY(stream* const s, usable(id, now));
+  if (offset > s->bytes || target.to.size() > s->bytes - offset) {
+    return error(errc::out_of_range,
+                 fmt::format("reading {} failed: expected a range inside {} bytes, found "
+                             "{} bytes at {}",
+                             s->name, s->bytes, target.to.size(), offset));
+  }
+  ticket t;
+  t.stream = id;
+  t.offset = offset;
+  t.size = target.to.size();
+  t.target = std::move(target);
+  const bool nothing = t.size == 0;
+  const ticket_id number = add_ticket(*s, std::move(t), now);
+  if (nothing) {
+    settle(number, volume_piece{offset, nullptr, 0});
+  } else {
+    s->waiting.push_back(number);
+  }
+  return number;
+}
+
+result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {
+  WEIR_CHECK(check_readers(now));
+  ticket t;
+  t.deadline = now + (deadline_ns > 0 ? deadline_ns : settings_.deadline_ns);
+  tickets_.emplace(++last_ticket_, std::move(t));
+  openings_.push_back(last_ticket_);
+  return last_ticket_;
+}
+
+void read_plan::end_sequence(stream& s, const error& why) {
+  if (s.failure) {
+    return;
+  }
+  s.failure = why;
+  credits_ += std::erase_if(
+      s.slots, [](const auto& each) { return each.second.outcome.has_value(); });
+}
+
+void read_plan::settle(ticket_id id, result<volume_piece> outcome) {
+  const auto found = tickets_.find(id);
+  if (found == tickets_.end()) {
+    return;
+  }
+  const auto of = streams_.find(found->second.stream);
+  if (of != streams_.end()) {
+    --of->second.requests;
+    if (!outcome && found->second.pulls) {
+      end_sequence(of->second, outcome.error());
+    }
+  }
+  tickets_.erase(found);
+  answers_.push_back({id, std::move(outcome)});
+}
+
+error read_plan::overdue(const ticket& t, std::int64_t now) const {
+  const auto of = streams_.find(t.stream);
+  const std::string what = of == streams_.end()
+                               ? std::string("opening a volume")
+                               : fmt::format("reading {} bytes of {} at {}", t.size,
+                                             of->second.name, t.offset);
+  const std::int64_t given =
+      of == streams_.end() ? settings_.deadline_ns : of->second.deadline_ns;
+  return error(errc::timeout,
+               fmt::format("{} failed: expected them within {:.3g} s, found {} of {} "
+                           "bytes there",
+                           what, seconds(given), t.done, t.size))
+      .hint(describe(now));
+}
+
+void read_plan::expire(std::int64_t now) {
+  std::vector<ticket_id> late;
+  for (const auto& [id, t] : tickets_) {
+    if (t.deadline <= now) {
+      late.push_back(id);
+    }
+  }
+  for (const ticket_id id : late) {
+    settle(id, overdue(tickets_.at(id), now));
+  }
+}
+
+std::optional<std::int64_t> read_plan::next_deadline() const {
+  const auto first = std::min_element(
+      tickets_.begin(), tickets_.end(),
+      [](const auto& x, const auto& y) { return x.second.deadline < y.second.deadline; });
+  return first == tickets_.end() ? std::nullopt : std::optional(first->second.deadline);
+}
+
+std::vector<read_plan::answer> read_plan::take_answers() {
+  return std::exchange(answers_, {});
+}
+
+std::size_t read_plan::ahead(stream_id id) const {
+  const auto found = streams_.find(id);
+  return found == streams_.end() ? 0 : found->second.slots.size();
+}
+
+std::string read_plan::describe(std::int64_t now) const {
+  std::string text =
+      fmt::format("{} streams, {} requests unanswered, {} of {} credits free",
+                  streams_.size(), tickets_.size(), credits_, settings_.credits);
+  for (std::size_t i = 0; i < readers_.size(); ++i) {
+    const reader& r = readers_[i];
+    if (r.lost) {
+      text += fmt::format("; reader {} has ended", i);
+    } else if (r.job) {
+      const running& j = jobs_.at(*r.job);
+      const auto of = streams_.find(j.stream);
+      text +=
+          fmt::format("; reader {} at byte {} of {} for {:.3g} s", i, j.offset,
+                      of == streams_.end() ? std::string("a volume") : of->second.name,
+                      seconds(now - j.since));
+    }
+  }
+  return text;
+}
+
+}  // namespace weir::actors

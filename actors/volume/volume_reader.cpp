@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Messages of the volume reader.
+#include "volume/volume_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+namespace {
+
+using self_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
+
+// The scheduler's clock, so that tests can move it.
+std::int64_t clock_ns(self_pointer self) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             self->clock().now().time_since_epoch())
+      .count();
+}
+
+void go_on(self_pointer self);
+
+void deliver(volume_reader_shell& s, read_plan::answer a) {
+  const auto opening = s.openings.find(a.ticket);
+  if (opening != s.openings.end()) {
+    opening->second.reply.deliver(std::move(a.piece).error());
+    s.openings.erase(opening);
+    return;
+  }
+  const auto found = s.replies.find(a.ticket);
+  if (found == s.replies.end()) {
+    return;
+  }
+  auto reply = std::move(found->second);
+  s.replies.erase(found);
+  if (auto* filled = std::get_if<reply_later<std::uint64_t>>(&reply)) {
+    filled->deliver(a.piece ? result<std::uint64_t>(a.piece->count)
+                            : result<std::uint64_t>(a.piece.error()));
+    return;
+  }
+  auto& piece = std::get<reply_later<local<volume_piece>>>(reply);
+  piece.deliver(a.piece ? result<local<volume_piece>>(by_reference(std::move(*a.piece)))
+                        : result<local<volume_piece>>(a.piece.error()));
+}
+
+void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
+  const auto found = s.clients.find(client);
+  if (found == s.clients.end()) {
+    return;
+  }
+  for (const read_plan::stream_id id : found->second) {
+    s.plan->close(id);
+    s.streams.erase(id);
+  }
+  s.clients.erase(found);
+}
+
+// A client, whose streams end with it, or a worker, whose answer will not come.
+void somebody_ended(self_pointer self, const caf::down_msg& down) {
+  auto& s = self->state;
+  close_streams(s, down.source);
+  for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
+    if (s.config.workers[i].address() == down.source) {
+      s.plan->lose_reader(
+          i, error(errc::stopping, fmt::format("reading a volume failed: worker {} of "
+                                               "{} has ended",
+                                               i, s.config.workers.size())));
+    }
+  }
+  go_on(self);
+}
+
+void finish_opening(self_pointer self, const read_plan::job& j,
+                    const tag_streams& streams) {
+  auto& s = self->state;
+  if (!s.plan->opened(j.id)) {
+    return;
+  }
+  auto opening = std::move(s.openings.at(j.ticket));
+  s.openings.erase(j.ticket);
+  opened_streams out;
+  const auto client = caf::actor_cast<caf::actor_addr>(opening.client);
+  if (s.clients.count(client) == 0) {
+    self->monitor(client);
+  }
+  auto& owned = s.clients[client];
+  for (const storage::hn4_stream& stream : streams) {
+    const auto id = s.plan->add_stream(
+        fmt::format("tag \"{}\" of {}", stream.tag(), opening.spec->path), stream.size(),
+        stream.payload(), opening.spec->deadline_ns);
+    s.streams.emplace(id, stream);
+    owned.push_back(id);
+    out.push_back({id, stream.tag(), stream.size(), stream.warnings()});
+  }
+  opening.reply.deliver(by_reference(std::move(out)));
+}
+
+void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
+  auto& s = self->state;
+  error why = from_caf(e, "reading a volume");
+  // Whoever is gone, or silent for so long, is not asked again.
+  if (why.code() == errc::stopping || why.code() == errc::timeout) {
+    s.plan->lose_reader(j.reader, why);
+  } else {
+    s.plan->finished(j.id, std::move(why));
+  }
+  go_on(self);
+}
+
+void start(self_pointer self, const read_plan::job& j) {
+  auto& s = self->state;
+  const auto& worker = s.config.workers[j.reader];
+  if (j.stream == 0) {
+    self->request(worker, s.config.worker_deadline, open_atom_v,
+                  s.openings.at(j.ticket).spec)
+        .then(
+            [self, j](const local<tag_streams>& streams) {
+              finish_opening(self, j, *streams);
+              go_on(self);
+            },
+            [self, j](const caf::error& e) { fail(self, j, e); });
+    return;
+  }
+  self->request(
+          worker, s.config.worker_deadline, read_atom_v,
+          by_reference(read_order{s.streams.at(j.stream), j.offset, j.into, j.holder}))
+      .then(
+          [self, j](std::uint64_t count) {
+            self->state.plan->finished(j.id, count);
+            go_on(self);
+          },
+          [self, j](const caf::error& e) { fail(self, j, e); });
+}
+
+// Work to workers, answers to clients, and a look at the clock later.
+void go_on(self_pointer self) {
+  auto& s = self->state;
+  while (const auto j = s.plan->next_job(clock_ns(self))) {
+    start(self, *j);
+  }
+  for (auto& a : s.plan->take_answers()) {
+    deliver(s, std::move(a));
+  }
+  const auto deadline = s.plan->next_deadline();
+  if (deadline && *deadline < s.look_at) {
+    s.look_at = *deadline;
+    const auto wait = std::max<std::int64_t>(*deadline - clock_ns(self), 1'000'000);
+    self->delayed_send(self, std::chrono::nanoseconds(wait), settle_atom_v);
+  }
+}
+
+/// Remembers who asked, or says at once why not.
+template <class T>
+caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
+                                        result<read_plan::ticket_id> ticket) {
+  auto promise = self->make_response_promise<T>();
+  reply_later<T> later(promise, what);
+  if (!ticket) {
+    later.deliver(std::move(ticket).error());
+  } else {
+    self->state.replies.emplace(*ticket, std::move(later));
+  }
+  go_on(self);
+  return promise;
+}
+
+caf::typed_response_promise<local<opened_streams>> open_volume(
+    self_pointer self, const local<volume_spec>& spec) {
+  auto client = self->current_sender();  // the promise takes it away
+  auto promise = self->make_response_promise<local<opened_streams>>();
+  reply_later<local<opened_streams>> later(promise, "an opening");
+  auto ticket = self->state.plan->open(clock_ns(self), spec->deadline_ns);
+  if (!ticket) {
+    later.deliver(std::move(ticket).error());
+    return promise;
+  }
+  self->state.openings.emplace(
+      *ticket, volume_reader_shell::opening{spec, std::move(client), std::move(later)});
+  go_on(self);
+  return promise;
+}
+
+void close_stream(self_pointer self, read_plan::stream_id id) {
+  auto& s = self->state;
+  s.plan->close(id);
+  s.streams.erase(id);
+  for (auto& [client, owned] : s.clients) {
+    std::erase(owned, id);
+  }
+  go_on(self);
+}
+
+}  // namespace
+
+volume_reader_actor::behavior_type volume_reader(self_pointer self,
+                                                 volume_reader_config config) {
+  install_defaults(self);
+  self->state.plan = std::make_unique<read_plan>(config.plan, config.workers.size());
+  self->state.config = std::move(config);
+  for (const auto& worker : self->state.config.workers) {
+    self->monitor(worker);
+  }
+  self->set_down_handler(
+      [self](const caf::down_msg& down) { somebody_ended(self, down); });
+  return {
+      answers("volume reader, open",
+              [self](open_atom, const local<volume_spec>& spec) {
+                return open_volume(self, spec);
+              }),
+      answers("volume reader, pull",
+              [self](pull_atom, std::uint64_t stream) {
+                return ask_plan<local<volume_piece>>(
+                    self, "a pull", self->state.plan->pull(stream, clock_ns(self)));
+              }),
+      answers("volume reader, read",
+              [self](read_atom, std::uint64_t stream, std::uint64_t offset,
+                     std::uint64_t bytes) {
+                return ask_plan<local<volume_piece>>(
+                    self, "a read",
+                    self->state.plan->read(stream, offset, bytes, clock_ns(self)));
+              }),
+      answers("volume reader, fill",
+              [self](fill_atom, const local<fill_order>& order) {
+                return ask_plan<std::uint64_t>(
+                    self, "a fill",
+                    self->state.plan->fill(order->stream, order->offset, order->target,
+                                           clock_ns(self)));
+              }),
+      reacts(self, "volume reader, close",
+             [self](close_atom, std::uint64_t stream) { close_stream(self, stream); }),
+      reacts(self, "volume reader, settle",
+             [self](settle_atom) {
+               self->state.look_at = INT64_MAX;
+               self->state.plan->expire(clock_ns(self));
+               go_on(self);
+             }),
+      answers("volume reader, status",
+              [self](status_atom) -> result<std::string> {
+                return self->state.plan->describe(clock_ns(self));
+              }),
+  };
+}
+
+}  // namespace weir::actors

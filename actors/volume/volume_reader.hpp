@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The volume reader actor: hands the requests of its clients to workers that block.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "shim/shim.hpp"
+#include "volume/read_plan.hpp"
+#include "weir/actors/interfaces.hpp"
+
+namespace weir::actors {
+
+struct volume_reader_config {
+  read_plan::settings plan;
+  std::vector<volume_worker_actor> workers;  ///< at least one
+  /// After so long without an answer a worker gets no more work.
+  std::chrono::seconds worker_deadline{600};
+};
+
+/// What the shell remembers of the requests that the plan knows by number.
+struct volume_reader_shell {
+  static constexpr const char* name = "weir.volume_reader";
+  struct opening {
+    local<volume_spec> spec;
+    caf::strong_actor_ptr client;
+    reply_later<local<opened_streams>> reply;
+  };
+  using reply =
+      std::variant<reply_later<local<volume_piece>>, reply_later<std::uint64_t>>;
+
+  std::unique_ptr<read_plan> plan;
+  volume_reader_config config;
+  std::map<read_plan::ticket_id, opening> openings;
+  std::map<read_plan::ticket_id, reply> replies;
+  std::map<read_plan::stream_id, storage::hn4_stream> streams;
+  std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;
+  std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
+};
+volume_reader_actor::behavior_type volume_reader(
+    volume_reader_actor::stateful_pointer<volume_reader_shell> self,
+    volume_reader_config config);
+
+}  // namespace weir::actors
