@@ -7,7 +7,6 @@
 #include <atomic>
 #include <thread>
 
-#include "run/session.hpp"
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "volume/reader_source.hpp"
