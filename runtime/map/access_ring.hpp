@@ -31,7 +31,8 @@ struct alignas(64) access_entry {
   std::uint8_t level = 0;
   std::uint8_t cells = 0;  ///< 0: not in the grid
   bool dense = true;
-  bool pruned = false;  ///< a later write covers it
+  bool pruned = false;     ///< a later write covers it
+  bool any_order = false;  ///< of a task that commutes in any order
 
   [[nodiscard]] std::int64_t first_cell() const noexcept { return lo >> level; }
   [[nodiscard]] bool writer() const noexcept { return (owner & 1) != 0; }

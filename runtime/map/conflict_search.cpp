@@ -8,41 +8,53 @@
 
 namespace weir::runtime {
 
-void conflict_search::look_up_kind(const access& a, bool writers, hazard why, bool prune,
-                                   task_id& floor) {
-  const bool prunes = prune && a.mode != access_mode::read;
+task_id conflict_search::find_writers(const access& a, const question& q) {
+  task_id floor = 0;
   candidates_.clear();
-  covered_.clear();
-  map_.conflicts(a.bytes, writers, [&](access_ref ref, const access_entry& e) {
+  map_.conflicts(a.bytes, true, [&](access_ref ref, const access_entry& e) {
+    if (e.any_order && q.any_order && map_.same_bytes(ref, a.bytes)) {
+      companion_ = e.task;
+      return false;
+    }
     candidates_.push_back(e.task);
-    if (writers && e.task > floor && map_.covering(ref, a.bytes)) {
+    if (e.task > floor && !e.any_order && map_.covering(ref, a.bytes)) {
       floor = e.task;
     }
-    if (prunes && map_.covered_by(a.bytes, ref)) {
-      covered_.push_back(ref);
-    }
+    const bool gone = q.prune && map_.covered_by(a.bytes, ref);
+    pruned_ += static_cast<std::uint64_t>(gone);
+    return gone;
   });
   // What is older than a writer of all these bytes is ordered before that writer already.
   for (const task_id id : candidates_) {
     if (id >= floor) {
-      predecessors_.add(id, why);
+      predecessors_.add(id, q.why);
     }
   }
-  for (const access_ref ref : covered_) {
-    map_.prune(ref);
-  }
-  pruned_ += covered_.size();
+  return floor;
 }
 
-void conflict_search::look_up(const access& a, bool prune) {
+void conflict_search::find_readers(const access& a, const question& q, task_id floor) {
+  map_.conflicts(a.bytes, false, [&](access_ref ref, const access_entry& e) {
+    if (e.task >= floor) {
+      predecessors_.add(e.task, q.why);
+    }
+    const bool gone = q.prune && map_.covered_by(a.bytes, ref);
+    pruned_ += static_cast<std::uint64_t>(gone);
+    return gone;
+  });
+}
+
+void conflict_search::look_up(const access& a, bool prune, bool any_order) {
   if (const task_id failed = map_.failure_in(a.bytes); failed != 0) {
     failure_ = failure_ == 0 ? failed : std::min(failure_, failed);
   }
-  const bool reads = a.mode != access_mode::write;
-  task_id floor = 0;  // newest writer of all the bytes
-  look_up_kind(a, true, reads ? hazard::raw : hazard::waw, prune, floor);
+  // Companions do not follow each other: each must find what all of them follow, and
+  // none stands for the others.
+  const bool prunes = prune && a.mode != access_mode::read && !any_order;
+  const hazard after_writers = a.mode == access_mode::write ? hazard::waw : hazard::raw;
+  const task_id floor = find_writers(a, {after_writers, prunes, any_order});
   if (a.mode != access_mode::read) {
-    look_up_kind(a, false, hazard::war, prune, floor);
+    find_readers(a, {hazard::war, prunes, any_order}, floor);
   }
 }
 

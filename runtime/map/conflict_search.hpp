@@ -32,17 +32,23 @@ class conflict_search {
   void start(task_id by) {
     predecessors_.start(by);
     failure_ = 0;
+    companion_ = 0;
   }
   /// Asks for the memory that look-ups of the access will need.
   void prefetch(const access& a) const noexcept { map_.prefetch(a.bytes); }
   /// Adds a predecessor, which has not been retired.
   void add(task_id before, hazard why) { predecessors_.add(before, why); }
   /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
-  /// covers are taken out of the map. @pre is_ordered(a)
-  void look_up(const access& a, bool prune);
+  /// covers are taken out of the map. With `any_order`, one that was registered so for
+  /// the same bytes is no predecessor but a companion. @pre is_ordered(a)
+  void look_up(const access& a, bool prune, bool any_order = false);
   /// Registers an access of the newest task.
-  access_ref insert(const access& a, task_id task) {
-    return map_.insert(a.bytes, a.mode != access_mode::read, task);
+  access_ref insert(const access& a, task_id task, bool any_order = false) {
+    const access_ref ref = map_.insert(a.bytes, a.mode != access_mode::read, task);
+    if (any_order) {
+      map_.set_any_order(ref);
+    }
+    return ref;
   }
 
   /// Predecessors of the task, each once.
@@ -52,18 +58,27 @@ class conflict_search {
   /// Oldest failure that the task inherits from what failed tasks have written; 0 if
   /// none.
   [[nodiscard]] task_id failure() const noexcept { return failure_; }
+  /// A task that this one commutes with in any order; 0 if there is none.
+  [[nodiscard]] task_id companion() const noexcept { return companion_; }
   /// Accesses pruned so far.
   [[nodiscard]] std::uint64_t pruned() const noexcept { return pruned_; }
 
  private:
-  void look_up_kind(const access& a, bool writers, hazard why, bool prune,
-                    task_id& floor);
+  /// What a look-up wants to know.
+  struct question {
+    hazard why;
+    bool prune;
+    bool any_order;
+  };
+  /// Returns the newest writer of all the bytes, or 0.
+  task_id find_writers(const access& a, const question& q);
+  void find_readers(const access& a, const question& q, task_id floor);
 
   dependency_map map_;
   predecessor_list predecessors_;
   std::vector<task_id> candidates_;
-  std::vector<access_ref> covered_;
   task_id failure_ = 0;
+  task_id companion_ = 0;
   std::uint64_t pruned_ = 0;
 };
 

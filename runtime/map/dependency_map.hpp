@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "map/region_index.hpp"
@@ -36,7 +37,7 @@ class dependency_map {
   void remove_storage(std::uint32_t index) { failed_.erase(index); }
 
   /// Calls `visit(ref, entry)` for each live access of the kind that shares a byte with
-  /// the query.
+  /// the query. If it returns true, the access is pruned.
   template <class Visit>
   void conflicts(const footprint& query, bool writers, Visit&& visit) {
     dependents& of = storages_[query.id.index];
@@ -44,10 +45,17 @@ class dependency_map {
         .query(ring_, grid_, query.lo, query.hi, [&](access_ref ref, const entry& e) {
           ++tests_;
           if ((query.dense() && e.dense) || meets(query, ref)) {
-            visit(ref, e);
+            if constexpr (std::is_void_v<decltype(visit(ref, e))>) {
+              visit(ref, e);
+            } else {
+              return visit(ref, e);
+            }
           }
+          return false;
         });
   }
+  /// Whether some accesses are where a look-up may have to wait for memory.
+  [[nodiscard]] bool in_grid() const noexcept { return grid_.size() != 0; }
   /// Asks for the memory that look-ups of the footprint will need.
   void prefetch(const footprint& query) const noexcept {
     const dependents& of = storages_[query.id.index];
@@ -72,6 +80,14 @@ class dependency_map {
            (e.dense || covers(bytes_of(ref, query.id), query));
   }
 
+  [[nodiscard]] bool same_bytes(access_ref ref, const footprint& query) const noexcept {
+    const entry& e = ring_.at(ref);
+    return e.lo == query.lo && e.hi == query.hi && e.dense == query.dense() &&
+           (e.dense || bytes_of(ref, query.id) == query);
+  }
+  /// The access commutes with others of the same bytes in any order.
+  void set_any_order(access_ref ref) noexcept { ring_.at(ref).any_order = true; }
+
   /// Accesses that can still be registered before some must retire.
   [[nodiscard]] std::uint32_t room() const noexcept {
     return ring_.most() - ring_.size();
@@ -88,6 +104,7 @@ class dependency_map {
     e.hi = hi;
     e.dense = bytes.dense();
     e.pruned = false;
+    e.any_order = false;
     if (!e.dense) {
       keep_steps(ref, bytes);
     }

@@ -11,9 +11,10 @@
 
 namespace weir::runtime {
 
-/// Why one task waits for another, weakest first. `asked`: the program wants it so.
-enum class hazard : std::uint8_t { asked, war, waw, raw };
-inline constexpr std::size_t hazards = 4;
+/// Why one task waits for another, weakest first. `asked`: the program wants it so;
+/// `told`: likewise, in a manual scope, where that stands for data.
+enum class hazard : std::uint8_t { asked, war, waw, raw, told };
+inline constexpr std::size_t hazards = 5;
 
 /// The later task reads or extends what the earlier one wrote.
 [[nodiscard]] constexpr bool carries_failure(hazard why) noexcept {

@@ -79,7 +79,7 @@ class region_grid {
   }
 
   /// Calls `visit(ref, entry)` once for each access of the index `owner` whose [lo, hi)
-  /// meets the query's.
+  /// meets the query's, and prunes those for which it returns true.
   template <class Visit>
   void query(directory& in, std::uint32_t owner, std::int64_t lo, std::int64_t hi,
              Visit&& visit) {
@@ -89,10 +89,10 @@ class region_grid {
       const std::int64_t last = (hi - 1) >> level;
       if (last - first < in.count[level]) {
         for (std::int64_t cell = first; cell <= last; ++cell) {
-          visit_cell({owner, level, cell, first, lo, hi}, visit);
+          visit_cell(in, {owner, level, cell, first, lo, hi}, visit);
         }
       } else {
-        visit_level(in.head[level], lo, hi, visit);
+        visit_level(in, level, lo, hi, visit);
       }
     }
   }
@@ -152,7 +152,7 @@ class region_grid {
   }
 
   template <class Visit>
-  void visit_cell(const cell_query& q, Visit&& visit) {
+  void visit_cell(directory& in, const cell_query& q, Visit&& visit) {
     std::uint32_t* at = &heads_[bucket(q.owner, q.level, q.cell)];
     while (alive(*at)) {
       const std::uint32_t link = *at;
@@ -162,20 +162,25 @@ class region_grid {
         *at = next;
         continue;
       }
-      at = &next;
       const std::int64_t own = e.lo >> q.level;
       const bool here =
           e.owner == q.owner && e.level == q.level && own + (link & 1) == q.cell;
       // An access in two cells of the query is reported in the first of them.
-      if (here && q.cell == std::max(own, q.first) && e.lo < q.hi && q.lo < e.hi) {
-        visit(link >> 1, e);
+      if (here && q.cell == std::max(own, q.first) && e.lo < q.hi && q.lo < e.hi &&
+          visit(link >> 1, e)) {
+        e.pruned = true;
+        forget(in, e);
+        *at = next;
+      } else {
+        at = &next;
       }
     }
   }
 
   template <class Visit>
-  void visit_level(access_ref& head, std::int64_t lo, std::int64_t hi, Visit&& visit) {
-    access_ref* at = &head;
+  void visit_level(directory& in, unsigned level, std::int64_t lo, std::int64_t hi,
+                   Visit&& visit) {
+    access_ref* at = &in.head[level];
     while (ring_.alive(*at)) {
       const access_ref ref = *at;
       access_entry& e = ring_.at(ref);
@@ -183,9 +188,12 @@ class region_grid {
         *at = e.level_next;
         continue;
       }
-      at = &e.level_next;
-      if (e.lo < hi && lo < e.hi) {
-        visit(ref, e);
+      if (e.lo < hi && lo < e.hi && visit(ref, e)) {
+        e.pruned = true;
+        forget(in, e);
+        *at = e.level_next;
+      } else {
+        at = &e.level_next;
       }
     }
   }

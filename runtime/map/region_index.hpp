@@ -75,7 +75,7 @@ class region_index {
   }
 
   /// Calls `visit(ref, entry)` once for each live access whose [lo, hi) meets the
-  /// query's.
+  /// query's, and prunes those for which it returns true.
   template <class Visit>
   void query(access_ring& ring, region_grid& grid, std::int64_t lo, std::int64_t hi,
              Visit&& visit) {
@@ -83,14 +83,19 @@ class region_index {
       grid.query(*directory_, owner_, lo, hi, visit);
       return;
     }
-    for (unsigned hits = matches(place(lo), place(hi - 1)); hits != 0; hits &= hits - 1) {
-      const access_ref ref = refs_[static_cast<std::size_t>(std::countr_zero(hits))];
+    // From the last place down: what is dropped is filled from places seen before.
+    for (unsigned hits = matches(place(lo), place(hi - 1)); hits != 0;) {
+      const auto i = static_cast<unsigned>(std::bit_width(hits)) - 1;
+      hits ^= 1U << i;
+      const access_ref ref = refs_[i];
       if (!ring.alive(ref)) {
+        drop(i);
         continue;
       }
       access_entry& e = ring.at(ref);
-      if (e.lo < hi && lo < e.hi && e.owner == owner_) {
-        visit(ref, e);
+      if (e.lo < hi && lo < e.hi && e.owner == owner_ && visit(ref, e)) {
+        e.pruned = true;
+        drop(i);
       }
     }
   }

@@ -43,7 +43,7 @@ void walk(const captured_graph& g, conflict_search& in, task_id first,
       }
     }
     for (; asked < g.asked.size() && g.asked[asked].to == i; ++asked) {
-      in.add(first + g.asked[asked].from, hazard::asked);
+      in.add(first + g.asked[asked].from, g.asked[asked].why);
     }
     for (std::uint32_t a = begin; a < end; ++a) {
       access_ref ref = none;
@@ -66,20 +66,23 @@ std::uint32_t window_for(std::size_t tasks) {
 }  // namespace
 
 void captured_graph::add(node kernel, const void* values, std::span<const access> of,
-                         const submit_options& with) {
+                         const submit_options& with, bool manual) {
   kernel.first_access = static_cast<std::uint32_t>(accesses.size());
   kernel.urgent = with.urgent;
   kernel.worker = with.worker;
   const auto index = static_cast<std::uint32_t>(nodes.size());
   for (const task_id before : with.after) {
     if (before >= first_id) {  // others have to do with this one run
-      asked.push_back({static_cast<std::uint32_t>(before - first_id), index});
+      asked.push_back({static_cast<std::uint32_t>(before - first_id), index,
+                       manual ? hazard::told : hazard::asked});
     }
   }
   nodes.push_back(kernel);
   captures.emplace_back();
   std::memcpy(captures.back().data(), values, kernel.size);
-  accesses.insert(accesses.end(), of.begin(), of.end());
+  for (const access& a : of) {
+    accesses.push_back({a.bytes, manual ? access_mode::none : a.mode});
+  }
 }
 
 void captured_graph::finish() {

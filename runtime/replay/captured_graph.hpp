@@ -65,15 +65,17 @@ struct captured_graph {
   struct asked_edge {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
+    hazard why = hazard::asked;
   };
   std::vector<asked_edge> asked;  ///< by `to`
   task_id first_id = 0;           ///< of the tasks that ran while they were recorded
   task_batch recording;  ///< what the tasks have that run while they are recorded
 
   [[nodiscard]] std::size_t size() const noexcept { return nodes.size() - 1; }
-  /// Records a task: `kernel` says its name, function and bytes of captured values.
+  /// Records a task: `kernel` says its name, function and bytes of captured values. In a
+  /// manual scope its accesses ask for no order.
   void add(node kernel, const void* values, std::span<const access> of,
-           const submit_options& with);
+           const submit_options& with, bool manual);
   /// Works out who waits for whom.
   void finish();
   /// Every edge that was found, before those that others imply were dropped; by `to`.

@@ -16,7 +16,8 @@ const char* name_of(hazard why) {
     case hazard::raw: return "RAW";
     case hazard::war: return "WAR";
     case hazard::waw: return "WAW";
-    case hazard::asked: break;
+    case hazard::asked:
+    case hazard::told: break;
   }
   return "asked";
 }
@@ -42,7 +43,8 @@ bool asks_for(hazard why, access_mode earlier, access_mode later) {
     case hazard::raw: return writes && later != access_mode::write;
     case hazard::waw: return writes && later == access_mode::write;
     case hazard::war: return !writes && later != access_mode::read;
-    case hazard::asked: break;
+    case hazard::asked:
+    case hazard::told: break;
   }
   return false;
 }

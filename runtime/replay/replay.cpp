@@ -53,7 +53,7 @@ result<void> engine::begin_capture(const void* argument) {
   return {};
 }
 
-result<capture> engine::end_capture() {
+result<capture> engine::end_capture(capture_use use) {
   impl& s = *impl_;
   if (s.recording == nullptr) {
     return capture_error("capture not ended: expected one under way, found none");
@@ -63,7 +63,13 @@ result<capture> engine::end_capture() {
   s.recordings.push_back({graph, s.next});  // its tasks point to its argument
   graph->releases_seen = s.releases;
   graph->finish();
-  if (graph->size() > s.window) {
+  for (const storage_id id : graph->storages) {
+    const auto& kept = graph->kept;
+    if (s.storages.fresh(id) && std::find(kept.begin(), kept.end(), id) == kept.end()) {
+      graph->kept.push_back(id);
+    }
+  }
+  if (graph->size() > s.window && use == capture_use::replay) {
     return error(
         errc::out_of_range,
         fmt::format("capture is too long: expected at most {} tasks, which is the "
@@ -101,6 +107,12 @@ result<task_id> engine::replay(const capture& what, const void* argument) {
     return capture_error("replay failed: expected no capture under way, found one");
   }
   captured_graph& g = *what.graph_;
+  if (g.size() > s.window) {
+    return capture_error(
+        fmt::format("replay failed: expected a capture of at most {} tasks, which is the "
+                    "window, found one of {} for drawing",
+                    s.window, g.size()));
+  }
   WEIR_CHECK(s.check(g));
   if (g.size() == 0) {
     return task_id{0};
@@ -207,7 +219,7 @@ void engine::impl::link_looked_up(live_replay& r) {
     const std::uint32_t begin = g.nodes[i].first_access;
     const std::uint32_t end = g.nodes[i + 1].first_access;
     task& t = r.instance->tasks[i];
-    look_up(t, std::span(g.accesses).subspan(begin, end - begin), false);
+    look_up(t, std::span(g.accesses).subspan(begin, end - begin), false, nullptr);
     if (!search.found().empty()) {
       std::uint32_t& edges = edges_of(r, i);
       edges = wire(t, edges);

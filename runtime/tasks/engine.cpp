@@ -30,6 +30,19 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
     return error(errc::invalid_argument,
                  "engine not created: expected a first task of at least 1, found 0");
   }
+  if (options.most_workers > most_workers ||
+      (options.most_workers != 0 && options.most_workers < options.workers)) {
+    return error(errc::invalid_argument,
+                 fmt::format("engine not created: expected {} to {} places for workers, "
+                             "found {}",
+                             options.workers, most_workers, options.most_workers));
+  }
+  if (options.heap < 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("engine not created: expected a heap of at least 0 bytes, "
+                             "found {}",
+                             options.heap));
+  }
   if (!std::has_single_bit(options.window) || options.window < 2 ||
       options.window > most_window) {
     return error(
@@ -95,6 +108,9 @@ result<void> engine::release(storage_id id) {
   while (impl_->oldest <= impl_->storages.kept_by(id)) {
     impl_->workers.help_until_ended(impl_->at(impl_->oldest));
     impl_->retire(impl_->window);
+  }
+  if (impl_->storages.fresh(id)) {
+    return give_up(id);  // its place in the ring goes after those of older ones
   }
   impl_->search.map().remove_storage(id.index);
   impl_->storages.release(id);
@@ -218,6 +234,23 @@ void engine::idle(std::int64_t timeout_ns) {
 void engine::wake() noexcept {
   impl_->workers.wake();
 }
+void engine::begin_batch() noexcept {
+  impl_->workers.begin_batch();
+}
+void engine::end_batch() {
+  impl_->workers.end_batch();
+}
+
+result<void> engine::serve(const std::stop_token& leave) {
+  if (!impl_->workers.serve(leave)) {
+    return error(errc::out_of_range,
+                 fmt::format("thread not taken as a worker: expected a free place of {}, "
+                             "found none",
+                             impl_->workers.workers()))
+        .hint("engine_options::most_workers says how many there are");
+  }
+  return {};
+}
 
 engine_counters engine::counters() const noexcept {
   const impl::submitter_tally& s = impl_->tallies;
@@ -233,12 +266,15 @@ engine_counters engine::counters() const noexcept {
   out.edges_raw = edges(hazard::raw);
   out.edges_war = edges(hazard::war);
   out.edges_waw = edges(hazard::waw);
-  out.edges_asked = edges(hazard::asked);
+  out.edges_asked = edges(hazard::asked) + edges(hazard::told);
   out.lookups = get(s.lookups);
   out.exact_tests = get(s.exact_tests);
   out.maybe = get(s.maybe);
   out.pruned = get(s.pruned);
   out.window_stalls = get(s.window_stalls);
+  out.access_stalls = get(s.access_stalls);
+  out.edge_stalls = get(s.edge_stalls);
+  out.heap_stalls = get(s.heap_stalls);
   std::int64_t ticks = 0;
   for (unsigned w = 0; w < impl_->workers.workers(); ++w) {
     const worker_tally& t = impl_->workers.tally_of(w);

@@ -13,6 +13,9 @@
 
 #include "map/conflict_search.hpp"
 #include "replay/captured_graph.hpp"
+#include "scopes/heap_ring.hpp"
+#include "scopes/scope_stack.hpp"
+#include "tasks/exclusion.hpp"
 #include "tasks/failure_log.hpp"
 #include "tasks/scheduler.hpp"
 #include "tasks/storage_table.hpp"
@@ -38,6 +41,9 @@ struct engine::impl {
     std::atomic<std::uint64_t> maybe{0};
     std::atomic<std::uint64_t> pruned{0};
     std::atomic<std::uint64_t> window_stalls{0};
+    std::atomic<std::uint64_t> access_stalls{0};
+    std::atomic<std::uint64_t> edge_stalls{0};
+    std::atomic<std::uint64_t> heap_stalls{0};
   };
 
   /// A replay some of whose tasks have not been retired.
@@ -84,14 +90,35 @@ struct engine::impl {
   task& prepare(const char* name, const erased_kernel& kernel,
                 const submit_options& with);
   void begin_history(task& t, task_record& h);
-  /// Finds the predecessors of the accesses, and the failure that they inherit.
-  void look_up(task& t, std::span<const access> accesses, bool prune);
-  void register_accesses(task& t, std::span<const access> accesses);
+  /// Finds the predecessors of the accesses, and the failure that they inherit. `grouped`
+  /// is the one of them that commutes in any order, or null.
+  void look_up(task& t, std::span<const access> accesses, bool prune,
+               const access* grouped);
+  /// Puts the task among those that it commutes with.
+  void join_group(task& t);
+  void leave_group(task& t) noexcept;
+  void register_accesses(task& t, std::span<const access> accesses, bool manual,
+                         const access* grouped);
   /// Hangs the task into its predecessors' lists behind `edges` that it has already.
   /// Returns how many it waits for.
   std::uint32_t wire(task& t, std::uint32_t edges);
   /// One more edge; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
+
+  /// One more task that the program wants to end first.
+  void add_asked(task& t, task_id before, bool manual);
+
+  // scopes/fresh_memory.cpp
+  [[nodiscard]] result<storage> make_fresh(std::int64_t bytes, std::uint64_t in,
+                                           storage_id replaced);
+  [[nodiscard]] result<tensor> next_version(const tensor& before, bool replaces);
+  /// Runs tasks until nothing is in the way of a block, giving up what it replaces.
+  [[nodiscard]] result<void> make_heap_room(std::uint64_t bytes, storage_id replaced);
+  [[nodiscard]] error heap_deadlock(std::uint64_t bytes, storage_id replaced) const;
+  /// Fresh memory is not held by its scope any more.
+  void drop_token(storage_id id) noexcept;
+  /// Gives back the oldest fresh memory that nobody holds or uses.
+  void reclaim() noexcept;
 
   // replay/replay.cpp
   [[nodiscard]] result<void> check(captured_graph& g) const;
@@ -112,7 +139,8 @@ struct engine::impl {
   /// What a failed task wrote is to be found by those that come after.
   void keep_failed(const live_replay& r, std::uint32_t index, task_id root);
 
-  [[nodiscard]] edge& edge_of(task& t, std::uint32_t index);
+  /// Null if there is no room for one more.
+  [[nodiscard]] edge* edge_of(task& t, std::uint32_t index);
   void return_edges(task& t);
   void note_tests() noexcept {
     tallies.exact_tests.store(search.map().tests(), std::memory_order_relaxed);
@@ -139,6 +167,9 @@ struct engine::impl {
   task_id oldest = 1;  ///< oldest task that has not been retired
   storage_table storages;
   std::uint64_t releases = 0;  ///< of storages
+  scope_stack scopes;
+  heap_ring heap;
+  storage heap_memory;
   conflict_search search;
   std::deque<live_replay> replays;  ///< oldest first
   std::deque<live_recording> recordings;
@@ -148,6 +179,9 @@ struct engine::impl {
   std::uint64_t serial;  ///< of this engine
   std::vector<std::unique_ptr<edge_chunk>> chunks;
   edge_chunk* free_chunks = nullptr;
+  std::size_t most_chunks;
+  std::vector<std::unique_ptr<exclusion>> groups;
+  std::vector<exclusion*> free_groups;
   submitter_tally tallies;
   failure_log failures;
   trace tracer;

@@ -8,8 +8,8 @@
 namespace weir::runtime {
 namespace {
 
-void keep_newest(std::map<task_id, std::shared_ptr<const error>>& from,
-                 std::size_t kept) {
+template <class Value>
+void keep_newest(std::map<task_id, Value>& from, std::size_t kept) {
   while (from.size() > kept) {
     from.erase(from.begin());
   }
@@ -64,14 +64,23 @@ error failure_log::tensor_answer(task_id root) const {
 
 void failure_log::retire(task_id id, const char* name, task_id root) {
   const std::lock_guard lock(mutex_);
-  retired_.emplace(id, std::make_shared<const error>(answer_locked(id, name, root)));
+  retired_.emplace(
+      id,
+      retired_task{root, std::make_shared<const error>(answer_locked(id, name, root))});
   keep_newest(retired_, kept);
 }
 
 std::optional<error> failure_log::retired(task_id id) const {
   const std::lock_guard lock(mutex_);
   const auto found = retired_.find(id);
-  return found == retired_.end() ? std::nullopt : std::optional<error>(*found->second);
+  return found == retired_.end() ? std::nullopt
+                                 : std::optional<error>(*found->second.answer);
+}
+
+task_id failure_log::retired_root(task_id id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = retired_.find(id);
+  return found == retired_.end() ? 0 : found->second.root;
 }
 
 std::optional<error> failure_log::take_first() {

@@ -26,6 +26,8 @@ class failure_log {
   void retire(task_id id, const char* name, task_id root);
   /// Answer for a task that has been retired, if it did not end well.
   [[nodiscard]] std::optional<error> retired(task_id id) const;
+  /// Failure behind a task that has been retired; 0 if it ended well.
+  [[nodiscard]] task_id retired_root(task_id id) const;
   /// Oldest failure since the last call, which it forgets; later waits for single tasks
   /// still find theirs.
   [[nodiscard]] std::optional<error> take_first();
@@ -37,8 +39,13 @@ class failure_log {
   [[nodiscard]] error answer_locked(task_id id, const char* name, task_id root) const;
 
   mutable std::mutex mutex_;
+  struct retired_task {
+    task_id root;
+    std::shared_ptr<const error> answer;
+  };
+
   std::map<task_id, std::shared_ptr<const error>> failures_;
-  std::map<task_id, std::shared_ptr<const error>> retired_;
+  std::map<task_id, retired_task> retired_;
   task_id reported_ = 0;  ///< failures up to this id have been taken
 };
 

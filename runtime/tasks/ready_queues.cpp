@@ -39,8 +39,8 @@ struct ready_queues::special_queues {
   std::vector<open_queue> sent;  ///< to each worker
 };
 
-ready_queues::ready_queues(unsigned workers, std::uint32_t window)
-    : window_(window), workers_(workers) {
+ready_queues::ready_queues(unsigned workers, unsigned hinted, std::uint32_t window)
+    : window_(window), workers_(workers), hinted_(hinted) {
   if (workers == 1) {
     return;
   }
@@ -58,7 +58,7 @@ void ready_queues::push(unsigned worker, task& t) {
   } else if (t.urgent) {
     special_->urgent.push(t);
   } else if (t.worker != submit_options::anywhere) {
-    special_->sent[t.worker % workers_].push(t);
+    special_->sent[t.worker % hinted_].push(t);
   } else {
     shared_queue& own = *queues_[worker];
     own.items.enqueue(own.owner, &t);

@@ -16,8 +16,9 @@ namespace weir::runtime {
 /// @threads{push(w), pop(w): worker w; empty: any thread}
 class ready_queues {
  public:
-  /// A task is in at most one queue, so `window` bounds their content.
-  ready_queues(unsigned workers, std::uint32_t window);
+  /// A task is in at most one queue, so `window` bounds their content. Hints count
+  /// modulo `hinted`, which are there all the time.
+  ready_queues(unsigned workers, unsigned hinted, std::uint32_t window);
   ~ready_queues();
   ready_queues(const ready_queues&) = delete;
   ready_queues& operator=(const ready_queues&) = delete;
@@ -55,6 +56,7 @@ class ready_queues {
 
   std::uint32_t window_;
   unsigned workers_;
+  unsigned hinted_;
   // One worker needs neither atomics nor stealing.
   ring ring_;
   ring urgent_ring_;

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "tasks/exclusion.hpp"
+
 namespace weir::runtime {
 namespace {
 
@@ -30,19 +32,26 @@ struct alignas(64) scheduler::worker {
 
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
     : workers_(options.workers),
-      alone_(workers_ == 1),
+      places_(std::max(options.workers, options.most_workers)),
+      alone_(places_ == 1),
       traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
       watched_(options.watchdog_ns > 0),
       failures_(failures),
       tracer_(tracer),
-      ready_(workers_, options.window) {
-  for (unsigned w = 0; w < workers_; ++w) {
+      ready_(places_, workers_, options.window) {
+  for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
+  }
+  for (unsigned w = places_; w-- > workers_;) {
+    free_places_.push_back(w);
   }
   try {
     for (unsigned w = 1; w < workers_; ++w) {
-      threads_.emplace_back([this, w] { work(w); });
+      threads_.emplace_back([this, w] {
+        std::fesetround(FE_TONEAREST);
+        work(w, [this] { return stop_.load(std::memory_order_seq_cst); });
+      });
     }
   } catch (...) {  // no more threads: those that run would outlive their scheduler
     stop();
@@ -62,6 +71,46 @@ void scheduler::stop() noexcept {
   for (auto& thread : threads_) {
     thread.join();
   }
+  std::unique_lock lock(guests_);
+  guest_left_.wait(lock, [this] { return free_places_.size() == places_ - workers_; });
+}
+
+bool scheduler::serve(const std::stop_token& leave) {
+  unsigned w = 0;
+  {
+    const std::lock_guard lock(guests_);
+    if (free_places_.empty() || stop_.load(std::memory_order_seq_cst)) {
+      return false;
+    }
+    w = free_places_.back();
+    free_places_.pop_back();
+  }
+  {
+    const fp_scope scope;
+    const std::stop_callback wake_up(leave, [this, w] {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      state_[w]->place.wake();
+    });
+    work(w,
+         [&] { return leave.stop_requested() || stop_.load(std::memory_order_seq_cst); });
+  }
+  const std::lock_guard lock(guests_);
+  free_places_.push_back(w);
+  guest_left_.notify_all();
+  return true;
+}
+
+void scheduler::end_batch() {
+  batching_ = false;
+  start_batch();
+}
+
+void scheduler::start_batch() {
+  for (task* t : batch_) {
+    queue(*t, 0);
+  }
+  wake_for_tasks(static_cast<unsigned>(batch_.size()));
+  batch_.clear();
 }
 
 const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
@@ -121,6 +170,13 @@ void scheduler::publish(task& t, std::int32_t satisfied) {
   if (!satisfy(t, satisfied)) {
     return;
   }
+  if (batching_) {
+    if (t.history != nullptr) {
+      t.history->ready = now_ns();
+    }
+    batch_.push_back(&t);
+    return;
+  }
   start(t);
   wake_for_tasks(1);
 }
@@ -143,7 +199,7 @@ void scheduler::show(const task* t, unsigned w) noexcept {
 std::string scheduler::describe() const {
   std::string out;
   const std::int64_t now = now_ns();
-  for (unsigned w = 0; w < workers_; ++w) {
+  for (unsigned w = 0; w < places_; ++w) {
     const worker& one = *state_[w];
     const task_id id = one.runs.load(std::memory_order_relaxed);
     const char* name = one.runs_name.load(std::memory_order_relaxed);
@@ -273,6 +329,18 @@ task* scheduler::release_successors(task& t, unsigned w) {
 }
 
 task* scheduler::run(task& t, unsigned w) {
+  if (t.exclusive && !alone_) {
+    exclusion& group = *body_of(t).group;
+    if (!group.enter(t)) {
+      return nullptr;
+    }
+    execute(t, w);
+    if (task* next = group.leave(); next != nullptr) {
+      queue(*next, w);
+      wake_for_tasks(1);
+    }
+    return release_successors(t, w);
+  }
   execute(t, w);
   return release_successors(t, w);
 }
@@ -286,7 +354,7 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
   if (sleepers_.load(std::memory_order_relaxed) == 0) {
     return;
   }
-  for (unsigned w = workers_; w-- > 0 && count > 0;) {
+  for (unsigned w = places_; w-- > 0 && count > 0;) {
     if (state_[w]->place.parked() && state_[w]->place.wake()) {
       --count;
     }
@@ -332,10 +400,9 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   return nullptr;
 }
 
-void scheduler::work(unsigned w) {
-  std::fesetround(FE_TONEAREST);
+template <class Stopping>
+void scheduler::work(unsigned w, Stopping&& stopping) {
   ensure_kernel_fp();
-  const auto stopping = [this] { return stop_.load(std::memory_order_seq_cst); };
   task* next = nullptr;
   while (!stopping()) {
     if (next == nullptr) {
@@ -348,9 +415,16 @@ void scheduler::work(unsigned w) {
       next = run(*next, w);
     }
   }
+  if (next != nullptr) {
+    queue(*next, w);
+  }
+  if (!ready_.empty()) {  // this thread may have been woken for what others must do now
+    wake_for_tasks(places_);
+  }
 }
 
 bool scheduler::run_one() {
+  start_batch();
   task* t = ready_.pop(0);
   if (t == nullptr) {
     return false;
@@ -364,6 +438,7 @@ bool scheduler::run_one() {
 }
 
 void scheduler::help_until_ended(const task& t) {
+  start_batch();
   const fp_scope scope;
   const auto ended = [&t] {
     return t.successors.load(std::memory_order_seq_cst) == sealed_mark();
@@ -392,13 +467,14 @@ void scheduler::help_until_ended(const task& t) {
 
 std::uint64_t scheduler::finished_by_others() const noexcept {
   std::uint64_t sum = 0;
-  for (unsigned w = 1; w < workers_; ++w) {
+  for (unsigned w = 1; w < places_; ++w) {
     sum += state_[w]->done.finished.load(std::memory_order_relaxed);
   }
   return sum;
 }
 
 void scheduler::idle(std::int64_t timeout_ns) {
+  start_batch();
   const auto reason = [this] {
     return woken_.load(std::memory_order_seq_cst) ||
            finished_by_others() != finished_seen_ || !ready_.empty();

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs ready tasks on k threads: the submitter, which is worker 0, and k - 1 of its own.
+/// Runs ready tasks on k threads: the submitter, which is worker 0, and k - 1 of its own;
+/// others join and leave as they like.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +41,7 @@ void tally(std::atomic<T>& counter, T amount = 1) noexcept {
                 std::memory_order_relaxed);
 }
 
-/// @threads{all but wake and tally_of: the submitter}
+/// @threads{all but wake, serve, describe and tally_of: the submitter}
 class scheduler {
  public:
   scheduler(const engine_options& options, failure_log& failures, trace& tracer);
@@ -50,6 +54,9 @@ class scheduler {
   /// Called by the submitter when a task is wired, with the guard that kept it from
   /// starting.
   void publish(task& t, std::int32_t satisfied);
+  /// From here to `end_batch`, published tasks are kept back until this thread waits.
+  void begin_batch() noexcept { batching_ = true; }
+  void end_batch();
   /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
@@ -61,19 +68,25 @@ class scheduler {
   void help_until_ended(const task& t);
   void idle(std::int64_t timeout_ns);
   void wake() noexcept;
+  /// Runs tasks on this thread until it is asked to leave. False if no place is free.
+  [[nodiscard]] bool serve(const std::stop_token& leave);
 
   /// What each worker runs and what the submitter waits for, if somebody watches.
   /// @threads{safe from any thread}
   [[nodiscard]] std::string describe() const;
 
-  [[nodiscard]] unsigned workers() const noexcept { return workers_; }
+  /// Places for workers.
+  [[nodiscard]] unsigned workers() const noexcept { return places_; }
   [[nodiscard]] const worker_tally& tally_of(unsigned w) const noexcept;
   [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
 
  private:
   struct worker;
 
-  void work(unsigned w);
+  /// Until `stopping()`; what is in hand then is left to others.
+  template <class Stopping>
+  void work(unsigned w, Stopping&& stopping);
+  void start_batch();
   void stop() noexcept;
   /// Runs the task and releases its successors: the oldest of those that became ready is
   /// returned, the others are queued.
@@ -106,8 +119,10 @@ class scheduler {
   static constexpr task_id waits_for_none = 0;
   static constexpr task_id waits_for_any = UINT64_MAX;
 
-  unsigned workers_;
+  unsigned workers_;  ///< the submitter and the own threads
+  unsigned places_;
   bool alone_;
+  bool batching_ = false;
   bool traces_;
   bool times_;
   bool watched_;
@@ -117,6 +132,10 @@ class scheduler {
   ready_queues ready_;
   std::vector<std::unique_ptr<worker>> state_;
   std::uint64_t finished_seen_ = 0;
+  std::vector<task*> batch_;  ///< ready, to be started together
+  std::mutex guests_;
+  std::condition_variable guest_left_;
+  std::vector<unsigned> free_places_;
   alignas(64) std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<task_id> awaited_{waits_for_none};
   std::atomic<bool> stop_{false};

@@ -31,21 +31,30 @@ result<storage> storage_table::allocate(std::int64_t bytes, std::string_view own
         fmt::format("allocation failed for \"{}\": expected {} bytes, found no memory",
                     owner, bytes));
   }
-  storage s = add(aligned(block), bytes, owner);
-  slots_[s.id.index].memory.reset(block);
+  storage s = add(aligned(block), bytes, owner_index(owner));
+  rest_[s.id.index].memory.reset(block);
   return s;
 }
 
 storage storage_table::adopt(std::byte* base, std::int64_t bytes,
                              std::string_view owner) {
-  return add(base, bytes, owner);
+  return add(base, bytes, owner_index(owner));
 }
 
-storage storage_table::add(std::byte* base, std::int64_t bytes, std::string_view owner) {
+storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,
+                                  std::uint64_t scope) {
+  const storage s = add(base, bytes, unowned);
+  slots_[s.id.index].fresh = true;
+  rest_[s.id.index].scope = scope;
+  return s;
+}
+
+storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owner) {
   std::uint32_t index = 0;
   if (free_.empty()) {
     index = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
+    rest_.emplace_back();
   } else {
     index = free_.back();
     free_.pop_back();
@@ -53,17 +62,23 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::string_view
   slot& s = slots_[index];
   s.size = bytes;
   s.live = true;
+  s.fresh = false;
   s.kept_by = 0;
-  s.owner = owner_index(owner);
+  rest_[index].owner = owner;
   ++s.generation;
-  owners_[s.owner].second += bytes;
+  if (owner != unowned) {
+    owners_[owner].second += bytes;
+  }
   return {{index, s.generation}, base, bytes};
 }
 
 void storage_table::release(storage_id id) {
   slot& s = slots_[id.index];
-  owners_[s.owner].second -= s.size;
-  s.memory.reset();
+  rest_of_slot& rest = rest_[id.index];
+  if (rest.owner != unowned) {
+    owners_[rest.owner].second -= s.size;
+  }
+  rest.memory.reset();
   s.live = false;
   if (s.generation != UINT32_MAX) {  // a generation is never used twice
     free_.push_back(id.index);

@@ -21,17 +21,36 @@ class storage_table {
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes,
                               std::string_view owner);
-  /// The index may be used again, with the next generation. @pre valid(id)
+  /// A part of memory that another storage owns, held by a scope.
+  [[nodiscard]] storage fresh_part(std::byte* base, std::int64_t bytes,
+                                   std::uint64_t scope);
+  /// No new task may use fresh memory any more; `release` is to follow. @pre valid(id)
+  void give_up(storage_id id) noexcept { slots_[id.index].live = false; }
+  /// The index may be used again, with the next generation. @pre valid(id), or it has
+  /// been given up
   void release(storage_id id);
   [[nodiscard]] bool valid(storage_id id) const noexcept {
     return id.generation != 0 && id.index < slots_.size() &&
            slots_[id.index].generation == id.generation && slots_[id.index].live;
   }
+  /// Whether this was a storage at some time.
+  [[nodiscard]] bool known(storage_id id) const noexcept {
+    return id.generation != 0 && id.index < slots_.size() &&
+           id.generation <= slots_[id.index].generation;
+  }
+  [[nodiscard]] bool fresh(storage_id id) const noexcept {
+    return slots_[id.index].fresh;
+  }
+  /// Serial number of the scope that fresh memory belongs to.
+  [[nodiscard]] std::uint64_t scope_of(storage_id id) const noexcept {
+    return rest_[id.index].scope;
+  }
   /// @pre valid(id)
   [[nodiscard]] std::int64_t size(storage_id id) const noexcept {
     return slots_[id.index].size;
   }
-  /// A task that has no ordered access keeps the storage. @pre valid(id)
+  /// A task keeps the storage whose accesses to it are not in the map, or will not be
+  /// asked for there. @pre valid(id)
   void keep(storage_id id, std::uint64_t task) noexcept {
     slots_[id.index].kept_by = task;
   }
@@ -45,19 +64,27 @@ class storage_table {
   }
 
  private:
+  /// What every access of every task asks for.
   struct slot {
     std::int64_t size = 0;
     std::uint64_t kept_by = 0;
     std::uint32_t generation = 0;
     bool live = false;
+    bool fresh = false;
+  };
+  struct rest_of_slot {
+    std::uint64_t scope = 0;
     std::size_t owner = 0;
     std::unique_ptr<void, decltype(&std::free)> memory{nullptr, &std::free};
   };
 
-  storage add(std::byte* base, std::int64_t bytes, std::string_view owner);
+  static constexpr std::size_t unowned = SIZE_MAX;
+
+  storage add(std::byte* base, std::int64_t bytes, std::size_t owner);
   std::size_t owner_index(std::string_view owner);
 
   std::vector<slot> slots_;
+  std::vector<rest_of_slot> rest_;  ///< likewise
   std::vector<std::uint32_t> free_;
   std::vector<std::pair<std::string, std::int64_t>> owners_;
 };

@@ -14,8 +14,20 @@ namespace {
 /// Retired per submission: more than one, so that a backlog shrinks.
 constexpr std::uint32_t retired_per_submission = 4;
 constexpr std::uint32_t usual_accesses = 16;  // of a task
+constexpr std::uint32_t usual_edges = 16;
 constexpr std::uint32_t most_accesses = UINT16_MAX;
 constexpr std::uint64_t most_freed_at_once = 64;
+
+/// The access whose tasks run in any order: the first that wants it, if any. A second
+/// one goes by submission, lest two tasks wait for each other.
+const access* in_any_order(std::span<const access> accesses) noexcept {
+  for (const access& a : accesses) {
+    if (a.mode == access_mode::commute_any && !a.bytes.empty()) {
+      return &a;
+    }
+  }
+  return nullptr;
+}
 
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
@@ -29,9 +41,13 @@ engine::impl::impl(const engine_options& o)
       window(o.window),
       tasks(std::make_unique<task[]>(o.window)),
       bodies(std::make_unique<task_body[]>(o.window)),
+      heap(static_cast<std::uint64_t>(o.heap)),
       search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
-      tracer(o.trace, o.workers),
+      most_chunks(((o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges}) +
+                   edge_chunk::room - 1) /
+                  edge_chunk::room),
+      tracer(o.trace, std::max(o.workers, o.most_workers)),
       workers(o, failures, tracer) {
   next = oldest = o.first_task;
   if (o.watchdog_ns > 0) {
@@ -81,6 +97,9 @@ void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
   if (full()) {
     stall(count);
   }
+  if (search.map().room() < accesses) {
+    tally<std::uint64_t>(tallies.access_stalls);
+  }
   while (full() || search.map().room() < accesses) {
     workers.help_until_ended(at(oldest));
     retire(window);
@@ -119,6 +138,9 @@ void engine::impl::retire_one(task& t) {
   }
   search.map().retire(t.accesses, root);
   t.accesses = 0;
+  if (t.exclusive) {
+    leave_group(t);
+  }
   return_edges(t);
   ++oldest;
 }
@@ -151,6 +173,7 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
   t.id = next;
   t.fn = kernel.fn;
   t.urgent = with.urgent;
+  t.exclusive = false;
   t.worker = with.worker;
   bodies[index].name = name;
   t.root.store(0, std::memory_order_relaxed);
@@ -160,23 +183,28 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
   if (tracer.recording()) {
     begin_history(t, histories[index]);
   }
-  std::memcpy(bodies[index].captures.data(), kernel.captures, kernel.size);
+  if (kernel.size != 0) {
+    std::memcpy(bodies[index].captures.data(), kernel.captures, kernel.size);
+  }
   // Nobody can reach the slot before an edge or the queue shows it.
   t.successors.store(nullptr, std::memory_order_relaxed);
   return t;
 }
 
-void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune) {
+void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune,
+                           const access* grouped) {
   search.start(t.id);
   std::uint64_t count = 0;
-  for (const access& a : accesses) {
-    if (is_ordered(a)) {
-      search.prefetch(a);
+  if (search.map().in_grid()) {
+    for (const access& a : accesses) {
+      if (is_ordered(a)) {
+        search.prefetch(a);
+      }
     }
   }
   for (const access& a : accesses) {
     if (is_ordered(a)) {
-      search.look_up(a, prune);
+      search.look_up(a, prune, &a == grouped);
       ++count;
     }
   }
@@ -186,25 +214,67 @@ void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune
   tally(tallies.lookups, count);
 }
 
-void engine::impl::register_accesses(task& t, std::span<const access> accesses) {
+void engine::impl::join_group(task& t) {
+  exclusion* group = nullptr;
+  if (const task_id other = search.companion(); other != 0) {
+    group = body_of(at(other)).group;
+  } else if (!free_groups.empty()) {
+    group = free_groups.back();
+    free_groups.pop_back();
+  } else {
+    groups.push_back(std::make_unique<exclusion>());
+    free_groups.reserve(groups.size());
+    group = groups.back().get();
+  }
+  ++group->members;
+  t.exclusive = true;
+  body_of(t).group = group;
+}
+
+void engine::impl::leave_group(task& t) noexcept {
+  exclusion* const group = body_of(t).group;
+  t.exclusive = false;
+  if (--group->members == 0) {
+    free_groups.push_back(group);
+  }
+}
+
+void engine::impl::register_accesses(task& t, std::span<const access> accesses,
+                                     bool manual, const access* grouped) {
   for (const access& a : accesses) {
-    if (is_ordered(a)) {
-      search.insert(a, t.id);
+    if (a.bytes.empty()) {
+      continue;
+    }
+    const bool ordered = !manual && a.mode != access_mode::none;
+    if (ordered) {
+      search.insert(a, t.id, &a == grouped);
       ++t.accesses;
-    } else if (!a.bytes.empty()) {
+    }
+    if (!ordered || storages.fresh(a.bytes.id)) {
       storages.keep(a.bytes.id, t.id);
     }
   }
 }
 
-edge& engine::impl::edge_of(task& t, std::uint32_t index) {
+void engine::impl::add_asked(task& t, task_id before, bool manual) {
+  if (before >= oldest) {
+    search.add(before, manual ? hazard::told : hazard::asked);
+  } else if (const task_id root = manual ? failures.retired_root(before) : 0; root != 0) {
+    t.poison(root);
+  }
+}
+
+edge* engine::impl::edge_of(task& t, std::uint32_t index) {
   if (index < inline_edges) {
-    return body_of(t).edges[index];
+    return &body_of(t).edges[index];
   }
   const std::size_t room = t.spill == nullptr ? 0 : t.spill->edges.size();
   const std::size_t place = room == 0 ? 0 : (index - inline_edges) % room;
   if (place == 0) {
     if (free_chunks == nullptr) {
+      if (chunks.size() == most_chunks) {
+        return nullptr;
+      }
       chunks.push_back(std::make_unique<edge_chunk>());
       free_chunks = chunks.back().get();
     }
@@ -213,7 +283,7 @@ edge& engine::impl::edge_of(task& t, std::uint32_t index) {
     chunk->next = t.spill;
     t.spill = chunk;
   }
-  return t.spill->edges[place];
+  return &t.spill->edges[place];
 }
 
 void engine::impl::return_edges(task& t) {
@@ -226,11 +296,17 @@ void engine::impl::return_edges(task& t) {
 }
 
 bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
-  edge& e = edge_of(t, edges);
-  e.set(t, carries_failure(why));
-  if (!workers.add_successor(before, e)) {
+  edge* const e = before.ended() ? nullptr : edge_of(t, edges);
+  if (e != nullptr) {
+    e->set(t, carries_failure(why));
+  } else if (!before.ended()) {
+    // It depends on older tasks alone, so it ends whatever becomes of this one.
+    tally<std::uint64_t>(tallies.edge_stalls);
+    workers.help_until_ended(before);
+  }
+  if (e == nullptr || !workers.add_successor(before, *e)) {
     const task_id root = before.root.load(std::memory_order_relaxed);
-    if (root != 0 && e.carries_failure()) {
+    if (root != 0 && carries_failure(why)) {
       t.poison(root);
     }
     return false;
@@ -257,20 +333,28 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
     s.show_replays(accesses.size());
   }
   task& t = s.prepare(name, kernel, with);
-  s.look_up(t, accesses, true);
-  for (const task_id before : with.after) {
-    if (before >= s.oldest) {
-      s.search.add(before, hazard::asked);
-    }
+  const bool manual = s.scopes.manual();
+  const access* grouped = nullptr;
+  if (manual) {
+    s.search.start(t.id);
+  } else {
+    grouped = in_any_order(accesses);
+    s.look_up(t, accesses, true, grouped);
   }
-  s.register_accesses(t, accesses);
+  if (grouped != nullptr) {
+    s.join_group(t);
+  }
+  for (const task_id before : with.after) {
+    s.add_asked(t, before, manual);
+  }
+  s.register_accesses(t, accesses, manual, grouped);
   ++s.next;
   const std::uint32_t edges = s.wire(t, 0);
   tally<std::uint64_t>(s.tallies.submitted);
   s.note_tests();
   if (s.recording != nullptr) {
     s.recording->add({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
-                     kernel.captures, accesses, with);
+                     kernel.captures, accesses, with, manual);
   }
   const task_id id = t.id;
   s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));

@@ -15,6 +15,7 @@ namespace weir::runtime {
 
 struct task;
 struct task_body;
+class exclusion;
 
 /// "`to` waits for me": lives in the record of the waiting task, hangs in the list of its
 /// predecessor.
@@ -37,8 +38,10 @@ struct edge {
 
 /// Room for the edges of tasks with many predecessors.
 struct edge_chunk {
+  static constexpr std::size_t room = 15;
+
   edge_chunk* next = nullptr;
-  std::array<edge, 15> edges;
+  std::array<edge, room> edges;
 };
 
 /// Head of the list of a task that has ended: nothing can be added.
@@ -83,7 +86,8 @@ struct alignas(64) task {
 
   std::atomic<std::int32_t> pending{0};
   std::uint16_t accesses = 0;  ///< registered in the map
-  bool urgent = false;
+  bool urgent : 1 = false;
+  bool exclusive : 1 = false;  ///< commutes with others in any order
   std::uint8_t worker = submit_options::anywhere;
   std::atomic<edge*> successors{sealed_mark()};
   std::atomic<task_id> root{
@@ -111,9 +115,10 @@ static_assert(sizeof(task) == 64);
 
 /// The rest of a task.
 struct alignas(64) task_body {
-  std::array<std::byte, engine::max_capture> captures;
   const char* name = nullptr;
+  exclusion* group = nullptr;  ///< of an exclusive task
   std::array<edge, inline_edges> edges;
+  alignas(64) std::array<std::byte, engine::max_capture> captures;
 };
 static_assert(sizeof(task_body) == 192);
 

@@ -132,6 +132,14 @@ std::int64_t trace_summary::path_waited() const noexcept {
   return sum;
 }
 
+double trace_summary::share_of(const wait& w) const noexcept {
+  double all = 0;
+  for (const wait& one : waits) {
+    all += static_cast<double>(one.sum);
+  }
+  return all > 0 ? static_cast<double>(w.sum) / all : 0;
+}
+
 trace_summary summarize(std::span<const task_record> records) {
   trace_summary out;
   if (records.empty()) {
@@ -160,14 +168,14 @@ std::string to_text(const trace_summary& s) {
       "waiting\n",
       whole, s.critical_path.size(), milliseconds(s.path_ran()),
       milliseconds(s.path_waited()));
-  const auto rows = [&](const std::vector<trace_summary::wait>& all) {
+  const auto rows = [&](const std::vector<trace_summary::wait>& all, auto&& part) {
     for (std::size_t i = 0; i < std::min(all.size(), most_rows); ++i) {
       out += fmt::format("  {:>10.3f} ms {:>5.1f} %  {:>7} x  {}\n",
-                         milliseconds(all[i].sum), percent(all[i].sum), all[i].tasks,
+                         milliseconds(all[i].sum), part(all[i]), all[i].tasks,
                          all[i].reason);
     }
   };
-  rows(path_names(s));
+  rows(path_names(s), [&](const auto& w) { return percent(w.sum); });
   out += "workers, each character a sixtieth of the time\n";
   for (const trace_summary::worker_line& w : s.workers) {
     std::string line;
@@ -178,7 +186,7 @@ std::string to_text(const trace_summary& s) {
                        percent(w.busy), w.tasks);
   }
   out += "tasks waited, all together, for\n";
-  rows(s.waits);
+  rows(s.waits, [&](const auto& w) { return 100 * s.share_of(w); });
   return out;
 }
 

@@ -5,6 +5,7 @@
 #define WEIR_CHECKED  // before the first include: views of this file are checked
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -78,6 +79,37 @@ TEST_P(Face, ReturnsTheFailureOfAKernel) {
   EXPECT_NE(r.error().text().find("no luck"), std::string::npos);
   EXPECT_FALSE(e.wait());
   EXPECT_TRUE(e.wait());
+}
+
+TEST_P(Face, GivesANameToOneVersionAfterAnother) {
+  const auto whole = e.open_scope("whole");
+  auto x = e.make_fresh<std::int64_t>(1000);
+  auto sum = e.make<std::int64_t>();
+  e.submit(
+      "fill", [](auto v) { std::fill(v.begin(), v.end(), 1); }, write(x));
+  for (int i = 0; i < 3000; ++i) {  // 24 MB in all, more than two heaps of this size
+    e.submit(
+        "next",
+        [](auto before, auto after) {
+          std::transform(before.begin(), before.end(), after.begin(),
+                         [](std::int64_t v) { return v + 1; });
+        },
+        read(x), fresh(x));
+    if (i % 100 == 0) {
+      e.submit(
+          "sum", [](auto v, auto s) { s() += std::accumulate(v.begin(), v.end(), 0); },
+          read(x), update(sum));
+    }
+  }
+  EXPECT_EQ(*e.get(x, 999), 3001);
+  std::int64_t expected = 0;
+  for (int i = 0; i < 3000; i += 100) {
+    expected += 1000 * (i + 2);
+  }
+  EXPECT_EQ(*e.get(sum), expected);
+  EXPECT_EQ(e.base().counters().edges_war, 0U);
+  e.give_up(x);
+  EXPECT_FALSE(e.get(x, 0)) << "given up";
 }
 
 TEST_P(Face, ClonesAndPacksByTasks) {

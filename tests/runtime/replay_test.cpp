@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "random_programs.hpp"
 #include "tensors.hpp"
@@ -429,6 +432,32 @@ TEST(Capture, DrawsEachEdgeWithItsReason) {
             std::string::npos);
   EXPECT_NE(picture.find("<title>WAR storage 0"), std::string::npos);
   EXPECT_EQ(capture().to_dot(), "digraph tasks {\n  node [shape=box];\n}\n");
+}
+
+TEST(Capture, DrawsARunOfAnyLengthThatWasNotMadeToBeRepeated) {
+  engine_options o;
+  o.window = 8;
+  o.workers = 2;
+  auto e = or_throw(engine::create(o));
+  const storage s = or_throw(e->allocate(64, "test"));
+  ASSERT_TRUE(e->begin_capture());
+  constexpr int steps = 100;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const std::array<access, 1> cell{
+        updates(or_throw(bytes_of(s).slice(0, i % 4 * 16, i % 4 * 16 + 16)))};
+    static_cast<void>(or_throw(e->submit("step", cell, [](const task_context&) {})));
+  }
+  const capture c = or_throw(e->end_capture(capture_use::drawing));
+  ASSERT_TRUE(e->wait_all());
+  const std::string picture = c.to_dot();
+  for (int i = 4; i < steps; ++i) {  // each waits for the one before on its cell
+    const std::string edge = "t" + std::to_string(i - 4) + " -> t" + std::to_string(i) +
+                             " [label=\"RAW storage 0: [" + std::to_string(i % 4 * 16);
+    ASSERT_NE(picture.find(edge), std::string::npos) << picture;
+  }
+  EXPECT_EQ(std::count(picture.begin(), picture.end(), '>'), steps - 4);
+  EXPECT_NE(c.to_svg().find("<title>RAW storage 0"), std::string::npos);
+  EXPECT_EQ(e->replay(c).error().code(), errc::invalid_argument);
 }
 
 }  // namespace

@@ -69,6 +69,10 @@ TEST(TraceSummary, SumsWhatTasksWaitedFor) {
   EXPECT_EQ(s.waits[2].reason, "a free worker");
   EXPECT_EQ(s.waits[2].sum, 1500);
   EXPECT_EQ(s.waits[2].tasks, 3U);
+  const double all = 4500.0 + static_cast<double>(s.waits[1].sum) + 1500;
+  EXPECT_DOUBLE_EQ(s.share_of(s.waits[0]), 4500 / all);
+  EXPECT_DOUBLE_EQ(
+      s.share_of(s.waits[0]) + s.share_of(s.waits[1]) + s.share_of(s.waits[2]), 1);
 }
 
 TEST(TraceSummary, SurvivesRecordsThatNameEachOther) {

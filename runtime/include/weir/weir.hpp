@@ -103,6 +103,19 @@ template <class T, int Rank>
   return argument<T, Rank, runtime::access_mode::read_write>{t};
 }
 
+/// What `fresh` says of a tensor.
+template <class T, int Rank>
+struct next_version {
+  tensor<T, Rank>* what;
+};
+/// The kernel writes a new version of the tensor: from here on `t` names fresh memory, so
+/// that the kernel waits for nobody who reads or writes the version before. That one, if
+/// it was fresh memory too, goes when its tasks have ended.
+template <class T, int Rank>
+[[nodiscard]] next_version<T, Rank> fresh(tensor<T, Rank>& t) {
+  return {&t};
+}
+
 /// Runs functions in the order of their data, on as many threads as it is given. The
 /// result is that of calling them one after another.
 /// @threads{thread-compatible: one thread submits and waits; kernels run on any}
@@ -121,6 +134,27 @@ class engine {
         static_cast<std::int64_t>(extents)...};
     return tensor<T, rank>(make_bytes(dtype_of<T>, shape));
   }
+  /// A row-major tensor of any content in fresh memory, which lives until the innermost
+  /// open scope ends or it is given up. @error{throws, what open scopes hold leaves no
+  /// room}
+  template <class T, class... Extent>
+  [[nodiscard]] auto make_fresh(Extent... extents) {
+    constexpr int rank = sizeof...(Extent);
+    const std::array<std::int64_t, sizeof...(Extent)> shape{
+        static_cast<std::int64_t>(extents)...};
+    const auto memory = or_throw(engine_->fresh(bytes_for(dtype_of<T>, shape)));
+    return tensor<T, rank>(or_throw(runtime::tensor::over(memory, dtype_of<T>, shape)));
+  }
+  /// Fresh memory that is made from here on goes when the result does, or before if it is
+  /// given up.
+  [[nodiscard]] runtime::scope open_scope(std::string_view name) {
+    return or_throw(engine_->open_scope(name));
+  }
+  /// No later task uses the tensor, which is fresh memory.
+  template <class T, int Rank>
+  void give_up(const tensor<T, Rank>& t) {
+    or_throw(engine_->give_up(t.bytes().store().id));
+  }
   /// Gives the memory of a tensor back once its tasks have ended. No view of it may be
   /// used afterwards.
   template <class T, int Rank>
@@ -133,8 +167,8 @@ class engine {
   /// run.
   template <class Kernel, class... Argument>
   task_id submit(const char* name, Kernel kernel, const Argument&... arguments) {
-    return submit_with(name, std::move(kernel), std::index_sequence_for<Argument...>(),
-                       arguments...);
+    return submit_versions(name, std::move(kernel),
+                           std::index_sequence_for<Argument...>(), arguments...);
   }
 
   /// Waits for everything. The first failure of a kernel since the last call, if any.
@@ -201,15 +235,30 @@ class engine {
     options.workers = workers;
     return options;
   }
-  [[nodiscard]] runtime::tensor make_bytes(dtype type,
-                                           std::span<const std::int64_t> shape) {
+  [[nodiscard]] static std::int64_t bytes_for(dtype type,
+                                              std::span<const std::int64_t> shape) {
     std::int64_t count = 1;
     for (const std::int64_t extent : shape) {
       WEIR_EXPECT(extent >= 0 && checked_mul(count, extent, count));
     }
-    const std::int64_t bytes = or_throw(byte_size(type, count));
-    return or_throw(runtime::tensor::over(or_throw(engine_->allocate(bytes, "tensors")),
-                                          type, shape));
+    return or_throw(byte_size(type, count));
+  }
+  [[nodiscard]] runtime::tensor make_bytes(dtype type,
+                                           std::span<const std::int64_t> shape) {
+    return or_throw(runtime::tensor::over(
+        or_throw(engine_->allocate(bytes_for(type, shape), "tensors")), type, shape));
+  }
+  template <class Argument>
+  static const Argument& settle(const Argument& a, runtime::storage_id&) {
+    return a;
+  }
+  /// Gives the name to the new version; `before` gets the old one.
+  template <class T, int Rank>
+  auto settle(const next_version<T, Rank>& a, runtime::storage_id& before) {
+    const tensor<T, Rank> now(or_throw(engine_->fresh_like(a.what->bytes())));
+    before = a.what->bytes().store().id;
+    *a.what = now;
+    return write(now);
   }
   template <class T, int Rank>
   static tensor<T, 0> element_of(const tensor<T, Rank>& t) requires(Rank == 0) {
@@ -233,6 +282,20 @@ class engine {
     }
   }
 
+  template <class Kernel, std::size_t... I, class... Argument>
+  task_id submit_versions(const char* name, Kernel kernel,
+                          std::index_sequence<I...> places,
+                          const Argument&... arguments) {
+    std::array<runtime::storage_id, sizeof...(I) + 1> before{};
+    const task_id id =
+        submit_with(name, std::move(kernel), places, settle(arguments, before[I])...);
+    for (const runtime::storage_id old : before) {
+      if (old.generation != 0) {  // an allocation stays until it is released
+        static_cast<void>(engine_->give_up(old));
+      }
+    }
+    return id;
+  }
   template <class Kernel, std::size_t... I, class... Argument>
   task_id submit_with(const char* name, Kernel kernel, std::index_sequence<I...>,
                       const Argument&... arguments) {

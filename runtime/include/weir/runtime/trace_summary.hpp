@@ -45,6 +45,8 @@ struct trace_summary {
 
   [[nodiscard]] std::int64_t path_ran() const noexcept;
   [[nodiscard]] std::int64_t path_waited() const noexcept;
+  /// Of all that tasks waited, in [0, 1].
+  [[nodiscard]] double share_of(const wait& w) const noexcept;
 };
 
 /// Of the tasks of a trace, in any order. A path begins where the task that was waited

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Places in the ring of fresh memory.
+#include "scopes/heap_ring.hpp"
+
+#include <algorithm>
+
+namespace weir::runtime {
+
+std::size_t heap_ring::in_the_way(std::uint64_t bytes) const noexcept {
+  const std::uint64_t end = begin_of(bytes) + bytes;
+  std::size_t count = 0;
+  while (count < blocks_.size() && end - blocks_[count].begin > capacity_) {
+    ++count;
+  }
+  return count;
+}
+
+void heap_ring::add(std::uint64_t bytes, storage_id id) {
+  const std::uint64_t begin = begin_of(bytes);
+  blocks_.push_back({begin, begin + bytes, id});
+  head_ = begin + bytes;
+  largest_ = std::max(largest_, bytes);
+}
+
+void heap_ring::pop() noexcept {
+  blocks_.pop_front();
+  if (blocks_.empty()) {
+    head_ = 0;  // all of the ring is in one piece again
+  }
+}
+
+std::uint64_t heap_ring::enough(std::size_t first, std::uint64_t bytes) const noexcept {
+  std::uint64_t sum = bytes;
+  for (std::size_t i = first; i < blocks_.size(); ++i) {
+    sum += blocks_[i].end - blocks_[i].begin;
+  }
+  // What is left free at the end of the ring is less than one block.
+  return std::max(sum, capacity_) + std::max(largest_, bytes);
+}
+
+}  // namespace weir::runtime
