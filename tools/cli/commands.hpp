@@ -77,6 +77,14 @@ struct tgm_options {
 [[nodiscard]] command_result tgm_ls(const tgm_options& options, output& out);
 [[nodiscard]] command_result tgm_dump(const tgm_options& options, output& out);
 
+struct trace_options {
+  std::string file;  ///< trace.json, a run folder that holds one, or "-"
+  bool json = false;
+};
+/// Critical path, lines of the workers, what tasks waited for.
+/// @error{not_found; corrupt, no list of events}
+[[nodiscard]] command_result trace_command(const trace_options& options, output& out);
+
 struct doctor_options {
   bool json = false;
 };
