@@ -9,7 +9,9 @@ int main(int argc, char** argv) {
   weir::bench::add_map_rows(bench);
   weir::bench::add_engine_rows(bench);
   weir::bench::add_replay_rows(bench);
-  weir::bench::add_openmp_rows(bench);
+  weir::bench::add_openmp_rows(bench, "openmp");
+  weir::bench::add_tbb_rows(bench);
+  weir::bench::add_starpu_rows(bench);
   weir::bench::add_granularity_rows(bench);
   return bench.run(argc, argv);
 }

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs of empty tasks through OpenMP's `depend`, where the compiler has it.
+/// The same graphs through OpenMP's `depend`, where the compiler has it: empty tasks and
+/// METG(50 %).
+#include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "passes.hpp"
 #include "rows.hpp"
+#include "stamped_graph.hpp"
 
 namespace weir::bench {
 
 #if defined(_OPENMP)
 namespace {
 
-struct alignas(64) padded_cell {
-  char byte = 0;
-};
 struct addresses {
-  std::vector<padded_cell*> reads;
-  std::vector<padded_cell*> writes;
+  std::vector<stamped_cell*> reads;
+  std::vector<stamped_cell*> writes;
 };
 
 class openmp_graph {
  public:
-  explicit openmp_graph(const std::string& name) : cells_(8192) {
+  explicit openmp_graph(const std::string& name)
+      : cells_(8192), bodies_(graph_named(name), places()) {
     for (const cell_task& t : graph_named(name)) {
       addresses one;
       for (const cell_access& a : t) {
-        padded_cell* at = &cells_[static_cast<std::size_t>(a.cell)];
+        stamped_cell* at = &cells_[static_cast<std::size_t>(a.cell)];
         (a.mode == runtime::access_mode::read ? one.reads : one.writes).push_back(at);
       }
       tasks_.push_back(std::move(one));
@@ -35,61 +36,98 @@ class openmp_graph {
   }
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
 
-  /// One thread submits, all run.
+  /// Empty tasks: one thread submits, all run.
   void pass(int workers) const {
-#pragma omp parallel num_threads(workers)
-#pragma omp single
-    for (const addresses& t : tasks_) {
-      submit(t);
+    submit_all(workers, [](std::size_t) {});
+  }
+  double granularity_ns(std::int64_t iterations, unsigned workers) {
+    bodies_.set_iterations(iterations);
+    const auto body = [this](std::size_t i) {
+      if (!bodies_.run(i)) {
+        too_early_.store(true, std::memory_order_relaxed);
+      }
+    };
+    const double ns =
+        pass_ns(workers, size(), [&] { submit_all(static_cast<int>(workers), body); });
+    if (too_early_.load()) {
+      throw std::runtime_error("a task of OpenMP ran at the wrong time");
     }
+    return ns * workers;
   }
 
  private:
-  static void submit(const addresses& t) {
-    padded_cell* const* r = t.reads.data();
-    padded_cell* const* w = t.writes.data();
+  std::vector<stamped_cell*> places() {
+    std::vector<stamped_cell*> out;
+    for (stamped_cell& c : cells_) {
+      out.push_back(&c);
+    }
+    return out;
+  }
+  template <class Body>
+  void submit_all(int workers, const Body& body) const {
+#pragma omp parallel num_threads(workers)
+#pragma omp single
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      submit(tasks_[i], i, body);
+    }
+  }
+  template <class Body>
+  static void submit(const addresses& t, std::size_t index, const Body& body) {
+    stamped_cell* const* r = t.reads.data();
+    stamped_cell* const* w = t.writes.data();
+    const Body* const run = &body;
     const auto reads = static_cast<int>(t.reads.size());
     const auto writes = static_cast<int>(t.writes.size());
     if (reads == 0 && writes == 0) {
-#pragma omp task
-      {}
+#pragma omp task firstprivate(run, index)
+      { (*run)(index); }
     } else if (reads == 0) {
-#pragma omp task depend(iterator(int i = 0 : writes), inout : *w[i])
-      {}
+#pragma omp task firstprivate(run, index) depend(iterator(int i = 0  \
+                                                          : writes), \
+                                                 inout               \
+                                                 : *w[i])
+      { (*run)(index); }
     } else {
-#pragma omp task depend(iterator(int i = 0                  \
-                                 : reads),                  \
-                        in                                  \
-                        : *r[i]) depend(iterator(int k = 0  \
-                                                 : writes), \
-                                        inout               \
-                                        : *w[k])
-      {}
+#pragma omp task firstprivate(run, index) depend(iterator(int i = 0                  \
+                                                          : reads),                  \
+                                                 in                                  \
+                                                 : *r[i]) depend(iterator(int k = 0  \
+                                                                          : writes), \
+                                                                 inout               \
+                                                                 : *w[k])
+      { (*run)(index); }
     }
   }
 
-  std::vector<padded_cell> cells_;
+  std::vector<stamped_cell> cells_;
+  stamped_graph bodies_;
   std::vector<addresses> tasks_;
+  std::atomic<bool> too_early_{false};
 };
-
-double openmp_ns(const std::string& name, unsigned workers) {
-  const openmp_graph graph(name);
-  return pass_ns(workers, graph.size(), [&] { graph.pass(static_cast<int>(workers)); });
-}
 
 }  // namespace
 
-void add_openmp_rows(program& bench) {
+void add_openmp_rows(program& bench, const std::string& prefix) {
   for (const graph_row& row : graph_rows) {
     const std::string name = row.name;
     for (const unsigned workers : {1U, 2U}) {
-      bench.add("openmp_" + name + "_" + std::to_string(workers) + "_ns", "ns", no_bar,
-                [name, workers] { return openmp_ns(name, workers); });
+      bench.add(prefix + "_" + name + "_" + std::to_string(workers) + "_ns", "ns", no_bar,
+                [name, workers] {
+                  const openmp_graph graph(name);
+                  return pass_ns(workers, graph.size(),
+                                 [&] { graph.pass(static_cast<int>(workers)); });
+                });
     }
+  }
+  for (const std::string name : granularity_graphs) {
+    bench.add(prefix + "_metg_" + name + "_2_ns", "ns", no_bar, [name] {
+      openmp_graph graph(name);
+      return metg_ns([&](std::int64_t n) { return graph.granularity_ns(n, 2); });
+    });
   }
 }
 #else
-void add_openmp_rows(program&) {}
+void add_openmp_rows(program&, const std::string&) {}
 #endif
 
 }  // namespace weir::bench

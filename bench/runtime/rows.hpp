@@ -3,6 +3,8 @@
 /// The groups of rows of this program.
 #pragma once
 
+#include <string>
+
 #include "bench.hpp"
 
 namespace weir::bench {
@@ -14,8 +16,11 @@ void add_engine_rows(program& bench);
 /// The same empty tasks, captured once and replayed.
 void add_replay_rows(program& bench);
 
-/// Empty tasks through OpenMP, if the compiler has it.
-void add_openmp_rows(program& bench);
+/// The same through OpenMP, if the compiler has it; ids begin with `prefix`.
+void add_openmp_rows(program& bench, const std::string& prefix);
+/// Static graphs of oneTBB, and StarPU, if they are installed.
+void add_tbb_rows(program& bench);
+void add_starpu_rows(program& bench);
 /// The shortest tasks that keep the processors busy half of the time.
 void add_granularity_rows(program& bench);
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Graphs whose tasks work for a while and notice when they run too early, and the search
+/// for METG(50 %). @source{Task Bench}
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "passes.hpp"
+
+namespace weir::bench {
+
+/// One iteration: 16 independent additions and multiplications of four doubles.
+inline double work(std::int64_t iterations, double seed) {
+  std::array<double, 64> lanes{};
+  lanes.fill(seed);
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    for (double& lane : lanes) {
+      lane = lane * 0.999999 + 1e-6;
+    }
+  }
+  double sum = 0;
+  for (const double lane : lanes) {
+    sum += lane;
+  }
+  return sum;
+}
+
+/// Nanoseconds of one iteration: the best of many.
+inline double iteration_ns() {
+  constexpr std::int64_t count = 20'000;
+  double best = 1e30;
+  for (int i = 0; i < 200; ++i) {
+    best = std::min(best, seconds_of([] { keep(work(count, 1)); }));
+  }
+  return best * 1e9 / count;
+}
+
+/// What lies in a cell.
+struct alignas(64) stamped_cell {
+  std::uint64_t stamp = 0;  ///< of the last writer
+  double column = 0;
+};
+
+/// The bodies of a graph's tasks.
+class stamped_graph {
+ public:
+  /// Cell i of the graph is `cells[i]`.
+  stamped_graph(const std::vector<cell_task>& graph,
+                const std::vector<stamped_cell*>& cells) {
+    std::vector<std::uint64_t> writer(cells.size(), 0);
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+      stamped_task t;
+      for (const cell_access& a : graph[i]) {
+        const auto index = static_cast<std::size_t>(a.cell);
+        if (a.mode != runtime::access_mode::write) {
+          t.reads.push_back({cells[index], writer[index]});
+        }
+        if (a.mode != runtime::access_mode::read) {
+          t.writes.push_back(cells[index]);
+          writer[index] = i + 1;
+        }
+      }
+      tasks_.push_back(std::move(t));
+    }
+  }
+  [[nodiscard]] std::size_t size() const { return tasks_.size(); }
+  void set_iterations(std::int64_t count) { iterations_ = count; }
+
+  /// Does the work of one task; false if a cell that it reads has another stamp than that
+  /// of its last writer.
+  [[nodiscard]] bool run(std::size_t index) const {
+    const stamped_task& t = tasks_[index];
+    for (const stamped_read& r : t.reads) {
+      if (r.stamp != 0 && r.from->stamp != r.stamp) {
+        return false;
+      }
+    }
+    const double column = work(iterations_, 1);
+    for (stamped_cell* to : t.writes) {
+      to->stamp = index + 1;
+      to->column = column;
+    }
+    return true;
+  }
+
+ private:
+  struct stamped_read {
+    const stamped_cell* from;
+    std::uint64_t stamp;  ///< 0: whatever it is
+  };
+  struct stamped_task {
+    std::vector<stamped_read> reads;
+    std::vector<stamped_cell*> writes;
+  };
+
+  std::vector<stamped_task> tasks_;
+  std::int64_t iterations_ = 0;
+};
+
+/// Lengthens the work until half of the time is work; interpolates between the last two.
+/// `granularity(iterations)` returns nanoseconds per task, times workers.
+template <class Granularity>
+double metg_ns(Granularity&& granularity) {
+  constexpr int most_points = 14;
+  const double unit = iteration_ns();
+  const double overhead = granularity(std::int64_t{0});
+  auto iterations = std::max<std::int64_t>(2, std::llround(0.3 * overhead / unit));
+  double last_ns = 0;
+  double last_share = 0;
+  for (int i = 0; i < most_points; ++i) {
+    const double ns = granularity(iterations);
+    const double share = static_cast<double>(iterations) * unit / ns;
+    if (share >= 0.5) {
+      if (last_share == 0) {
+        return ns;
+      }
+      const double t = std::log(0.5 / last_share) / std::log(share / last_share);
+      return std::exp(std::log(last_ns) + t * std::log(ns / last_ns));
+    }
+    last_ns = ns;
+    last_share = share;
+    iterations += std::max<std::int64_t>(1, iterations / 2);
+  }
+  return std::nan("");  // never half busy
+}
+
+/// Graphs whose granularity is measured.
+inline constexpr std::array granularity_graphs{
+    "trivial_w8",  "stencil_w2", "stencil_w4",         "stencil_w8",   "fft_w16",
+    "nearest_w16", "spread_w16", "random_nearest_w16", "cholesky_n28", "gemm_n16"};
+
+}  // namespace weir::bench
