@@ -81,6 +81,25 @@ TEST_P(Face, ReturnsTheFailureOfAKernel) {
   EXPECT_TRUE(e.wait());
 }
 
+TEST_P(Face, AddsInAnyOrderBetweenAResetAndAResult) {
+  auto sum = e.make<std::uint64_t>();
+  auto product = e.make<std::uint64_t>();
+  std::uint64_t expected = 1;
+  e.set(product, 1);
+  for (std::uint64_t i = 1; i <= 300; ++i) {
+    e.set(sum, i);
+    for (std::uint64_t k = 0; k < 5; ++k) {
+      e.submit(
+          "add", [k](auto s) { s() += k; }, commute_any(sum));
+    }
+    e.submit(
+        "times", [](auto s, auto p) { p() = p() * 31 + s(); }, read(sum),
+        commute(product));
+    expected = expected * 31 + i + 10;
+  }
+  EXPECT_EQ(*e.get(product), expected);
+}
+
 TEST_P(Face, GivesANameToOneVersionAfterAnother) {
   const auto whole = e.open_scope("whole");
   auto x = e.make_fresh<std::int64_t>(1000);

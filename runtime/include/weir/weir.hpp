@@ -103,6 +103,19 @@ template <class T, int Rank>
   return argument<T, Rank, runtime::access_mode::read_write>{t};
 }
 
+/// Like `update`, for kernels whose order does not matter, such as those that add: still
+/// one at a time, in the order of their submission, so that sums keep their bits.
+template <class T, int Rank>
+[[nodiscard]] auto commute(const tensor<T, Rank>& t) {
+  return argument<T, Rank, runtime::access_mode::commute>{t};
+}
+/// One at a time in whatever order they become ready, for one argument of a kernel; the
+/// result may depend on it.
+template <class T, int Rank>
+[[nodiscard]] auto commute_any(const tensor<T, Rank>& t) {
+  return argument<T, Rank, runtime::access_mode::commute_any>{t};
+}
+
 /// What `fresh` says of a tensor.
 template <class T, int Rank>
 struct next_version {
@@ -146,7 +159,7 @@ class engine {
     return tensor<T, rank>(or_throw(runtime::tensor::over(memory, dtype_of<T>, shape)));
   }
   /// Fresh memory that is made from here on goes when the result does, or before if it is
-  /// given up.
+  /// given up. The result goes before the engine.
   [[nodiscard]] runtime::scope open_scope(std::string_view name) {
     return or_throw(engine_->open_scope(name));
   }
