@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+import peers
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer")
 
@@ -90,6 +92,7 @@ def main():
         print(f"{pathlib.Path(program[-1]).name}: {len(ids)} rows", flush=True)
         problem = measure(program, ids, rows)
         problems += [problem] if problem else []
+    rows += peers.ratio_rows(rows)
     out = pathlib.Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("[\n" + ",\n".join("  " + json.dumps(r) for r in rows) + "\n]\n",

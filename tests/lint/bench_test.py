@@ -19,7 +19,7 @@ exit {code}
 """
 
 
-class BenchRun(unittest.TestCase):
+class BenchCase(unittest.TestCase):
     def setUp(self):
         self.temp = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.temp.name)
@@ -43,6 +43,8 @@ class BenchRun(unittest.TestCase):
         summary = self.folder / "s" / "summary.json"
         return json.loads(summary.read_text()) if summary.exists() else None
 
+
+class BenchRun(BenchCase):
     def test_writes_every_row_with_all_fields(self):
         rows = self.run_bench("")
         self.assertEqual([r["id"] for r in rows], ["alpha_good", "alpha_bad", "beta_good", "beta_bad"])
@@ -69,6 +71,39 @@ class BenchRun(unittest.TestCase):
         self.assertIsNone(self.run_bench("delta_*"))
         self.assertNotEqual(self.done.returncode, 0)
         self.assertIn("no id matches 'delta_*'", self.done.stderr)
+
+
+PEERS = """#!/bin/sh
+if [ "$1" = --list ]; then echo empty_chain_2_ns libomp_chain_2_ns openmp_chain_2_ns replay_chain_2_ns; exit 0; fi
+row() {{ echo '{{"id": "'$1'", "value": '$2', "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": null}}'; }}
+for id in "$@"; do case $id in
+  empty_*) row $id 200 ;; libomp_*) row $id 780 ;; openmp_*) row $id 500 ;; replay_*) row $id 40 ;;
+esac; done
+"""
+
+
+class Ratios(BenchCase):
+    def program(self, prefix, code):
+        path = self.folder / "bin" / prefix
+        path.write_text(PEERS.replace("{{", "{").replace("}}", "}") if prefix == "alpha"
+                        else FAKE.format(prefix=prefix, code=code))
+        path.chmod(0o755)
+
+    def test_figures_of_another_day_are_scaled_by_libomp(self):
+        rows = {r["id"]: r for r in self.run_bench("*_chain_*")}
+        # libomp takes twice its old time, so PaRSEC counts 398, which is less than what was measured.
+        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 398)
+        self.assertAlmostEqual(rows["ratio_empty_chain_2"]["value"], 200 / 398, places=3)
+        self.assertTrue(rows["ratio_empty_chain_2"]["holds"])
+        self.assertAlmostEqual(rows["ratio_replay_chain_2"]["value"], 40 / 50, places=3)
+        self.assertEqual(rows["ratio_replay_chain_2"]["unit"], "ratio")
+
+    def test_without_libomp_they_count_as_they_are(self):
+        rows = {r["id"]: r for r in self.run_bench("empty_*,replay_*")}
+        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 199)
+        self.assertFalse(rows["ratio_empty_chain_2"]["holds"])
+        self.assertEqual(rows["ratio_empty_chain_2"]["unit"], "unscaled")
+        self.assertFalse(rows["ratio_replay_chain_2"]["holds"])
 
 
 FAKE_WEIR = """#!/usr/bin/env python3
