@@ -20,7 +20,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 /// A trace is a list of events with arguments; anything deeper is none of ours.
-constexpr int deepest = 8;
+constexpr int deepest_trace = 8;
 
 /// Records of a trace, and their names, which stay where they are.
 struct trace_file {
@@ -39,7 +39,7 @@ struct trace_file {
 };
 
 /// Microseconds of the file as nanoseconds; 0 for what is no number.
-std::int64_t nanoseconds(const json& from, const char* key) {
+std::int64_t trace_ns(const json& from, const char* key) {
   const auto found = from.find(key);
   if (found == from.end() || !found->is_number()) {
     return 0;
@@ -48,41 +48,41 @@ std::int64_t nanoseconds(const json& from, const char* key) {
   return ns > -9e18 && ns < 9e18 ? static_cast<std::int64_t>(ns + (ns < 0 ? -0.5 : 0.5))
                                  : 0;
 }
-std::uint64_t number(const json& from, const char* key) {
+std::uint64_t trace_number(const json& from, const char* key) {
   const auto found = from.find(key);
   return found != from.end() && found->is_number_unsigned() ? found->get<std::uint64_t>()
                                                             : 0;
 }
-std::string text(const json& from, const char* key) {
+std::string trace_text(const json& from, const char* key) {
   const auto found = from.find(key);
   return found != from.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-void add_task(const json& event, trace_file& to) {
+void add_record(const json& event, trace_file& to) {
   const auto args = event.find("args");
-  if (text(event, "cat") != "task" || args == event.end() || !args->is_object()) {
+  if (trace_text(event, "cat") != "task" || args == event.end() || !args->is_object()) {
     return;
   }
   runtime::task_record r;
-  r.name = to.name(text(event, "name"));
-  r.id = number(*args, "id");
-  r.submitted = nanoseconds(*args, "submit");
-  r.ready = nanoseconds(*args, "ready");
-  r.started = nanoseconds(event, "ts");
-  r.ended = r.started + std::max<std::int64_t>(nanoseconds(event, "dur"), 0);
-  r.waited_for = number(*args, "waited_for");
-  r.waited_for_name = to.name(text(*args, "waited_for_name"));
-  r.worker = static_cast<std::uint32_t>(number(event, "tid"));
-  r.pulse = number(*args, "pulse");
+  r.name = to.name(trace_text(event, "name"));
+  r.id = trace_number(*args, "id");
+  r.submitted = trace_ns(*args, "submit");
+  r.ready = trace_ns(*args, "ready");
+  r.started = trace_ns(event, "ts");
+  r.ended = r.started + std::max<std::int64_t>(trace_ns(event, "dur"), 0);
+  r.waited_for = trace_number(*args, "waited_for");
+  r.waited_for_name = to.name(trace_text(*args, "waited_for_name"));
+  r.worker = static_cast<std::uint32_t>(trace_number(event, "tid"));
+  r.pulse = trace_number(*args, "pulse");
   to.records.push_back(r);
 }
 
 /// A trace as the engine writes it: an array of events, or an object with one.
-result<trace_file> read_trace(const std::string& path) {
+result<trace_file> load_records(const std::string& path) {
   WEIR_TRY(const byte_vector bytes, read_input(path));
   const std::string_view content = as_text(bytes);
   const auto shallow = [](int depth, json::parse_event_t, json&) {
-    return depth <= deepest;
+    return depth <= deepest_trace;
   };
   const json all = json::parse(content.begin(), content.end(), shallow, false);
   const json* events = &all;
@@ -99,13 +99,13 @@ result<trace_file> read_trace(const std::string& path) {
   trace_file out;
   for (const json& event : *events) {
     if (event.is_object()) {
-      add_task(event, out);
+      add_record(event, out);
     }
   }
   return out;
 }
 
-json facts_of(const runtime::trace_summary& s, std::size_t tasks) {
+json facts_of_trace(const runtime::trace_summary& s, std::size_t tasks) {
   json path = json::array();
   for (const auto& step : s.critical_path) {
     path.push_back({{"id", step.id},
@@ -142,10 +142,10 @@ command_result trace_command(const trace_options& options, output& out) {
   struct stat found {};
   const bool folder = ::stat(options.file.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
   WEIR_TRY(const trace_file trace,
-           read_trace(folder ? options.file + "/trace.json" : options.file));
+           load_records(folder ? options.file + "/trace.json" : options.file));
   const runtime::trace_summary summary = runtime::summarize(trace.records);
   if (options.json) {
-    out.print("{}\n", facts_of(summary, trace.records.size()).dump());
+    out.print("{}\n", facts_of_trace(summary, trace.records.size()).dump());
   } else {
     out.print("{} tasks\n", trace.records.size());
     out.write(runtime::to_text(summary));

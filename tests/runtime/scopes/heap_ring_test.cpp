@@ -12,13 +12,13 @@
 namespace weir::runtime {
 namespace {
 
-constexpr std::uint64_t unit = heap_ring::alignment;
+constexpr std::uint64_t ring_unit = heap_ring::alignment;
 
 /// Which units of a ring are in use, by brute force.
 struct unit_map {
-  explicit unit_map(const heap_ring& ring) : used(ring.capacity() / unit) {
+  explicit unit_map(const heap_ring& ring) : used(ring.capacity() / ring_unit) {
     for (const heap_ring::block& b : ring.blocks()) {
-      mark((b.begin % ring.capacity()) / unit, (b.end - b.begin) / unit);
+      mark((b.begin % ring.capacity()) / ring_unit, (b.end - b.begin) / ring_unit);
     }
   }
   void mark(std::uint64_t first, std::uint64_t count) {
@@ -34,12 +34,12 @@ struct unit_map {
 TEST(HeapRing, GivesNoByteTwice) {
   test::dice d(20260201);
   for (int round = 0; round < 200; ++round) {
-    heap_ring ring(static_cast<std::uint64_t>(d.in(1, 40)) * unit);
+    heap_ring ring(static_cast<std::uint64_t>(d.in(1, 40)) * ring_unit);
     for (std::uint32_t i = 1; i < 300; ++i) {
       const std::uint64_t bytes =
           static_cast<std::uint64_t>(
-              d.in(1, static_cast<std::int64_t>(ring.capacity() / unit))) *
-          unit;
+              d.in(1, static_cast<std::int64_t>(ring.capacity() / ring_unit))) *
+          ring_unit;
       const std::size_t in_the_way = ring.in_the_way(bytes);
       ASSERT_LE(in_the_way, ring.blocks().size());
       for (std::size_t k = 0; k < in_the_way; ++k) {
@@ -59,29 +59,29 @@ TEST(HeapRing, GivesNoByteTwice) {
 }
 
 TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {
-  heap_ring ring(10 * unit);
-  ring.add(4 * unit, {1, 1});
-  ring.add(4 * unit, {2, 1});
-  EXPECT_EQ(ring.in_the_way(2 * unit), 0U);
-  EXPECT_EQ(ring.in_the_way(3 * unit), 1U);  // from the start again
-  EXPECT_EQ(ring.in_the_way(5 * unit), 2U);
+  heap_ring ring(10 * ring_unit);
+  ring.add(4 * ring_unit, {1, 1});
+  ring.add(4 * ring_unit, {2, 1});
+  EXPECT_EQ(ring.in_the_way(2 * ring_unit), 0U);
+  EXPECT_EQ(ring.in_the_way(3 * ring_unit), 1U);  // from the start again
+  EXPECT_EQ(ring.in_the_way(5 * ring_unit), 2U);
   ring.pop();
-  EXPECT_EQ(ring.next(3 * unit), 0U);
+  EXPECT_EQ(ring.next(3 * ring_unit), 0U);
   ring.pop();
-  EXPECT_EQ(ring.in_the_way(10 * unit), 0U);  // empty: all in one piece
-  EXPECT_EQ(ring.next(10 * unit), 0U);
+  EXPECT_EQ(ring.in_the_way(10 * ring_unit), 0U);  // empty: all in one piece
+  EXPECT_EQ(ring.next(10 * ring_unit), 0U);
 }
 
 TEST(HeapRing, SaysHowLargeItShouldHaveBeen) {
   test::dice d(7);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::uint64_t> sizes;
-    heap_ring small(static_cast<std::uint64_t>(d.in(4, 20)) * unit);
+    heap_ring small(static_cast<std::uint64_t>(d.in(4, 20)) * ring_unit);
     std::uint64_t next = 0;
     do {
       next = static_cast<std::uint64_t>(
-                 d.in(1, static_cast<std::int64_t>(small.capacity() / unit))) *
-             unit;
+                 d.in(1, static_cast<std::int64_t>(small.capacity() / ring_unit))) *
+             ring_unit;
       sizes.push_back(next);
       if (small.in_the_way(next) != 0) {
         break;
