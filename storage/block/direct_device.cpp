@@ -37,7 +37,9 @@ class scatter {
     while (!bytes.empty()) {
       const mutable_bytes rest = pieces_.front().subspan(filled_);
       const std::size_t n = std::min(rest.size(), bytes.size());
-      std::copy_n(bytes.begin(), n, rest.begin());
+      if (n > 0) {
+        std::memcpy(rest.data(), bytes.data(), n);
+      }
       bytes = bytes.subspan(n);
       filled_ += n;
       if (filled_ == pieces_.front().size()) {

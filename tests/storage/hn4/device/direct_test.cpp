@@ -8,8 +8,8 @@
 #include <map>
 #include <thread>
 
-#include "../../../../storage/block/queued_reads.hpp"
-#include "../../../../storage/block/read_lane.hpp"
+#include "block/queued_reads.hpp"
+#include "block/read_lane.hpp"
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/storage/hn4_async.hpp"
