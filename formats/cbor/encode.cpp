@@ -76,6 +76,18 @@ void encode_real(double value, byte_vector& to) {
   }
 }
 
+}  // namespace
+
+std::size_t cbor_real_size(double value) noexcept {
+  const auto single = static_cast<float>(value);
+  if (!std::isnan(value) && static_cast<double>(single) != value) {
+    return 9;
+  }
+  return std::isnan(value) || exact_half(single) ? 3 : 5;
+}
+
+namespace {
+
 void encode_scalar(const cbor_value& value, byte_vector& to) {
   switch (value.kind()) {
     case cbor_kind::boolean:

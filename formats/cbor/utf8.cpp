@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace weir::formats {
 
@@ -27,6 +28,17 @@ int followers(unsigned first) noexcept {
   return first < 0xF5 ? 3 : -1;
 }
 
+/// Whether the eight characters at `at` are there and of ASCII: they are looked at
+/// together.
+bool eight_of_ascii(std::string_view text, std::size_t at) noexcept {
+  std::uint64_t word = 0;
+  if (text.size() - at < sizeof word) {
+    return false;
+  }
+  std::memcpy(&word, text.data() + at, sizeof word);
+  return (word & 0x8080'8080'8080'8080u) == 0;
+}
+
 bool code_point_ok(unsigned code, int extra) noexcept {
   if (extra == 2) {
     return code >= 0x800 && (code < 0xD800 || code > 0xDFFF);
@@ -38,6 +50,10 @@ bool code_point_ok(unsigned code, int extra) noexcept {
 
 bool is_utf8(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size(); ++i) {
+    if (eight_of_ascii(text, i)) {
+      i += 7;
+      continue;
+    }
     const auto first = static_cast<unsigned char>(text[i]);
     const int extra = followers(first);
     if (extra == 0) {

@@ -78,6 +78,12 @@ cbor_map::cbor_map(
   }
 }
 
+cbor_map cbor_map::from_sorted(std::vector<cbor_entry> entries) noexcept {
+  cbor_map map;
+  map.entries_ = std::move(entries);
+  return map;
+}
+
 cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto before = [](const cbor_entry& a, const cbor_entry& b) {
     return cbor_key_before(a.key, b.key);
@@ -86,9 +92,7 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
     return !before(a, b);
   };
   if (std::adjacent_find(entries.begin(), entries.end(), not_before) == entries.end()) {
-    cbor_map map;
-    map.entries_ = std::move(entries);
-    return map;
+    return from_sorted(std::move(entries));
   }
   std::stable_sort(entries.begin(), entries.end(), before);
   // Equal keys stand side by side in the order of the file: keep the last of each run.
@@ -103,9 +107,7 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
     ++kept;
   }
   entries.resize(kept);
-  cbor_map map;
-  map.entries_ = std::move(entries);
-  return map;
+  return from_sorted(std::move(entries));
 }
 
 std::size_t cbor_map::size() const noexcept {

@@ -55,6 +55,9 @@ class cbor_map {
 
   /// A map of entries in any order; of equal keys the last stays. Faster than many set().
   [[nodiscard]] static cbor_map from_entries(std::vector<cbor_entry> entries);
+  /// The same of entries that are in canonical order, each key once.
+  /// @pre they are
+  [[nodiscard]] static cbor_map from_sorted(std::vector<cbor_entry> entries) noexcept;
 
   friend bool operator==(const cbor_map& a, const cbor_map& b);
 
@@ -92,7 +95,7 @@ enum class cbor_kind : std::uint8_t {
 /// @threads{a value}
 class cbor_value {
  public:
-  cbor_value() noexcept = default;
+  cbor_value() noexcept {}  // not defaulted: that would zero all its bytes first
   cbor_value(std::nullptr_t) noexcept {}               // NOLINT: implicit
   cbor_value(bool value) noexcept : data_(value) {}    // NOLINT
   cbor_value(double value) noexcept : data_(value) {}  // NOLINT
@@ -126,6 +129,13 @@ class cbor_value {
   [[nodiscard]] const cbor_map* map() const noexcept;
   [[nodiscard]] cbor_map* map() noexcept;
   [[nodiscard]] const cbor_tag* tag() const noexcept;
+
+  /// Becomes a `T` (one of those that the constructors take) made of `from`, without a
+  /// value in between.
+  template <class T, class... From>
+  void become(From&&... from) {
+    data_.template emplace<T>(std::forward<From>(from)...);
+  }
 
   /// Equal kind and content; reals by their bits after all NaNs became one.
   friend bool operator==(const cbor_value& a, const cbor_value& b);
@@ -167,6 +177,8 @@ void encode_cbor(const cbor_value& value, byte_vector& to);
 [[nodiscard]] byte_vector encode_cbor(const cbor_value& value);
 /// Bytes of an unsigned integer, or of the head of a string, array or map of that length.
 [[nodiscard]] std::size_t cbor_head_size(std::uint64_t value) noexcept;
+/// Bytes of a float in its shortest form.
+[[nodiscard]] std::size_t cbor_real_size(double value) noexcept;
 
 enum class cbor_rules : std::uint8_t {
   tolerant,   ///< any width, order and definiteness; the last of duplicate keys wins

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// CBOR token by token, without a copy of anything: the shortest heads here, all others
+/// by libcbor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/error.hpp"
+
+namespace weir::formats {
+
+enum class token_kind : std::uint8_t {
+  null,
+  undefined,
+  boolean,
+  unsigned_integer,
+  negative_integer,
+  real,
+  text,
+  bytes,
+  text_chunks,  ///< an indefinite string: its pieces follow
+  byte_chunks,
+  array,
+  map,
+  tag,
+  stop,  ///< "break": ends an indefinite item
+};
+
+/// One token; a string lies in what it was read from.
+struct cbor_token {
+  token_kind kind = token_kind::null;
+  bool indefinite = false;
+  bool boolean = false;
+  /// Value of an integer; items of an array, pairs of a map, number of a tag; bytes of a
+  /// string.
+  std::uint64_t number = 0;
+  double real = 0;
+  std::string_view content;  ///< of a string
+  std::size_t size = 0;      ///< bytes of the token, those of a string included
+};
+
+/// Reads an integer, text, array or map whose number is in the first byte: nearly every
+/// token of metadata is one, and none is wider than need be. False for all others.
+[[nodiscard]] inline bool short_token(bytes_view rest, cbor_token& t) noexcept {
+  constexpr auto none = token_kind::stop;
+  constexpr std::array kinds{token_kind::unsigned_integer,
+                             token_kind::negative_integer,
+                             none,
+                             token_kind::text,
+                             token_kind::array,
+                             token_kind::map,
+                             none,
+                             none};
+  const unsigned first = rest.empty() ? 0xFFu : std::to_integer<unsigned>(rest[0]);
+  const unsigned number = first & 31u;
+  const token_kind kind = kinds[first >> 5];
+  const std::size_t content = kind == token_kind::text ? number : 0;
+  if (number > 23 || kind == none || rest.size() <= content) {
+    return false;
+  }
+  t.kind = kind;
+  t.number = number;
+  t.content = as_text(rest.subspan(1, content));
+  t.size = 1 + content;
+  return true;
+}
+
+/// Reads the token at the start of `rest`. @error{corrupt, cut short or malformed}
+[[nodiscard]] result<cbor_token> next_token(bytes_view rest);
+
+/// What of a token is wider than need be; empty if it is as short as can be.
+[[nodiscard]] std::string_view excess_of(const cbor_token& token) noexcept;
+
+}  // namespace weir::formats
