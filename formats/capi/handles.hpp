@@ -52,6 +52,24 @@ tgm_error guarded(const Run& run) {
   }
 }
 
+[[nodiscard]] inline bytes_view view_of(const void* data, std::size_t length) noexcept {
+  return {static_cast<const std::byte*>(data), data == nullptr ? 0 : length};
+}
+/// Moves a result to where a caller wants it.
+template <class T>
+result<void> give(result<T> from, T* to) {
+  WEIR_TRY(*to, std::move(from));
+  return {};
+}
+template <class T>
+result<void> give(result<std::unique_ptr<T>> from, T** to) {
+  WEIR_TRY(auto made, std::move(from));
+  *to = made.release();
+  return {};
+}
+/// The bytes of a message.
+[[nodiscard]] result<byte_vector> read_span(const byte_source& source, message_span span);
+
 /// Objects and message-level keys out of JSON.
 struct json_message {
   std::vector<cbor_map> base;

@@ -12,10 +12,6 @@ namespace weir::formats {
 
 namespace {
 
-bytes_view view_of(const void* data, std::size_t length) noexcept {
-  return {static_cast<const std::byte*>(data), data == nullptr ? 0 : length};
-}
-
 result<tgm_bytes> encode(const char* json, const void* const* data,
                          const std::size_t* lengths, std::size_t count,
                          const tgm_encode_options* options, bool stored) {
@@ -42,18 +38,6 @@ result<tgm_bytes> encode(const char* json, const void* const* data,
 
 byte_vector copy_of(bytes_view bytes) {
   return {bytes.begin(), bytes.end()};
-}
-
-template <class T>
-result<void> give(result<T> from, T* to) {
-  WEIR_TRY(*to, std::move(from));
-  return {};
-}
-
-result<void> give(result<std::unique_ptr<tgm_message>> from, tgm_message** to) {
-  WEIR_TRY(auto made, std::move(from));
-  *to = made.release();
-  return {};
 }
 
 result<validation_options> level_of(const char* level, int canonical) {
@@ -87,13 +71,13 @@ result<std::shared_ptr<const byte_source>> open_source(const std::string& path) 
   return out;
 }
 
+}  // namespace
+
 result<byte_vector> read_span(const byte_source& source, message_span span) {
   byte_vector out(span.length);
   WEIR_CHECK(source.read(span.offset, out));
   return out;
 }
-
-}  // namespace
 
 }  // namespace weir::formats
 
@@ -259,53 +243,6 @@ void tgm_iterator_free(tgm_iterator* iterator) {
   delete iterator;
 }
 
-tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
-                          const tgm_encode_options* options, tgm_stream** out) {
-  return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(const json_message message, parse_message(json));
-    WEIR_TRY(message_options how, options_of(options));
-    how.extra = message.extra;
-    const auto put = [sink, context](weir::bytes_view bytes) -> weir::result<void> {
-      if (sink(context, reinterpret_cast<const std::uint8_t*>(bytes.data()),
-               bytes.size()) != 0) {
-        return weir::error(weir::errc::io,
-                           "cannot write stream: expected the sink to take its bytes, "
-                           "found it refuse");
-      }
-      return {};
-    };
-    auto made = std::make_unique<tgm_stream>();
-    WEIR_TRY(stream_writer writer, stream_writer::open(put, how, message.base));
-    made->writer.emplace(std::move(writer));
-    *out = made.release();
-    return {};
-  });
-}
-tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
-                           size_t length, const char* preceder) {
-  return guarded([&]() -> weir::result<void> {
-    object_to_write one;
-    WEIR_TRY(one.descriptor, parse_json_descriptor(json));
-    if (preceder != nullptr) {
-      WEIR_TRY(one.metadata, parse_json_map(preceder));
-    }
-    one.data = view_of(data, length);
-    return stream->writer->write(one);
-  });
-}
-tgm_error tgm_stream_finish(tgm_stream* stream) {
-  return guarded([&] { return stream->writer->finish(); });
-}
-size_t tgm_stream_object_count(const tgm_stream* stream) {
-  return stream->writer->object_count();
-}
-uint64_t tgm_stream_bytes_written(const tgm_stream* stream) {
-  return stream->writer->bytes_written();
-}
-void tgm_stream_free(tgm_stream* stream) {
-  delete stream;
-}
-
 tgm_error tgm_validate(const void* data, size_t length, const char* level, int canonical,
                        tgm_bytes* json) {
   return guarded(
@@ -316,6 +253,18 @@ tgm_error tgm_validate_file(const char* path, const char* level, int canonical,
   return guarded([&]() -> weir::result<void> {
     WEIR_TRY(const auto bytes, weir::read_file(weir::posix_file_system(), path));
     return judge(bytes, path, level, canonical, json);
+  });
+}
+tgm_error tgm_doctor(tgm_bytes* json) {
+  return guarded([&]() -> weir::result<void> {
+    const self_test_report report = self_test();
+    WEIR_CHECK(give(hand_out(weir::as_view(to_json(report.facts))), json));
+    if (!report.good) {
+      return weir::error(weir::errc::invalid_argument,
+                         "the self test failed: expected every codec to give back what "
+                         "it was given, found others in its report");
+    }
+    return {};
   });
 }
 tgm_error tgm_compute_packing(const double* values, size_t count, unsigned bits,

@@ -2,6 +2,7 @@
 // The C interface: messages there and back, values, files, streams, failures.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "formats/support.hpp"
@@ -203,6 +204,144 @@ TEST(tgm_c, failures_have_a_code_and_a_text) {
   std::array<char, 17> digest{};
   tgm_compute_hash("hello world", 11, digest.data());
   EXPECT_STREQ(digest.data(), "d447b1ea40e6988b");
+}
+
+TEST(tgm_c, objects_come_one_after_another) {
+  const tgm_bytes bytes = encoded();
+  tgm_object_iterator* objects = nullptr;
+  ASSERT_EQ(tgm_object_iterator_open(bytes.data, bytes.length, nullptr, &objects),
+            TGM_OK);
+  EXPECT_STREQ(tgm_object_compression(tgm_object_iterator_message(objects), 1), "lz4");
+  std::size_t object = 9;
+  const std::uint8_t* data = nullptr;
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(tgm_object_iterator_next(objects, &object, &data, &length), TGM_OK);
+    EXPECT_EQ(object, i);
+    EXPECT_EQ(length, two_arrays().lengths()[i]);
+    EXPECT_EQ(std::memcmp(data, two_arrays().data()[i], length), 0);
+  }
+  EXPECT_EQ(tgm_object_iterator_next(objects, &object, &data, &length), TGM_END_OF_ITER);
+  tgm_object_iterator_free(objects);
+  tgm_bytes_free(bytes);
+}
+
+/// What a task told when it ended.
+struct told {
+  std::atomic<int> calls = 0;
+  std::atomic<int> code = -1;
+  static void done(void* context, tgm_error code) {
+    auto* t = static_cast<told*>(context);
+    t->code = code;
+    ++t->calls;
+  }
+};
+
+TEST(tgm_c, a_task_decodes_on_a_thread_of_its_own) {
+  const tgm_bytes bytes = encoded();
+  told end;
+  tgm_task* task = nullptr;
+  ASSERT_EQ(tgm_decode_async(bytes.data, bytes.length, nullptr, &told::done, &end, &task),
+            TGM_OK);
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_task_join(task, 0, &message), TGM_OK) << tgm_last_error();
+  EXPECT_EQ(tgm_task_is_ready(task), 1);
+  const std::uint8_t* data = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(tgm_object_data(message, 1, &data, &length), TGM_OK);
+  EXPECT_EQ(std::memcmp(data, two_arrays().b.data(), 24), 0);
+  EXPECT_EQ(tgm_task_join(task, 1, &message), TGM_INVALID_ARG) << "it was handed out";
+  tgm_task_free(task);
+  EXPECT_EQ(end.calls, 1);
+  EXPECT_EQ(end.code, TGM_OK);
+  tgm_message_free(message);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, a_task_tells_what_went_wrong_and_can_be_cancelled) {
+  const tgm_bytes bytes = encoded();
+  tgm_task* task = nullptr;
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_decode_async(bytes.data, 20, nullptr, nullptr, nullptr, &task), TGM_OK);
+  EXPECT_EQ(tgm_task_join(task, 0, &message), TGM_FRAMING);
+  EXPECT_NE(std::string(tgm_last_error()), "");
+  tgm_task_free(task);
+  // Whether it ended before it was cancelled is a race that both may win.
+  ASSERT_EQ(tgm_decode_async(bytes.data, bytes.length, nullptr, nullptr, nullptr, &task),
+            TGM_OK);
+  tgm_task_cancel(task);
+  const tgm_error code = tgm_task_join(task, 0, &message);
+  EXPECT_TRUE(code == TGM_CANCELLED || code == TGM_OK) << code;
+  if (code == TGM_OK) {
+    tgm_message_free(message);
+  }
+  tgm_task_free(task);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, messages_of_a_file_are_decoded_by_tasks) {
+  const temp_folder folder;
+  const std::string path = folder / "two.tgm";
+  const tgm_bytes bytes = encoded();
+  const bytes_view content(reinterpret_cast<const std::byte*>(bytes.data), bytes.length);
+  or_throw(write_file_atomically(posix_file_system(), path, content));
+  tgm_file* file = nullptr;
+  ASSERT_EQ(tgm_file_open(path.c_str(), &file), TGM_OK);
+  tgm_task* task = nullptr;
+  EXPECT_EQ(tgm_file_decode_message_async(file, 1, nullptr, nullptr, nullptr, &task),
+            TGM_OBJECT);
+  ASSERT_EQ(tgm_file_decode_message_async(file, 0, nullptr, nullptr, nullptr, &task),
+            TGM_OK);
+  tgm_message* message = nullptr;
+  EXPECT_EQ(tgm_task_join(task, 60'000, &message), TGM_OK);
+  EXPECT_EQ(tgm_message_num_objects(message), 2u);
+  tgm_message_free(message);
+  tgm_task_free(task);
+  tgm_file_close(file);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, a_stream_takes_stored_payloads_and_gets_its_length_back) {
+  byte_vector got;
+  const tgm_sink sink = [](void* to, const std::uint8_t* bytes, std::size_t length) {
+    append(*static_cast<byte_vector*>(to), std::as_bytes(std::span(bytes, length)));
+    return 0;
+  };
+  const tgm_patch patch = [](void* to, std::uint64_t at, const std::uint8_t* bytes,
+                             std::size_t length) {
+    std::memcpy(static_cast<byte_vector*>(to)->data() + at, bytes, length);
+    return 0;
+  };
+  tgm_stream* stream = nullptr;
+  ASSERT_EQ(tgm_stream_open("{}", sink, &got, nullptr, &stream), TGM_OK);
+  const std::array<std::uint8_t, 8> raw{1, 2, 3, 4, 5, 6, 7, 8};
+  const char* const descriptor =
+      R"({"dtype": "uint8", "shape": [8], "byte_order": "little"})";
+  ASSERT_EQ(tgm_stream_write_pre_encoded(stream, descriptor, raw.data(), 8,
+                                         R"({"name": "raw"})"),
+            TGM_OK)
+      << tgm_last_error();
+  ASSERT_EQ(tgm_stream_finish_backfill(stream, patch, &got), TGM_OK);
+  tgm_stream_free(stream);
+  EXPECT_EQ(load_be<std::uint64_t>(got.data() + 16), got.size());
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_decode(got.data(), got.size(), &message), TGM_OK) << tgm_last_error();
+  const std::uint8_t* data = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(tgm_object_data(message, 0, &data, &length), TGM_OK);
+  EXPECT_EQ(std::memcmp(data, raw.data(), 8), 0);
+  tgm_message_free(message);
+}
+
+TEST(tgm_c, the_doctor_tries_every_codec) {
+  tgm_bytes json{};
+  ASSERT_EQ(tgm_doctor(&json), TGM_OK) << tgm_last_error();
+  const std::string text(reinterpret_cast<const char*>(json.data), json.length);
+  for (const char* part : {"\"wire_version\"", "\"roaring\"", "\"multi-message scan\""}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(text.find("failed"), std::string::npos) << text;
+  tgm_bytes_free(json);
 }
 
 }  // namespace

@@ -203,6 +203,45 @@ TGM_API tgm_error tgm_iterator_next(tgm_iterator* iterator,
                                     const tgm_decode_options* options, tgm_message** out);
 TGM_API void tgm_iterator_free(tgm_iterator* iterator);
 
+typedef struct tgm_object_iterator tgm_object_iterator;
+/** Objects of the message at the start of `data`, which must outlive the iterator; each
+ * is decoded when it is asked for. */
+TGM_API tgm_error tgm_object_iterator_open(const void* data, size_t length,
+                                           const tgm_decode_options* options,
+                                           tgm_object_iterator** out);
+/** Elements of the next object; they live until the next call. TGM_END_OF_ITER behind the
+ * last one. After a failure the next call goes on behind it. */
+TGM_API tgm_error tgm_object_iterator_next(tgm_object_iterator* iterator, size_t* object,
+                                           const uint8_t** data, size_t* length);
+/** Descriptors and metadata of its message, without elements. */
+TGM_API const tgm_message* tgm_object_iterator_message(
+    const tgm_object_iterator* iterator);
+TGM_API void tgm_object_iterator_free(tgm_object_iterator* iterator);
+
+/* ---- tasks ---------------------------------------------------------------------------
+ * Decoding on a thread of its own. A task is joined by one thread; it may be cancelled
+ * and asked by any. */
+typedef struct tgm_task tgm_task;
+/** Called once, on the task's thread, when the task has ended; may be NULL. */
+typedef void (*tgm_done)(void* context, tgm_error code);
+/** `data` must outlive the task. */
+TGM_API tgm_error tgm_decode_async(const void* data, size_t length,
+                                   const tgm_decode_options* options, tgm_done done,
+                                   void* context, tgm_task** out);
+/** The file must stay open until the task has ended. */
+TGM_API tgm_error tgm_file_decode_message_async(const tgm_file* file, size_t index,
+                                                const tgm_decode_options* options,
+                                                tgm_done done, void* context,
+                                                tgm_task** out);
+TGM_API int tgm_task_is_ready(const tgm_task* task);
+/** Waits, 0 ms for as long as it takes, and hands out the message, once. TGM_TIMEOUT: not
+ * yet; TGM_CANCELLED. */
+TGM_API tgm_error tgm_task_join(tgm_task* task, uint32_t timeout_ms, tgm_message** out);
+/** Ends the task before its next object. */
+TGM_API void tgm_task_cancel(tgm_task* task);
+/** Cancels the task and waits for its end. */
+TGM_API void tgm_task_free(tgm_task* task);
+
 /* ---- streaming -----------------------------------------------------------------------
  */
 typedef struct tgm_stream tgm_stream;
@@ -214,7 +253,18 @@ TGM_API tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context
 /** `json` is a descriptor; `preceder` a map in front of the object, or NULL. */
 TGM_API tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
                                    size_t length, const char* preceder);
+/** The same with a payload that went through the pipeline of its descriptor before. */
+TGM_API tgm_error tgm_stream_write_pre_encoded(tgm_stream* stream, const char* json,
+                                               const void* data, size_t length,
+                                               const char* preceder);
 TGM_API tgm_error tgm_stream_finish(tgm_stream* stream);
+/** Overwrites bytes of what the sink got, `offset` bytes from its first one; anything but
+ * 0 is a failure. */
+typedef int (*tgm_patch)(void* context, uint64_t offset, const uint8_t* bytes,
+                         size_t length);
+/** The same with the length in preamble and postamble. */
+TGM_API tgm_error tgm_stream_finish_backfill(tgm_stream* stream, tgm_patch patch,
+                                             void* context);
 TGM_API size_t tgm_stream_object_count(const tgm_stream* stream);
 TGM_API uint64_t tgm_stream_bytes_written(const tgm_stream* stream);
 TGM_API void tgm_stream_free(tgm_stream* stream);
@@ -226,6 +276,9 @@ TGM_API tgm_error tgm_validate(const void* data, size_t length, const char* leve
                                int canonical, tgm_bytes* json);
 TGM_API tgm_error tgm_validate_file(const char* path, const char* level, int canonical,
                                     tgm_bytes* json);
+/** What this build can do, tried out: JSON as of `weir tgm doctor --json`.
+ * TGM_INVALID_ARG, with the JSON, if a test failed. */
+TGM_API tgm_error tgm_doctor(tgm_bytes* json);
 /** XXH3-64 as 16 hexadecimal digits. */
 TGM_API void tgm_compute_hash(const void* data, size_t length, char digits[17]);
 TGM_API tgm_error tgm_compute_packing(const double* values, size_t count, unsigned bits,

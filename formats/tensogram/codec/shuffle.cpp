@@ -55,28 +55,37 @@ void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to
   }
 }
 
+/// The steps of one direction: of any size, and of those that are common.
+struct direction {
+  transposition any;
+  transposition of_2;
+  transposition of_3;
+  transposition of_4;
+  transposition of_8;
+
+  [[nodiscard]] transposition of(std::size_t size) const noexcept {
+    switch (size) {
+      case 2: return of_2;
+      case 3: return of_3;
+      case 4: return of_4;
+      case 8: return of_8;
+      default: return any;
+    }
+  }
+};
+constexpr direction spreading{spread<0>, spread<2>, spread<3>, spread<4>, spread<8>};
+constexpr direction gathering{gather<0>, gather<2>, gather<3>, gather<4>, gather<8>};
+
 }  // namespace
 
 void shuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
                    unsigned threads) noexcept {
-  switch (size) {
-    case 2: return run(spread<2>, from, size, to, threads);
-    case 3: return run(spread<3>, from, size, to, threads);
-    case 4: return run(spread<4>, from, size, to, threads);
-    case 8: return run(spread<8>, from, size, to, threads);
-    default: return run(spread<0>, from, size, to, threads);
-  }
+  run(spreading.of(size), from, size, to, threads);
 }
 
 void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
                      unsigned threads) noexcept {
-  switch (size) {
-    case 2: return run(gather<2>, from, size, to, threads);
-    case 3: return run(gather<3>, from, size, to, threads);
-    case 4: return run(gather<4>, from, size, to, threads);
-    case 8: return run(gather<8>, from, size, to, threads);
-    default: return run(gather<0>, from, size, to, threads);
-  }
+  run(gathering.of(size), from, size, to, threads);
 }
 
 void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcept {

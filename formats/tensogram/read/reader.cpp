@@ -42,6 +42,8 @@ struct message_reader::state {
   error located(error e, std::size_t i) const {
     return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
   }
+  /// So many bytes from where the payload of object `i` begins.
+  result<byte_vector> stored(std::size_t i, std::uint64_t bytes) const;
 };
 
 namespace {
@@ -66,6 +68,13 @@ result<byte_vector> allocate(std::uint64_t bytes) {
 }
 
 }  // namespace
+
+result<byte_vector> message_reader::state::stored(std::size_t i,
+                                                  std::uint64_t bytes) const {
+  WEIR_TRY(byte_vector out, allocate(bytes));
+  WEIR_CHECK(source->read(layout.span.offset + contents.objects[i].payload_offset, out));
+  return out;
+}
 
 message_reader::message_reader(std::unique_ptr<state> s) : state_(std::move(s)) {}
 message_reader::message_reader(message_reader&&) noexcept = default;
@@ -223,20 +232,12 @@ result<value_masks> message_reader::masks(std::size_t i) const {
 
 result<byte_vector> message_reader::stored_payload(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
-  const object_place& object = state_->contents.objects[i];
-  WEIR_TRY(byte_vector out, allocate(object.payload_length));
-  WEIR_CHECK(
-      state_->source->read(state_->layout.span.offset + object.payload_offset, out));
-  return out;
+  return state_->stored(i, state_->contents.objects[i].payload_length);
 }
 
 result<byte_vector> message_reader::stored_region(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
-  const object_place& object = state_->contents.objects[i];
-  WEIR_TRY(byte_vector out, allocate(object.region_length));
-  WEIR_CHECK(
-      state_->source->read(state_->layout.span.offset + object.payload_offset, out));
-  return out;
+  return state_->stored(i, state_->contents.objects[i].region_length);
 }
 
 result<bytes_view> message_reader::view(std::size_t i) const {

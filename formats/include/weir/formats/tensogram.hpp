@@ -214,6 +214,57 @@ enum class scan_order : std::uint8_t {
 [[nodiscard]] result<std::vector<message_span>> scan(const byte_source& source,
                                                      scan_order order);
 
+/// Finds messages in bytes that come piece by piece and only once, as from a pipe. Gives
+/// the messages that scan() finds in all of the bytes, each as soon as its last byte is
+/// there, however they were cut.
+/// @threads{thread-compatible}
+class message_splitter {
+ public:
+  /// What would be longer than `largest` bytes is no message.
+  explicit message_splitter(std::uint64_t largest = std::uint64_t{1} << 32)
+      : largest_(largest) {}
+
+  struct piece {
+    std::uint64_t offset = 0;   ///< of its first byte, from the first byte of all
+    std::uint64_t skipped = 0;  ///< bytes in front of it that belong to no message
+    byte_vector bytes;
+  };
+
+  /// Takes the next bytes; after end() there are none.
+  void put(bytes_view bytes);
+  /// No more bytes will come.
+  void end() noexcept { ended_ = true; }
+  /// The next whole message; nothing if more bytes are needed for it, or none is left.
+  [[nodiscard]] std::optional<piece> take();
+
+  /// Bytes put in that are neither in a message taken nor known to belong to none.
+  [[nodiscard]] std::uint64_t held() const noexcept { return bytes_.size() - start_; }
+  /// Bytes behind the last message taken that are known to belong to none.
+  [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
+  /// Whether those begin like a message that was cut short.
+  [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
+
+ private:
+  enum class found : std::uint8_t { message, nothing, unclear };
+  [[nodiscard]] bytes_view rest() const noexcept;
+  [[nodiscard]] found look(std::uint64_t& length);
+  [[nodiscard]] found look_at_stream(std::uint64_t& length);
+  [[nodiscard]] found hop(std::uint64_t& length);
+  [[nodiscard]] found search_end(std::uint64_t& length);
+  void skip(std::uint64_t bytes);
+  [[nodiscard]] bool go_to_magic();
+
+  std::uint64_t largest_;
+  byte_vector bytes_;
+  std::size_t start_ = 0;       ///< of what is held
+  std::uint64_t passed_ = 0;    ///< bytes before that
+  std::uint64_t skipped_ = 0;   ///< of them, since the last message
+  std::uint64_t walked_ = 0;    ///< of the stream at the start: frames passed
+  std::uint64_t searched_ = 0;  ///< of a damaged stream: no end magic before this
+  bool ended_ = false;
+  bool cut_short_ = false;
+};
+
 /// Metadata of the first metadata frame of the message at the start of `message`, its
 /// digest verified if it has one; nothing else of the message is looked at. Of a stream
 /// these are the keys that were known beforehand.

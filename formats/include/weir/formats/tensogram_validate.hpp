@@ -82,4 +82,16 @@ struct validation_options {
 /// file_issues, message_reports.
 [[nodiscard]] std::string to_json(const file_report& report, std::string_view file);
 
+/// What this build can do, tried out.
+struct self_test_report {
+  bool good = true;  ///< every test went well
+  /// As the reference's doctor prints it: build {version, wire_version, target, profile},
+  /// features [{name, kind, state, backend, linkage, version}], self_test [{label,
+  /// outcome, error}].
+  cbor_map facts;
+};
+/// Messages there and back through every codec; takes milliseconds.
+/// @threads{safe to call concurrently}
+[[nodiscard]] self_test_report self_test();
+
 }  // namespace weir::formats

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finding messages in bytes that come piece by piece.
+#include <algorithm>
+
+#include "tensogram/read/layout.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
+
+/// Whether a frame, or the postamble, begins at `at`, which has the bytes of a postamble.
+bool frame_or_end_at(bytes_view bytes, std::uint64_t at) {
+  return starts_with(bytes.subspan(at), frame_magic) ||
+         starts_with(bytes.subspan(at + 16), end_magic);
+}
+
+}  // namespace
+
+void message_splitter::put(bytes_view bytes) {
+  if (start_ > bytes_.size() / 2) {
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(start_));
+    start_ = 0;
+  }
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
+bytes_view message_splitter::rest() const noexcept {
+  return bytes_view(bytes_).subspan(start_);
+}
+
+void message_splitter::skip(std::uint64_t bytes) {
+  start_ += bytes;
+  passed_ += bytes;
+  skipped_ += bytes;
+  walked_ = 0;
+  searched_ = 0;
+}
+
+/// Skips what cannot begin a message. False if that needs more bytes.
+bool message_splitter::go_to_magic() {
+  const bytes_view held = rest();
+  const std::size_t at = as_text(held).find(start_magic);
+  if (at != std::string_view::npos) {
+    skip(at);
+    return held.size() - at >= smallest_message;
+  }
+  const std::size_t open = ended_ ? 0 : start_magic.size() - 1;
+  skip(held.size() - std::min(held.size(), open));
+  return false;
+}
+
+std::optional<message_splitter::piece> message_splitter::take() {
+  while (go_to_magic()) {
+    std::uint64_t length = 0;
+    const found what = look(length);
+    if (what == found::unclear) {
+      return std::nullopt;
+    }
+    if (what == found::nothing) {
+      skip(1);
+      continue;
+    }
+    piece out{passed_, skipped_, {}};
+    const bytes_view message = rest().first(length);
+    out.bytes.assign(message.begin(), message.end());
+    skip(length);
+    skipped_ = 0;
+    cut_short_ = false;
+    return out;
+  }
+  if (ended_) {
+    cut_short_ = cut_short_ || starts_with(rest(), start_magic);
+    skip(held());
+  }
+  return std::nullopt;
+}
+
+/// What is at the start of the bytes held, which has the start magic.
+message_splitter::found message_splitter::look(std::uint64_t& length) {
+  const bytes_view held = rest();
+  const auto head = parse_preamble(held.first(preamble_size));
+  if (!head) {
+    return found::nothing;
+  }
+  length = head->total_length;
+  if (length == 0) {
+    return look_at_stream(length);
+  }
+  if (length < smallest_message || length > largest_) {
+    return found::nothing;
+  }
+  if (length > held.size()) {
+    cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
+    return ended_ ? found::nothing : found::unclear;
+  }
+  const bytes_view end = held.subspan(length - end_magic.size());
+  return starts_with(end, end_magic) ? found::message : found::nothing;
+}
+
+/// A stream ends where its frames do; if they lead nowhere, at the next end magic.
+message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) {
+  if (searched_ == 0) {
+    const found walked = hop(length);
+    if (walked == found::unclear && !ended_) {
+      return walked;
+    }
+    if (walked == found::message) {
+      const memory_source whole(rest().first(length));
+      piece_reader pieces(whole);
+      if (walk_stream(pieces, {0, length}).value_or(0) == length) {
+        return walked;
+      }
+    }
+    searched_ = preamble_size;
+  }
+  return search_end(length);
+}
+
+/// Goes from frame to frame by their lengths, as far as bytes are there.
+message_splitter::found message_splitter::hop(std::uint64_t& length) {
+  const bytes_view held = rest();
+  walked_ = std::max(walked_, preamble_size);
+  while (held.size() - walked_ >= postamble_size) {
+    if (!starts_with(held.subspan(walked_), frame_magic)) {
+      length = walked_ + postamble_size;
+      return frame_or_end_at(held, walked_) ? found::message : found::nothing;
+    }
+    const auto frame = load_be<std::uint64_t>(held.data() + walked_ + 8);
+    if (frame < smallest_frame || frame > largest_ - walked_) {
+      return found::nothing;
+    }
+    const std::uint64_t end = walked_ + frame;
+    const std::uint64_t padded =
+        (end + frame_alignment - 1) / frame_alignment * frame_alignment;
+    const auto there = [&](std::uint64_t at) {
+      return at <= held.size() && held.size() - at >= postamble_size;
+    };
+    if (!there(end)) {
+      break;
+    }
+    if (!frame_or_end_at(held, end) && !there(padded)) {
+      break;
+    }
+    walked_ = frame_or_end_at(held, end) ? end : padded;
+    if (walked_ > largest_) {
+      return found::nothing;
+    }
+  }
+  return found::unclear;
+}
+
+message_splitter::found message_splitter::search_end(std::uint64_t& length) {
+  const bytes_view held = rest();
+  const std::size_t hit = as_text(held).find(end_magic, searched_);
+  if (hit != std::string_view::npos) {
+    length = hit + end_magic.size();
+    return length < smallest_message || length > largest_ ? found::nothing
+                                                          : found::message;
+  }
+  searched_ = std::max(searched_, held.size() - (end_magic.size() - 1));
+  if (ended_ || held.size() > largest_) {
+    cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
+    return found::nothing;
+  }
+  return found::unclear;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What this build can do: features, and a round trip through each.
+#include <fmt/core.h>
+#include <lz4.h>
+#include <zfp.h>
+#include <zstd.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+constexpr std::size_t tested_elements = 1000;
+
+struct round_trip {
+  std::string label;
+  object_descriptor descriptor;
+  double bound = 0;  ///< largest error
+};
+
+/// A field in quarters, which every codec takes.
+byte_vector tested_field(const object_descriptor& d) {
+  byte_vector out(or_throw(decoded_size(d)));
+  for (std::size_t i = 0; d.type == dtype::fp64 && i < tested_elements; ++i) {
+    const double value = 250 + static_cast<double>(i % 97) / 4;
+    std::memcpy(out.data() + 8 * i, &value, 8);
+  }
+  for (std::size_t i = 0; d.type != dtype::fp64 && i < out.size(); ++i) {
+    out[i] = static_cast<std::byte>(i % 50 < 40 ? 0 : i * 7 & 0xFF);
+  }
+  return out;
+}
+
+/// What went wrong; empty if nothing did.
+std::string try_round_trip(const round_trip& test) {
+  const byte_vector field = tested_field(test.descriptor);
+  const object_to_write one{test.descriptor, {}, field};
+  const auto message = encode_message({&one, 1});
+  if (!message) {
+    return message.error().text();
+  }
+  const auto reader = message_reader::open(*message);
+  if (!reader) {
+    return reader.error().text();
+  }
+  const auto back = reader->decode(0);
+  if (!back) {
+    return back.error().text();
+  }
+  if (test.bound == 0) {
+    return *back == field ? "" : "the elements came back as others";
+  }
+  for (std::size_t i = 0; i < tested_elements; ++i) {
+    double before = 0;
+    double after = 0;
+    std::memcpy(&before, field.data() + 8 * i, 8);
+    std::memcpy(&after, back->data() + 8 * i, 8);
+    if (!(std::abs(before - after) <= test.bound)) {
+      return fmt::format("element {} came back as {} instead of {}", i, after, before);
+    }
+  }
+  return {};
+}
+
+std::vector<round_trip> all_round_trips() {
+  std::vector<round_trip> out;
+  const auto add = [&](const char* label, dtype type, const char* encoding,
+                       const char* filter, const char* compression, cbor_map parameters,
+                       double bound) {
+    object_descriptor d;
+    d.type = type;
+    d.shape = {static_cast<std::int64_t>(tested_elements)};
+    d.encoding = encoding;
+    d.filter = filter;
+    d.compression = compression;
+    d.parameters = std::move(parameters);
+    out.push_back({label, std::move(d), bound});
+  };
+  const cbor_map szip{{"sp_bits_per_value", 24},
+                      {"szip_rsi", 128},
+                      {"szip_block_size", 16},
+                      {"szip_flags", 8}};
+  const auto fp64 = dtype::fp64;
+  add("raw round trip", fp64, "none", "none", "none", {}, 0);
+  add("simple_packing", fp64, "simple_packing", "none", "none",
+      {{"sp_bits_per_value", 16}}, 1e-2);
+  add("lz4", fp64, "none", "none", "lz4", {}, 0);
+  add("zstd", fp64, "none", "shuffle", "zstd", {{"shuffle_element_size", 8}}, 0);
+  add("blosc2", fp64, "none", "none", "blosc2", {}, 0);
+  add("szip", fp64, "simple_packing", "none", "szip", szip, 1e-4);
+  add("zfp", fp64, "none", "none", "zfp",
+      {{"zfp_mode", "fixed_accuracy"}, {"zfp_tolerance", 1e-3}}, 1e-3);
+  add("rle", dtype::bitmask, "none", "none", "rle", {}, 0);
+  add("roaring", dtype::bitmask, "none", "none", "roaring", {}, 0);
+  return out;
+}
+
+std::string try_metadata() {
+  message_options options;
+  options.extra = {{"text", "ä"}, {"deep", cbor_map{{"list", cbor_array{1, 2.5, true}}}}};
+  const auto message = encode_message({}, options);
+  if (!message) {
+    return message.error().text();
+  }
+  const auto back = read_metadata(*message);
+  if (!back) {
+    return back.error().text();
+  }
+  return back->extra == options.extra ? "" : "the keys came back as others";
+}
+
+std::string try_scan() {
+  byte_vector file;
+  for (int i = 0; i < 3; ++i) {
+    const auto message = encode_message({});
+    if (!message) {
+      return message.error().text();
+    }
+    file.insert(file.end(), message->begin(), message->end());
+    file.push_back(std::byte{7});
+  }
+  const std::size_t found = scan(bytes_view(file)).size();
+  return found == 3 ? "" : fmt::format("expected 3 messages, found {}", found);
+}
+
+cbor_map feature(const char* name, const char* kind, bool on, const char* backend = "",
+                 const std::string& version = "") {
+  cbor_map out{{"name", name}, {"kind", kind}, {"state", on ? "on" : "off"}};
+  if (on && *backend != '\0') {
+    out.set("backend", backend);
+    out.set("linkage", version.empty() ? "native" : "ffi");
+  }
+  if (!version.empty()) {
+    out.set("version", version);
+  }
+  return out;
+}
+
+cbor_array all_features() {
+  const std::string zfp =
+      fmt::format("{}.{}.{}", ZFP_VERSION_MAJOR, ZFP_VERSION_MINOR, ZFP_VERSION_PATCH);
+  return {feature("szip", "compression", true, "own coder"),
+          feature("zstd", "compression", true, "libzstd", ZSTD_versionString()),
+          feature("lz4", "compression", true, "liblz4", LZ4_versionString()),
+          feature("blosc2", "compression", true, "own frames"),
+          feature("zfp", "compression", true, "libzfp", zfp),
+          feature("sz3", "compression", false),
+          feature("rle", "compression", true, "own coder"),
+          feature("roaring", "compression", true, "own coder"),
+          feature("threads", "threading", true, "std::thread"),
+          feature("mmap", "io", true, "mmap"),
+          feature("async", "io", true, "std::future"),
+          feature("remote", "io", false),
+          feature("grib", "converter", false),
+          feature("netcdf", "converter", false)};
+}
+
+}  // namespace
+
+self_test_report self_test() {
+  self_test_report out;
+  cbor_array rows;
+  const auto add = [&](const std::string& label, const std::string& wrong) {
+    out.good = out.good && wrong.empty();
+    cbor_map row{{"label", label}, {"outcome", wrong.empty() ? "ok" : "failed"}};
+    if (!wrong.empty()) {
+      row.set("error", wrong);
+    }
+    rows.emplace_back(std::move(row));
+  };
+  for (const round_trip& test : all_round_trips()) {
+    add(test.label, try_round_trip(test));
+  }
+  add("metadata round trip", try_metadata());
+  add("multi-message scan", try_scan());
+#if defined(__OPTIMIZE__)
+  const char* const profile = "release";
+#else
+  const char* const profile = "debug";
+#endif
+#if defined(__x86_64__)
+  const char* const target = "x86_64-linux";
+#elif defined(__aarch64__)
+  const char* const target = "aarch64-linux";
+#else
+  const char* const target = "linux";
+#endif
+  out.facts = {{"build", cbor_map{{"version", WEIR_VERSION},
+                                  {"wire_version", 3},
+                                  {"target", target},
+                                  {"profile", profile}}},
+               {"features", all_features()},
+               {"self_test", std::move(rows)}};
+  return out;
+}
+
+}  // namespace weir::formats
