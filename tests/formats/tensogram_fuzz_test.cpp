@@ -2,6 +2,8 @@
 // The fuzz targets on mutations of messages with every stage and mask: a seed names each.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "formats/fuzz/targets.hpp"
 #include "formats/support.hpp"
 
@@ -73,12 +75,111 @@ std::vector<byte_vector> corpus() {
   return out;
 }
 
+/// Everything at once, for the mutations.
 void feed(bytes_view input) {
   fuzz::scan(input);
   fuzz::decode(input);
   fuzz::metadata(input);
   fuzz::codecs(input);
   fuzz::validate(input);
+}
+
+struct fuzz_target {
+  const char* name;
+  void (*run)(bytes_view);
+};
+constexpr fuzz_target fuzz_targets[] = {{"scan", fuzz::scan},
+                                        {"decode", fuzz::decode},
+                                        {"metadata", fuzz::metadata},
+                                        {"codecs", fuzz::codecs},
+                                        {"validate", fuzz::validate}};
+
+TEST(tensogram_fuzz, no_input_of_the_corpus_does_harm) {
+  const std::string tests = std::string(WEIR_SOURCE_DIR) + "/tests/";
+  for (const auto& [name, run] : fuzz_targets) {
+    SCOPED_TRACE(name);
+    const byte_vector kept = load(tests + "formats/fuzz/corpus/" + name + ".bin");
+    const auto count = fuzz::each_input(kept, run);
+    ASSERT_TRUE(count) << count.error().message();
+    EXPECT_GT(*count, 50u) << "the corpus has lost its inputs";
+  }
+}
+
+TEST(message_splitter, finds_what_scan_finds_however_the_bytes_are_cut) {
+  const auto messages = corpus();
+  byte_vector all = from_hex("00 54454E534F47524D 0003");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    all.insert(all.end(), messages[i].begin(), messages[i].end());
+    const byte_vector garbage = random_bytes(i, i % 5);
+    all.insert(all.end(), garbage.begin(), garbage.end());
+  }
+  const auto expected = scan(bytes_view(all));
+  ASSERT_EQ(expected.size(), messages.size());
+  for (const std::size_t step : {1, 7, 24, 333, 1 << 20}) {
+    EXPECT_EQ(fuzz::split(all, step), expected) << step;
+  }
+}
+
+TEST(message_splitter, gives_a_message_with_its_last_byte_and_counts_what_is_none) {
+  byte_vector stream;
+  auto writer = or_throw(stream_writer::open([&](bytes_view bytes) -> result<void> {
+    stream.insert(stream.end(), bytes.begin(), bytes.end());
+    return {};
+  }));
+  sample_object trap = sample(5, dtype::uint8, {64});
+  const std::string_view text = "39277777TENSOGRMFR";
+  std::memcpy(trap.data.data(), text.data(), text.size());
+  or_throw(writer.write(trap.to_write()));
+  or_throw(writer.finish());
+  message_splitter splitter;
+  splitter.put(from_hex("AA BB"));
+  splitter.put(bytes_view(stream).first(stream.size() - 1));
+  EXPECT_FALSE(splitter.take());
+  EXPECT_EQ(splitter.held(), stream.size() - 1);
+  splitter.put(bytes_view(stream).last(1));
+  const auto piece = splitter.take();
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->bytes, stream);
+  EXPECT_EQ(piece->offset, 2u);
+  EXPECT_EQ(piece->skipped, 2u);
+  const byte_vector whole = or_throw(encode_message({}));
+  splitter.put(bytes_view(whole).first(whole.size() - 1));
+  splitter.end();
+  EXPECT_FALSE(splitter.take());
+  EXPECT_EQ(splitter.skipped(), whole.size() - 1);
+  EXPECT_TRUE(splitter.cut_short());
+}
+
+TEST(message_splitter, waits_for_no_message_that_is_larger_than_allowed) {
+  byte_vector large = or_throw(encode_message({}));
+  store_be<std::uint64_t>(large.data() + 16, std::uint64_t{1} << 40);
+  const byte_vector next = or_throw(encode_message({}));
+  message_splitter splitter(1 << 20);
+  splitter.put(large);
+  splitter.put(next);
+  const auto piece = splitter.take();
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->offset, large.size());
+  EXPECT_EQ(piece->bytes, next);
+}
+
+TEST(tensogram_fuzz, a_corpus_that_is_cut_short_says_so) {
+  const auto cut = fuzz::each_input(from_hex("01000000 AA 02000000 BB"), fuzz::scan);
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().code(), errc::torn);
+}
+
+TEST(tensogram_fuzz, no_file_of_the_conformance_suite_does_harm) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           std::string(WEIR_SOURCE_DIR) + "/tests/conformance/tensogram")) {
+    if (entry.path().extension() == ".tgm") {
+      SCOPED_TRACE(entry.path().string());
+      feed(load(entry.path().string()));
+      ++files;
+    }
+  }
+  EXPECT_GT(files, 25u);
 }
 
 TEST(tensogram_fuzz, every_byte_of_every_stage_may_be_flipped) {

@@ -4,6 +4,12 @@
 /// limit.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
 #include "tensogram/codec/bits/bits.hpp"
 #include "tensogram/codec/pipeline.hpp"
 #include "weir/formats/cbor.hpp"
@@ -22,8 +28,28 @@ inline formats::read_options options() {
   return out;
 }
 
+/// The messages that a splitter gives when `step` bytes come at a time.
+inline std::vector<formats::message_span> split(bytes_view input, std::size_t step) {
+  std::vector<formats::message_span> out;
+  formats::message_splitter splitter;
+  const auto take_all = [&] {
+    while (const auto piece = splitter.take()) {
+      out.push_back({piece->offset, piece->bytes.size()});
+    }
+  };
+  for (std::size_t at = 0; at < input.size(); at += step) {
+    splitter.put(input.subspan(at, std::min(step, input.size() - at)));
+    take_all();
+  }
+  splitter.end();
+  take_all();
+  return out;
+}
+
+/// Whole and in pieces the same messages are found.
 inline void scan(bytes_view input) {
-  (void)formats::scan(input);
+  const auto found = formats::scan(input);
+  WEIR_EXPECT(split(input, 1 + input.size() % 61) == found);
 }
 
 inline void decode(bytes_view input) {
@@ -51,11 +77,11 @@ inline void metadata(bytes_view input) {
   }
 }
 
-/// The first bytes choose codec, type and parameters.
-inline void codecs(bytes_view input) {
-  if (input.size() < 8) {
-    return;
-  }
+/// Bytes at the start of an input that choose codec, type and parameters.
+inline constexpr std::size_t choices = 8;
+
+/// The descriptor that they choose.
+inline formats::object_descriptor chosen(bytes_view input) {
   constexpr std::array<const char*, 8> names{"none", "lz4",    "zstd", "szip",
                                              "zfp",  "blosc2", "rle",  "roaring"};
   constexpr std::array types{dtype::uint8, dtype::uint16, dtype::fp32, dtype::fp64,
@@ -78,18 +104,46 @@ inline void codecs(bytes_view input) {
                   {"zfp_mode", at(6) % 2 == 0 ? "fixed_rate" : "fixed_accuracy"},
                   {"zfp_rate", static_cast<double>(at(7))},
                   {"zfp_tolerance", 0.01}};
-  const bytes_view stored = input.subspan(8);
-  const auto plan = formats::plan_reading(d, stored.size(), options());
-  if (!plan) {
+  return d;
+}
+
+/// What can be written can be read, and is what was written.
+inline void there_and_back(formats::object_descriptor d, bytes_view elements) {
+  const auto bits = static_cast<std::int64_t>(8 * elements.size());
+  const auto width = static_cast<std::int64_t>(8 * info_of(d.type).size);
+  d.shape = {d.type == dtype::bitmask ? bits : bits / width};
+  const auto size = or_throw(formats::decoded_size(d));
+  formats::message_options options;
+  options.floats = formats::non_finite::store;
+  const formats::object_to_write one{d, {}, elements.first(size)};
+  const auto message = formats::encode_message({&one, 1}, options);
+  if (!message) {
     return;
   }
-  byte_vector elements(plan->decoded);
-  (void)formats::decode_payload(*plan, stored, elements, 1);
+  const auto reader = or_throw(formats::message_reader::open(*message));
+  const auto back = or_throw(reader.decode(0));
+  const bool exact = d.encoding == "none" && d.compression != "zfp";
+  WEIR_EXPECT(back.size() == size);
+  WEIR_EXPECT(!exact || std::equal(back.begin(), back.end(), elements.begin()));
+}
+
+/// Any bytes as a payload of any codec, as bit lists, and as elements to be encoded.
+inline void codecs(bytes_view input) {
+  if (input.size() < choices) {
+    return;
+  }
+  const formats::object_descriptor d = chosen(input);
+  const bytes_view stored = input.subspan(choices);
+  if (const auto plan = formats::plan_reading(d, stored.size(), options())) {
+    byte_vector elements(plan->decoded);
+    (void)formats::decode_payload(*plan, stored, elements, 1);
+  }
   for (const auto count : {std::uint64_t{9}, std::uint64_t{70'000}}) {
     byte_vector bits((count + 7) / 8);
     (void)formats::rle_decode(stored, count, bits);
     (void)formats::roaring_decode(stored, count, bits);
   }
+  there_and_back(d, stored);
 }
 
 inline void validate(bytes_view input) {
@@ -98,6 +152,25 @@ inline void validate(bytes_view input) {
   checks.canonical = true;
   checks.max_object_bytes = limit;
   (void)formats::to_json(formats::validate(input, checks), "input");
+}
+
+/// Calls `use` with every input of a corpus file: a little-endian u32 length, then so
+/// many bytes, again and again. @error{torn}
+template <class Use>
+[[nodiscard]] result<std::size_t> each_input(bytes_view corpus, Use use) {
+  std::size_t count = 0;
+  for (; !corpus.empty(); ++count) {
+    const bool whole = corpus.size() >= 4;
+    const std::size_t length = whole ? load_le<std::uint32_t>(corpus.data()) : 0;
+    if (!whole || length > corpus.size() - 4) {
+      return error(errc::torn, "input " + std::to_string(count) + " of the corpus: " +
+                                   "expected " + std::to_string(length) +
+                                   " bytes, found " + std::to_string(corpus.size()));
+    }
+    use(corpus.subspan(4, length));
+    corpus = corpus.subspan(4 + length);
+  }
+  return count;
 }
 
 }  // namespace weir::test::fuzz
