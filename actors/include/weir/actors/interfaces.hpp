@@ -137,6 +137,37 @@ using message_writer_actor = caf::typed_actor<
     // io, no_space.
     caf::replies_to<write_atom, local<curve_order>>::with<std::uint64_t>>;
 
+/// Reads the Tensogram messages of a file, a folder or a pipe, ahead of who pulls them.
+/// Own thread.
+using message_reader_actor = caf::typed_actor<
+    // Opens the source and begins to read ahead; once for each reader. Errors: not_found,
+    // io, out_of_range, already_exists.
+    caf::replies_to<open_atom, local<message_source>>::with<local<message_source_info>>,
+    // One credit: answers the next message as soon as it is there; a null one at the end.
+    // The n-th pull gets the n-th message. An error stands for the message or the bytes it
+    // is about, and the next pull goes on behind them; where a pipe fails, later pulls get
+    // the same. Errors: corrupt, torn, hash_mismatch, io; out_of_range, too many pulls
+    // without an answer.
+    caf::replies_to<pull_atom>::with<local<message_delivery>>,
+    // Reads one message if a pull waits or one more may be held (from itself).
+    caf::reacts_to<work_atom>,
+    // What was delivered and what is held, one line.
+    caf::replies_to<status_atom>::with<std::string>>;
+
+/// Appends Tensogram messages to a file, or writes them into a pipe. Own thread.
+using message_appender_actor = caf::typed_actor<
+    // Opens the file, once for each appender, and finds its end. Errors: torn, io,
+    // timeout, already_exists.
+    caf::replies_to<open_atom, local<message_target>>::with<local<message_target_info>>,
+    // Appends a message; answers when it is durable, with its offset. Appends share a
+    // sync. Errors: invalid_argument, corrupt, no_space, io; out_of_range, more than the
+    // window without an answer. After a failed sync later appends get the same.
+    caf::replies_to<write_atom, local<message_order>>::with<local<appended_message>>,
+    // Makes durable what was appended; answers the bytes that are. Errors: io.
+    caf::replies_to<settle_atom>::with<std::uint64_t>,
+    // Syncs for the appends that wait (from itself).
+    caf::reacts_to<work_atom>>;
+
 /// Collects samples and tells the listener of its configuration how the run stands.
 using observer_actor = caf::typed_actor<
     // Takes a sample.

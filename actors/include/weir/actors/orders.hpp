@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weir/actors/run.hpp"
+#include "weir/actors/tensograms.hpp"
 #include "weir/actors/volumes.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/models/prose.hpp"

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pipes by poll(2). Descriptors are made non-blocking only where they are our own.
+#include "tensogram/byte_pipe.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <thread>
+
+namespace weir::actors {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+error pipe_failure(const char* what, const std::string& path) {
+  const int code = errno;
+  return error(code == ENOENT ? errc::not_found : errc::io,
+               fmt::format("cannot {} \"{}\": expected a pipe, found \"{}\"", what, path,
+                           std::strerror(code)));
+}
+
+/// A descriptor, and whether it is closed with its owner.
+class descriptor {
+ public:
+  descriptor(int number, bool own) : number_(number), own_(own) {}
+  descriptor(const descriptor&) = delete;
+  descriptor& operator=(const descriptor&) = delete;
+  ~descriptor() {
+    if (own_) {
+      ::close(number_);
+    }
+  }
+  [[nodiscard]] int number() const noexcept { return number_; }
+  /// Waits for an event. Returns those that came, 0 if none did. @error{io}
+  [[nodiscard]] result<int> wait(short event, milliseconds patience,
+                                 const std::string& path) const {
+    pollfd one{number_, event, 0};
+    const int ready = ::poll(&one, 1, static_cast<int>(patience.count()));
+    if (ready < 0 && errno != EINTR) {
+      return pipe_failure("wait for", path);
+    }
+    return ready > 0 ? int{one.revents} : 0;
+  }
+
+ private:
+  int number_;
+  bool own_;
+};
+
+class posix_pipe final : public byte_pipe {
+ public:
+  posix_pipe(int number, bool own, std::string path, milliseconds patience)
+      : from_(number, own), path_(std::move(path)), patience_(patience) {}
+
+  result<std::optional<std::size_t>> read_some(mutable_bytes to) override {
+    WEIR_TRY(const int events, from_.wait(POLLIN, patience_, path_));
+    if (events == 0) {
+      return std::optional<std::size_t>();
+    }
+    if ((events & POLLIN) == 0 && (events & POLLHUP) != 0) {
+      return std::optional<std::size_t>(0);
+    }
+    const ::ssize_t got = ::read(from_.number(), to.data(), to.size());
+    if (got < 0) {
+      if (errno == EINTR || errno == EAGAIN) {
+        return std::optional<std::size_t>();
+      }
+      return pipe_failure("read", path_);
+    }
+    return std::optional(static_cast<std::size_t>(got));
+  }
+
+ private:
+  descriptor from_;
+  std::string path_;
+  milliseconds patience_;
+};
+
+/// Keeps SIGPIPE from the process while it writes: a reader that left is an error.
+class no_broken_pipe {
+ public:
+  no_broken_pipe() {
+    ::sigemptyset(&broken_);
+    ::sigaddset(&broken_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &broken_, &before_);
+  }
+  no_broken_pipe(const no_broken_pipe&) = delete;
+  no_broken_pipe& operator=(const no_broken_pipe&) = delete;
+  ~no_broken_pipe() {
+    const timespec at_once{};
+    if (::sigismember(&before_, SIGPIPE) == 0) {
+      while (::sigtimedwait(&broken_, nullptr, &at_once) > 0) {
+      }
+      ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+  }
+
+ private:
+  sigset_t broken_{};
+  sigset_t before_{};
+};
+
+class pipe_file final : public file {
+ public:
+  pipe_file(int number, bool own, std::string path, milliseconds patience)
+      : to_(number, own), own_(own), path_(std::move(path)), patience_(patience) {}
+
+  result<std::size_t> read_some(std::uint64_t, mutable_bytes) override {
+    return error(errc::unsupported, "cannot read from a pipe that is written").at(path_);
+  }
+  result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
+    if (offset != written_) {
+      return error(errc::unsupported,
+                   fmt::format("cannot go back in a pipe: expected offset {}, found {}",
+                               written_, offset))
+          .at(path_);
+    }
+    const no_broken_pipe guard;
+    // A descriptor that blocks has room for so many bytes once it says that it has room.
+    const std::size_t most = own_ ? from.size() : std::size_t{PIPE_BUF};
+    for (;;) {
+      WEIR_TRY(const int events, to_.wait(POLLOUT, patience_, path_));
+      if (events == 0) {
+        return error(errc::timeout,
+                     fmt::format("cannot write to pipe: expected room within {} ms, "
+                                 "found none",
+                                 patience_.count()))
+            .at(fmt::format("{}:{}", path_, written_));
+      }
+      const ::ssize_t done =
+          ::write(to_.number(), from.data(), std::min(most, from.size()));
+      if (done >= 0) {
+        written_ += static_cast<std::uint64_t>(done);
+        return static_cast<std::size_t>(done);
+      }
+      if (errno != EINTR && errno != EAGAIN) {
+        return pipe_failure("write to", path_);
+      }
+    }
+  }
+  result<std::uint64_t> size() override { return written_; }
+  result<void> resize(std::uint64_t) override {
+    return error(errc::unsupported, "cannot cut a pipe").at(path_);
+  }
+  result<void> sync() override { return {}; }
+  [[nodiscard]] const std::string& path() const noexcept override { return path_; }
+
+ private:
+  descriptor to_;
+  bool own_;
+  std::string path_;
+  milliseconds patience_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace
+
+result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
+                                                     milliseconds patience) {
+  const bool own = path != "-";
+  const int number =
+      own ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : STDIN_FILENO;
+  if (number < 0) {
+    return pipe_failure("open", path);
+  }
+  return std::unique_ptr<byte_pipe>(
+      std::make_unique<posix_pipe>(number, own, own ? path : "stdin", patience));
+}
+
+result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
+                                                 milliseconds patience) {
+  const bool own = path != "-";
+  const auto until = steady_clock::now() + patience;
+  int number = STDOUT_FILENO;
+  while (own && (number = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+    if (errno != ENXIO) {
+      return pipe_failure("open", path);
+    }
+    if (steady_clock::now() >= until) {
+      return error(errc::timeout, fmt::format("cannot open \"{}\": expected a reader "
+                                              "within {} ms, found none",
+                                              path, patience.count()))
+          .hint("start what reads from the pipe first");
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return std::unique_ptr<file>(
+      std::make_unique<pipe_file>(number, own, own ? path : "stdout", patience));
+}
+
+bool is_pipe(const std::string& path) {
+  struct stat facts {};
+  return path == "-" ||
+         (::stat(path.c_str(), &facts) == 0 &&
+          (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) || S_ISCHR(facts.st_mode)));
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Appends that share a sync: one is due when the mailbox holds no more of them.
+#include "tensogram/message_appender.hpp"
+
+#include <fmt/format.h>
+
+namespace weir::actors {
+
+namespace {
+
+using appender_pointer = message_appender_actor::stateful_pointer<message_appender_shell>;
+using answer = caf::typed_response_promise<local<appended_message>>;
+
+error nothing_open() {
+  return error(errc::stopping,
+               "the message appender has no file: expected an open before");
+}
+
+/// Makes durable what waits, and answers it; the same error to all if that fails.
+result<std::uint64_t> settle(message_appender_shell& s) {
+  auto durable = s.core->sync();
+  while (!s.waiting.empty()) {
+    auto [reply, span] = std::move(s.waiting.front());
+    s.waiting.pop_front();
+    if (durable) {
+      reply.deliver(by_reference(appended_message{span.offset, span.length, *durable}));
+    } else {
+      reply.deliver(durable.error());
+    }
+  }
+  return durable;
+}
+
+result<local<message_target_info>> open_target(message_appender_shell& s,
+                                               const message_appender_config& config,
+                                               const message_target& target) {
+  if (s.core) {
+    return error(errc::already_exists,
+                 fmt::format("cannot open \"{}\": expected a new message appender, found "
+                             "one that has a file",
+                             target.path));
+  }
+  WEIR_TRY(s.core, message_file::open(config.environment, target));
+  s.sync_bytes = target.sync_bytes;
+  return by_reference(message_target_info(s.core->info()));
+}
+
+caf::result<local<appended_message>> append(appender_pointer self,
+                                            const message_order& order) {
+  message_appender_shell& s = self->state;
+  if (!s.core) {
+    return to_caf(nothing_open());
+  }
+  if (s.waiting.size() >= s.core->info().window) {
+    return to_caf(error(errc::out_of_range,
+                        fmt::format("cannot append message: expected at most {} appends "
+                                    "without an answer, found one more",
+                                    s.core->info().window)));
+  }
+  auto span = s.core->append(order);
+  if (!span) {
+    return to_caf(span.error());
+  }
+  answer promise = self->make_response_promise<local<appended_message>>();
+  s.waiting.push_back({{promise, "an append of the message appender"}, *span});
+  if (s.core->end() - s.core->durable() >= s.sync_bytes) {
+    // Whoever waits was told how it ended.
+    static_cast<void>(settle(s));
+  } else if (!s.working) {
+    s.working = true;
+    self->send(self, work_atom_v);
+  }
+  return promise;
+}
+
+}  // namespace
+
+message_appender_actor::behavior_type message_appender_io(
+    appender_pointer self, message_appender_config config) {
+  install_defaults(self);
+  return {
+      answers("message appender, open",
+              [self, config](open_atom, const local<message_target>& target) {
+                return open_target(self->state, config, *target);
+              }),
+      answers("message appender, append",
+              [self](write_atom, const local<message_order>& order) {
+                return append(self, *order);
+              }),
+      answers("message appender, settle",
+              [self](settle_atom) -> result<std::uint64_t> {
+                message_appender_shell& s = self->state;
+                return s.core ? settle(s) : result<std::uint64_t>(nothing_open());
+              }),
+      reacts(self, "message appender, sync",
+             [self](work_atom) {
+               self->state.working = false;
+               if (!self->state.waiting.empty()) {
+                 static_cast<void>(settle(self->state));
+               }
+             }),
+  };
+}
+
+}  // namespace weir::actors

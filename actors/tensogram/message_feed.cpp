@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files by scanning them, pipes by splitting what comes.
+#include "tensogram/message_feed.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+namespace {
+
+constexpr std::size_t pipe_piece = std::size_t{256} << 10;
+constexpr std::string_view suffix = ".tgm";
+
+error garbage(const std::string& name, std::uint64_t offset, std::uint64_t bytes,
+              bool cut_short) {
+  return error(
+             cut_short ? errc::torn : errc::corrupt,
+             fmt::format("cannot read message: expected one, found {} bytes {}", bytes,
+                         cut_short ? "of one that is cut short" : "that belong to none"))
+      .at(fmt::format("{}:{}", name, offset))
+      .hint("skip_garbage passes over such bytes");
+}
+
+/// What all sources do once the bytes of a message are known.
+class feed_base : public message_feed {
+ public:
+  explicit feed_base(const message_source& source) : source_(source) {}
+  [[nodiscard]] bool ended() const noexcept override { return ended_; }
+  [[nodiscard]] const message_source_info& info() const noexcept override {
+    return info_;
+  }
+
+ protected:
+  /// Opens the message of `delivery`, and decodes it if that was asked for.
+  result<std::optional<message_delivery>> deliver(
+      message_delivery delivery, std::shared_ptr<const formats::byte_source> bytes,
+      formats::message_span span, const std::string& name) const {
+    const auto failed = [&](error cause) {
+      return error(cause.code(), "cannot read message")
+          .at(fmt::format("{}:{}", name, delivery.place.offset))
+          .because(std::move(cause));
+    };
+    auto reader = formats::message_reader::open(std::move(bytes), span, source_.read);
+    if (!reader) {
+      return failed(reader.error());
+    }
+    if (source_.decode) {
+      auto elements = reader->decode_all();
+      if (!elements) {
+        return failed(elements.error());
+      }
+      delivery.elements = std::move(*elements);
+    }
+    delivery.length = span.length;
+    delivery.message =
+        std::make_shared<const formats::message_reader>(std::move(*reader));
+    return std::optional(std::move(delivery));
+  }
+  std::optional<message_delivery> end(message_position place, std::uint64_t skipped) {
+    ended_ = true;
+    message_delivery out;
+    out.place = place;
+    out.next = std::move(place);
+    out.skipped = skipped;
+    return out;
+  }
+
+  message_source source_;
+  message_source_info info_;
+  bool ended_ = false;
+};
+
+/// One file after another, each scanned when it is reached.
+class file_feed final : public feed_base {
+ public:
+  file_feed(file_system& fs, const message_source& source)
+      : feed_base(source), fs_(fs), start_(source.from.offset) {}
+
+  result<void> begin() {
+    WEIR_CHECK(list());
+    // A file that cannot be had is an error of opening; later ones are errors in their
+    // turn.
+    if (info_.origin == message_origin::file) {
+      WEIR_CHECK(enter());
+    }
+    return {};
+  }
+
+  result<std::optional<message_delivery>> next() override {
+    for (;;) {
+      if (!file_ && at_ == paths_.size()) {
+        return end(last_, std::exchange(skipped_, 0));
+      }
+      if (!file_) {
+        if (auto entered = enter(); !entered) {
+          ++at_;
+          return std::move(entered).error();
+        }
+      }
+      const std::uint64_t begin =
+          span_ < spans_.size() ? spans_[span_].offset : file_->size();
+      if (const std::uint64_t gap = begin - std::exchange(reached_, begin); gap > 0) {
+        skipped_ += gap;
+        if (!source_.skip_garbage) {
+          return gap_error(begin - gap, gap);
+        }
+      }
+      if (span_ < spans_.size()) {
+        return message(spans_[span_++]);
+      }
+      leave();
+    }
+  }
+
+ private:
+  /// Finds out what lies at the path.
+  result<void> list() {
+    const bool automatic = source_.origin == message_origin::automatic;
+    info_.origin = message_origin::file;
+    paths_ = {source_.path};
+    if (source_.origin == message_origin::file || (automatic && opens(source_.path))) {
+      return {};
+    }
+    auto names = fs_.list(source_.path);
+    if (!names) {
+      // What is no folder either is for the opening of the file to say.
+      return automatic ? result<void>() : std::move(names).error();
+    }
+    paths_.clear();
+    info_.origin = message_origin::folder;
+    for (const std::string& name : *names) {
+      if (name.ends_with(suffix) && name >= source_.from.file) {
+        info_.files.push_back(name);
+        paths_.push_back(join_path(source_.path, name));
+      }
+    }
+    const std::string& first = source_.from.file;
+    if (!first.empty() && (info_.files.empty() || info_.files.front() != first)) {
+      return error(errc::not_found,
+                   fmt::format("cannot go on in \"{}\": expected a file \"{}\", found "
+                               "none",
+                               source_.path, first));
+    }
+    return {};
+  }
+  [[nodiscard]] bool opens(const std::string& path) {
+    const auto f = fs_.open(path, open_mode::read);
+    std::byte one{};
+    return f && (*f)->read_some(0, {&one, 1}).has_value();
+  }
+
+  result<void> enter() {
+    WEIR_TRY(auto f, fs_.open(paths_[at_], open_mode::read));
+    WEIR_TRY(auto opened, formats::file_source::open(std::move(f)));
+    const std::uint64_t start = std::exchange(start_, 0);
+    if (start > opened->size()) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot go on in \"{}\": expected at least {} bytes, "
+                               "found {}",
+                               paths_[at_], start, opened->size()));
+    }
+    WEIR_TRY(spans_, formats::scan(*opened));
+    const auto before = [&](const formats::message_span& s) { return s.offset < start; };
+    spans_.erase(spans_.begin(), std::find_if_not(spans_.begin(), spans_.end(), before));
+    span_ = 0;
+    reached_ = start;
+    file_ = std::move(opened);
+    return {};
+  }
+  void leave() {
+    last_ = position(file_->size());
+    file_.reset();
+    ++at_;
+  }
+  [[nodiscard]] message_position position(std::uint64_t offset) const {
+    return {info_.files.empty() ? std::string() : info_.files[at_], offset};
+  }
+  [[nodiscard]] error gap_error(std::uint64_t offset, std::uint64_t bytes) {
+    skipped_ = 0;
+    byte_vector start(std::min<std::uint64_t>(bytes, 8));
+    const bool read = file_->read(offset, start).has_value();
+    const bool begins = read && as_text(start) == "TENSOGRM";
+    return garbage(paths_[at_], offset, bytes, begins && span_ == spans_.size());
+  }
+
+  result<std::optional<message_delivery>> message(const formats::message_span& span) {
+    reached_ = span.offset + span.length;
+    message_delivery out;
+    out.place = position(span.offset);
+    out.next = position(reached_);
+    out.skipped = std::exchange(skipped_, 0);
+    if (span.length > source_.prefetch_bytes) {
+      return deliver(std::move(out), file_, span, paths_[at_]);
+    }
+    byte_vector bytes(span.length);
+    WEIR_CHECK(file_->read(span.offset, bytes));
+    auto held = std::make_shared<formats::memory_source>(std::move(bytes), "message");
+    return deliver(std::move(out), std::move(held), {0, span.length}, paths_[at_]);
+  }
+
+  file_system& fs_;
+  std::vector<std::string> paths_;
+  std::size_t at_ = 0;  ///< path that is open or comes next
+  std::uint64_t start_;
+  std::shared_ptr<formats::file_source> file_;
+  std::vector<formats::message_span> spans_;
+  std::size_t span_ = 0;
+  std::uint64_t reached_ = 0;
+  std::uint64_t skipped_ = 0;
+  message_position last_;
+};
+
+class pipe_feed final : public feed_base {
+ public:
+  pipe_feed(std::shared_ptr<byte_pipe> pipe, const message_source& source)
+      : feed_base(source), pipe_(std::move(pipe)), splitter_(source.largest_message) {
+    info_.origin = message_origin::pipe;
+  }
+
+  result<std::optional<message_delivery>> next() override {
+    for (;;) {
+      if (waiting_) {
+        return message(*std::exchange(waiting_, std::nullopt));
+      }
+      if (auto piece = splitter_.take()) {
+        if (piece->skipped == 0 || source_.skip_garbage) {
+          return message(std::move(*piece));
+        }
+        const std::uint64_t bytes = std::exchange(piece->skipped, 0);
+        const std::uint64_t at = piece->offset - bytes;
+        waiting_ = std::move(piece);
+        return garbage(source_.path, at, bytes, false);
+      }
+      if (closed_) {
+        return at_end();
+      }
+      WEIR_TRY(const bool came, fill());
+      if (!came) {
+        return std::optional<message_delivery>();
+      }
+    }
+  }
+
+ private:
+  /// Takes what the pipe has. False if that was nothing.
+  result<bool> fill() {
+    byte_vector piece(pipe_piece);
+    auto got = pipe_->read_some(piece);
+    if (!got) {
+      ended_ = true;
+      return error(got.error().code(), "cannot read messages from pipe")
+          .at(fmt::format("{}:{}", source_.path, received_))
+          .because(std::move(got).error());
+    }
+    if (!*got) {
+      return false;
+    }
+    if (**got == 0) {
+      closed_ = true;
+      splitter_.end();
+    }
+    received_ += **got;
+    splitter_.put(bytes_view(piece).first(**got));
+    return true;
+  }
+  result<std::optional<message_delivery>> at_end() {
+    const std::uint64_t bytes = splitter_.skipped();
+    if (bytes > 0 && !source_.skip_garbage && !said_) {
+      said_ = true;
+      return garbage(source_.path, received_ - bytes, bytes, splitter_.cut_short());
+    }
+    return end({"", received_}, said_ ? 0 : bytes);
+  }
+  result<std::optional<message_delivery>> message(
+      formats::message_splitter::piece piece) const {
+    message_delivery out;
+    out.place = {"", piece.offset};
+    const std::uint64_t length = piece.bytes.size();
+    out.next = {"", piece.offset + length};
+    out.skipped = piece.skipped;
+    auto held =
+        std::make_shared<formats::memory_source>(std::move(piece.bytes), "message");
+    return deliver(std::move(out), std::move(held), {0, length}, source_.path);
+  }
+
+  std::shared_ptr<byte_pipe> pipe_;
+  formats::message_splitter splitter_;
+  /// A message that was found behind garbage, which was told first.
+  std::optional<formats::message_splitter::piece> waiting_;
+  std::uint64_t received_ = 0;
+  bool closed_ = false;
+  bool said_ = false;
+};
+
+}  // namespace
+
+result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environment,
+                                                const message_source& source) {
+  const bool pipe = source.origin == message_origin::pipe || environment.pipe ||
+                    (source.origin == message_origin::automatic && is_pipe(source.path));
+  if (!pipe) {
+    auto files = std::make_unique<file_feed>(*environment.fs, source);
+    WEIR_CHECK(files->begin());
+    return std::unique_ptr<message_feed>(std::move(files));
+  }
+  if (source.from != message_position()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot open \"{}\": expected no position in a pipe, found "
+                             "offset {}",
+                             source.path, source.from.offset));
+  }
+  std::shared_ptr<byte_pipe> from = environment.pipe;
+  if (!from) {
+    WEIR_TRY(from, open_pipe_to_read(source.path, environment.patience));
+  }
+  return std::unique_ptr<message_feed>(
+      std::make_unique<pipe_feed>(std::move(from), source));
+}
+
+}  // namespace weir::actors

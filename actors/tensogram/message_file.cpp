@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Appending, syncing, and finding the end after a crash.
+#include "tensogram/message_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::actors {
+
+namespace {
+
+/// Bytes of one message as the order has them.
+result<byte_vector> bytes_of(const message_order& order) {
+  if (order.whole) {
+    WEIR_TRY(const auto reader, formats::message_reader::open(*order.whole));
+    WEIR_CHECK(reader.verify());
+    if (reader.span().length != order.whole->size()) {
+      return error(errc::corrupt,
+                   fmt::format("cannot append message: expected {} bytes, found {}",
+                               reader.span().length, order.whole->size()));
+    }
+    return *order.whole;
+  }
+  std::vector<formats::object_to_write> objects;
+  for (const object_to_append& o : order.objects) {
+    const bytes_view data = o.data ? bytes_view(*o.data) : bytes_view();
+    objects.push_back({o.descriptor, o.metadata, data, o.stored});
+  }
+  return formats::encode_message(objects, order.options);
+}
+
+/// The file as a source that does not own it.
+class borrowed_file final : public formats::byte_source {
+ public:
+  borrowed_file(file& f, std::uint64_t size) : file_(f), size_(size) {}
+  [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override {
+    return read_exactly(file_, offset, to);
+  }
+  [[nodiscard]] const std::string& name() const noexcept override { return file_.path(); }
+
+ private:
+  file& file_;
+  std::uint64_t size_;
+};
+
+bool is_sound(const std::shared_ptr<const formats::byte_source>& source,
+              const formats::message_span& span) {
+  const auto reader = formats::message_reader::open(source, span);
+  return reader && reader->verify();
+}
+
+}  // namespace
+
+result<std::unique_ptr<message_file>> message_file::open(
+    const target_environment& environment, const message_target& target) {
+  file_system& fs = *environment.fs;
+  std::unique_ptr<message_file> out(new message_file(fs, target.path));
+  out->info_.window = std::max<std::size_t>(target.window, 1);
+  out->pipe_ = is_pipe(target.path);
+  if (out->pipe_) {
+    WEIR_TRY(out->file_, open_pipe_to_write(target.path, environment.patience));
+    return out;
+  }
+  if (environment.lock) {
+    WEIR_TRY(out->lock_, file_lock::acquire(target.path));
+  }
+  WEIR_TRY(out->file_, fs.open(target.path, open_mode::create_or_open));
+  WEIR_CHECK(out->recover(target));
+  return out;
+}
+
+/// Messages that were never answered may be there in part; the answered ones are in front
+/// of them.
+result<void> message_file::recover(const message_target& target) {
+  WEIR_TRY(const std::uint64_t size, file_->size());
+  const auto source = std::make_shared<const borrowed_file>(*file_, size);
+  WEIR_TRY(auto spans, formats::scan(*source));
+  while (!spans.empty() && !is_sound(source, spans.back())) {
+    spans.pop_back();
+  }
+  end_ = spans.empty() ? 0 : spans.back().offset + spans.back().length;
+  info_.end = end_;
+  info_.messages = spans.size();
+  info_.cut = size - end_;
+  if (info_.cut > 0) {
+    if (!target.repair) {
+      return error(errc::torn,
+                   fmt::format("cannot append to \"{}\": expected a sound message at its "
+                               "end, found {} bytes behind the last one",
+                               path_, info_.cut))
+          .at(fmt::format("{}:{}", path_, end_))
+          .hint("repair cuts them off");
+    }
+    WEIR_CHECK(file_->resize(end_));
+  }
+  // What was there may be in memory alone.
+  WEIR_CHECK(sync());
+  return {};
+}
+
+/// Takes back what a failed write left.
+result<void> message_file::undo(error cause) {
+  const auto cut = pipe_ ? result<void>(cause) : file_->resize(end_);
+  if (!cut) {
+    broken_ = cause;
+  }
+  return cause;
+}
+
+result<formats::message_span> message_file::append(const message_order& order) {
+  if (broken_) {
+    return *broken_;
+  }
+  WEIR_TRY(const byte_vector bytes, bytes_of(order));
+  if (auto written = write_all(*file_, end_, bytes); !written) {
+    WEIR_CHECK(undo(std::move(written).error()));
+  }
+  const formats::message_span span{end_, bytes.size()};
+  end_ += bytes.size();
+  return span;
+}
+
+result<std::uint64_t> message_file::sync() {
+  if (broken_) {
+    return *broken_;
+  }
+  auto done = file_->sync();
+  if (done && !named_ && !pipe_) {
+    done = fs_.sync_folder(folder_of(path_));
+    named_ = done.has_value();
+  }
+  if (!done) {
+    broken_ = std::move(done).error();
+    return *broken_;
+  }
+  durable_ = end_;
+  return durable_;
+}
+
+}  // namespace weir::actors

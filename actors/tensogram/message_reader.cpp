@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pulls, and reading one message between two looks at the mailbox.
+#include "tensogram/message_reader.hpp"
+
+#include <fmt/format.h>
+
+namespace weir::actors {
+
+namespace {
+
+using reader_pointer = message_reader_actor::stateful_pointer<message_reader_shell>;
+using answer = caf::typed_response_promise<local<message_delivery>>;
+
+/// Answers what can be answered, and sees to it that the rest is read.
+void serve(reader_pointer self, bool waiting) {
+  message_reader_shell& s = self->state;
+  while (!s.pulls.empty()) {
+    auto next = s.core->take();
+    if (!next) {
+      break;
+    }
+    reply_later<local<message_delivery>> pull = std::move(s.pulls.front());
+    s.pulls.pop_front();
+    pull.deliver(*next ? result<local<message_delivery>>(by_reference(std::move(**next)))
+                       : result<local<message_delivery>>(std::move(*next).error()));
+  }
+  if (s.working || !s.core->wants(s.pulls.size())) {
+    return;
+  }
+  s.working = true;
+  if (waiting) {
+    self->delayed_send(self, std::chrono::milliseconds(1), work_atom_v);
+  } else {
+    self->send(self, work_atom_v);
+  }
+}
+
+result<local<message_source_info>> open_source(reader_pointer self,
+                                               const message_reader_config& config,
+                                               const message_source& source) {
+  message_reader_shell& s = self->state;
+  if (s.core) {
+    return error(errc::already_exists,
+                 fmt::format("cannot open \"{}\": expected a new message reader, found "
+                             "one that has a source",
+                             source.path));
+  }
+  WEIR_TRY(auto feed, open_feed(config.environment, source));
+  s.core = std::make_unique<reader_state>(std::move(feed), source);
+  serve(self, false);
+  return by_reference(message_source_info(s.core->info()));
+}
+
+caf::result<local<message_delivery>> pull(reader_pointer self) {
+  message_reader_shell& s = self->state;
+  if (!s.core) {
+    return to_caf(error(errc::stopping,
+                        "the message reader has no source: expected an open before"));
+  }
+  if (s.pulls.size() == most_pulls) {
+    return to_caf(error(errc::out_of_range,
+                        fmt::format("cannot pull a message: expected at most {} pulls "
+                                    "without an answer, found one more",
+                                    most_pulls)));
+  }
+  answer promise = self->make_response_promise<local<message_delivery>>();
+  s.pulls.emplace_back(promise, "a pull of the message reader");
+  serve(self, false);
+  return promise;
+}
+
+std::string status(const message_reader_shell& s) {
+  if (!s.core) {
+    return "message reader: nothing is open";
+  }
+  return fmt::format("message reader: {} delivered, {} held ({} bytes), {} pulls wait",
+                     s.core->delivered(), s.core->held(), s.core->held_bytes(),
+                     s.pulls.size());
+}
+
+}  // namespace
+
+message_reader_actor::behavior_type message_reader_io(reader_pointer self,
+                                                      message_reader_config config) {
+  install_defaults(self);
+  return {
+      answers("message reader, open",
+              [self, config](open_atom, const local<message_source>& source) {
+                return open_source(self, config, *source);
+              }),
+      answers("message reader, pull", [self](pull_atom) { return pull(self); }),
+      reacts(self, "message reader, read",
+             [self](work_atom) {
+               message_reader_shell& s = self->state;
+               s.working = false;
+               const bool read = s.core && s.core->wants(s.pulls.size());
+               if (read) {
+                 serve(self, s.core->read() == reader_state::step::waiting);
+               }
+             }),
+      answers("message reader, status",
+              [self](status_atom) -> result<std::string> { return status(self->state); }),
+  };
+}
+
+}  // namespace weir::actors
