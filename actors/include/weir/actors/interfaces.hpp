@@ -144,10 +144,10 @@ using message_reader_actor = caf::typed_actor<
     // io, out_of_range, already_exists.
     caf::replies_to<open_atom, local<message_source>>::with<local<message_source_info>>,
     // One credit: answers the next message as soon as it is there; a null one at the end.
-    // The n-th pull gets the n-th message. An error stands for the message or the bytes it
-    // is about, and the next pull goes on behind them; where a pipe fails, later pulls get
-    // the same. Errors: corrupt, torn, hash_mismatch, io; out_of_range, too many pulls
-    // without an answer.
+    // The n-th pull gets the n-th message. An error stands for the message or the bytes
+    // it is about, and the next pull goes on behind them; where a pipe fails, later pulls
+    // get the same. Errors: corrupt, torn, hash_mismatch, io; out_of_range, too many
+    // pulls without an answer.
     caf::replies_to<pull_atom>::with<local<message_delivery>>,
     // Reads one message if a pull waits or one more may be held (from itself).
     caf::reacts_to<work_atom>,
