@@ -36,6 +36,11 @@ namespace weir::bench {
   return out;
 }
 
+/// Milliseconds that the reference's package takes for a case of wheel.py beyond those of
+/// its case "none", which is what copying and framing cost it; nothing if there is none.
+/// @source{WEIR_TENSOGRAM_PYTHON, or the environment that tests/interop made}
+[[nodiscard]] std::optional<double> wheel_ms(const std::string& name, bool encode);
+
 /// Pipelines against the same library called directly, packing against memcpy, threads.
 void add_codec_rows(program& bench);
 /// Ranges, scan and metadata.
