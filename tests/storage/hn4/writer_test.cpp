@@ -74,42 +74,58 @@ void expect_clean(const std::string& path) {
   }
 }
 
-TEST(Hn4Writer, EveryProfileRoundTripsAndIsClean) {
-  const weir::test::temp_folder scratch;
-  for (const kind& k : kinds()) {
-    SCOPED_TRACE(fmt::format("{} {} {}", name_of(k.profile), k.capacity, k.sector));
-    const std::string path = made(scratch, k);
-    std::vector<std::pair<std::string, byte_vector>> stored;
-    {
-      hn4_volume volume = or_throw(hn4_volume::open(path, device_mode::writable));
-      EXPECT_TRUE(volume.warnings().empty());
-      const std::size_t cap = volume.geometry().payload;
-      const bool huge = cap > mib;
-      for (const std::size_t size : {std::size_t{1}, cap - 1, cap, cap + 1}) {
-        if (huge && size != 1 && size != cap + 1) {
-          continue;
-        }
-        hn4_put_options put = fixed_put(size > 1 ? 2 : 1);
-        put.compress = size == cap;
-        byte_vector bytes = noise(size, size);
-        if (huge) {
-          bytes.resize(size);
-        }
-        const std::string tag = fmt::format("t:{}:{}", k.sector, size);
-        ASSERT_TRUE(volume.put(tag, bytes, put)) << tag;
-        stored.emplace_back(tag, std::move(bytes));
-      }
-    }
-    const hn4_volume volume = or_throw(hn4_volume::open(path));
-    const hn4_volume strict = or_throw(hn4_volume::open_strictly(opened(path)));
-    for (const auto& [tag, bytes] : stored) {
-      EXPECT_TRUE(or_throw(or_throw(volume.stream(tag)).read_all()) == bytes) << tag;
-      EXPECT_TRUE(or_throw(or_throw(strict.stream(tag)).read_all()) == bytes) << tag;
-      EXPECT_TRUE(or_throw(volume.stream(tag)).recoveries().empty());
-    }
-    expect_clean(path);
+/// Bytes of any size at the cost of few: noise, again and again.
+byte_vector repeated_noise(std::size_t size, std::uint64_t seed) {
+  byte_vector bytes = noise(std::min<std::size_t>(size, mib - 1), seed);
+  bytes.reserve(size);
+  while (bytes.size() < size) {
+    const std::size_t more = std::min(bytes.size(), size - bytes.size());
+    bytes.resize(bytes.size() + more);
+    std::memcpy(bytes.data() + bytes.size() - more, bytes.data(), more);
   }
+  return bytes;
 }
+
+class Hn4EveryProfile : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Hn4EveryProfile, RoundTripsAndIsClean) {
+  const weir::test::temp_folder scratch;
+  const kind& k = kinds()[GetParam()];
+  SCOPED_TRACE(fmt::format("{} {} {}", name_of(k.profile), k.capacity, k.sector));
+  const std::string path = made(scratch, k);
+  std::vector<std::pair<std::string, byte_vector>> stored;
+  {
+    hn4_volume volume = or_throw(hn4_volume::open(path, device_mode::writable));
+    EXPECT_TRUE(volume.warnings().empty());
+    const std::size_t cap = volume.geometry().payload;
+    for (const std::size_t size : {std::size_t{1}, cap - 1, cap, cap + 1}) {
+      if (cap > mib && size != 1 && size != cap + 1) {
+        continue;
+      }
+      hn4_put_options put = fixed_put(size > 1 ? 2 : 1);
+      put.compress = size == cap;
+      byte_vector bytes = repeated_noise(size, size);
+      const std::string tag = fmt::format("t:{}:{}", k.sector, size);
+      ASSERT_TRUE(volume.put(tag, bytes, put)) << tag;
+      stored.emplace_back(tag, std::move(bytes));
+    }
+  }
+  const hn4_volume volume = or_throw(hn4_volume::open(path));
+  const hn4_volume strict = or_throw(hn4_volume::open_strictly(opened(path)));
+  for (const auto& [tag, bytes] : stored) {
+    EXPECT_TRUE(or_throw(or_throw(volume.stream(tag)).read_all()) == bytes) << tag;
+    EXPECT_TRUE(or_throw(or_throw(strict.stream(tag)).read_all()) == bytes) << tag;
+    EXPECT_TRUE(or_throw(volume.stream(tag)).recoveries().empty());
+  }
+  expect_clean(path);
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, Hn4EveryProfile,
+                         testing::Range(std::size_t{0}, kinds().size()),
+                         [](const auto& each) {
+                           const kind& k = kinds()[each.param];
+                           return fmt::format("{}_{}_{}", name_of(k.profile),
+                                              k.capacity / mib, k.sector);
+                         });
 
 // Section 8 of the format, item by item, from the bytes.
 TEST(Hn4Writer, AVolumeHoldsWhatTheReferenceLooksFor) {
