@@ -74,7 +74,8 @@ struct superblock {
 /// Writes 8192 bytes with the checksum.
 void store_superblock(const superblock& from, mutable_bytes to);
 
-/// Byte positions of the four copies; `south` is 0 where the volume is too small for one.
+/// Byte positions of the four copies; `south` is 0 where the volume is too small for one,
+/// all are where blocks have no size.
 /// @source{1.5}
 struct copy_places {
   std::uint64_t east = 0, west = 0, south = 0;

@@ -124,9 +124,12 @@ void store_superblock(const superblock& from, mutable_bytes to) {
 }
 
 copy_places places_of_copies(std::uint64_t capacity, std::uint32_t block) noexcept {
+  copy_places places;
+  if (block == 0) {
+    return places;  // read from a volume, and not checked yet
+  }
   const std::uint64_t bs = block;
   const std::uint64_t room = align_up(std::uint64_t{superblock_bytes}, bs);
-  copy_places places;
   places.east = align_up(capacity / 100 * 33, bs);
   places.west = align_up(capacity / 100 * 66, bs);
   places.south = capacity >= 16 * room ? align_down(capacity - room, bs) : 0;

@@ -8,6 +8,8 @@
 
 #include "../../../storage/hn4/core.hpp"
 #include "support.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/storage/hn4_check.hpp"
 
 namespace weir::storage::test {
 namespace {
@@ -171,6 +173,29 @@ TEST(Hn4Damage, OneSuperblockMayBeLostAndIsReported) {
     all.push_back(std::make_unique<flipped_byte>(*s.device, start + 0x20, 1U));
   }
   EXPECT_EQ(open_on(*s.device).error().code(), errc::corrupt);
+}
+
+TEST(Hn4Damage, ASuperblockWithImpossibleSizesAndAGoodChecksumIsRefused) {
+  stored s = make_stored();
+  for (const std::uint32_t block : {0U, 1U, 47U, 1U << 27, UINT32_MAX}) {
+    const auto device = s.device->clone();
+    byte_vector sb(hn4::superblock_bytes);
+    ASSERT_TRUE(device->read(0, sb));
+    store_le(sb.data() + 0x0C, block);
+    store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
+    const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
+    for (const std::uint64_t at :
+         {std::uint64_t{0}, places.east, places.west, places.south}) {
+      ASSERT_TRUE(device->write(at, sb));
+    }
+    const auto volume = open_on(*device);
+    ASSERT_FALSE(volume) << block;
+    EXPECT_EQ(volume.error().code(), errc::corrupt) << volume.error().message();
+    const auto strict =
+        hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device));
+    ASSERT_FALSE(strict) << block;
+    (void)hn4_check(std::make_unique<borrowed_device>(*device));
+  }
 }
 
 TEST(Hn4Damage, ABadEpochIsAWarningAndIsMendedBeforeWriting) {
