@@ -83,20 +83,23 @@ class region_index {
       grid.query(*directory_, owner_, lo, hi, visit);
       return;
     }
-    // From the last place down: what is dropped is filled from places seen before.
-    for (unsigned hits = matches(place(lo), place(hi - 1)); hits != 0;) {
-      const auto i = static_cast<unsigned>(std::bit_width(hits)) - 1;
-      hits ^= 1U << i;
+    unsigned gone = 0;
+    for (unsigned hits = matches(place(lo), place(hi - 1)); hits != 0; hits &= hits - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(hits));
       const access_ref ref = refs_[i];
       if (!ring.alive(ref)) {
-        drop(i);
         continue;
       }
       access_entry& e = ring.at(ref);
       if (e.lo < hi && lo < e.hi && e.owner == owner_ && visit(ref, e)) {
         e.pruned = true;
-        drop(i);
+        gone |= 1U << i;
       }
+    }
+    while (gone != 0) {  // the last one first, which fills no place that is to go
+      const auto i = static_cast<unsigned>(std::bit_width(gone)) - 1;
+      drop(i);
+      gone ^= 1U << i;
     }
   }
 

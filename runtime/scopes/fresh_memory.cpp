@@ -44,7 +44,8 @@ result<scope> engine::open_scope(std::string_view name, scope_kind kind) {
 void engine::close_scope(std::uint64_t serial) noexcept {
   scope_stack& scopes = impl_->scopes;
   while (scopes.find(serial) != nullptr) {
-    for (const storage_id id : scopes.innermost().made) {
+    const std::vector<storage_id> made = std::exchange(scopes.innermost().made, {});
+    for (const storage_id id : made) {
       if (impl_->storages.valid(id)) {
         impl_->drop_token(id);
       }

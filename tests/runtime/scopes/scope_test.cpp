@@ -134,6 +134,24 @@ TEST_P(Scopes, MayGiveUpATensorBeforeTheyEnd) {
   EXPECT_EQ(sum.load(), 49U * 50U / 2U);
 }
 
+TEST_P(Scopes, GiveUpAnyNumberOfTensorsAtOnce) {
+  std::vector<storage> made;
+  for (int round = 0; round < 3; ++round) {
+    made.clear();
+    const scope many = or_throw(e->open_scope("many"));
+    for (int i = 0; i < 64; ++i) {
+      made.push_back(or_throw(e->fresh(64)));
+    }
+    for (std::size_t i = 0; i < made.size(); i += 3) {
+      ASSERT_TRUE(e->give_up(made[i].id));
+    }
+  }
+  for (const storage& s : made) {
+    const std::array<access, 1> late{reads(bytes_of(s))};
+    EXPECT_EQ(e->submit("late", late, put(s, 0)).error().code(), errc::not_found);
+  }
+}
+
 TEST_P(Scopes, CloseWhatIsOpenInside) {
   scope outer = or_throw(e->open_scope("outer"));
   scope inner = or_throw(e->open_scope("inner", scope_kind::manual));
