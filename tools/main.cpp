@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "cli/completion.hpp"
 #include "hn4/verbs.hpp"
 #include "tgm/register.hpp"
 
@@ -24,9 +25,10 @@ struct all_options {
   store_options store;
   report_options report;
   folder_options checkpoint;
-  tgm_options tgm;
   std::unique_ptr<tgm_verbs> tgm_more;
+  trace_options trace;
   doctor_options doctor;
+  std::string shell;
 };
 
 CLI::App* verb(CLI::App& parent, const char* name, const char* what,
@@ -123,17 +125,19 @@ void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
 void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* group = app.add_subcommand("tgm", "Look into Tensogram files, and change them");
   group->require_subcommand(1);
-  auto* dump = verb(*group, "dump", "Print metadata and values, one JSON object per line",
-                    "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0");
-  dump->add_option("FILE", o.tgm.file, "File, or \"-\" for standard input")->required();
-  dump->callback([&] { chosen = [&](output& out) { return tgm_dump(o.tgm, out); }; });
-  dump->add_option("--object", o.tgm.object, "Only this object: a name or a number");
-  dump->add_option("--limit", o.tgm.limit, "Values per object (default 8, 0 for all)");
-  dump->add_flag("--raw", o.tgm.raw, "The bytes of the object instead");
-  dump->add_flag("--json", o.tgm.json,
-                 "Accepted for symmetry: the output is JSON anyway");
   o.tgm_more = std::make_unique<tgm_verbs>(*group, chosen);
   o.tgm_more->add_all();
+}
+
+void add_trace(CLI::App& app, all_options& o, action& chosen) {
+  auto* trace =
+      verb(app, "trace", "Show critical path, workers and waits of a run's trace",
+           "weir trace runs/demo");
+  trace->add_option("FILE", o.trace.file, "trace.json, a run folder, or \"-\"")
+      ->required();
+  json_flag(trace, o.trace.json);
+  trace->callback(
+      [&] { chosen = [&](output& out) { return trace_command(o.trace, out); }; });
 }
 
 void add_doctor(CLI::App& app, all_options& o, action& chosen) {
@@ -143,6 +147,20 @@ void add_doctor(CLI::App& app, all_options& o, action& chosen) {
   json_flag(doctor, o.doctor.json);
   doctor->callback(
       [&] { chosen = [&](output& out) { return doctor_command(o.doctor, out); }; });
+}
+
+void add_completion(CLI::App& app, all_options& o, action& chosen) {
+  auto* completion =
+      verb(app, "completion", "Print a script that completes this command",
+           "weir completion bash >~/.local/share/bash-completion/completions/weir");
+  completion->add_option("SHELL", o.shell, "bash")->required();
+  completion->callback([&] {
+    chosen = [&](output& out) -> command_result {
+      WEIR_TRY(const std::string script, completion_script(app, o.shell));
+      out.write(script);
+      return 0;
+    };
+  });
 }
 
 // Name under which the Context Stream specification knows a refusal to resume; empty for
@@ -195,7 +213,9 @@ int main(int argc, char** argv) {
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);
+  add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
+  add_completion(app, options, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

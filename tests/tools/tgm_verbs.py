@@ -37,7 +37,7 @@ class Verbs(unittest.TestCase):
         return [[o["xxh3"] for o in m["objects"]] for m in listed["messages"]]
 
     def test_every_verb_has_an_example(self):
-        for verb in ("info", "ls", "get", "set", "copy", "merge", "split", "reshuffle", "validate", "export", "show",
+        for verb in ("info", "ls", "dump", "get", "set", "copy", "merge", "split", "reshuffle", "validate", "export", "show",
                      "doctor"):
             self.assertIn("Example:\n  weir tgm " + verb, self.tgm(verb, "--help").stdout.decode())
 
@@ -49,11 +49,45 @@ class Verbs(unittest.TestCase):
 
     def test_keys_are_listed_and_got(self):
         self.assertEqual(self.rows("ls", "-p", "name,absent", SUITE / "layout/stream_base.tgm"), ["name\tabsent", "late\tN/A"])
-        self.assertEqual(json.loads(self.tgm("ls", "-p", "name", "-j", SUITE / "layout/stream.tgm").stdout), [{"name": "late"}])
+        self.assertEqual(json.loads(self.tgm("ls", "-p", "name", "-j", SUITE / "layout/stream.tgm").stdout), {"name": "late"})
         self.assertEqual(self.rows("get", "-p", "name,extra.run,version", SUITE / "layout/stream.tgm"), ["late conformance 3"])
         self.assertEqual(self.rows("get", "-p", "name", "-w", "name!=late", SUITE / "layout/stream.tgm"), [])
         self.assertIn(b"key not found", self.tgm("get", "-p", "nowhere", SUITE / "layout/stream.tgm", code=3).stderr)
         self.tgm("get", "-p", "name", "-w", "nonsense", SUITE / "layout/stream.tgm", code=2)
+
+    def test_messages_are_dumped_as_text_and_as_json(self):
+        text = self.tgm("dump", SUITE / "layout/two.tgm").stdout.decode()
+        self.assertEqual(text.count("=== Message "), 2)
+        self.assertRegex(text, r"(?m)^=== Message 1 ===\nversion: 3\nobjects: \d+\n  object\[0\]: type=ntensor, dtype=\w+, shape=\[")
+        whole = json.loads(self.tgm("dump", "-j", SUITE / "layout/stream.tgm").stdout)
+        self.assertEqual((whole["version"], whole["extra"]), (3, {"run": "conformance"}))
+        self.assertIn("late", [entry.get("name") for entry in whole["base"]])
+        self.assertEqual([o["type"] for o in whole["objects"]], ["ntensor", "ntensor"])
+        self.assertEqual(json.loads(self.tgm("dump", "-j", "-p", "name", SUITE / "layout/stream.tgm").stdout), {"name": "late"})
+        self.assertEqual(self.rows("dump", "-w", "name=none", SUITE / "layout/stream.tgm"), [])
+        self.assertEqual(len(self.rows("dump", "--limit", 1, SUITE / "layout/stream.tgm")), 3)
+        self.tgm("dump", SUITE / "damage/bad_payload.tgm", code=4)
+
+    def complete(self, *words):
+        """What bash would offer behind `weir WORDS`."""
+        script = 'source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1));' \
+                 '_weir weir "${@: -1}"; printf "%s\n" "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", script, "bash", WEIR, "weir", *words], cwd=self.folder, capture_output=True,
+                              text=True, timeout=60, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_bash_completes_verbs_options_and_files(self):
+        (self.folder / "value.tgm").write_bytes(b"")
+        self.assertEqual(self.complete("tgm", "va"), ["validate", "value.tgm"])
+        self.assertEqual(self.complete("tgm", "validate", "--q"), ["--quick"])
+        self.assertIn("--strategy", self.complete("tgm", "merge", "x.tgm", "--"))
+        self.assertEqual(self.complete("tgm", "validate", "value.tgm", "value"), ["value.tgm"])
+        self.assertEqual(self.complete("compl"), ["completion"])
+        self.assertTrue({"ls", "dump", "doctor"} <= set(self.complete("tgm", "")))
+        other = subprocess.run([WEIR, "completion", "tcsh"], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("expected the shell bash", other.stderr)
 
     def test_set_keeps_payloads_and_digests(self):
         self.tgm("set", "-s", "station=Kiel,extra.run=2", SUITE / "codecs/codecs.tgm", "out.tgm")
@@ -80,6 +114,12 @@ class Verbs(unittest.TestCase):
                     self.tgm("copy", "--recode", SUITE / name, "again.tgm")
                     self.assertEqual(self.digests("again.tgm"), self.digests(SUITE / name))
                     self.tgm("validate", "again.tgm")
+
+    def test_threads_do_not_change_the_payloads(self):
+        self.tgm("copy", "--recode", SUITE / "codecs/codecs.tgm", "one.tgm")
+        self.tgm("--threads", 3, "copy", "--recode", SUITE / "codecs/codecs.tgm", "three.tgm")
+        stored = [json.loads(self.tgm("ls", name, "--json").stdout)["messages"] for name in ("one.tgm", "three.tgm")]
+        self.assertEqual(*[[o for m in messages for o in m["objects"]] for messages in stored])
 
     def test_merge_split_and_reshuffle_keep_objects(self):
         said = self.rows("merge", SUITE / "layout/two.tgm", SUITE / "layout/stream.tgm", "-o", "all.tgm")

@@ -92,6 +92,31 @@ result<formats::validation_level> level_of(const tgm_verb_options& options) {
                            options.level));
 }
 
+/// Values of keys, one line or one JSON object for each chosen message.
+/// `absent(key)` gives what stands for a key that a message has not, or an error.
+template <class Absent>
+command_result print_columns(const tgm_verb_options& options, const char* separator,
+                             const Absent& absent, output& out) {
+  const auto keys = keys_of(options);
+  WEIR_CHECK(for_each_chosen(options, [&](const message_reader& reader) -> result<void> {
+    std::string row;
+    cbor_map found;
+    for (const std::string& key : keys) {
+      row += &key == keys.data() ? "" : separator;
+      if (const auto value = text_at(reader.metadata(), key)) {
+        row += *value;
+        found.set(key, *value);
+      } else {
+        WEIR_TRY(const std::string instead, absent(key));
+        row += instead;
+      }
+    }
+    out.print("{}\n", options.json ? formats::to_json(std::move(found), 2) : row);
+    return {};
+  }));
+  return 0;
+}
+
 }  // namespace
 
 command_result tgm_info(const tgm_verb_options& options, output& out) {
@@ -123,69 +148,26 @@ command_result tgm_list(const tgm_verb_options& options, output& out) {
     one.json = options.json;
     return tgm_ls(one, out);
   }
-  const auto keys = keys_of(options);
   if (!options.json) {
     std::string head;
-    for (const std::string& key : keys) {
+    for (const std::string& key : keys_of(options)) {
       head += head.empty() ? "" : "\t";
       head += key;
     }
     out.print("{}\n", head);
   }
-  cbor_array all;
-  WEIR_CHECK(for_each_chosen(options, [&](const message_reader& reader) -> result<void> {
-    std::string row;
-    cbor_map found;
-    for (std::size_t k = 0; k < keys.size(); ++k) {
-      const auto value = text_at(reader.metadata(), keys[k]);
-      row += k == 0 ? "" : "\t";
-      row += value.value_or("N/A");
-      if (value) {
-        found.set(keys[k], *value);
-      }
-    }
-    if (options.json) {
-      all.emplace_back(std::move(found));
-    } else {
-      out.print("{}\n", row);
-    }
-    return {};
-  }));
-  if (options.json) {
-    out.print("{}\n", formats::to_json(formats::cbor_value(std::move(all)), 2));
-  }
-  return 0;
+  const auto absent = [](const std::string&) { return result<std::string>("N/A"); };
+  return print_columns(options, "\t", absent, out);
 }
 
 command_result tgm_get(const tgm_verb_options& options, output& out) {
-  const auto keys = keys_of(options);
-  cbor_array all;
-  WEIR_CHECK(for_each_chosen(options, [&](const message_reader& reader) -> result<void> {
-    std::string row;
-    cbor_map found;
-    for (std::size_t k = 0; k < keys.size(); ++k) {
-      const auto value = text_at(reader.metadata(), keys[k]);
-      if (!value) {
-        return error(
-            errc::not_found,
-            fmt::format("cannot get \"{}\": expected it in base or _extra_, found "
-                        "key not found",
-                        keys[k]));
-      }
-      row += (k == 0 ? "" : " ") + *value;
-      found.set(keys[k], *value);
-    }
-    if (options.json) {
-      all.emplace_back(std::move(found));
-    } else {
-      out.print("{}\n", row);
-    }
-    return {};
-  }));
-  if (options.json) {
-    out.print("{}\n", formats::to_json(formats::cbor_value(std::move(all)), 2));
-  }
-  return 0;
+  const auto absent = [](const std::string& key) -> result<std::string> {
+    return error(errc::not_found,
+                 fmt::format("cannot get \"{}\": expected it in base or _extra_, found "
+                             "key not found",
+                             key));
+  };
+  return print_columns(options, " ", absent, out);
 }
 
 command_result tgm_check(const tgm_verb_options& options, output& out) {

@@ -21,12 +21,15 @@ class tgm_verbs {
   tgm_verbs& operator=(const tgm_verbs&) = delete;
 
   void add_all() {
+    group_.add_option("--threads", o_.threads, "Threads that copy --recode encodes with")
+        ->envname("TENSOGRAM_THREADS");
     many("info", "Messages and size of files", "weir tgm info a.tgm b.tgm", &tgm_info);
     keys(many("ls", "List messages and objects with digests, or values of keys",
               "weir tgm ls runs/demo/curve.tgm", &tgm_list));
     keys(many("get", "Print values of keys, a line per message",
               "weir tgm get -p name,extra.run a.tgm", &tgm_get))
         ->required();
+    add_dump();
     auto* validate = many("validate", "Say everything that is wrong with files",
                           "weir tgm validate --full a.tgm", &tgm_check);
     validate->add_option("--level", o_.level,
@@ -62,6 +65,33 @@ class tgm_verbs {
   CLI::Option* keys(CLI::App* v) {
     where(v);
     return v->add_option("-p,--keys", o_.keys, "Keys, separated by commas");
+  }
+
+  /// Whole messages as the reference prints them; values of objects if they are asked
+  /// for.
+  void add_dump() {
+    auto* dump =
+        many("dump", "Print messages, or values of objects, a JSON line each",
+             "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
+             &tgm_describe);
+    keys(dump);
+    auto* object = dump->add_option("--object", o_.object,
+                                    "Values of this object alone: a name or a number");
+    auto* limit =
+        dump->add_option("--limit", o_.limit, "Values per object (default 8, 0 for all)");
+    auto* raw = dump->add_flag("--raw", o_.raw, "The bytes of the object instead");
+    dump->callback([this, object, limit, raw] {
+      if (object->count() == 0) {
+        o_.object.clear();
+      }
+      if (object->count() + limit->count() + raw->count() > 0) {
+        chosen_ = [this](output& to) { return tgm_dump_values(o_, to); };
+      } else if (!o_.keys.empty() && o_.json) {
+        chosen_ = [this](output& to) { return tgm_list(o_, to); };
+      } else {
+        chosen_ = [this](output& to) { return tgm_describe(o_, to); };
+      }
+    });
   }
 
   CLI::App* verb(const char* name, const char* what, const char* example, command run) {
@@ -100,7 +130,7 @@ class tgm_verbs {
     return v;
   }
   CLI::Option* out(CLI::App* v) {
-    return v->add_option("-o,--out", o_.out, "File to write");
+    return v->add_option("-o,--out,--output", o_.out, "File to write");
   }
   void add_object_verbs() {
     auto* take = one("export", "Write an object as a NumPy file",

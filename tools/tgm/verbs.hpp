@@ -22,6 +22,8 @@ struct tgm_verb_options {
   std::string strategy = "first";
   std::string object = "0";
   std::uint64_t message = 0;
+  std::uint64_t limit = 8;  ///< of `dump`: elements per object, 0 for all
+  bool raw = false;         ///< of `dump`: the bytes of one object
   std::string level = "integrity";
   bool quick = false;
   bool checksum = false;
@@ -37,6 +39,11 @@ struct tgm_verb_options {
 /// Objects with digests; with keys, a clause or several files a row per message, as the
 /// reference prints it.
 [[nodiscard]] command_result tgm_list(const tgm_verb_options& options, output& out);
+/// Messages as the reference prints them: text, or one JSON object each.
+[[nodiscard]] command_result tgm_describe(const tgm_verb_options& options, output& out);
+/// Values of objects, one JSON line each.
+[[nodiscard]] command_result tgm_dump_values(const tgm_verb_options& options,
+                                             output& out);
 [[nodiscard]] command_result tgm_get(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_set(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_copy(const tgm_verb_options& options, output& out);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir tgm dump`: whole messages, as the reference prints them.
+#include <algorithm>
+
+#include "tgm/messages.hpp"
+#include "tgm/verbs.hpp"
+
+namespace weir::tools {
+
+using formats::cbor_array;
+using formats::cbor_map;
+using formats::cbor_value;
+using formats::message_reader;
+
+namespace {
+
+std::string joined_shape(const shape_vector& shape) {
+  std::string out;
+  for (const std::int64_t extent : shape) {
+    out += (out.empty() ? "" : ", ") + std::to_string(extent);
+  }
+  return "[" + out + "]";
+}
+
+/// One line for each key, in the order of their texts.
+void print_keys(const cbor_map& map, output& out) {
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : map) {
+    const std::string* text = key.text();
+    lines.push_back(fmt::format("    {}: {}\n",
+                                text != nullptr ? *text : formats::to_json(key),
+                                formats::to_json(value)));
+  }
+  std::sort(lines.begin(), lines.end());
+  for (const std::string& line : lines) {
+    out.write(line);
+  }
+}
+
+void print_message(std::size_t number, const message_reader& reader, output& out) {
+  out.print("=== Message {} ===\nversion: 3\nobjects: {}\n", number,
+            reader.object_count());
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    const auto& d = reader.descriptor(i);
+    out.print("  object[{}]: type={}, dtype={}, shape={}\n", i, d.object_type,
+              info_of(d.type).tensogram, joined_shape(d.shape));
+  }
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    out.print("  base[{}]:\n", i);
+    print_keys(reader.metadata(i), out);
+  }
+  if (!reader.metadata().extra.empty()) {
+    out.write("  extra:\n");
+    print_keys(reader.metadata().extra, out);
+  }
+  out.write("\n");
+}
+
+cbor_value json_of(const message_reader& reader) {
+  cbor_array base;
+  cbor_array objects;
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    const auto& d = reader.descriptor(i);
+    base.emplace_back(reader.metadata(i));
+    cbor_array shape(d.shape.begin(), d.shape.end());
+    cbor_map object = d.parameters;
+    object.set("type", d.object_type);
+    object.set("dtype", info_of(d.type).tensogram);
+    object.set("shape", std::move(shape));
+    object.set("encoding", d.encoding);
+    object.set("filter", d.filter);
+    object.set("compression", d.compression);
+    objects.emplace_back(std::move(object));
+  }
+  cbor_map out{{"version", 3}, {"objects", std::move(objects)}};
+  if (!base.empty()) {
+    out.set("base", std::move(base));
+  }
+  if (!reader.metadata().extra.empty()) {
+    out.set("extra", reader.metadata().extra);
+  }
+  return out;
+}
+
+}  // namespace
+
+command_result tgm_describe(const tgm_verb_options& options, output& out) {
+  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
+  for (const std::string& path : options.files) {
+    WEIR_TRY(const message_file file, read_messages(path));
+    for (std::size_t m = 0; m < file.spans.size(); ++m) {
+      WEIR_TRY(const message_reader reader, file.open(m));
+      if (!where.passes(reader.metadata())) {
+        continue;
+      }
+      // A dump vouches for the elements as well.
+      WEIR_TRY(const auto decoded, reader.decode_all());
+      static_cast<void>(decoded);
+      if (options.json) {
+        out.print("{}\n", formats::to_json(json_of(reader), 2));
+      } else {
+        print_message(m, reader, out);
+      }
+    }
+  }
+  return 0;
+}
+
+command_result tgm_dump_values(const tgm_verb_options& options, output& out) {
+  for (const std::string& path : options.files) {
+    WEIR_TRY(
+        const int code,
+        tgm_dump({path, options.object, options.limit, options.raw, options.json}, out));
+    static_cast<void>(code);
+  }
+  return 0;
+}
+
+}  // namespace weir::tools
