@@ -130,11 +130,11 @@ class task_place {
   }
 
   template <class Kernel>
-  [[nodiscard]] result<runtime::task_id> submit(const char* name,
-                                                const access_list& accesses,
-                                                const Kernel& kernel) {
+  [[nodiscard]] result<runtime::task_id> submit(
+      const char* name, const access_list& accesses, const Kernel& kernel,
+      const runtime::submit_options& options = {}) {
     if (engine_ != nullptr) {
-      return engine_->submit(name, accesses.items(), kernel);
+      return engine_->submit(name, accesses.items(), kernel, options);
     }
     WEIR_CHECK(kernel(runtime::task_context{++last_, 0}));
     return last_;

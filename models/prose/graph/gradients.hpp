@@ -74,14 +74,17 @@ void graph<R>::head_weights(const spot& s) {
       .reads(s.w->d_gain.all())
       .updates(gradient_part(s.lane, layout_.final_gain, 2))
       .writes(squares_part(layout_.final_gain, 2));
-  task("head_weights", s, [this](const spot& here) -> result<void> {
-    weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
-                   constant(here.w->normed));
-    R* gain = scratch<R>(n_.width);
-    k_->sum_of(here.w->d_gain.p, here.w->d_gain.p + n_.width, gain, n_.width);
-    vector_gradient(here, layout_.final_gain, gain);
-    return {};
-  });
+  task(
+      "head_weights", s,
+      [this](const spot& here) -> result<void> {
+        weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
+                       constant(here.w->normed));
+        R* gain = scratch<R>(n_.width);
+        k_->sum_of(here.w->d_gain.p, here.w->d_gain.p + n_.width, gain, n_.width);
+        vector_gradient(here, layout_.final_gain, gain);
+        return {};
+      },
+      turn::filler);
 }
 
 template <class R>
@@ -94,25 +97,31 @@ void graph<R>::mlp_weights(const spot& s) {
       .reads(d_x.all())
       .updates(gradient_part(s.lane, p.mlp_out))
       .writes(squares_part(p.mlp_out));
-  task("mlp_weights", s, [this](const spot& here) -> result<void> {
-    const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
-    halves_product(here, parameters(here).mlp_out, at(here).halves[0].hidden,
-                   at(here).halves[1].hidden, constant(d));
-    return {};
-  });
+  task(
+      "mlp_weights", s,
+      [this](const spot& here) -> result<void> {
+        const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
+        halves_product(here, parameters(here).mlp_out, at(here).halves[0].hidden,
+                       at(here).halves[1].hidden, constant(d));
+        return {};
+      },
+      turn::filler);
   accesses_.reads(b.halves[0].back.all())
       .reads(b.halves[1].back.all())
       .reads(b.normed2.all())
       .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, p.gain2, 2))
       .writes(squares_part(p.gain2, 2));
-  task("mlp_weights", s, [this](const spot& here) -> result<void> {
-    const block& t = at(here);
-    halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
-                   t.halves[1].d_hidden, {t.normed2.p, n_.width});
-    vector_gradient(here, parameters(here).gain2, t.d_x1.p + window_rows * n_.width);
-    return {};
-  });
+  task(
+      "mlp_weights", s,
+      [this](const spot& here) -> result<void> {
+        const block& t = at(here);
+        halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
+                       t.halves[1].d_hidden, {t.normed2.p, n_.width});
+        vector_gradient(here, parameters(here).gain2, t.d_x1.p + window_rows * n_.width);
+        return {};
+      },
+      turn::filler);
 }
 
 /// As `weight_product`, the rows of the gradient by halves of the hidden units.
@@ -137,11 +146,14 @@ void graph<R>::out_weights(const spot& s) {
       .reads(b.d_x1.all())
       .updates(gradient_part(s.lane, out, n_.levels))
       .writes(squares_part(out, n_.levels));
-  task("out_weights", s, [this, out](const spot& here) -> result<void> {
-    weight_product(here, out, n_.levels, {at(here).y.p, n_.outs},
-                   {at(here).d_x1.p, n_.width});
-    return {};
-  });
+  task(
+      "out_weights", s,
+      [this, out](const spot& here) -> result<void> {
+        weight_product(here, out, n_.levels, {at(here).y.p, n_.outs},
+                       {at(here).d_x1.p, n_.width});
+        return {};
+      },
+      turn::filler);
 }
 
 template <class R>
@@ -156,11 +168,14 @@ void graph<R>::far_weights(const spot& s) {
       .reads(b.past.all())
       .updates(gradient_part(s.lane, query, count))
       .writes(squares_part(query, count));
-  task("query_weights", s, [this, query, count](const spot& here) -> result<void> {
-    weight_product(here, query, count, {at(here).d_stack.p + n_.near, n_.stack},
-                   {at(here).z, n_.width});
-    return {};
-  });
+  task(
+      "query_weights", s,
+      [this, query, count](const spot& here) -> result<void> {
+        weight_product(here, query, count, {at(here).d_stack.p + n_.near, n_.stack},
+                       {at(here).z, n_.width});
+        return {};
+      },
+      turn::filler);
 }
 
 template <class R>
@@ -175,22 +190,25 @@ void graph<R>::near_weights(const spot& s) {
       .updates(gradient_part(s.lane, bias, n_.levels))
       .writes(squares_part(p.key, count))
       .writes(squares_part(bias, n_.levels));
-  task("key_weights", s, [this, bias, count](const spot& here) -> result<void> {
-    const R* stack = at(here).d_stack.p;
-    weight_product(here, parameters(here).key, count, {stack, n_.stack},
-                   {at(here).z, n_.width});
-    for (int l = 0; l < n_.levels; ++l) {
-      R sums[64] = {};
-      const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
-      for (int r = 0; r < window_rows; ++r) {
-        for (int g = 0; g < 2 * n_.heads; ++g) {
-          sums[g] += column[r * n_.stack + g];
+  task(
+      "key_weights", s,
+      [this, bias, count](const spot& here) -> result<void> {
+        const R* stack = at(here).d_stack.p;
+        weight_product(here, parameters(here).key, count, {stack, n_.stack},
+                       {at(here).z, n_.width});
+        for (int l = 0; l < n_.levels; ++l) {
+          R sums[64] = {};
+          const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
+          for (int r = 0; r < window_rows; ++r) {
+            for (int g = 0; g < 2 * n_.heads; ++g) {
+              sums[g] += column[r * n_.stack + g];
+            }
+          }
+          vector_gradient(here, bias + l, sums);
         }
-      }
-      vector_gradient(here, bias + l, sums);
-    }
-    return {};
-  });
+        return {};
+      },
+      turn::filler);
 }
 
 template <class R>

@@ -292,11 +292,17 @@ class graph {
     return s.rows->first > 0 || s.rows->last < window_rows;
   }
 
+  /// What the next layer waits for goes before gradients of weights and steps, which fill
+  /// the gaps: a pulse's chain of layers has stages of one task.
+  enum class turn : bool { filler, chain };
+
   /// Submits, keeping the first failure for the end of the pulse.
   template <class Kernel>
-  runtime::task_id task(const char* name, const Kernel& kernel) {
+  runtime::task_id task(const char* name, const Kernel& kernel, turn t = turn::chain) {
+    runtime::submit_options options;
+    options.urgent = t == turn::chain;
     auto id = failed_ ? result<runtime::task_id>(*failed_)
-                      : place_.submit(name, accesses_, kernel);
+                      : place_.submit(name, accesses_, kernel, options);
     accesses_.clear();
     if (!id) {
       failed_ = failed_ ? failed_ : std::make_shared<error>(id.error());
@@ -310,13 +316,15 @@ class graph {
   /// As above; the kernel gets the spot in the pulse that is running, which need not be
   /// the one that was submitted task by task.
   template <class Kernel>
-  runtime::task_id task(const char* name, const spot& s, const Kernel& kernel) {
-    return task(name, [s, kernel](const runtime::task_context& context) -> result<void> {
+  runtime::task_id task(const char* name, const spot& s, const Kernel& kernel,
+                        turn t = turn::chain) {
+    const auto in_pulse = [s, kernel](const runtime::task_context& context) {
       spot here = s;
       here.pulse = &pulse_of(context, s.pulse);
       here.rows = &here.pulse->lanes[static_cast<std::size_t>(s.lane)].windows[s.index];
       return kernel(here);
-    });
+    };
+    return task(name, in_pulse, t);
   }
 
   task_place place_;

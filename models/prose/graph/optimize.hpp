@@ -154,11 +154,13 @@ void graph<R>::step(const pulse_record& record) {
     if (!active || accumulated) {
       accesses_.updates(state_.errors[static_cast<std::size_t>(g)].all());
     }
-    task(active ? "step" : "accumulate",
-         [this, g, active, accumulated](const runtime::task_context&) -> result<void> {
-           run_step(g, active, accumulated);
-           return {};
-         });
+    task(
+        active ? "step" : "accumulate",
+        [this, g, active, accumulated](const runtime::task_context&) -> result<void> {
+          run_step(g, active, accumulated);
+          return {};
+        },
+        turn::filler);
   }
 }
 
