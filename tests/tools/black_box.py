@@ -83,7 +83,7 @@ class Case(unittest.TestCase):
 class Usage(Case):
     def test_version_and_help(self):
         self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
-        verbs = ["run", "resume", "speak", "store", "report", "doctor", "checkpoint ls", "checkpoint verify",
+        verbs = ["run", "resume", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
                  "hn4 mkfs", "hn4 put", "hn4 ls", "hn4 cat", "tgm ls", "tgm dump", "tgm validate"]
         for verb in verbs:
             text = self.weir(*verb.split(), "--help").stdout.decode()
@@ -133,6 +133,21 @@ class Usage(Case):
         self.assertEqual(facts["libraries"]["caf"], "0.17.6")
         self.assertTrue(all(f["writable"] for f in facts["folders"]))
         self.assertIn("kernel_set", self.weir("doctor").stdout.decode())
+
+    def test_trace_finds_the_critical_path(self):
+        def task(number, name, start, length, waited_for=0, of=""):
+            return {"name": name, "ph": "X", "cat": "task", "pid": 1, "tid": 0, "ts": start, "dur": length,
+                    "args": {"id": number, "pulse": 0, "submit": 0, "ready": start, "waited_for": waited_for,
+                             "waited_for_name": of, "why": ""}}
+        events = [task(1, "first", 0, 10), task(2, "aside", 10, 5), task(3, "last", 15, 20, 1, "first")]
+        (self.folder / "trace.json").write_text(json.dumps(events))
+        facts = json.loads(self.weir("trace", "trace.json", "--json").stdout)
+        self.assertEqual([step["name"] for step in facts["critical_path"]], ["first", "last"])
+        self.assertEqual(facts["ns"], 35_000)
+        self.assertEqual(facts["workers"][0]["busy_ns"], 35_000)
+        self.assertIn("data of first", self.weir("trace", ".").stdout.decode())
+        (self.folder / "bad.json").write_text("{")
+        self.assertIn("bad.json", self.error("trace", "bad.json", code=4))
 
 
 class Runs(Case):
