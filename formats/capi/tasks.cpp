@@ -59,7 +59,7 @@ result<std::unique_ptr<tgm_message>> decode_until_cancelled(
   return out;
 }
 
-tgm_error code_of(const result<std::unique_ptr<tgm_message>>& outcome) {
+tgm_error ended_with(const result<std::unique_ptr<tgm_message>>& outcome) {
   if (outcome) {
     return TGM_OK;
   }
@@ -83,7 +83,7 @@ result<std::unique_ptr<tgm_task>> start_task(const Read& read,
                          failure.what() + "\"");
       }
     }();
-    const tgm_error code = code_of(outcome);
+    const tgm_error code = ended_with(outcome);
     {
       const std::lock_guard lock(t->mutex);
       t->outcome.emplace(std::move(outcome));

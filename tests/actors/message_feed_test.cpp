@@ -25,7 +25,7 @@ disk folder_of_three() {
           {"in/c.tgm", joined({numbered_message(3, 500), numbered_message(4)})},
           {"other/d.tgm", numbered_message(9)}};
 }
-message_source at(std::string path) {
+message_source source_at(std::string path) {
   message_source out;
   out.path = std::move(path);
   return out;
@@ -36,7 +36,7 @@ std::unique_ptr<message_feed> feed_of(file_system& fs, const message_source& sou
   return or_throw(open_feed(environment, source));
 }
 std::unique_ptr<message_feed> piped(std::shared_ptr<byte_pipe> pipe,
-                                    message_source source = at("pipe")) {
+                                    message_source source = source_at("pipe")) {
   feed_environment environment;
   environment.pipe = std::move(pipe);
   return or_throw(open_feed(environment, source));
@@ -44,14 +44,14 @@ std::unique_ptr<message_feed> piped(std::shared_ptr<byte_pipe> pipe,
 
 TEST(message_feed, reads_the_files_of_a_folder_in_order_and_goes_on_anywhere) {
   faulty_files fs(folder_of_three());
-  const auto feed = feed_of(fs, at("in"));
+  const auto feed = feed_of(fs, source_at("in"));
   EXPECT_EQ(feed->info().origin, message_origin::folder);
   EXPECT_EQ(feed->info().files, (std::vector<std::string>{"a.tgm", "b.tgm", "c.tgm"}));
   const fed all = read_all(*feed);
   EXPECT_TRUE(all.errors.empty());
   EXPECT_EQ(all.numbers, (numbers{0, 1, 2, 3, 4}));
   for (std::size_t i = 0; i < all.deliveries.size(); ++i) {
-    message_source rest = at("in");
+    message_source rest = source_at("in");
     rest.from = all.deliveries[i].next;
     EXPECT_EQ(read_all(*feed_of(fs, rest)).numbers,
               numbers(all.numbers.begin() + static_cast<std::ptrdiff_t>(i) + 1,
@@ -62,7 +62,7 @@ TEST(message_feed, reads_the_files_of_a_folder_in_order_and_goes_on_anywhere) {
 
 TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
   faulty_files fs(folder_of_three());
-  message_source source = at("in/c.tgm");
+  message_source source = source_at("in/c.tgm");
   source.decode = true;
   source.prefetch_bytes = 2000;  // the first message is larger: its parts are read late
   const fed all = read_all(*feed_of(fs, source));
@@ -74,23 +74,23 @@ TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
 
 TEST(message_feed, an_empty_folder_ends_and_what_is_not_there_is_an_error) {
   faulty_files fs;
-  EXPECT_TRUE(read_all(*feed_of(fs, at("nothing"))).numbers.empty());
-  message_source file = at("nothing");
+  EXPECT_TRUE(read_all(*feed_of(fs, source_at("nothing"))).numbers.empty());
+  message_source file = source_at("nothing");
   file.origin = message_origin::file;
   feed_environment environment;
   environment.fs = &fs;
   EXPECT_EQ(open_feed(environment, file).error().code(), errc::not_found);
-  EXPECT_EQ(open_feed({}, at("/nowhere/at/all")).error().code(), errc::not_found);
+  EXPECT_EQ(open_feed({}, source_at("/nowhere/at/all")).error().code(), errc::not_found);
 }
 
 TEST(message_feed, positions_that_cannot_be_are_refused) {
   faulty_files fs(folder_of_three());
   feed_environment environment;
   environment.fs = &fs;
-  message_source source = at("in/b.tgm");
+  message_source source = source_at("in/b.tgm");
   source.from.offset = 100'000;
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::out_of_range);
-  source = at("in");
+  source = source_at("in");
   source.from.file = "bb.tgm";
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::not_found);
   environment.pipe = std::make_shared<scripted_pipe>(std::deque<byte_vector>{});
@@ -118,7 +118,7 @@ void expect_damage(const fed& all, const std::string& name) {
 }
 
 TEST(message_feed, damage_is_one_error_each_and_the_rest_is_read) {
-  message_source source = at("in/x.tgm");
+  message_source source = source_at("in/x.tgm");
   source.decode = true;
   faulty_files fs({{"in/x.tgm", damaged()}});
   expect_damage(read_all(*feed_of(fs, source)), "in/x.tgm");
@@ -132,7 +132,7 @@ TEST(message_feed, damage_is_one_error_each_and_the_rest_is_read) {
 
 TEST(message_feed, passes_over_garbage_on_request_and_counts_it) {
   const std::uint64_t cut = numbered_message(3).size() - 10;
-  message_source source = at("in/x.tgm");
+  message_source source = source_at("in/x.tgm");
   source.skip_garbage = true;
   source.decode = true;
   faulty_files fs({{"in/x.tgm", damaged()}});
@@ -160,7 +160,7 @@ TEST(message_feed, a_pipe_that_fails_has_ended_and_says_where) {
 
 TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
   faulty_files counting(folder_of_three());
-  ASSERT_EQ(read_all(*feed_of(counting, at("in"))).numbers.size(), 5u);
+  ASSERT_EQ(read_all(*feed_of(counting, source_at("in"))).numbers.size(), 5u);
   std::size_t partly = 0;
   for (std::size_t n = 0; n < counting.operations(); ++n) {
     SCOPED_TRACE("operation " + std::to_string(n));
@@ -170,7 +170,7 @@ TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
     };
     feed_environment environment;
     environment.fs = &fs;
-    message_source source = at("in");
+    message_source source = source_at("in");
     source.origin = message_origin::folder;
     auto feed = open_feed(environment, source);
     if (!feed) {
@@ -192,7 +192,7 @@ TEST(reader_state, holds_what_was_asked_for_and_no_more_than_its_bounds) {
     parts.push_back(numbered_message(i));
   }
   faulty_files fs({{"in/x.tgm", joined(parts)}});
-  message_source source = at("in/x.tgm");
+  message_source source = source_at("in/x.tgm");
   source.prefetch = 3;
   source.prefetch_bytes = 2 * parts[0].size();
   reader_state state(feed_of(fs, source), source);
@@ -225,7 +225,7 @@ TEST(reader_state, holds_what_was_asked_for_and_no_more_than_its_bounds) {
 
 TEST(reader_state, reads_nothing_ahead_without_prefetch) {
   faulty_files fs(folder_of_three());
-  message_source source = at("in");
+  message_source source = source_at("in");
   source.prefetch = 0;
   reader_state state(feed_of(fs, source), source);
   EXPECT_FALSE(state.wants(0));
