@@ -144,11 +144,12 @@ TEST(tgm_c, files_and_buffers_are_walked_message_by_message) {
   ASSERT_EQ(tgm_scan(bytes.data, bytes.length, &spans, &count), TGM_OK);
   EXPECT_EQ(count, 1u);
   std::free(spans);
-  tgm_bytes json{};
-  ASSERT_EQ(tgm_validate_file(path.c_str(), "full", 1, &json), TGM_OK);
-  EXPECT_NE(std::string(reinterpret_cast<char*>(json.data), json.length).find("\"ok\""),
-            std::string::npos);
-  tgm_bytes_free(json);
+  tgm_bytes report{};
+  ASSERT_EQ(tgm_validate_file(path.c_str(), "full", 1, &report), TGM_OK);
+  EXPECT_NE(
+      std::string(reinterpret_cast<char*>(report.data), report.length).find("\"ok\""),
+      std::string::npos);
+  tgm_bytes_free(report);
   tgm_bytes_free(bytes);
 }
 
@@ -334,14 +335,14 @@ TEST(tgm_c, a_stream_takes_stored_payloads_and_gets_its_length_back) {
 }
 
 TEST(tgm_c, the_doctor_tries_every_codec) {
-  tgm_bytes json{};
-  ASSERT_EQ(tgm_doctor(&json), TGM_OK) << tgm_last_error();
-  const std::string text(reinterpret_cast<const char*>(json.data), json.length);
+  tgm_bytes report{};
+  ASSERT_EQ(tgm_doctor(&report), TGM_OK) << tgm_last_error();
+  const std::string text(reinterpret_cast<const char*>(report.data), report.length);
   for (const char* part : {"\"wire_version\"", "\"roaring\"", "\"multi-message scan\""}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(text.find("failed"), std::string::npos) << text;
-  tgm_bytes_free(json);
+  tgm_bytes_free(report);
 }
 
 }  // namespace
