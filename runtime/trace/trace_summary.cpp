@@ -16,22 +16,57 @@ const char* text_of(const char* name) {
   return name == nullptr ? "?" : name;
 }
 
+/// What came before a task, for whatever reason.
+class history {
+ public:
+  explicit history(std::span<const task_record> records) {
+    for (const task_record& r : records) {
+      by_id_[r.id] = &r;
+      by_worker_[r.worker].push_back(&r);
+    }
+    for (auto& [worker, tasks] : by_worker_) {
+      std::sort(tasks.begin(), tasks.end(),
+                [](const auto* a, const auto* b) { return a->started < b->started; });
+    }
+  }
+  /// The one that it waited for: a predecessor, or what ran last on the same worker.
+  /// Starts earlier, so that damaged data do not send anybody round in circles. Null if
+  /// there is none, or none that is known.
+  [[nodiscard]] const task_record* before(const task_record& r) const {
+    const auto found = by_id_.find(r.waited_for);
+    const task_record* data = found == by_id_.end() || found->second->started >= r.started
+                                  ? nullptr
+                                  : found->second;
+    if (r.waited_for != 0 && data == nullptr) {
+      return nullptr;
+    }
+    const auto& tasks = by_worker_.at(r.worker);
+    const auto at =
+        std::lower_bound(tasks.begin(), tasks.end(), r.started,
+                         [](const auto* a, std::int64_t t) { return a->started < t; });
+    const task_record* busy = at == tasks.begin() ? nullptr : *std::prev(at);
+    if (data == nullptr || busy == nullptr) {
+      return data == nullptr ? busy : data;
+    }
+    return busy->ended > data->ended ? busy : data;
+  }
+
+ private:
+  std::unordered_map<std::uint64_t, const task_record*> by_id_;
+  std::unordered_map<std::uint32_t, std::vector<const task_record*>> by_worker_;
+};
+
 void find_path(std::span<const task_record> records, trace_summary& out) {
-  std::unordered_map<std::uint64_t, const task_record*> by_id;
+  const history all(records);
   const task_record* at = &records.front();
   for (const task_record& r : records) {
-    by_id[r.id] = &r;
     if (r.ended > at->ended || (r.ended == at->ended && r.id < at->id)) {
       at = &r;
     }
   }
   while (at != nullptr) {
-    const auto found = by_id.find(at->waited_for);
-    // Ids rise along a chain; damaged data must not send us round in circles.
-    const task_record* before =
-        found == by_id.end() || found->second->id >= at->id ? nullptr : found->second;
-    const std::int64_t since =
-        before == nullptr ? at->submitted : std::max(before->ended, at->submitted);
+    const task_record* before = all.before(*at);
+    const std::int64_t since = before == nullptr ? at->submitted : before->ended;
     out.critical_path.push_back(
         {at->id, text_of(at->name), at->started - since, at->ended - at->started});
     at = before;

@@ -50,6 +50,19 @@ TEST(TraceSummary, FollowsTheTasksThatWereWaitedForFromTheEnd) {
   EXPECT_EQ(s.path_ran() + s.path_waited(), s.end - s.begin);
 }
 
+TEST(TraceSummary, FollowsABusyWorkerWhereNoDataWereWaitedFor) {
+  auto records = example();
+  records.push_back(record(5, "e", 0, nullptr, {1000, 1000, 7000, 9000}, 1));
+  records.push_back(record(6, "f", 1, "a", {1000, 3000, 9000, 9500}, 1));
+  const trace_summary s = summarize(records);
+  ASSERT_EQ(s.critical_path.size(), 5U);  // a, b, d, then e behind d, then f behind e
+  EXPECT_EQ(s.critical_path[3].name, "e");
+  EXPECT_EQ(s.critical_path[3].waited, 0);
+  EXPECT_EQ(s.critical_path[4].name, "f");
+  records[4].waited_for = 77;  // not among them
+  EXPECT_EQ(summarize(records).critical_path.size(), 2U);
+}
+
 TEST(TraceSummary, DrawsWhenEachWorkerWasBusy) {
   const trace_summary s = summarize(example());
   ASSERT_EQ(s.workers.size(), 2U);

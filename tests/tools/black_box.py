@@ -142,7 +142,8 @@ class Usage(Case):
         events = [task(1, "first", 0, 10), task(2, "aside", 10, 5), task(3, "last", 15, 20, 1, "first")]
         (self.folder / "trace.json").write_text(json.dumps(events))
         facts = json.loads(self.weir("trace", "trace.json", "--json").stdout)
-        self.assertEqual([step["name"] for step in facts["critical_path"]], ["first", "last"])
+        # The worker was busy with the second when the data of the first had come.
+        self.assertEqual([step["name"] for step in facts["critical_path"]], ["first", "aside", "last"])
         self.assertEqual(facts["ns"], 35_000)
         self.assertEqual(facts["workers"][0]["busy_ns"], 35_000)
         self.assertIn("data of first", self.weir("trace", ".").stdout.decode())

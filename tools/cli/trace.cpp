@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,69 +39,125 @@ struct trace_file {
   }
 };
 
-/// Microseconds of the file as nanoseconds; 0 for what is no number.
-std::int64_t trace_ns(const json& from, const char* key) {
-  const auto found = from.find(key);
-  if (found == from.end() || !found->is_number()) {
-    return 0;
+/// Reads the tasks of a trace as the engine writes it, without keeping the rest: an array
+/// of events, or an object with one as `traceEvents`.
+class record_reader {
+ public:
+  explicit record_reader(trace_file& to) : to_(to) {}
+  [[nodiscard]] bool found_list() const { return found_list_; }
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(std::int64_t v) { return number(static_cast<double>(v), 0); }
+  bool number_unsigned(std::uint64_t v) { return number(static_cast<double>(v), v); }
+  bool number_float(double v, const std::string&) { return number(v, 0); }
+  bool string(const std::string& text);
+  bool binary(const json::binary_t&) { return true; }
+  bool start_object(std::size_t) {
+    const bool in_list = list_ != 0 && open_ == list_;
+    ++open_;
+    if (in_list) {
+      now_ = {};
+      duration_ = 0;
+      is_task_ = false;
+    }
+    in_args_ = list_ != 0 && open_ == list_ + 2 && key_ == "args";
+    return open_ <= deepest_trace;
   }
-  const double ns = found->get<double>() * 1e3;
-  return ns > -9e18 && ns < 9e18 ? static_cast<std::int64_t>(ns + (ns < 0 ? -0.5 : 0.5))
-                                 : 0;
-}
-std::uint64_t trace_number(const json& from, const char* key) {
-  const auto found = from.find(key);
-  return found != from.end() && found->is_number_unsigned() ? found->get<std::uint64_t>()
-                                                            : 0;
-}
-std::string trace_text(const json& from, const char* key) {
-  const auto found = from.find(key);
-  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+  bool end_object() {
+    in_args_ = false;
+    if (list_ != 0 && --open_ == list_ && is_task_) {
+      now_.ended = now_.started + std::max<std::int64_t>(duration_, 0);
+      to_.records.push_back(now_);
+    } else if (list_ == 0) {
+      --open_;
+    }
+    return true;
+  }
+  bool start_array(std::size_t) {
+    ++open_;
+    if (!found_list_ && (open_ == 1 || (open_ == 2 && key_ == "traceEvents"))) {
+      found_list_ = true;
+      list_ = open_;
+    }
+    return open_ <= deepest_trace;
+  }
+  bool end_array() {
+    if (open_-- == list_) {
+      list_ = 0;
+    }
+    return true;
+  }
+  bool key(const std::string& text) {
+    key_ = text;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) {
+    return false;
+  }
+
+ private:
+  [[nodiscard]] bool in_event() const { return list_ != 0 && open_ == list_ + 1; }
+  bool number(double v, std::uint64_t whole);
+
+  trace_file& to_;
+  runtime::task_record now_;
+  std::int64_t duration_ = 0;
+  bool is_task_ = false;
+  bool in_args_ = false;
+  bool found_list_ = false;
+  int open_ = 0;  ///< brackets and braces
+  int list_ = 0;  ///< of them, with that of the list of events; 0: not inside
+  std::string key_;
+};
+
+bool record_reader::string(const std::string& text) {
+  if (in_event() && key_ == "name") {
+    now_.name = to_.name(text);
+  } else if (in_event() && key_ == "cat") {
+    is_task_ = text == "task";
+  } else if (in_args_ && key_ == "waited_for_name") {
+    now_.waited_for_name = to_.name(text);
+  }
+  return true;
 }
 
-void add_record(const json& event, trace_file& to) {
-  const auto args = event.find("args");
-  if (trace_text(event, "cat") != "task" || args == event.end() || !args->is_object()) {
-    return;
+/// Times of the file are microseconds.
+bool record_reader::number(double v, std::uint64_t whole) {
+  const double ns = v * 1e3;
+  const std::int64_t time = std::abs(ns) < 9e18 ? std::llround(ns) : 0;
+  if (in_event() && key_ == "ts") {
+    now_.started = time;
+  } else if (in_event() && key_ == "dur") {
+    duration_ = time;
+  } else if (in_event() && key_ == "tid") {
+    now_.worker = static_cast<std::uint32_t>(whole);
+  } else if (in_args_ && key_ == "submit") {
+    now_.submitted = time;
+  } else if (in_args_ && key_ == "ready") {
+    now_.ready = time;
+  } else if (in_args_ && key_ == "id") {
+    now_.id = whole;
+  } else if (in_args_ && key_ == "waited_for") {
+    now_.waited_for = whole;
+  } else if (in_args_ && key_ == "pulse") {
+    now_.pulse = whole;
   }
-  runtime::task_record r;
-  r.name = to.name(trace_text(event, "name"));
-  r.id = trace_number(*args, "id");
-  r.submitted = trace_ns(*args, "submit");
-  r.ready = trace_ns(*args, "ready");
-  r.started = trace_ns(event, "ts");
-  r.ended = r.started + std::max<std::int64_t>(trace_ns(event, "dur"), 0);
-  r.waited_for = trace_number(*args, "waited_for");
-  r.waited_for_name = to.name(trace_text(*args, "waited_for_name"));
-  r.worker = static_cast<std::uint32_t>(trace_number(event, "tid"));
-  r.pulse = trace_number(*args, "pulse");
-  to.records.push_back(r);
+  return true;
 }
 
-/// A trace as the engine writes it: an array of events, or an object with one.
 result<trace_file> load_records(const std::string& path) {
   WEIR_TRY(const byte_vector bytes, read_input(path));
   const std::string_view content = as_text(bytes);
-  const auto shallow = [](int depth, json::parse_event_t, json&) {
-    return depth <= deepest_trace;
-  };
-  const json all = json::parse(content.begin(), content.end(), shallow, false);
-  const json* events = &all;
-  if (all.is_object() && all.contains("traceEvents")) {
-    events = &all.at("traceEvents");
-  }
-  if (!events->is_array()) {
+  trace_file out;
+  record_reader reader(out);
+  const bool sound = json::sax_parse(content.begin(), content.end(), &reader);
+  if (!sound || !reader.found_list()) {
     return error(errc::corrupt,
                  fmt::format("trace not read \"{}\": expected a list of events in JSON, "
                              "found {}",
-                             path, all.is_discarded() ? "no JSON" : all.type_name()))
+                             path, sound ? "no list" : "no JSON, or more than that"))
         .hint("a run with run.trace = \"all\" or \"window\" writes trace.json");
-  }
-  trace_file out;
-  for (const json& event : *events) {
-    if (event.is_object()) {
-      add_record(event, out);
-    }
   }
   return out;
 }

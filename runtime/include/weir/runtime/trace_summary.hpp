@@ -22,7 +22,7 @@ struct trace_summary {
   struct step {
     std::uint64_t id = 0;
     std::string name;
-    std::int64_t waited = 0;  ///< since the one before it had ended, or its submission
+    std::int64_t waited = 0;  ///< since the one before had ended, else its submission
     std::int64_t ran = 0;
   };
   struct worker_line {
@@ -37,9 +37,11 @@ struct trace_summary {
     std::uint64_t tasks = 0;
   };
 
-  std::int64_t begin = 0;           ///< first submission
-  std::int64_t end = 0;             ///< last end
-  std::vector<step> critical_path;  ///< oldest first; each waited for the one before it
+  std::int64_t begin = 0;  ///< first submission
+  std::int64_t end = 0;    ///< last end
+  /// Oldest first. Each waited for the one before it: for its data, or for the worker
+  /// that it ran on.
+  std::vector<step> critical_path;
   std::vector<worker_line> workers;
   std::vector<wait> waits;  ///< longest first
 
@@ -49,8 +51,8 @@ struct trace_summary {
   [[nodiscard]] double share_of(const wait& w) const noexcept;
 };
 
-/// Of the tasks of a trace, in any order. A path begins where the task that was waited
-/// for is not among them.
+/// Of the tasks of a trace, in any order. A path begins where the task whose data were
+/// waited for is not among them.
 /// @threads{pure}
 [[nodiscard]] trace_summary summarize(std::span<const task_record> records);
 
