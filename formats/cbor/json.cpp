@@ -57,12 +57,24 @@ class json_writer {
     }
     out_ += text;
   }
-  void write_bytes(const byte_vector& bytes) {
-    out_ += '"';
+  static std::string hex(bytes_view bytes) {
+    std::string out;
     for (const std::byte b : bytes) {
-      out_ += fmt::format("{:02x}", std::to_integer<unsigned>(b));
+      out += fmt::format("{:02x}", std::to_integer<unsigned>(b));
     }
-    out_ += '"';
+    return out;
+  }
+  void write_bytes(const byte_vector& bytes) { out_ += '"' + hex(bytes) + '"'; }
+  /// A container as JSON in a key would have its quotes quoted at each level above it, so
+  /// its text would double with every one of them.
+  static std::string key_text(const cbor_value& key) {
+    switch (key.kind()) {
+      case cbor_kind::text: return *key.text();
+      case cbor_kind::array:
+      case cbor_kind::map:
+      case cbor_kind::tag: return hex(encode_cbor(key));
+      default: return to_json(key);
+    }
   }
   void write_array(const cbor_array& array) {
     open('[');
@@ -76,8 +88,7 @@ class json_writer {
     open('{');
     for (const cbor_entry& entry : map) {
       next();
-      const std::string* text = entry.key.text();
-      out_ += json_quote(text != nullptr ? *text : to_json(entry.key));
+      out_ += json_quote(key_text(entry.key));
       out_ += indent_ > 0 ? ": " : ":";
       write(entry.value);
     }

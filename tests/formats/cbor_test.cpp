@@ -313,5 +313,17 @@ TEST(utf8, knows_shortest_forms_and_ranges) {
   }
 }
 
+TEST(cbor_json, keys_within_keys_do_not_multiply) {
+  cbor_value value = 1;
+  for (int depth = 0; depth < 200; ++depth) {
+    cbor_map outer;
+    outer.set(std::move(value), 2);
+    value = std::move(outer);
+  }
+  const std::string json = to_json(value);
+  EXPECT_EQ(json.substr(json.size() - 3), ":2}");
+  EXPECT_LT(json.size(), 1500u);
+}
+
 }  // namespace
 }  // namespace weir::test

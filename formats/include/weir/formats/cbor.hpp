@@ -201,7 +201,8 @@ struct cbor_item {
                                             cbor_rules rules = cbor_rules::tolerant);
 
 /// JSON text. Byte strings become hexadecimal text, tags are dropped, NaN and infinities
-/// become null, integers outside 64-bit range text. `indent` > 0 breaks lines.
+/// become null, integers outside 64-bit range text; a key that is a container becomes the
+/// hexadecimal text of its encoding. `indent` > 0 breaks lines.
 [[nodiscard]] std::string to_json(const cbor_value& value, int indent = 0);
 
 }  // namespace weir::formats
