@@ -111,21 +111,26 @@ TEST(Crew, HasNoMorePlacesThanItWasGiven) {
 TEST(Crew, IsSentHomeWhenTheEngineGoes) {
   auto e = crewed_engine(1, 3);
   std::atomic<int> in{0};
+  std::atomic<int> left{0};
   std::vector<std::jthread> guests;
   for (int i = 0; i < 2; ++i) {
-    guests.emplace_back([&] {
-      in.fetch_add(1);
-      static_cast<void>(e->serve({}));  // refused if the engine is going already
+    guests.emplace_back([&left, raw = e.get()] {
+      ASSERT_TRUE(raw->serve({}));
+      left.fetch_add(1);
     });
+    static_cast<void>(or_throw(e->submit("both", {}, [&in](const task_context&) {
+      in.fetch_add(1);
+      while (in.load() < 2) {  // until each of them has one
+        ::usleep(50);
+      }
+    })));
   }
   while (in.load() < 2) {
     ::usleep(50);
   }
-  ::usleep(2000);
-  engine* const raw = e.release();
-  delete raw;  // waits for both
+  e.reset();  // waits for both
   guests.clear();
-  EXPECT_EQ(in.load(), 2);
+  EXPECT_EQ(left.load(), 2);
 }
 
 TEST(Batch, StartsTogetherAndAtTheLatestWhenSomebodyWaits) {
