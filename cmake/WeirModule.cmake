@@ -35,6 +35,9 @@ function(weir_test name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
+  # In a batch of files, locals shadow names of other files.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
+    "#pragma GCC diagnostic ignored \"-Wshadow\"")
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(${name} PRIVATE
