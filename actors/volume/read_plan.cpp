@@ -139,6 +139,18 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
   return id;
 }
 
+read_plan::ticket_id read_plan::queue(stream& s, ticket t, std::int64_t now) {
+  const bool nothing = t.size == 0;
+  const std::uint64_t offset = t.offset;
+  const ticket_id number = add_ticket(s, std::move(t), now);
+  if (nothing) {
+    settle(number, volume_piece{offset, nullptr, 0});
+  } else {
+    s.waiting.push_back(number);
+  }
+  return number;
+}
+
 result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
                                              std::uint64_t bytes, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
@@ -151,14 +163,7 @@ result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
   t.stream = id;
   t.offset = offset;
   t.size = offset < s->bytes ? std::min({bytes, s->piece, s->bytes - offset}) : 0;
-  const bool nothing = t.size == 0;
-  const ticket_id number = add_ticket(*s, std::move(t), now);
-  if (nothing) {
-    settle(number, volume_piece{offset, nullptr, 0});
-  } else {
-    s->waiting.push_back(number);
-  }
-  return number;
+  return queue(*s, std::move(t), now);
 }
 
 result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
@@ -175,14 +180,7 @@ result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
   t.offset = offset;
   t.size = target.to.size();
   t.target = std::move(target);
-  const bool nothing = t.size == 0;
-  const ticket_id number = add_ticket(*s, std::move(t), now);
-  if (nothing) {
-    settle(number, volume_piece{offset, nullptr, 0});
-  } else {
-    s->waiting.push_back(number);
-  }
-  return number;
+  return queue(*s, std::move(t), now);
 }
 
 result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {

@@ -142,6 +142,8 @@ class read_plan {
   [[nodiscard]] result<void> check_readers(std::int64_t now) const;
   [[nodiscard]] bool hangs(const reader& r, std::int64_t now) const;
   ticket_id add_ticket(stream& s, ticket t, std::int64_t now);
+  /// As `add_ticket`, and in line for a worker; nothing to read is answered at once.
+  ticket_id queue(stream& s, ticket t, std::int64_t now);
   ticket_id take_ready(stream& s, ticket_id id, std::uint64_t index);
   job begin(std::size_t who, running r, mutable_bytes into,
             std::shared_ptr<const void> holder);

@@ -4,11 +4,9 @@
 /// next.
 #pragma once
 
-#include <caf/scheduler/test_coordinator.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,9 +16,9 @@
 #include "conductor/conductor.hpp"
 #include "observer/observer.hpp"
 #include "orchestrator/orchestrator.hpp"
-#include "shim/shim.hpp"
 #include "source/rank.hpp"
 #include "source/stream_hub.hpp"
+#include "stepped_system.hpp"
 #include "support/faulty_files.hpp"
 #include "support/temp_folder.hpp"
 
@@ -55,30 +53,19 @@ inline actors::rank_actor::behavior_type silent_rank(
 }
 
 /// Actors of one run over a corpus in memory with a model that hashes what it gets.
-class harness {
+class harness : private stepped_system {
  public:
   harness(faulty_files& fs, const std::string& folder, const harness_options& o)
-      : options_(o), random_(o.seed), log_(std::make_shared<fake_log>()) {
-    system_.testing = true;
-    system_.own_threads = false;
-    config_ = or_throw(actors::system_config::make(system_));
-    actors_ = std::make_unique<caf::actor_system>(*config_);
-    self_ = std::make_unique<caf::scoped_actor>(*actors_);
+      : stepped_system(o.seed), options_(o), log_(std::make_shared<fake_log>()) {
     log_->fail_at = o.fail_at;
     open(fs, folder);
   }
   ~harness() {
-    for (const caf::actor& a : all_) {
-      (*self_)->send_exit(a, caf::exit_reason::user_shutdown);
-    }
-    all_.clear();
     conductor_ = nullptr;
     hub_ = nullptr;
     orchestrator_ = nullptr;
     checkpointer_ = nullptr;
-    while (step()) {
-    }
-    self_.reset();
+    stop();
   }
 
   /// Runs to the end; nothing if the run got stuck.
@@ -88,10 +75,10 @@ class harness {
       end_->failure = open_failure_;
       return end_;
     }
-    (*self_)->send(conductor_, actors::launch_atom_v);
+    self()->send(conductor_, actors::launch_atom_v);
     for (std::uint64_t i = 0; i < 1'000'000; ++i) {
       if (options_.drain_at == i) {
-        (*self_)->send(conductor_, actors::drain_atom_v);
+        self()->send(conductor_, actors::drain_atom_v);
       }
       if (end_ || !step()) {
         break;
@@ -101,7 +88,7 @@ class harness {
   }
   /// Lets timers of the next seconds go off, then all that follows from them.
   std::optional<actors::conductor_end> pass(std::chrono::seconds time) {
-    scheduler().advance_time(time);
+    advance(time);
     while (!end_ && step()) {
     }
     return end_;
@@ -111,38 +98,6 @@ class harness {
   [[nodiscard]] std::optional<error> open_failure() const { return open_failure_; }
 
  private:
-  /// One message of one actor, drawn at random.
-  bool step() {
-    auto& jobs = scheduler().jobs;
-    if (jobs.empty()) {
-      return false;
-    }
-    std::rotate(jobs.begin(),
-                jobs.begin() + static_cast<std::ptrdiff_t>(random_() % jobs.size()),
-                jobs.end());
-    scheduler().run_once();
-    return true;
-  }
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(actors_->scheduler());
-  }
-  template <class T, class Handle, class... As>
-  result<T> ask(const Handle& to, As... as) {
-    auto pending = (*self_)->request(to, std::chrono::seconds(3600), std::move(as)...);
-    while (step()) {
-    }
-    result<T> out = error(errc::internal, "no answer");
-    pending.receive([&](const T& value) { out = value; },
-                    [&](const caf::error& e) { out = actors::from_caf(e, "asking"); });
-    return out;
-  }
-  template <class Fun, class Config>
-  auto spawn(Fun fun, Config config) {
-    auto handle = actors_->spawn(fun, std::move(config));
-    all_.push_back(caf::actor_cast<caf::actor>(handle));
-    return handle;
-  }
-
   void open(faulty_files& fs, const std::string& folder) {
     using namespace actors;
     // Locks are real files.
@@ -199,8 +154,7 @@ class harness {
     c.settings.every_tokens = options_.every_tokens;
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
       if (options_.silent_ranks) {
-        c.ranks.push_back(actors_->spawn(silent_rank));
-        all_.push_back(caf::actor_cast<caf::actor>(c.ranks.back()));
+        c.ranks.push_back(spawn(silent_rank));
         continue;
       }
       c.ranks.push_back(spawn(
@@ -219,13 +173,7 @@ class harness {
   }
 
   harness_options options_;
-  std::mt19937 random_;
   std::shared_ptr<fake_log> log_;
-  actors::system_options system_;
-  std::unique_ptr<actors::system_config> config_;
-  std::unique_ptr<caf::actor_system> actors_;
-  std::unique_ptr<caf::scoped_actor> self_;
-  std::vector<caf::actor> all_;
   actors::conductor_actor conductor_;
   actors::stream_hub_actor hub_;
   actors::orchestrator_actor orchestrator_;

@@ -4,10 +4,8 @@
 /// goes next.
 #include <gtest/gtest.h>
 
-#include <caf/scheduler/test_coordinator.hpp>
-#include <random>
-
 #include "actors/tensogram_support.hpp"
+#include "stepped_system.hpp"
 #include "tensogram/message_appender.hpp"
 #include "tensogram/message_reader.hpp"
 
@@ -93,73 +91,24 @@ copier_actor::behavior_type copier(copier_pointer self, copier_config c) {
   return {[self, c](launch_atom) { pull_more(self, c); }};
 }
 
-/// An actor system without threads.
-class flow {
+/// A system in which pipes are asked again as time passes.
+class flow : public stepped_system {
  public:
-  explicit flow(std::uint32_t seed) : random_(seed) {
-    system_.testing = true;
-    system_.own_threads = false;
-    config_ = or_throw(system_config::make(system_));
-    actors_ = std::make_unique<caf::actor_system>(*config_);
-    self_ = std::make_unique<caf::scoped_actor>(*actors_);
-  }
-  ~flow() {
-    for (const caf::actor& a : all_) {
-      (*self_)->send_exit(a, caf::exit_reason::user_shutdown);
-    }
-    all_.clear();
-    while (step()) {
-    }
-    self_.reset();
-  }
+  using stepped_system::stepped_system;
 
-  template <class Fun, class Config>
-  auto spawn(Fun fun, Config config) {
-    auto handle = actors_->spawn(fun, std::move(config));
-    all_.push_back(caf::actor_cast<caf::actor>(handle));
-    return handle;
-  }
-  bool step() {
-    auto& jobs = scheduler().jobs;
-    if (jobs.empty()) {
-      return false;
-    }
-    std::rotate(jobs.begin(),
-                jobs.begin() + static_cast<std::ptrdiff_t>(random_() % jobs.size()),
-                jobs.end());
-    scheduler().run_once();
-    return true;
-  }
   /// Runs until nothing is left to do, letting up to `timers` milliseconds pass.
   void run(std::size_t timers = 100'000) {
     for (std::size_t idle = 0; idle < 50 && timers > 0; ++idle, --timers) {
       while (step()) {
         idle = 0;
       }
-      scheduler().advance_time(1ms);
+      advance(1ms);
     }
   }
   template <class T, class Handle, class... As>
   result<T> ask(const Handle& to, As... as) {
-    auto pending = (*self_)->request(to, 3600s, std::move(as)...);
-    run();
-    result<T> out = error(errc::internal, "no answer");
-    pending.receive([&](const T& value) { out = value; },
-                    [&](const caf::error& e) { out = from_caf(e, "asking"); });
-    return out;
+    return ask_while<T>([this] { run(); }, to, std::move(as)...);
   }
-  caf::scoped_actor& self() { return *self_; }
-
- private:
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(actors_->scheduler());
-  }
-  std::mt19937 random_;
-  system_options system_;
-  std::unique_ptr<system_config> config_;
-  std::unique_ptr<caf::actor_system> actors_;
-  std::unique_ptr<caf::scoped_actor> self_;
-  std::vector<caf::actor> all_;
 };
 
 byte_vector twelve_messages() {

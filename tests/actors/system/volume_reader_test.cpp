@@ -6,10 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <caf/scheduler/test_coordinator.hpp>
 #include <deque>
-#include <random>
 
+#include "stepped_system.hpp"
 #include "storage/hn4/faulty_device.hpp"
 #include "volume/volume_worker.hpp"
 
@@ -163,35 +162,19 @@ client_actor::behavior_type client(client_pointer self, client_config c) {
   }};
 }
 
-class volume_system {
+class volume_system : public test::stepped_system {
  public:
-  explicit volume_system(std::uint32_t seed) : random_(seed) {
-    system_options options;
-    options.testing = true;
-    config_ = or_throw(system_config::make(options));
-    actors_ = std::make_unique<caf::actor_system>(*config_);
+  explicit volume_system(std::uint32_t seed) : stepped_system(seed) {
     reader_config_.plan.piece = piece_bytes;
     reader_config_.plan.window = 2;
     reader_config_.plan.credits = 4;
   }
   ~volume_system() {
-    for (const caf::actor& a : all_) {
-      caf::anon_send_exit(a, caf::exit_reason::user_shutdown);
-    }
-    all_.clear();
     reader_config_.workers.clear();
     reader = nullptr;
-    step_all();
+    stop();
   }
-  volume_system(const volume_system&) = delete;
-  volume_system& operator=(const volume_system&) = delete;
 
-  template <class Fun, class Config>
-  auto spawn(Fun fun, Config config) {
-    auto handle = actors_->spawn(fun, std::move(config));
-    all_.push_back(caf::actor_cast<caf::actor>(handle));
-    return handle;
-  }
   void add_worker(device_opener opener = {}) {
     if (!opener) {
       opener = [](const std::string&) -> result<std::unique_ptr<storage::block_device>> {
@@ -215,46 +198,16 @@ class volume_system {
     caf::anon_send(spawn(client, std::move(c)), work_atom_v);
     return log;
   }
-  bool step() {
-    auto& jobs = scheduler().jobs;
-    if (jobs.empty()) {
-      return false;
-    }
-    std::rotate(jobs.begin(),
-                jobs.begin() + static_cast<std::ptrdiff_t>(random_() % jobs.size()),
-                jobs.end());
-    scheduler().run_once();
-    return true;
-  }
-  void step_all() {
-    while (step()) {
-    }
-  }
   void pass(std::chrono::seconds time) {
-    scheduler().advance_time(time);
+    advance(time);
     step_all();
   }
-  std::string status() {
-    caf::scoped_actor self(*actors_);
-    auto pending = self->request(reader, std::chrono::seconds(3600), status_atom_v);
-    step_all();
-    std::string text;
-    pending.receive([&](const std::string& s) { text = s; }, [](const caf::error&) {});
-    return text;
-  }
-  [[nodiscard]] const std::vector<caf::actor>& all() const { return all_; }
+  std::string status() { return ask<std::string>(reader, status_atom_v).value_or(""); }
   std::vector<volume_worker_actor>& workers() { return reader_config_.workers; }
 
   volume_reader_actor reader;
 
  private:
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(actors_->scheduler());
-  }
-  std::mt19937 random_;
-  std::unique_ptr<system_config> config_;
-  std::unique_ptr<caf::actor_system> actors_;
-  std::vector<caf::actor> all_;
   volume_reader_config reader_config_;
 };
 
