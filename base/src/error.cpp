@@ -15,6 +15,8 @@ std::string_view name_of(errc code) noexcept {
     case errc::unknown_key: return "unknown_key";
     case errc::config_mismatch: return "config_mismatch";
     case errc::unsupported: return "unsupported";
+    case errc::arch_mismatch: return "arch_mismatch";
+    case errc::not_initialized: return "not_initialized";
     case errc::not_found: return "not_found";
     case errc::already_exists: return "already_exists";
     case errc::corrupt: return "corrupt";
@@ -32,6 +34,7 @@ std::string_view name_of(errc code) noexcept {
     case errc::out_of_range: return "out_of_range";
     case errc::generation_skew: return "generation_skew";
     case errc::hole: return "hole";
+    case errc::cache_corrupt: return "cache_corrupt";
     case errc::io: return "io";
     case errc::no_space: return "no_space";
     case errc::out_of_memory: return "out_of_memory";
@@ -43,6 +46,8 @@ std::string_view name_of(errc code) noexcept {
     case errc::abandoned: return "abandoned";
     case errc::upstream_failed: return "upstream_failed";
     case errc::kernel_failed: return "kernel_failed";
+    case errc::collective_mismatch: return "collective_mismatch";
+    case errc::determinism_violation: return "determinism_violation";
     case errc::internal: return "internal";
   }
   return "unknown";

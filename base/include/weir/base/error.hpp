@@ -21,6 +21,8 @@ enum class errc : std::uint16_t {
   unknown_key = 11,      ///< configuration key or name that does not exist
   config_mismatch = 12,  ///< a stored state belongs to another configuration
   unsupported = 13,      ///< well-formed, but not something this build does
+  arch_mismatch = 14,    ///< well-formed, but for another machine
+  not_initialized = 15,  ///< a context, mesh or engine that is not there (any more)
   // not found: exit 3
   not_found = 20,
   already_exists = 21,
@@ -40,6 +42,7 @@ enum class errc : std::uint16_t {
   out_of_range = 42,
   generation_skew = 43,
   hole = 44,  ///< a block that should hold data is not allocated
+  cache_corrupt = 45,  ///< an entry of a cache that may be deleted
   // system: exit 5
   io = 50,
   no_space = 51,
@@ -53,6 +56,8 @@ enum class errc : std::uint16_t {
   abandoned = 63,        ///< a promise was dropped without an answer
   upstream_failed = 64,  ///< not run, because what it depends on failed
   kernel_failed = 65,
+  collective_mismatch = 66,    ///< participants of a collective disagree
+  determinism_violation = 67,  ///< more freedom asked for than the policy allows
   // defects: exit 70
   internal = 70,
 };
