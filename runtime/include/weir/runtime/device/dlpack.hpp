@@ -123,15 +123,15 @@ struct description {
 /// Takes a foreign tensor over: its memory is known to the table until it is removed, and
 /// its deleter is called after the last holder let go. On failure it stays the caller's.
 /// `on_device` is the device of ours that its memory is on, or `allocation::host_device`.
-/// @error{as describe and symmetric_memory::import}
+/// @error{as describe and symmetric_memory::adopt}
 /// @error{invalid_argument, it has no elements}
-[[nodiscard]] result<allocation_ptr> import(symmetric_memory& into,
-                                            managed_tensor_versioned* foreign,
-                                            std::int32_t on_device,
-                                            std::uint64_t owner = 0);
-[[nodiscard]] result<allocation_ptr> import(symmetric_memory& into,
-                                            managed_tensor* foreign,
-                                            std::int32_t on_device,
-                                            std::uint64_t owner = 0);
+[[nodiscard]] result<allocation_ptr> adopt(symmetric_memory& into,
+                                           managed_tensor_versioned* foreign,
+                                           std::int32_t on_device,
+                                           std::uint64_t owner = 0);
+[[nodiscard]] result<allocation_ptr> adopt(symmetric_memory& into,
+                                           managed_tensor* foreign,
+                                           std::int32_t on_device,
+                                           std::uint64_t owner = 0);
 
 }  // namespace weir::runtime::dlpack

@@ -120,10 +120,10 @@ class symmetric_memory {
   /// lies wholly in something known keeps its place there.
   /// @error{invalid_argument, as register_host}
   /// @error{already_exists, it overlaps something known that does not contain it}
-  [[nodiscard]] result<allocation_ptr> import(std::byte* at, std::size_t bytes,
-                                              std::int32_t device,
-                                              std::function<void()> on_release,
-                                              std::uint64_t owner = 0);
+  [[nodiscard]] result<allocation_ptr> adopt(std::byte* at, std::size_t bytes,
+                                             std::int32_t device,
+                                             std::function<void()> on_release,
+                                             std::uint64_t owner = 0);
 
   /// Takes out of the table what begins at `at`; the memory goes back when the result and
   /// all other holders let go.
