@@ -46,12 +46,6 @@ bool is_letter(char c) {
   return (lower >= 'a' && lower <= 'z') || c == '_';
 }
 
-bool is_identifier(std::string_view text) {
-  return !text.empty() && text.size() <= lay::most_name_bytes && is_letter(text[0]) &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
 bool is_word(std::string_view text) {
   return text.size() <= lay::most_name_bytes &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
@@ -213,7 +207,7 @@ class fatbin_reader {
     p.space = static_cast<address_space>(table.u32(i, lay::parameter::space));
     p.direction =
         static_cast<parameter_direction>(table.u32(i, lay::parameter::direction));
-    if (!is_identifier(p.name) || table.u32(i, lay::parameter::reserved) != 0) {
+    if (!is_kernel_name(p.name) || table.u32(i, lay::parameter::reserved) != 0) {
       return damaged_fatbin("name of a parameter", "a C identifier", json_quote(p.name));
     }
     return p;
@@ -259,7 +253,7 @@ class fatbin_reader {
     kernel_record k;
     WEIR_TRY(k.name, string_at(table.u32(i, lay::kernel::name)));
     WEIR_TRY(k.symbol, string_at(table.u32(i, lay::kernel::symbol)));
-    if (!is_identifier(k.name) || k.symbol.empty() || !is_word(k.symbol)) {
+    if (!is_kernel_name(k.name) || k.symbol.empty() || !is_word(k.symbol)) {
       return damaged_fatbin("name of a kernel", "a C identifier with a symbol",
                             json_quote(k.name) + " with " + json_quote(k.symbol));
     }
@@ -415,6 +409,12 @@ class fatbin_reader {
 };
 
 }  // namespace
+
+bool is_kernel_name(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= lay::most_name_bytes && is_letter(text[0]) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
 
 std::string_view name_of(section_kind kind) noexcept {
   for (const kind_name& k : kind_names) {

@@ -30,6 +30,9 @@ struct section_entry {
 [[nodiscard]] error damaged_fatbin(std::string_view thing, std::string_view expected,
                                    std::string_view found);
 
+/// A C identifier of at most 255 characters.
+[[nodiscard]] bool is_kernel_name(std::string_view text) noexcept;
+
 /// Fills version, hashes and size of `out`, and returns the sections in the order of the
 /// table: none overlaps another, the table or the header.
 [[nodiscard]] result<std::vector<section_entry>> read_sections(bytes_view image,
