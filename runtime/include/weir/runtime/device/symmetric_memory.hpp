@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -49,7 +50,7 @@ class allocation {
   [[nodiscard]] std::span<const std::int32_t> devices() const noexcept {
     return devices_;
   }
-  /// More than one instance, or one that is on a device of ours.
+  /// Whether each rank has an instance of its own.
   [[nodiscard]] bool symmetric() const noexcept { return kind_ == memory_kind::device; }
 
  private:
@@ -116,7 +117,8 @@ class symmetric_memory {
   [[nodiscard]] result<allocation_ptr> register_host(std::byte* at, std::size_t bytes,
                                                      std::uint64_t owner = 0);
   /// Makes memory of another library known: of a device, or `allocation::host_device`.
-  /// `on_release` is called once, when it was removed and nobody holds it. Memory that
+  /// `on_release` is called once, when it was removed and nobody holds it, and must not
+  /// throw. Memory that
   /// lies wholly in something known keeps its place there.
   /// @error{invalid_argument, as register_host}
   /// @error{already_exists, it overlaps something known that does not contain it}
@@ -143,11 +145,15 @@ class symmetric_memory {
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
 
  private:
-  [[nodiscard]] result<allocation_ptr> add(std::unique_ptr<allocation> made);
+  [[nodiscard]] std::shared_ptr<allocation> make(memory_kind kind, std::size_t bytes,
+                                                 std::uint64_t owner) const;
+  [[nodiscard]] allocation_ptr take_alias(const void* at, std::uint64_t owner);
 
   std::shared_ptr<device_backend> backend_;
   std::shared_ptr<const std::function<void(const error&)>> on_damage_;
   std::unique_ptr<address_table> table_;
+  mutable std::mutex aliases_mutex_;
+  std::vector<allocation_ptr> aliases_;  ///< imported memory inside of what is known
 };
 
 }  // namespace weir::runtime
