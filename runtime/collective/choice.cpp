@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Hint, tuner, default.
+#include "weir/runtime/collective/choice.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+/// From here on the traffic of a link counts more than the number of hops.
+constexpr std::size_t large_bytes = std::size_t{8} << 20;
+
+std::size_t bytes_of(const collective_call& call) noexcept {
+  return call.kind == collective_kind::barrier ? 0 : call.count * info_of(call.type).size;
+}
+
+bool has_real_domains(int ranks, const topology& shape) noexcept {
+  return shape.domains > 1 && ranks % shape.domains == 0 && ranks / shape.domains > 1;
+}
+
+bool fits(const collective_hint& hint, const collective_call& call) noexcept {
+  const std::size_t bytes = bytes_of(call);
+  return hint.kind == call.kind &&
+         (hint.type == 0 || hint.type == static_cast<int>(call.type)) &&
+         hint.least_bytes <= bytes && bytes <= hint.most_bytes;
+}
+
+bool wire_is_legal(wire_format wire, const collective_call& call,
+                   const choice_sources& sources) noexcept {
+  return wire == wire_format::plain ||
+         (sources.wire_allowed && check_wire(call, wire).has_value());
+}
+
+algorithm fallback_for(const collective_call& call, int ranks, const topology& shape) {
+  const bool ordered = reduces(call.kind) && call.level >= 1;
+  if (ordered || !is_legal(algorithm::tree, call, ranks, shape)) {
+    return algorithm::direct;
+  }
+  if (bytes_of(call) < large_bytes) {
+    return algorithm::tree;
+  }
+  return has_real_domains(ranks, shape) ? algorithm::hierarchical : algorithm::ring;
+}
+
+}  // namespace
+
+std::string_view name_of(decided_by level) noexcept {
+  constexpr std::array<std::string_view, 4> names = {"caller", "hint", "tuner",
+                                                     "fallback"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+bool is_legal(algorithm how, const collective_call& call, int ranks,
+              const topology& shape) noexcept {
+  switch (how) {
+    case algorithm::direct: return true;
+    case algorithm::hierarchical:
+      if (!has_real_domains(ranks, shape)) {
+        return false;
+      }
+      [[fallthrough]];
+    case algorithm::ring:
+    case algorithm::tree: break;
+  }
+  return reduces(call.kind) || call.kind == collective_kind::all_gather ||
+         call.kind == collective_kind::broadcast;
+}
+
+result<collective_choice> choose_algorithm(const collective_call& call, int ranks,
+                                           const topology& shape,
+                                           const choice_sources& sources) {
+  if (sources.forced) {
+    if (!is_legal(*sources.forced, call, ranks, shape)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot run {} over {} ranks in {} domains: expected an "
+                               "algorithm that it has, found {}",
+                               name_of(call.kind), ranks, shape.domains,
+                               name_of(*sources.forced)));
+    }
+    return collective_choice{*sources.forced, 0, wire_format::plain, decided_by::caller};
+  }
+  const auto accepts = [&](const collective_hint& hint) {
+    return fits(hint, call) && is_legal(hint.how, call, ranks, shape) &&
+           wire_is_legal(hint.wire, call, sources);
+  };
+  for (const collective_hint& hint : sources.hints) {
+    if (accepts(hint)) {
+      return collective_choice{hint.how, hint.chunk_bytes, hint.wire, decided_by::hint};
+    }
+  }
+  if (sources.tuner) {
+    const auto found = sources.tuner(call, ranks, shape);
+    if (found && accepts(*found)) {
+      return collective_choice{found->how, found->chunk_bytes, found->wire,
+                               decided_by::tuner};
+    }
+  }
+  return collective_choice{fallback_for(call, ranks, shape), 0, wire_format::plain,
+                           decided_by::fallback};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// IEEE 754 arithmetic as it is by default, for the life of an object.
+#pragma once
+
+#include "tasks/fp_environment.hpp"
+
+namespace weir::runtime {
+
+/// Round to nearest and keep subnormals: kernels of the engine run with subnormals
+/// flushed, and a sum that flushed them would not be the exact one, nor that of another
+/// machine.
+class default_environment {
+ public:
+  default_environment() noexcept : before_(fp_control()) {
+    if (before_ != usual) {
+      set_fp_control(usual);
+    }
+  }
+  ~default_environment() {
+    if (before_ != usual) {
+      set_fp_control(before_);
+    }
+  }
+  default_environment(const default_environment&) = delete;
+  default_environment& operator=(const default_environment&) = delete;
+
+ private:
+  static constexpr std::uint64_t usual =
+#if defined(__SSE2__)
+      0x1F80;
+#elif defined(__aarch64__)
+      0;
+#else
+      FE_TONEAREST;
+#endif
+
+  std::uint64_t before_;
+};
+
+}  // namespace weir::runtime

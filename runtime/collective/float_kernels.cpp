@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reductions of fp32, fp64 and complex numbers that round at every node of the tree.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#include "collective/tile_loops.hpp"
+#include "collective/vector_sum.hpp"
+
+namespace weir::runtime {
+namespace {
+
+template <class T, std::size_t Bytes, int Ranks>
+void sum_portable(const std::byte* const* inputs, std::byte* const* outputs,
+                  std::size_t output_count, std::size_t count, std::uint32_t divisor) {
+  vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
+}
+template <class T, std::size_t Bytes, int Ranks>
+WEIR_AVX2 void sum_avx2(const std::byte* const* inputs, std::byte* const* outputs,
+                        std::size_t output_count, std::size_t count,
+                        std::uint32_t divisor) {
+  vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
+}
+
+using sum_function = void (*)(const std::byte* const*, std::byte* const*, std::size_t,
+                              std::size_t, std::uint32_t);
+constexpr std::size_t most_in_registers = 8;
+
+template <class T, std::size_t... Less>
+constexpr std::array<sum_function, sizeof...(Less)> portable_sums(
+    std::index_sequence<Less...> /*0, 1, 2, ...*/) {
+  return {sum_portable<T, 16, static_cast<int>(Less) + 1>...};
+}
+template <class T, std::size_t... Less>
+constexpr std::array<sum_function, sizeof...(Less)> avx2_sums(
+    std::index_sequence<Less...> /*0, 1, 2, ...*/) {
+  return {sum_avx2<T, 32, static_cast<int>(Less) + 1>...};
+}
+
+template <class T, instructions Set>
+bool sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
+                      std::byte* const* outputs, std::size_t output_count,
+                      std::size_t count, std::uint32_t divisor) {
+  using all = std::make_index_sequence<most_in_registers>;
+  static constexpr auto sums =
+      Set == instructions::avx2 ? avx2_sums<T>(all{}) : portable_sums<T>(all{});
+  if (ranks > most_in_registers) {
+    return false;
+  }
+  sums[ranks - 1](inputs, outputs, output_count, count, divisor);
+  return true;
+}
+
+template <class T, instructions Set>
+constexpr reduction_kernels with_registers(reduction_kernels tiles) {
+  tiles.whole = sum_in_registers<T, Set>;
+  return tiles;
+}
+
+template <class T>
+const reduction_kernels* sums_of(instructions set) noexcept {
+  using tables = tile_tables<T, T, add_op>;
+  static constexpr reduction_kernels portable =
+      with_registers<T, instructions::portable>(tables::portable);
+  static constexpr reduction_kernels avx2 =
+      with_registers<T, instructions::avx2>(tables::avx2);
+  return set == instructions::avx2 ? &avx2 : &portable;
+}
+
+template <class T>
+const reduction_kernels* of_float(reduction_op op, instructions set) noexcept {
+  switch (op) {
+    case reduction_op::sum:
+    case reduction_op::average: return sums_of<T>(set);
+    case reduction_op::product: return tile_tables<T, T, multiply_op>::of(set);
+    case reduction_op::max: return tile_tables<T, T, max_op>::of(set);
+    case reduction_op::min: return tile_tables<T, T, min_op>::of(set);
+  }
+  return nullptr;
+}
+
+/// fp32 in nodes of fp64.
+const reduction_kernels* of_wide(reduction_op op, instructions set) noexcept {
+  return op == reduction_op::product ? tile_tables<float, double, multiply_op>::of(set)
+                                     : tile_tables<float, double, add_op>::of(set);
+}
+
+}  // namespace
+
+const reduction_kernels* float_kernels(const reduction& what, instructions set) noexcept {
+  const bool adds = what.op == reduction_op::sum || what.op == reduction_op::average;
+  const bool rounds = adds || what.op == reduction_op::product;
+  switch (what.type) {
+    case dtype::fp32:
+      return what.wide && rounds ? of_wide(what.op, set) : of_float<float>(what.op, set);
+    case dtype::fp64: return of_float<double>(what.op, set);
+    // Sums go by component: twice as many real numbers.
+    case dtype::complex64:
+      if (adds) {
+        return what.wide ? of_wide(what.op, set) : sums_of<float>(set);
+      }
+      return tile_tables<complex_pair<float>, complex_pair<float>, multiply_op>::of(set);
+    case dtype::complex128:
+      return adds ? sums_of<double>(set)
+                  : tile_tables<complex_pair<double>, complex_pair<double>,
+                                multiply_op>::of(set);
+    default: return nullptr;
+  }
+}
+
+}  // namespace weir::runtime

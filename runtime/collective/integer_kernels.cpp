@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reductions of integers and booleans.
+#include "collective/tile_loops.hpp"
+
+namespace weir::runtime {
+namespace {
+
+template <class T>
+const reduction_kernels* of_integer(reduction_op op, instructions set) noexcept {
+  switch (op) {
+    case reduction_op::sum:
+    case reduction_op::average: return tile_tables<T, T, add_op>::of(set);
+    case reduction_op::product: return tile_tables<T, T, multiply_op>::of(set);
+    case reduction_op::max: return tile_tables<T, T, max_op>::of(set);
+    case reduction_op::min: return tile_tables<T, T, min_op>::of(set);
+  }
+  return nullptr;
+}
+
+const reduction_kernels* of_bool(reduction_op op, instructions set) noexcept {
+  const bool any = op == reduction_op::sum || op == reduction_op::max;
+  return any ? tile_tables<bool_byte, std::uint8_t, or_op>::of(set)
+             : tile_tables<bool_byte, std::uint8_t, and_op>::of(set);
+}
+
+}  // namespace
+
+const reduction_kernels* integer_kernels(const reduction& what,
+                                         instructions set) noexcept {
+  switch (what.type) {
+    case dtype::int8: return of_integer<std::int8_t>(what.op, set);
+    case dtype::int16: return of_integer<std::int16_t>(what.op, set);
+    case dtype::int32: return of_integer<std::int32_t>(what.op, set);
+    case dtype::int64: return of_integer<std::int64_t>(what.op, set);
+    case dtype::boolean: return of_bool(what.op, set);
+    default: return nullptr;
+  }
+}
+
+}  // namespace weir::runtime

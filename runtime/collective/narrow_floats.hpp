@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// fp8, fp16 and bf16 as bits, to and from fp32: without branches, so that loops over
+/// them become vector code, and with no trust in how the processor treats subnormals.
+#pragma once
+
+#include <cstdint>
+
+/// Loops are compiled once per instruction set: what they call has to be part of them.
+#define WEIR_INLINE __attribute__((always_inline)) inline
+
+namespace weir::runtime {
+
+struct e4m3_bits {
+  std::uint8_t bits;
+};
+struct e5m2_bits {
+  std::uint8_t bits;
+};
+struct half_bits {
+  std::uint16_t bits;
+};
+struct bfloat_bits {
+  std::uint16_t bits;
+};
+
+WEIR_INLINE std::uint32_t bits_of(float x) noexcept {
+  return __builtin_bit_cast(std::uint32_t, x);
+}
+WEIR_INLINE float float_of(std::uint32_t bits) noexcept {
+  return __builtin_bit_cast(float, bits);
+}
+inline constexpr std::uint32_t float_infinity = 0x7F800000;
+inline constexpr std::uint32_t float_quiet_nan = 0x7FC00000;
+
+namespace detail {
+
+/// 2^exponent as fp32 bits, for exponents of normal numbers.
+constexpr std::uint32_t power_bits(int exponent) noexcept {
+  return static_cast<std::uint32_t>(127 + exponent) << 23;
+}
+
+/// Finite values of a float with `Fraction` bits of fraction and exponent bias `Bias`, in
+/// the bits of fp32; `code` has no sign.
+template <int Fraction, int Bias>
+WEIR_INLINE std::uint32_t widen_finite(std::uint32_t code) noexcept {
+  const std::uint32_t normal =
+      (code << (23 - Fraction)) + (static_cast<std::uint32_t>(127 - Bias) << 23);
+  // An integer times a power of two, both of them normal: exact.
+  const std::uint32_t subnormal = bits_of(static_cast<float>(static_cast<int>(code)) *
+                                          float_of(power_bits(1 - Bias - Fraction)));
+  return code < (1U << Fraction) ? subnormal : normal;
+}
+
+/// Rounds to nearest even; `size` is the value without its sign. Exponents above the
+/// narrow type's run on into codes that it has not.
+template <int Fraction, int Bias>
+WEIR_INLINE std::uint32_t narrow_finite(std::uint32_t size) noexcept {
+  constexpr int drop = 23 - Fraction;
+  const std::uint32_t half = (1U << (drop - 1)) - 1 + ((size >> drop) & 1U);
+  const std::uint32_t normal =
+      ((size + half) >> drop) - (static_cast<std::uint32_t>(127 - Bias) << Fraction);
+  // The sum's last bit is worth as much as the narrow type's subnormals, so the adder
+  // rounds.
+  constexpr std::uint32_t magic = power_bits(1 - Bias - Fraction + 23);
+  const std::uint32_t subnormal = bits_of(float_of(size) + float_of(magic)) - magic;
+  return size < power_bits(1 - Bias) ? subnormal : normal;
+}
+
+}  // namespace detail
+
+/// @source{OCP 8-bit floating point specification, E4M3: no infinity, NaN is 0x7F, 0xFF}
+WEIR_INLINE float to_float(e4m3_bits x) noexcept {
+  const std::uint32_t code = x.bits & 0x7FU;
+  const std::uint32_t sign = (x.bits & 0x80U) << 24;
+  const std::uint32_t finite = detail::widen_finite<3, 7>(code);
+  return float_of((code == 0x7F ? float_quiet_nan : finite) | sign);
+}
+/// @source{OCP 8-bit floating point specification, E5M2}
+WEIR_INLINE float to_float(e5m2_bits x) noexcept {
+  const std::uint32_t code = x.bits & 0x7FU;
+  const std::uint32_t sign = (x.bits & 0x80U) << 24;
+  const std::uint32_t special = code == 0x7C ? float_infinity : float_quiet_nan;
+  const std::uint32_t finite = detail::widen_finite<2, 15>(code);
+  return float_of((code >= 0x7C ? special : finite) | sign);
+}
+WEIR_INLINE float to_float(half_bits x) noexcept {
+  const std::uint32_t code = x.bits & 0x7FFFU;
+  const std::uint32_t sign = (x.bits & 0x8000U) << 16;
+  const std::uint32_t special = float_infinity | (code & 0x3FFU) << 13;
+  const std::uint32_t finite = detail::widen_finite<10, 15>(code);
+  return float_of((code >= 0x7C00 ? special : finite) | sign);
+}
+WEIR_INLINE float to_float(bfloat_bits x) noexcept {
+  return float_of(static_cast<std::uint32_t>(x.bits) << 16);
+}
+
+/// Rounds to nearest even; a NaN becomes the canonical one; too large becomes 448.
+WEIR_INLINE void from_float(float x, e4m3_bits& out) noexcept {
+  const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
+  const std::uint32_t sign = (bits_of(x) >> 24) & 0x80U;
+  // Values from 2^9 on are all too large; below it the sum in narrow_finite is in range.
+  const std::uint32_t near = size < detail::power_bits(9) ? size : detail::power_bits(9);
+  const std::uint32_t code = detail::narrow_finite<3, 7>(near);
+  const std::uint32_t finite = (code > 0x7E ? 0x7EU : code) | sign;
+  out.bits = static_cast<std::uint8_t>(size > float_infinity ? 0x7FU : finite);
+}
+/// The same; too large and finite becomes 57344, an infinity stays one.
+WEIR_INLINE void from_float(float x, e5m2_bits& out) noexcept {
+  const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
+  const std::uint32_t sign = (bits_of(x) >> 24) & 0x80U;
+  const std::uint32_t near =
+      size < detail::power_bits(16) ? size : detail::power_bits(16);
+  const std::uint32_t code = detail::narrow_finite<2, 15>(near);
+  const std::uint32_t finite = code > 0x7B ? 0x7BU : code;
+  const std::uint32_t value = (size == float_infinity ? 0x7CU : finite) | sign;
+  out.bits = static_cast<std::uint8_t>(size > float_infinity ? 0x7EU : value);
+}
+/// Rounds to nearest even; a NaN becomes the canonical one; too large becomes infinite.
+WEIR_INLINE void from_float(float x, half_bits& out) noexcept {
+  const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
+  const std::uint32_t sign = (bits_of(x) >> 16) & 0x8000U;
+  const std::uint32_t near =
+      size < detail::power_bits(16) ? size : detail::power_bits(16);
+  const std::uint32_t value = detail::narrow_finite<10, 15>(near) | sign;
+  out.bits = static_cast<std::uint16_t>(size > float_infinity ? 0x7E00U : value);
+}
+WEIR_INLINE void from_float(float x, bfloat_bits& out) noexcept {
+  const std::uint32_t bits = bits_of(x);
+  const std::uint32_t value = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  out.bits =
+      static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > float_infinity ? 0x7FC0U : value);
+}
+
+/// A double as fp32, rounded to odd: one more rounding to at most 22 bits of fraction
+/// then gives what a single rounding would have given.
+WEIR_INLINE float to_odd_float(double x) noexcept {
+  const auto nearest = static_cast<float>(x);
+  const std::uint32_t bits = bits_of(nearest);
+  const auto back = static_cast<double>(nearest);
+  const double size = x < 0 ? -x : x;
+  const double back_size = back < 0 ? -back : back;
+  const bool adjust = back != x && (bits & 1U) == 0 && x == x;
+  const std::uint32_t step = back_size > size ? ~0U : 1U;
+  return float_of(bits + (adjust ? step : 0U));
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reductions: what exists, and the canonical tree over tiles that stay in the cache.
+#include "weir/runtime/collective/reduction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "collective/default_environment.hpp"
+#include "collective/reduction_kernels.hpp"
+#include "collective/vector_sum.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::size_t tile_bytes = 2048;
+/// Subtrees that are complete and wait for their right neighbours: one per bit of a rank,
+/// and the one that comes.
+constexpr std::size_t most_tiles = 12;
+static_assert((1 << (most_tiles - 2)) >= max_ranks);
+
+bool is_complex(dtype type) noexcept {
+  return type == dtype::complex64 || type == dtype::complex128;
+}
+bool is_integer(dtype type) noexcept {
+  return type == dtype::int8 || type == dtype::int16 || type == dtype::int32 ||
+         type == dtype::int64 || type == dtype::boolean;
+}
+bool adds(reduction_op op) noexcept {
+  return op == reduction_op::sum || op == reduction_op::average;
+}
+bool is_tessera_type(dtype type) noexcept {
+  return static_cast<int>(type) >= 1 && static_cast<int>(type) <= 13;
+}
+
+partial_rule rule_of(const reduction& what) noexcept {
+  const bool rounds =
+      !is_integer(what.type) && (adds(what.op) || what.op == reduction_op::product);
+  if (!rounds || what.level == 0) {
+    return partial_rule::any;
+  }
+  if (what.level == 1) {
+    return partial_rule::siblings;
+  }
+  // fp64 holds any sum of these.
+  const bool narrow = what.type == dtype::fp8_e4m3 || what.type == dtype::fp8_e5m2 ||
+                      what.type == dtype::fp16;
+  return narrow ? partial_rule::any : partial_rule::none;
+}
+
+const reduction_kernels* kernels_of(const reduction& what, instructions set) noexcept {
+  if (rule_of(what) == partial_rule::none) {
+    return exact_kernels(what, set);
+  }
+  if (is_integer(what.type)) {
+    return integer_kernels(what, set);
+  }
+  const reduction_kernels* narrow = narrow_kernels(what, set);
+  return narrow != nullptr ? narrow : float_kernels(what, set);
+}
+
+/// One call of `fold`: tiles of nodes, and the subtrees that they stand for.
+class tree_driver {
+ public:
+  tree_driver(const reduction_kernels& k, std::span<const reducer::part> parts)
+      : kernels_(k), parts_(parts) {}
+
+  /// The sum over elements [first, first + count); valid until the next call.
+  const std::byte* sum(std::size_t first, std::size_t count) noexcept {
+    depth_ = 0;
+    for (std::size_t p = 0; p < parts_.size();) {
+      p += push(p, first, count);
+      while (depth_ > 1 && sizes_[depth_ - 1] == sizes_[depth_ - 2]) {
+        merge(count);
+      }
+    }
+    while (depth_ > 1) {
+      merge(count);
+    }
+    return tops_[0];
+  }
+
+ private:
+  /// Adds a subtree of one part or of two; returns how many.
+  std::size_t push(std::size_t p, std::size_t first, std::size_t count) noexcept {
+    const reducer::part& one = parts_[p];
+    std::byte* const to = tiles_[depth_].data();
+    tops_[depth_] = to;
+    sizes_[depth_] = 1;
+    if (one.node) {  // read where it is
+      tops_[depth_++] = one.data + first * kernels_.node_bytes;
+      return 1;
+    }
+    const std::byte* const from = one.data + first * kernels_.element_bytes;
+    if (p + 1 < parts_.size() && !parts_[p + 1].node && p % 2 == 0) {
+      kernels_.pair(from, parts_[p + 1].data + first * kernels_.element_bytes, to, count);
+      sizes_[depth_++] = 2;
+      return 2;
+    }
+    kernels_.widen(from, to, count);
+    ++depth_;
+    return 1;
+  }
+
+  void merge(std::size_t count) noexcept {
+    --depth_;
+    std::byte* const to = tiles_[depth_ - 1].data();
+    kernels_.join(tops_[depth_ - 1], tops_[depth_], to, count);
+    tops_[depth_ - 1] = to;
+    sizes_[depth_ - 1] += sizes_[depth_];
+  }
+
+  const reduction_kernels& kernels_;
+  std::span<const reducer::part> parts_;
+  std::size_t depth_ = 0;
+  std::array<const std::byte*, most_tiles> tops_;
+  std::array<std::size_t, most_tiles> sizes_;
+  alignas(64) std::array<std::array<std::byte, tile_bytes>, most_tiles> tiles_;
+};
+
+}  // namespace
+
+instructions best_instructions() noexcept {
+#if defined(__x86_64__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  return has_avx2 ? instructions::avx2 : instructions::portable;
+#else
+  return instructions::portable;
+#endif
+}
+
+std::string_view name_of(reduction_op op) noexcept {
+  constexpr std::array<std::string_view, 5> names = {"sum", "max", "min", "product",
+                                                     "average"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+int canonical_split(int first, int last) noexcept {
+  return split_of(first, last);
+}
+
+result<void> check_reduction(const reduction& what) {
+  if (!is_tessera_type(what.type)) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot reduce elements of type {}: expected an id in 1..13",
+                             static_cast<int>(what.type)));
+  }
+  if (static_cast<int>(what.op) > static_cast<int>(reduction_op::average)) {
+    return error(errc::invalid_argument,
+                 fmt::format("no reduction {}: expected an id in 0..4",
+                             static_cast<int>(what.op)));
+  }
+  if (what.level < 0 || what.level > 2) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot reduce at level {}: expected 0, 1 or 2", what.level));
+  }
+  const bool extreme = what.op == reduction_op::max || what.op == reduction_op::min;
+  const bool rounded_product =
+      what.op == reduction_op::product && what.level == 2 && !is_integer(what.type);
+  if ((is_complex(what.type) && extreme) || rounded_product ||
+      (what.type == dtype::boolean && what.op == reduction_op::average)) {
+    return error(errc::unsupported,
+                 fmt::format("{} has no {} at level {}", info_of(what.type).tessera,
+                             name_of(what.op), what.level));
+  }
+  return {};
+}
+
+result<reducer> reducer::make(const reduction& what) {
+  WEIR_TRY(reducer made, make_portable(what));
+  made.kernels_ = kernels_of(what, best_instructions());
+  return made;
+}
+
+result<reducer> reducer::make_portable(const reduction& what) {
+  WEIR_CHECK(check_reduction(what));
+  reducer made;
+  made.what_ = what;
+  made.rule_ = rule_of(what);
+  made.kernels_ = kernels_of(what, instructions::portable);
+  made.element_bytes_ = info_of(what.type).size;
+  made.components_ = made.element_bytes_ / made.kernels_->element_bytes;
+  made.node_bytes_ = made.kernels_->node_bytes * made.components_;
+  return made;
+}
+
+void reducer::reduce(std::span<const std::byte* const> inputs,
+                     std::span<std::byte* const> outputs,
+                     std::size_t count) const noexcept {
+  const std::uint32_t divisor =
+      what_.op == reduction_op::average ? static_cast<std::uint32_t>(inputs.size()) : 0;
+  if (kernels_->whole != nullptr) {
+    const default_environment environment;
+    if (kernels_->whole(inputs.data(), inputs.size(), outputs.data(), outputs.size(),
+                        count * components_, divisor)) {
+      return;
+    }
+  }
+  std::array<part, max_ranks> parts;
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    parts[r] = {inputs[r], false};
+  }
+  fold(std::span(parts).first(inputs.size()), outputs, count, true,
+       static_cast<int>(inputs.size()));
+}
+
+void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outputs,
+                   std::size_t count, bool finish, int ranks) const noexcept {
+  const default_environment environment;
+  const std::uint32_t divisor =
+      what_.op == reduction_op::average ? static_cast<std::uint32_t>(ranks) : 0;
+  if (rule_ == partial_rule::none) {
+    std::array<const std::byte*, max_ranks> inputs;
+    std::transform(parts.begin(), parts.end(), inputs.begin(),
+                   [](const part& p) { return p.data; });
+    kernels_->whole(inputs.data(), parts.size(), outputs.data(), outputs.size(),
+                    count * components_, divisor);
+    return;
+  }
+  tree_driver driver(*kernels_, parts);
+  const std::size_t out_bytes = finish ? kernels_->element_bytes : kernels_->node_bytes;
+  const std::size_t tile = tile_bytes / kernels_->node_bytes;
+  const std::size_t total = count * components_;
+  for (std::size_t first = 0; first < total; first += tile) {
+    const std::size_t here = std::min(tile, total - first);
+    const std::byte* const sum = driver.sum(first, here);
+    std::byte* const to = outputs[0] + first * out_bytes;
+    if (finish) {
+      kernels_->finish(sum, to, here, divisor);
+    } else if (to != sum) {
+      std::memcpy(to, sum, here * out_bytes);
+    }
+    for (std::size_t o = 1; o < outputs.size(); ++o) {
+      std::byte* const copy = outputs[o] + first * out_bytes;
+      if (copy != to) {
+        std::memcpy(copy, to, here * out_bytes);
+      }
+    }
+  }
+}
+
+}  // namespace weir::runtime

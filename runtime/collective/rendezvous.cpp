@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Meetings: who is there, who disagrees, whose time is up.
+#include "weir/runtime/collective/rendezvous.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+
+std::string_view name_of(meeting_state state) noexcept {
+  constexpr std::array<std::string_view, 6> names = {
+      "waiting", "complete", "collective_mismatch", "determinism_violation",
+      "timeout", "cancelled"};
+  return names[static_cast<std::size_t>(state)];
+}
+
+result<void> rendezvous::add_group(std::uint64_t group, int ranks) {
+  if (ranks < 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot add group {}: expected at least one rank, found {}",
+                             group, ranks));
+  }
+  const auto [place, fresh] = groups_.try_emplace(group);
+  if (!fresh) {
+    return error(errc::already_exists, fmt::format("group {} exists already", group));
+  }
+  place->second.ranks = ranks;
+  place->second.next.resize(static_cast<std::size_t>(ranks));
+  return {};
+}
+
+std::vector<meeting_outcome> rendezvous::drop_group(std::uint64_t group) {
+  std::vector<meeting_outcome> ended;
+  const auto place = groups_.find(group);
+  if (place == groups_.end()) {
+    return ended;
+  }
+  for (auto& [sequence, m] : place->second.meetings) {
+    if (m.state == meeting_state::waiting) {
+      ended.push_back(decide(group, sequence, m, meeting_state::cancelled));
+    }
+  }
+  groups_.erase(place);
+  return ended;
+}
+
+result<std::uint64_t> rendezvous::next_sequence(std::uint64_t group, int rank) {
+  const auto place = groups_.find(group);
+  if (place == groups_.end()) {
+    return error(errc::not_found, fmt::format("no collective group {}", group));
+  }
+  if (rank < 0 || rank >= place->second.ranks) {
+    return error(errc::invalid_argument,
+                 fmt::format("no rank {} in group {}: expected [0, {})", rank, group,
+                             place->second.ranks));
+  }
+  return place->second.next[static_cast<std::size_t>(rank)]++;
+}
+
+result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
+                                               std::uint64_t sequence,
+                                               std::int64_t now_ns) {
+  const auto place = groups_.find(group);
+  if (place == groups_.end()) {
+    return error(errc::not_found, fmt::format("no collective group {}", group));
+  }
+  group_state& state = place->second;
+  if (rank < 0 || rank >= state.ranks) {
+    return error(errc::invalid_argument,
+                 fmt::format("no rank {} in group {}: expected [0, {})", rank, group,
+                             state.ranks));
+  }
+  const auto [at, fresh] = state.meetings.try_emplace(sequence);
+  meeting& m = at->second;
+  if (fresh) {
+    m.came.resize(static_cast<std::size_t>(state.ranks));
+    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+    m.deadline_ns = now_ns > never - patience_ns_ ? never : now_ns + patience_ns_;
+  }
+  if (m.came[static_cast<std::size_t>(rank)]) {
+    return error(errc::invalid_argument,
+                 fmt::format("rank {} has joined collective {} of group {} before", rank,
+                             sequence, group));
+  }
+  m.came[static_cast<std::size_t>(rank)] = true;
+  ++m.arrived;
+  return &m;
+}
+
+meeting_outcome rendezvous::decide(std::uint64_t group, std::uint64_t sequence,
+                                   meeting& m, meeting_state state) {
+  m.state = state;
+  meeting_outcome outcome{state, group, sequence, {}};
+  for (const auto& [rank, ticket] : m.waiting) {
+    outcome.tickets.push_back(ticket);
+  }
+  m.waiting.clear();
+  return outcome;
+}
+
+void rendezvous::forget_if_over(std::uint64_t group, std::uint64_t sequence) {
+  group_state& state = groups_.at(group);
+  const auto at = state.meetings.find(sequence);
+  if (at->second.state != meeting_state::waiting && at->second.arrived == state.ranks) {
+    state.meetings.erase(at);
+  }
+}
+
+result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns) {
+  WEIR_TRY(meeting* const m, enter(who.group, who.rank, who.sequence, now_ns));
+  m->waiting.emplace(who.rank, who.ticket);
+  meeting_outcome outcome{meeting_state::waiting, who.group, who.sequence, {}};
+  if (m->state != meeting_state::waiting) {
+    outcome = decide(who.group, who.sequence, *m, m->state);  // late: the same answer
+  } else if (m->deadline_ns <= now_ns && m->arrived > 1) {
+    outcome = decide(who.group, who.sequence, *m, meeting_state::timeout);
+  } else {
+    if (m->waiting.size() == 1) {
+      m->call = who.call;
+      m->descriptor = who.descriptor;
+    }
+    if (m->call != who.call) {
+      outcome = decide(who.group, who.sequence, *m, meeting_state::collective_mismatch);
+    } else if (m->descriptor != who.descriptor) {
+      outcome = decide(who.group, who.sequence, *m, meeting_state::determinism_violation);
+    } else if (m->arrived == groups_.at(who.group).ranks) {
+      outcome = decide(who.group, who.sequence, *m, meeting_state::complete);
+    }
+  }
+  forget_if_over(who.group, who.sequence);
+  return outcome;
+}
+
+result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
+                                             std::uint64_t sequence,
+                                             std::int64_t now_ns) {
+  WEIR_TRY(meeting* const m, enter(group, rank, sequence, now_ns));
+  meeting_outcome outcome{m->state, group, sequence, {}};
+  if (m->state == meeting_state::waiting) {
+    outcome = decide(group, sequence, *m, meeting_state::cancelled);
+  }
+  forget_if_over(group, sequence);
+  return outcome;
+}
+
+std::vector<meeting_outcome> rendezvous::expire(std::int64_t now_ns) {
+  std::vector<meeting_outcome> ended;
+  for (auto& [group, state] : groups_) {
+    for (auto& [sequence, m] : state.meetings) {
+      if (m.state == meeting_state::waiting && m.deadline_ns <= now_ns) {
+        ended.push_back(decide(group, sequence, m, meeting_state::timeout));
+      }
+    }
+  }
+  return ended;
+}
+
+std::int64_t rendezvous::next_deadline() const noexcept {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [group, state] : groups_) {
+    for (const auto& [sequence, m] : state.meetings) {
+      if (m.state == meeting_state::waiting) {
+        first = std::min(first, m.deadline_ns);
+      }
+    }
+  }
+  return first;
+}
+
+std::size_t rendezvous::open() const noexcept {
+  std::size_t count = 0;
+  for (const auto& [group, state] : groups_) {
+    count += state.meetings.size();
+  }
+  return count;
+}
+
+}  // namespace weir::runtime

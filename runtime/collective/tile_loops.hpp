@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The loops of `reduction_kernels`, compiled for each instruction set from one text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/elements.hpp"
+#include "collective/reduction_kernels.hpp"
+
+#if defined(__x86_64__)
+#define WEIR_HAS_AVX2 1
+#define WEIR_AVX2 [[gnu::target("avx2")]]
+#else
+#define WEIR_HAS_AVX2 0
+#define WEIR_AVX2
+#endif
+
+namespace weir::runtime {
+
+/// An element at any address.
+template <class T>
+struct [[gnu::packed, gnu::may_alias]] loose {
+  T value;
+};
+/// A node where it belongs, in memory that has no type.
+template <class T>
+struct [[gnu::may_alias]] firm {
+  T value;
+};
+
+template <class S, class N, class Op>
+struct tile_loops {
+  struct widen {
+    WEIR_INLINE static void run(const std::byte* from, std::byte* to,
+                                std::size_t count) noexcept {
+      const auto* const __restrict x = reinterpret_cast<const loose<S>*>(from);
+      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      for (std::size_t i = 0; i < count; ++i) {
+        y[i].value = widened<N>(S(x[i].value));
+      }
+    }
+  };
+  struct pair {
+    WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
+                                std::byte* to, std::size_t count) noexcept {
+      const auto* const __restrict a = reinterpret_cast<const loose<S>*>(left);
+      const auto* const __restrict b = reinterpret_cast<const loose<S>*>(right);
+      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      for (std::size_t i = 0; i < count; ++i) {
+        y[i].value =
+            Op::template apply<N>(widened<N>(S(a[i].value)), widened<N>(S(b[i].value)));
+      }
+    }
+  };
+  struct join {
+    WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
+                                std::byte* to, std::size_t count) noexcept {
+      const auto* const a = reinterpret_cast<const firm<N>*>(left);
+      const auto* const b = reinterpret_cast<const firm<N>*>(right);
+      auto* const y = reinterpret_cast<firm<N>*>(to);
+      for (std::size_t i = 0; i < count; ++i) {
+        y[i].value = Op::template apply<N>(a[i].value, b[i].value);
+      }
+    }
+  };
+  struct finish {
+    WEIR_INLINE static void run(const std::byte* from, std::byte* to, std::size_t count,
+                                std::uint32_t divisor) noexcept {
+      const auto* const __restrict x = reinterpret_cast<const firm<N>*>(from);
+      auto* const __restrict y = reinterpret_cast<loose<S>*>(to);
+      if (divisor > 1) {
+        for (std::size_t i = 0; i < count; ++i) {
+          y[i].value = finished<S>(x[i].value, divisor);
+        }
+      } else {
+        for (std::size_t i = 0; i < count; ++i) {
+          y[i].value = finished<S>(x[i].value, 0);
+        }
+      }
+    }
+  };
+};
+
+template <class Body, class... Args>
+void run_portable(Args... args) {
+  Body::run(args...);
+}
+template <class Body, class... Args>
+WEIR_AVX2 void run_avx2(Args... args) {
+  Body::run(args...);
+}
+
+template <class S, class N, class Op>
+struct tile_tables {
+  using loops = tile_loops<S, N, Op>;
+  static constexpr reduction_kernels portable = {sizeof(S),
+                                                 sizeof(N),
+                                                 run_portable<typename loops::widen>,
+                                                 run_portable<typename loops::pair>,
+                                                 run_portable<typename loops::join>,
+                                                 run_portable<typename loops::finish>,
+                                                 nullptr};
+  static constexpr reduction_kernels avx2 = {sizeof(S),
+                                             sizeof(N),
+                                             run_avx2<typename loops::widen>,
+                                             run_avx2<typename loops::pair>,
+                                             run_avx2<typename loops::join>,
+                                             run_avx2<typename loops::finish>,
+                                             nullptr};
+  static const reduction_kernels* of(instructions set) noexcept {
+    return set == instructions::avx2 ? &avx2 : &portable;
+  }
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sums of fp32 and fp64 by the canonical tree, held in registers from the first input to
+/// the last output.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "collective/elements.hpp"
+
+namespace weir::runtime {
+
+/// `Bytes / sizeof(T)` elements side by side. Passed by reference only: by value they
+/// would cross between instruction sets that disagree on how.
+template <class T, std::size_t Bytes>
+struct lanes {
+  using type __attribute__((vector_size(Bytes))) = T;
+};
+template <class T, std::size_t Bytes>
+using lanes_t = typename lanes<T, Bytes>::type;
+
+template <class V>
+WEIR_INLINE void load_lanes(const std::byte* from, V& to) noexcept {
+  __builtin_memcpy(&to, from, sizeof to);
+}
+template <class V>
+WEIR_INLINE void store_lanes(const V& from, std::byte* to) noexcept {
+  __builtin_memcpy(to, &from, sizeof from);
+}
+
+/// Where the canonical tree over [first, last) is cut.
+constexpr int split_of(int first, int last) noexcept {
+  int left = 1;
+  while (left * 2 < last - first) {
+    left *= 2;
+  }
+  return first + left;
+}
+
+template <class T, std::size_t Bytes, int Ranks>
+struct vector_sum {
+  using V = lanes_t<T, Bytes>;
+
+  template <int First, int Last>
+  WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t at,
+                               V& sum) noexcept {
+    if constexpr (Last - First == 1) {
+      load_lanes(inputs[First] + at, sum);
+    } else {
+      constexpr int middle = split_of(First, Last);
+      V right;
+      node<First, middle>(inputs, at, sum);
+      node<middle, Last>(inputs, at, right);
+      sum += right;
+    }
+  }
+
+  WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t at,
+                                std::uint32_t divisor, V& sum) noexcept {
+    node<0, Ranks>(inputs, at, sum);
+    if (divisor > 1) {
+      sum /= static_cast<T>(divisor);
+    }
+    const V nan = V{} + canonical(std::numeric_limits<T>::quiet_NaN());
+    sum = sum == sum ? sum : nan;
+  }
+
+  /// `Outputs` is the number of outputs, or 0 where it is known only when it runs.
+  template <int Outputs>
+  WEIR_INLINE static void loop(const std::byte* const* given_inputs,
+                               std::byte* const* given_outputs, std::size_t output_count,
+                               std::size_t bytes, std::uint32_t divisor) noexcept {
+    // Copies, since an output might be the list itself for all that is known.
+    std::array<const std::byte*, Ranks> inputs;
+    for (std::size_t r = 0; r < Ranks; ++r) {
+      inputs[r] = given_inputs[r];
+    }
+    std::array<std::byte*, Outputs == 0 ? 1 : Outputs> outputs;
+    for (std::size_t r = 0; r < Outputs; ++r) {
+      outputs[r] = given_outputs[r];
+    }
+    std::size_t at = 0;
+    for (; at + 2 * Bytes <= bytes; at += 2 * Bytes) {
+      V low;
+      V high;
+      block(inputs.data(), at, divisor, low);
+      block(inputs.data(), at + Bytes, divisor, high);
+      for (std::size_t r = 0; r < (Outputs == 0 ? output_count : Outputs); ++r) {
+        std::byte* const to = (Outputs == 0 ? given_outputs[r] : outputs[r]) + at;
+        store_lanes(low, to);
+        store_lanes(high, to + Bytes);
+      }
+    }
+    if (at < bytes) {
+      last(inputs, given_outputs, output_count, at, bytes - at, divisor);
+    }
+  }
+
+  /// Fewer elements than a step of the loop takes: the same arithmetic on copies.
+  WEIR_INLINE static void last(const std::array<const std::byte*, Ranks>& inputs,
+                               std::byte* const* outputs, std::size_t output_count,
+                               std::size_t at, std::size_t bytes,
+                               std::uint32_t divisor) noexcept {
+    std::array<std::array<std::byte, 2 * Bytes>, Ranks> copies{};
+    std::array<const std::byte*, Ranks> starts;
+    for (std::size_t r = 0; r < Ranks; ++r) {
+      std::memcpy(copies[r].data(), inputs[r] + at, bytes);
+      starts[r] = copies[r].data();
+    }
+    std::array<std::byte, 2 * Bytes> sums;
+    V sum;
+    block(starts.data(), 0, divisor, sum);
+    store_lanes(sum, sums.data());
+    block(starts.data(), Bytes, divisor, sum);
+    store_lanes(sum, sums.data() + Bytes);
+    for (std::size_t r = 0; r < output_count; ++r) {
+      std::memcpy(outputs[r] + at, sums.data(), bytes);
+    }
+  }
+
+  WEIR_INLINE static void run(const std::byte* const* inputs, std::byte* const* outputs,
+                              std::size_t output_count, std::size_t count,
+                              std::uint32_t divisor) noexcept {
+    const std::size_t bytes = count * sizeof(T);
+    if (output_count == Ranks) {
+      loop<Ranks>(inputs, outputs, output_count, bytes, divisor);
+    } else if (output_count == 1) {
+      loop<1>(inputs, outputs, output_count, bytes, divisor);
+    } else {
+      loop<0>(inputs, outputs, output_count, bytes, divisor);
+    }
+  }
+};
+
+}  // namespace weir::runtime

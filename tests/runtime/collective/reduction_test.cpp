@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions against the oracle, for all types, operations, levels and numbers of ranks.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <numeric>
+
+#include "collective/narrow_floats.hpp"
+#include "oracle.hpp"
+#include "tasks/fp_environment.hpp"
+#include "weir/runtime/collective/reduction.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using test::bytes;
+using test::flavour;
+
+struct one_case {
+  reduction what;
+  int ranks;
+  std::size_t count;
+  flavour kind;
+};
+
+std::string text_of(const one_case& c) {
+  return std::string(info_of(c.what.type).tessera) + " " +
+         std::string(name_of(c.what.op)) + " level " + std::to_string(c.what.level) +
+         (c.what.wide ? " wide " : " ") + std::to_string(c.ranks) + " ranks " +
+         std::to_string(c.count) + " elements flavour " +
+         std::to_string(static_cast<int>(c.kind));
+}
+
+std::vector<bytes> random_inputs(std::uint64_t seed, const one_case& c) {
+  std::mt19937_64 dice(seed);
+  std::vector<bytes> inputs;
+  for (int r = 0; r < c.ranks; ++r) {
+    inputs.push_back(test::random_elements(dice, c.what.type, c.count, c.kind));
+  }
+  return inputs;
+}
+
+bytes run(const reducer& reduce, const std::vector<bytes>& inputs, std::size_t count) {
+  std::vector<const std::byte*> from;
+  for (const bytes& input : inputs) {
+    from.push_back(input.data());
+  }
+  bytes out(inputs[0].size());
+  const std::array<std::byte*, 1> to = {out.data()};
+  reduce.reduce(from, to, count);
+  return out;
+}
+
+/// Index of the first element that differs, or -1.
+std::ptrdiff_t first_difference(const bytes& a, const bytes& b, std::size_t size) {
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return at.first == a.end() ? -1 : (at.first - a.begin()) / std::ptrdiff_t(size);
+}
+
+void expect_oracle(std::uint64_t seed, const one_case& c) {
+  const std::vector<bytes> inputs = random_inputs(seed, c);
+  const bytes expected = test::reduced(c.what, inputs);
+  const std::size_t size = info_of(c.what.type).size;
+  const bytes fast = run(or_throw(reducer::make(c.what)), inputs, c.count);
+  const bytes plain = run(or_throw(reducer::make_portable(c.what)), inputs, c.count);
+  ASSERT_EQ(first_difference(fast, expected, size), -1) << text_of(c) << " seed " << seed;
+  ASSERT_EQ(first_difference(plain, expected, size), -1)
+      << text_of(c) << " seed " << seed << " portable";
+}
+
+std::vector<reduction> all_reductions() {
+  std::vector<reduction> all;
+  for (const dtype type : test::all_types) {
+    for (const reduction_op op : test::all_ops) {
+      for (const int level : {1, 2}) {
+        for (const bool wide : {false, true}) {
+          const reduction what{type, op, level, wide};
+          if (check_reduction(what)) {
+            all.push_back(what);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Reduction, EqualsTheOracleForEveryTypeOperationAndNumberOfRanks) {
+  for (const reduction& what : all_reductions()) {
+    for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17}) {
+      for (const flavour kind : {flavour::codes, flavour::normal, flavour::wide}) {
+        expect_oracle(static_cast<std::uint64_t>(ranks), {what, ranks, 35, kind});
+      }
+    }
+  }
+}
+
+TEST(Reduction, EqualsTheOracleAcrossTiles) {
+  for (const reduction& what : all_reductions()) {
+    expect_oracle(5, {what, 3, 521, flavour::normal});
+  }
+}
+
+TEST(Reduction, TakesNoElements) {
+  for (const reduction& what : all_reductions()) {
+    bytes guard(16, std::byte{0x5A});
+    const std::array<const std::byte*, 2> from = {guard.data(), guard.data()};
+    const std::array<std::byte*, 1> to = {guard.data()};
+    or_throw(reducer::make(what)).reduce(from, to, 0);
+    ASSERT_EQ(guard, bytes(16, std::byte{0x5A})) << text_of({what, 2, 0, {}});
+  }
+}
+
+TEST(Reduction, WritesEveryOutputAndNothingBeside) {
+  constexpr std::size_t margin = 64;
+  for (const reduction& what : all_reductions()) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{67}}) {
+      const one_case c{what, 4, count, flavour::normal};
+      std::vector<bytes> inputs = random_inputs(11, c);
+      const bytes expected = test::reduced(what, inputs);
+      // Unaligned, in place, and two further outputs.
+      std::vector<bytes> padded;
+      for (const bytes& input : inputs) {
+        padded.emplace_back(input.size() + 2 * margin + 1, std::byte{0xA5});
+        std::copy(input.begin(), input.end(), padded.back().begin() + margin + 1);
+      }
+      padded.emplace_back(expected.size() + 2 * margin + 1, std::byte{0xA5});
+      std::vector<const std::byte*> from;
+      std::vector<std::byte*> to;
+      for (bytes& p : padded) {
+        to.push_back(p.data() + margin + 1);
+        if (to.size() <= 4) {
+          from.push_back(to.back());
+        }
+      }
+      or_throw(reducer::make(what)).reduce(from, to, count);
+      for (const bytes& p : padded) {
+        const bytes middle(p.begin() + margin + 1,
+                           p.begin() + std::ptrdiff_t(margin + 1 + expected.size()));
+        ASSERT_EQ(middle, expected) << text_of(c);
+        for (std::size_t i = 0; i < margin; ++i) {
+          ASSERT_EQ(p[i], std::byte{0xA5}) << text_of(c);
+          ASSERT_EQ(p[p.size() - 1 - i], std::byte{0xA5}) << text_of(c);
+        }
+      }
+    }
+  }
+}
+
+TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
+  const std::uint64_t seed = 20260301;
+  std::mt19937_64 dice(seed);
+  for (const reduction& what : all_reductions()) {
+    if (what.level != 2 || what.wide) {
+      continue;
+    }
+    for (const flavour kind : {flavour::codes, flavour::normal, flavour::wide}) {
+      const one_case c{what, 7, 50, kind};
+      std::vector<bytes> inputs = random_inputs(seed, c);
+      const reducer reduce = or_throw(reducer::make(what));
+      const bytes expected = run(reduce, inputs, c.count);
+      for (int i = 0; i < 6; ++i) {
+        std::shuffle(inputs.begin(), inputs.end(), dice);
+        ASSERT_EQ(run(reduce, inputs, c.count), expected)
+            << text_of(c) << " shuffle " << i;
+      }
+    }
+  }
+}
+
+TEST(Reduction, AtLevel1SeesTheOrderOfRanks) {
+  const one_case c{{dtype::fp32, reduction_op::sum, 1}, 7, 500, flavour::wide};
+  std::vector<bytes> inputs = random_inputs(3, c);
+  const reducer reduce = or_throw(reducer::make(c.what));
+  const bytes before = run(reduce, inputs, c.count);
+  std::reverse(inputs.begin(), inputs.end());
+  EXPECT_NE(run(reduce, inputs, c.count), before);
+}
+
+TEST(Reduction, OfAPrefixIsThePrefixOfTheReduction) {
+  for (const reduction& what : all_reductions()) {
+    const one_case c{what, 5, 700, flavour::normal};
+    const std::vector<bytes> inputs = random_inputs(8, c);
+    const reducer reduce = or_throw(reducer::make(what));
+    const bytes whole = run(reduce, inputs, c.count);
+    for (const std::size_t count : {1U, 31U, 512U, 699U}) {
+      const bytes part = run(reduce, inputs, count);
+      const auto end = std::ptrdiff_t(count * info_of(what.type).size);
+      ASSERT_TRUE(std::equal(part.begin(), part.begin() + end, whole.begin()))
+          << text_of(c) << " prefix " << count;
+    }
+  }
+}
+
+TEST(Reduction, DoesNotDependOnTheCallersFloatEnvironment) {
+  for (const reduction& what : all_reductions()) {
+    const one_case c{what, 4, 40, flavour::codes};
+    const std::vector<bytes> inputs = random_inputs(21, c);
+    const reducer reduce = or_throw(reducer::make(what));
+    const bytes expected = run(reduce, inputs, c.count);
+    const fp_scope flushing;
+    ASSERT_EQ(run(reduce, inputs, c.count), expected) << text_of(c);
+    ASSERT_EQ(fp_control(), kernel_fp_control);
+    std::fesetround(FE_UPWARD);
+    ASSERT_EQ(run(reduce, inputs, c.count), expected) << text_of(c);
+    ASSERT_EQ(std::fegetround(), FE_UPWARD);
+  }
+}
+
+template <class T>
+T one_sum(int level, std::vector<T> values) {
+  std::vector<const std::byte*> from;
+  for (const T& x : values) {
+    from.push_back(reinterpret_cast<const std::byte*>(&x));
+  }
+  T out{};
+  const std::array<std::byte*, 1> to = {reinterpret_cast<std::byte*>(&out)};
+  or_throw(reducer::make({dtype_of<T>, reduction_op::sum, level})).reduce(from, to, 1);
+  return out;
+}
+
+TEST(Reduction, AtLevel2NeverOverflowsOnTheWay) {
+  const double huge = std::numeric_limits<double>::max();
+  EXPECT_EQ(one_sum<double>(2, {huge, huge, -huge, -huge}), 0.0);
+  EXPECT_EQ(one_sum<double>(2, {huge, huge, -huge}), huge);
+  EXPECT_EQ(one_sum<double>(2, {huge, 4e291, -4e291}), huge);
+  EXPECT_EQ(one_sum<double>(2, {huge, huge}), HUGE_VAL);
+  EXPECT_EQ(one_sum<double>(1, {huge, huge, -huge, -huge}) == 0.0, false);
+  const float large = std::numeric_limits<float>::max();
+  EXPECT_EQ(one_sum<float>(2, {large, large, -large}), large);
+}
+
+TEST(Reduction, AtLevel2FindsWhatIsFarBelow) {
+  EXPECT_EQ(one_sum<double>(2, {1e300, 1.0, -1e300}), 1.0);
+  EXPECT_EQ(one_sum<double>(2, {1e300, 5e-324, -1e300}), 5e-324);
+  EXPECT_EQ(one_sum<float>(2, {1e38F, 1e-45F, -1e38F}), 1e-45F);
+  // Half a unit, and less than anything above it: only the last input breaks the tie.
+  EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53, 0x1p-1074}), 1.0 + 0x1p-52);
+  EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53, -0x1p-1074}), 1.0);
+  EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53}), 1.0);
+  EXPECT_EQ(one_sum<float>(2, {1.0F, 0x1p-24F, 0x1p-149F}), 1.0F + 0x1p-23F);
+}
+
+TEST(Reduction, KeepsSignsOfZeros) {
+  for (const int level : {0, 1, 2}) {
+    EXPECT_TRUE(std::signbit(one_sum<float>(level, {-0.0F, -0.0F, -0.0F})));
+    EXPECT_FALSE(std::signbit(one_sum<float>(level, {-0.0F, 0.0F, -0.0F})));
+    EXPECT_FALSE(std::signbit(one_sum<double>(level, {1.5, -1.5, -0.0})));
+    EXPECT_TRUE(std::signbit(one_sum<double>(level, {-0.0, -0.0})));
+  }
+}
+
+/// Partial results joined along the canonical tree give the bits of the whole.
+bytes folded(const reducer& reduce, const std::vector<bytes>& inputs, int first, int last,
+             std::size_t count, bool finish) {
+  std::vector<bytes> halves;
+  std::vector<reducer::part> parts;
+  if (last - first == 1) {
+    parts = {{inputs[static_cast<std::size_t>(first)].data(), false}};
+  } else {
+    const int middle = canonical_split(first, last);
+    halves.push_back(folded(reduce, inputs, first, middle, count, false));
+    halves.push_back(folded(reduce, inputs, middle, last, count, false));
+    parts = {{halves[0].data(), true}, {halves[1].data(), true}};
+  }
+  bytes out(count * (finish ? reduce.element_bytes() : reduce.node_bytes()));
+  const std::array<std::byte*, 1> to = {out.data()};
+  reduce.fold(parts, to, count, finish, static_cast<int>(inputs.size()));
+  return out;
+}
+
+TEST(Reduction, IsTheJoinOfItsPartialResults) {
+  for (const reduction& what : all_reductions()) {
+    const reducer reduce = or_throw(reducer::make(what));
+    if (reduce.rule() == partial_rule::none) {
+      continue;
+    }
+    for (const int ranks : {1, 2, 3, 5, 8, 13}) {
+      const one_case c{what, ranks, 300, flavour::wide};
+      const std::vector<bytes> inputs = random_inputs(17, c);
+      ASSERT_EQ(folded(reduce, inputs, 0, ranks, c.count, true),
+                run(reduce, inputs, c.count))
+          << text_of(c);
+    }
+  }
+}
+
+TEST(Reduction, TakesTheLargestNumberOfRanks) {
+  for (const dtype type : {dtype::fp32, dtype::fp16, dtype::int32}) {
+    for (const int level : {1, 2}) {
+      expect_oracle(2, {{type, reduction_op::sum, level}, max_ranks, 3, flavour::wide});
+    }
+  }
+}
+
+TEST(Reduction, RefusesWhatDoesNotExist) {
+  const auto code = [](dtype type, reduction_op op, int level) {
+    const auto made = reducer::make({type, op, level});
+    return made ? errc{} : made.error().code();
+  };
+  EXPECT_EQ(code(dtype::complex64, reduction_op::max, 1), errc::unsupported);
+  EXPECT_EQ(code(dtype::complex128, reduction_op::min, 0), errc::unsupported);
+  EXPECT_EQ(code(dtype::boolean, reduction_op::average, 1), errc::unsupported);
+  EXPECT_EQ(code(dtype::fp32, reduction_op::product, 2), errc::unsupported);
+  EXPECT_EQ(code(dtype::complex64, reduction_op::product, 2), errc::unsupported);
+  EXPECT_EQ(code(dtype::int32, reduction_op::product, 2), errc{});
+  EXPECT_EQ(code(dtype::uint8, reduction_op::sum, 1), errc::invalid_argument);
+  EXPECT_EQ(code(static_cast<dtype>(0), reduction_op::sum, 1), errc::invalid_argument);
+  EXPECT_EQ(code(dtype::fp32, reduction_op::sum, 3), errc::invalid_argument);
+  EXPECT_EQ(code(dtype::fp32, static_cast<reduction_op>(5), 1), errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace weir::runtime
