@@ -3,6 +3,7 @@
 /// Writing of containers.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <new>
 #include <string>
@@ -266,6 +267,22 @@ result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
   return image;
 }
 
+// False where a string ends before its length says.
+bool same_content(const fatbin& read, const fatbin& written) {
+  const auto same_kernel = [](const kernel_record& a, kernel_record b) {
+    b.targets = a.targets;
+    return a == b;
+  };
+  const auto same_section = [](const code_section& a, const code_section& b) {
+    return a.arch == b.arch;
+  };
+  return std::equal(read.kernels.begin(), read.kernels.end(), written.kernels.begin(),
+                    written.kernels.end(), same_kernel) &&
+         std::equal(read.code.begin(), read.code.end(), written.code.begin(),
+                    written.code.end(), same_section) &&
+         read.plans == written.plans;
+}
+
 }  // namespace
 
 fatbin_builder::fatbin_builder(const fatbin& from) : content_(from) {
@@ -293,11 +310,17 @@ void fatbin_builder::add_optional(std::uint32_t kind, bytes_view bytes) {
 
 result<byte_vector> fatbin_builder::build(const secret_key* sign_with) const try {
   WEIR_TRY(byte_vector image, write_image(content_, sign_with));
-  if (const auto read = parse_fatbin(image, content_.abi); !read) {
+  const auto read = parse_fatbin(image, content_.abi);
+  if (!read) {
     return error(errc::invalid_argument,
                  fmt::format("cannot build a fatbin: expected content that can be read "
                              "again, found \"{}\"",
                              read.error().text()));
+  }
+  if (!same_content(*read, content_)) {
+    return error(errc::invalid_argument,
+                 "cannot build a fatbin: expected names that can be read again, found "
+                 "others");
   }
   return image;
 } catch (const std::bad_alloc&) {

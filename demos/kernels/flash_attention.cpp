@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention without the matrix of weights: keys come in tiles, and what was summed so
+/// far is scaled down whenever a larger score turns up.
+#include <limits>
+
+#include "kernels.hpp"
+
+namespace {
+
+using demo_kernels::exponential;
+
+constexpr std::int64_t key_tile = 64;
+
+float inner_product(const float* a, const float* b, std::int64_t n) {
+  // Eight sums side by side, so that a wide unit has something to do.
+  float sums[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int j = 0; j < 8; ++j) {
+      sums[j] += a[i + j] * b[i + j];
+    }
+  }
+  float rest = 0;
+  for (; i < n; ++i) {
+    rest += a[i] * b[i];
+  }
+  return (((sums[0] + sums[4]) + (sums[2] + sums[6])) +
+          ((sums[1] + sums[5]) + (sums[3] + sums[7]))) +
+         rest;
+}
+
+struct running_softmax {
+  float most = -std::numeric_limits<float>::infinity();
+  float weight = 0;
+};
+
+// Adds `keys` keys and values to the row `o`.
+void add_tile(const float* q, const float* k, const float* v, std::int64_t keys,
+              std::int64_t D, float scale, running_softmax& state, float* o) {
+  float scores[key_tile];
+  float most = state.most;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    scores[j] = inner_product(q, k + j * D, D) * scale;
+    most = scores[j] > most ? scores[j] : most;
+  }
+  const float before = exponential(state.most - most);
+  float weight = state.weight * before;
+  for (std::int64_t d = 0; d < D; ++d) {
+    o[d] *= before;
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const float w = exponential(scores[j] - most);
+    weight += w;
+    for (std::int64_t d = 0; d < D; ++d) {
+      o[d] += w * v[j * D + d];
+    }
+  }
+  state = {most, weight};
+}
+
+}  // namespace
+
+int flash_attention_fused(const tessBlockContext* block, const void* args) {
+  const auto& a = *static_cast<const flash_attention_args*>(args);
+  if (a.B < 0 || a.H < 0 || a.L < 0 || a.D < 0) {
+    return demo_kernels::bad_sizes;
+  }
+  const std::int64_t L = a.L;
+  const std::int64_t D = a.D;
+  const std::int64_t rows = std::int64_t{a.B} * a.H * L;
+  const std::int64_t blocks = demo_kernels::block_count(*block);
+  for (std::int64_t row = demo_kernels::block_number(*block); row < rows; row += blocks) {
+    const std::int64_t head = row / L * L;  // first row of this batch and head
+    float* o = a.o + row * D;
+    std::fill(o, o + D, 0.0F);
+    running_softmax state;
+    for (std::int64_t j = 0; j < L; j += key_tile) {
+      const std::int64_t first = (head + j) * D;
+      add_tile(a.q + row * D, a.k + first, a.v + first, std::min(key_tile, L - j), D,
+               a.scale, state, o);
+    }
+    for (std::int64_t d = 0; d < D; ++d) {
+      o[d] /= state.weight;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Kernels that work on rows: softmax and layer norm.
+#include <cmath>
+
+#include "kernels.hpp"
+
+namespace {
+
+void softmax_row(const float* x, float* y, std::int64_t n) {
+  const float most = *std::max_element(x, x + n);
+  double weight = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    y[i] = demo_kernels::exponential(x[i] - most);
+    weight += y[i];
+  }
+  const auto scale = static_cast<float>(1 / weight);
+  for (std::int64_t i = 0; i < n; ++i) {
+    y[i] *= scale;
+  }
+}
+
+void layer_norm_row(const layer_norm_args& a, const float* x, float* y) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.columns; ++i) {
+    sum += x[i];
+  }
+  const double mean = sum / a.columns;
+  double squares = 0;
+  for (std::int64_t i = 0; i < a.columns; ++i) {
+    squares += (x[i] - mean) * (x[i] - mean);
+  }
+  const double scale = 1 / std::sqrt(squares / a.columns + a.epsilon);
+  for (std::int64_t i = 0; i < a.columns; ++i) {
+    const auto unit = static_cast<float>((x[i] - mean) * scale);
+    y[i] = unit * a.gain[i] + a.shift[i];
+  }
+}
+
+// Calls `one(offset of the row)` for the rows of this block.
+template <class One>
+int each_row(const tessBlockContext& block, std::int64_t rows, std::int64_t columns,
+             One one) {
+  if (rows < 0 || columns < 0) {
+    return demo_kernels::bad_sizes;
+  }
+  const std::int64_t blocks = demo_kernels::block_count(block);
+  for (std::int64_t r = demo_kernels::block_number(block); r < rows && columns != 0;
+       r += blocks) {
+    one(r * columns);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int softmax(const tessBlockContext* block, const void* args) {
+  const auto& a = *static_cast<const softmax_args*>(args);
+  return each_row(*block, a.rows, a.columns,
+                  [&](std::int64_t at) { softmax_row(a.x + at, a.y + at, a.columns); });
+}
+
+int layer_norm(const tessBlockContext* block, const void* args) {
+  const auto& a = *static_cast<const layer_norm_args*>(args);
+  return each_row(*block, a.rows, a.columns,
+                  [&](std::int64_t at) { layer_norm_row(a, a.x + at, a.y + at); });
+}
