@@ -75,12 +75,12 @@ struct extent {
 /// Null strides mean row-major. Nothing if a number leaves 64 bits.
 std::optional<extent> extent_of(std::span<const std::int64_t> shape,
                                 const std::int64_t* strides, std::int64_t element) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    return extent{0, 0, true};
+  }
   extent e{0, element, false};
   std::int64_t row_major = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] == 0) {
-      return extent{0, 0, true};
-    }
     const std::int64_t stride = strides != nullptr ? strides[i] : row_major;
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(shape[i] - 1, stride, &reach) ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every backend must do. A backend's own tests instantiate `Backend` with a factory
-// that makes it and hands out its versions of the kernels named here.
+// On what every backend is tried (by conformance_*_test.cpp): its own tests instantiate
+// `Backend` with a factory that makes it and hands out its versions of the kernels below.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,10 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -164,6 +166,3 @@ constexpr int code_of(errc code) {
 }
 
 }  // namespace weir::runtime::conformance
-
-#include "conformance_kernels.hpp"
-#include "conformance_memory.hpp"

@@ -3,11 +3,13 @@
 // point control of each thread, and stacks that end.
 #include "device/cpu/fiber_team.hpp"
 
+#include <algorithm>
 #include <cfenv>
 #include <functional>
 #include <random>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 

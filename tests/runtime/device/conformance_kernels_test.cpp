@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of backends: launches, barriers, failures, persistent kernels. Included by
-// conformance.hpp.
-#pragma once
-
+// Conformance of backends: launches, barriers, failures, persistent kernels.
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
+#include <limits>
 #include <numeric>
-#include <thread>
 
 #include "conformance.hpp"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of backends: devices, memory, copies. Included by conformance.hpp.
-#pragma once
-
+// Conformance of backends: devices, memory, copies.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -42,7 +40,8 @@ TEST_P(Backend, ThereAreNoOtherDevices) {
 TEST_P(Backend, AllocationsAreAlignedAndDisjoint) {
   const std::size_t alignment = backend().properties(1)->alignment;
   std::vector<std::pair<std::byte*, std::size_t>> made;
-  for (const std::size_t bytes : {1, 7, 255, 256, 257, 4096, 65'537, 300'000}) {
+  for (const std::size_t bytes :
+       {1UL, 7UL, 255UL, 256UL, 257UL, 4096UL, 65'537UL, 300'000UL}) {
     made.emplace_back(allocate(1, bytes), bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(made.back().first) % alignment, 0U);
   }
