@@ -225,6 +225,10 @@ result<void> engine::wait_all() {
 bool engine::ended(task_id id) const noexcept {
   return impl_->has_ended(id);
 }
+std::uint32_t engine::room() {
+  impl_->retire(impl_->window);
+  return impl_->window - static_cast<std::uint32_t>(impl_->next - impl_->oldest);
+}
 bool engine::run_one() {
   return impl_->workers.run_one();
 }

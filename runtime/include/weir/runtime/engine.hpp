@@ -259,6 +259,10 @@ class engine {
                          options);
   }
 
+  /// Tasks that can be submitted one by one before a submission has to wait, as far as the
+  /// window goes. Retires what has ended.
+  [[nodiscard]] std::uint32_t room();
+
   /// From here to `end_capture`, submissions are recorded besides being carried out.
   /// Their kernels find `argument` in the context.
   /// @error{invalid_argument, a capture has begun already}

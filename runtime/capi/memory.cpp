@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory: allocations, copies, what is known of addresses.
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+
+namespace weir::capi {
+namespace {
+
+using runtime::memory_kind;
+
+result<void> copy(void* dst, const void* src, std::size_t bytes, tessCopyKind kind,
+                  int rank, tessStream_t stream, std::string_view call) {
+  WEIR_CHECK(outside_tasks(call));
+  WEIR_TRY(const auto s, find(stream, call));
+  runtime::copy_request what;
+  what.to = dst;
+  what.from = src;
+  what.bytes = bytes;
+  what.rank = rank;
+  switch (kind) {
+    case TESS_COPY_H2D: what.kind = runtime::copy_kind::host_to_device; break;
+    case TESS_COPY_D2H: what.kind = runtime::copy_kind::device_to_host; break;
+    case TESS_COPY_D2D: what.kind = runtime::copy_kind::device_to_device; break;
+    default:
+      return error(errc::invalid_argument,
+                   fmt::format("{} failed: expected a kind of copy, found {}", call,
+                               static_cast<int>(kind)));
+  }
+  WEIR_TRY(auto operation, runtime::make_copy(*s->what, what));
+  if (operation) {
+    s->what->enqueue(std::move(operation));
+  }
+  return {};
+}
+
+/// Takes memory; if there is none, waits for what is about to be freed and tries again.
+result<void*> allocate(const std::shared_ptr<mesh>& on, std::size_t bytes) {
+  auto& memory = on->of->memory();
+  auto made = memory.allocate(on->devices, bytes, on->number);
+  if (!made && made.error().code() == errc::out_of_memory && on->of->frees_pending() &&
+      on->of->drain(on, -1)) {
+    made = memory.allocate(on->devices, bytes, on->number);
+  }
+  if (!made) {
+    return std::move(made).error();
+  }
+  return *made == nullptr ? nullptr : (*made)->data();
+}
+
+result<std::shared_ptr<context>> host_context(std::string_view call) {
+  return any_context(call);
+}
+
+/// The context that knows host memory beginning at `at`.
+result<void> remove_host(const void* at, memory_kind kind, std::string_view call) {
+  WEIR_CHECK(any_context(call));
+  result<void> out;
+  bool found = false;
+  all().contexts.for_each([&](context& of) {
+    if (!found) {
+      auto removed = of.memory().remove(at, kind);
+      found = removed.has_value();
+      if (!removed) {
+        out = std::move(removed).error();
+      }
+    }
+  });
+  return found ? result<void>() : out;
+}
+
+}  // namespace
+}  // namespace weir::capi
+
+using namespace weir;        // NOLINT: the functions of the interface are global
+using namespace weir::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMalloc"));
+    if (devPtr == nullptr) {
+      return null_argument("tessMalloc", "a place for the pointer");
+    }
+    WEIR_TRY(*devPtr, allocate(m, bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessFree"));
+    WEIR_TRY(const auto m, find(handle, "tessFree"));
+    return devPtr == nullptr ? result<void>() : m->of->free_later(m, devPtr);
+  });
+}
+
+tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(stream, "tessMallocAsync"));
+    if (devPtr == nullptr) {
+      return null_argument("tessMallocAsync", "a place for the pointer");
+    }
+    if (const std::size_t most = s->what->memory_limit(); most != 0 && bytes > most) {
+      return error(errc::out_of_memory,
+                   fmt::format("tessMallocAsync failed: expected at most {} bytes on "
+                               "stream {}, found {}",
+                               most, s->what->number(), bytes));
+    }
+    WEIR_TRY(*devPtr, allocate(s->what->on(), bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessFreeAsync"));
+    WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
+    return devPtr == nullptr ? result<void>()
+                             : s->what->of().free_later(s->what->on(), devPtr);
+  });
+}
+
+tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, host_context("tessHostAlloc"));
+    if (hostPtr == nullptr) {
+      return null_argument("tessHostAlloc", "a place for the pointer");
+    }
+    if (kind != TESS_MEM_PINNED_HOST) {
+      return error(errc::invalid_argument,
+                   fmt::format("host memory not allocated: expected the kind "
+                               "TESS_MEM_PINNED_HOST, found {}",
+                               static_cast<int>(kind)));
+    }
+    WEIR_TRY(const auto made, of->memory().allocate_host(bytes));
+    *hostPtr = made == nullptr ? nullptr : made->data();
+    return {};
+  });
+}
+
+tessStatus_t tessHostFree(void* hostPtr) {
+  return run([&]() -> result<void> {
+    return hostPtr == nullptr ? result<void>()
+                              : remove_host(hostPtr, memory_kind::host, "tessHostFree");
+  });
+}
+
+tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, host_context("tessHostRegister"));
+    WEIR_CHECK(of->memory().register_host(static_cast<std::byte*>(hostPtr), bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessHostUnregister(void* hostPtr) {
+  return run([&]() -> result<void> {
+    if (hostPtr == nullptr) {
+      return null_argument("tessHostUnregister", "an address");
+    }
+    return remove_host(hostPtr, memory_kind::registered, "tessHostUnregister");
+  });
+}
+
+tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyKind kind,
+                             tessStream_t stream) {
+  return run([&] { return copy(dst, src, bytes, kind, -1, stream, "tessMemcpyAsync"); });
+}
+
+tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
+                                 tessCopyKind kind, int rank, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    if (rank < 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemcpyRankAsync failed: expected a rank from 0 on, "
+                               "found {}",
+                               rank));
+    }
+    return copy(dst, src, bytes, kind, rank, stream, "tessMemcpyRankAsync");
+  });
+}
+
+tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMemsetAsync"));
+    WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
+    runtime::fill_request what;
+    what.to = devPtr;
+    what.bytes = bytes;
+    what.pattern[0] = static_cast<std::byte>(value);
+    WEIR_TRY(auto operation, runtime::make_fill(*s->what, what));
+    if (operation) {
+      s->what->enqueue(std::move(operation));
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank, void** rankPtr) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemGetRankPtr"));
+    if (rankPtr == nullptr) {
+      return null_argument("tessMemGetRankPtr", "a place for the pointer");
+    }
+    const auto place = m->of->memory().find(devPtr);
+    if (!place || !place->memory->symmetric() || rank < 0 ||
+        rank >= static_cast<int>(m->ranks())) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemGetRankPtr failed: expected memory of the mesh and "
+                               "a rank in [0, {}), found rank {}",
+                               m->ranks(), rank));
+    }
+    *rankPtr = place->on_rank(rank);
+    return {};
+  });
+}
+
+tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
+                            size_t* totalBytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemGetInfo"));
+    if (rank < 0 || rank >= static_cast<int>(m->ranks())) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemGetInfo failed: expected a rank in [0, {}), found "
+                               "{}",
+                               m->ranks(), rank));
+    }
+    const auto use =
+        m->of->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
+    if (freeBytes != nullptr) {
+      *freeBytes = use.capacity - use.in_use;
+    }
+    if (totalBytes != nullptr) {
+      *totalBytes = use.capacity;
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
+                                      tessPointerAttributes* attributes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessPointerGetAttributes"));
+    tessPointerAttributes out{};
+    out.device = -1;
+    if (const auto place = of->memory().find(ptr)) {
+      switch (place->memory->kind()) {
+        case memory_kind::device: out.kind = TESS_POINTER_DEVICE; break;
+        case memory_kind::host: out.kind = TESS_POINTER_HOST; break;
+        case memory_kind::registered: out.kind = TESS_POINTER_REGISTERED; break;
+        case memory_kind::imported: out.kind = TESS_POINTER_IMPORTED; break;
+      }
+      out.device = place->device();
+      out.rank = place->rank;
+      out.base = place->memory->data();
+      out.bytes = place->memory->bytes();
+      out.offset = place->offset;
+    }
+    return copy_struct("tessPointerGetAttributes", out, attributes);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tables, statuses and texts of errors.
+#include "capi/objects.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir::capi {
+namespace {
+
+thread_local std::string last_message;  // NOLINT: one per thread is what it is for
+
+template <class Table, class Handle>
+auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
+    -> result<decltype(table.get(0))> {
+  auto found = table.get(number_of(h));
+  if (found == nullptr) {
+    return stale(call, what);
+  }
+  return found;
+}
+
+}  // namespace
+
+tables& all() {
+  static auto* const made = new tables;
+  return *made;
+}
+
+tessStatus_t fail(tessStatus_t status, std::string text) noexcept {
+  last_message = std::move(text);
+  return status;
+}
+
+tessStatus_t fail(const error& e) noexcept {
+  try {
+    return fail(status_of(e.code()), e.message());
+  } catch (...) {
+    last_message.clear();
+    return status_of(e.code());
+  }
+}
+
+tessStatus_t status_of(errc code) noexcept {
+  switch (code) {
+    case errc::out_of_memory:
+    case errc::no_space: return TESS_ERR_OUT_OF_MEMORY;
+    case errc::not_initialized: return TESS_ERR_NOT_INITIALIZED;
+    case errc::kernel_failed:
+    case errc::upstream_failed:
+    case errc::stopping:
+    case errc::abandoned:
+    case errc::internal: return TESS_ERR_LAUNCH_FAILED;
+    case errc::arch_mismatch: return TESS_ERR_ARCH_MISMATCH;
+    case errc::unsupported: return TESS_ERR_UNSUPPORTED;
+    case errc::collective_mismatch: return TESS_ERR_COLLECTIVE_MISMATCH;
+    case errc::determinism_violation: return TESS_ERR_DETERMINISM_VIOLATION;
+    case errc::timeout: return TESS_ERR_TIMEOUT;
+    case errc::unsupported_version: return TESS_ERR_ABI_VERSION_MISMATCH;
+    case errc::cache_corrupt: return TESS_ERR_CACHE_CORRUPT;
+    default: return TESS_ERR_INVALID_VALUE;
+  }
+}
+
+error null_argument(std::string_view call, std::string_view argument) {
+  return {errc::invalid_argument,
+          fmt::format("{} failed: expected {}, found null", call, argument)};
+}
+
+error no_context(std::string_view call, std::string_view what) {
+  return error(errc::not_initialized,
+               fmt::format("{} failed: expected a live {}, found null or one that is "
+                           "gone",
+                           call, what));
+}
+
+error stale(std::string_view call, std::string_view what) {
+  return {errc::invalid_argument,
+          fmt::format("{} failed: expected a live {}, found null or one that is gone",
+                      call, what)};
+}
+
+result<void> outside_tasks(std::string_view call) {
+  if (runtime::inside_task()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a thread of the program, found a "
+                             "kernel or a function in a stream",
+                             call));
+  }
+  return {};
+}
+
+result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call) {
+  if (auto found = all().contexts.get(number_of(h))) {
+    return found;
+  }
+  return no_context(call, "context");
+}
+result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call) {
+  if (auto found = all().meshes.get(number_of(h))) {
+    return found;
+  }
+  return no_context(call, "mesh");
+}
+result<std::shared_ptr<stream_object>> find(tessStream_t h, std::string_view call) {
+  return look_up(all().streams, h, call, "stream");
+}
+result<std::shared_ptr<event_object>> find(tessEvent_t h, std::string_view call) {
+  return look_up(all().events, h, call, "event");
+}
+result<std::shared_ptr<module_object>> find(tessModule_t h, std::string_view call) {
+  return look_up(all().modules, h, call, "module");
+}
+result<std::shared_ptr<kernel_object>> find(tessKernel_t h, std::string_view call) {
+  return look_up(all().kernels, h, call, "kernel");
+}
+result<std::shared_ptr<graph_object>> find(tessGraph_t h, std::string_view call) {
+  return look_up(all().graphs, h, call, "graph");
+}
+result<std::shared_ptr<exec_object>> find(tessGraphExec_t h, std::string_view call) {
+  return look_up(all().execs, h, call, "executable graph");
+}
+
+result<void> bind_event(event_object& e, context& to, std::string_view call) {
+  const auto before = e.of.lock();
+  if (before != nullptr && before.get() != &to) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected an event and a stream of one context, "
+                             "found two",
+                             call));
+  }
+  e.of = to.weak_from_this();
+  return {};
+}
+
+result<std::shared_ptr<context>> any_context(std::string_view call) {
+  if (auto found = all().contexts.any()) {
+    return found;
+  }
+  return error(errc::not_initialized,
+               fmt::format("{} failed: expected a context, found none", call))
+      .hint("tessInit makes one");
+}
+
+result<void> copy_text(std::string_view call, std::string_view text, char* buffer,
+                       std::size_t* size) {
+  if (size == nullptr) {
+    return null_argument(call, "a size");
+  }
+  const std::size_t needed = text.size() + 1;
+  const std::size_t room = std::exchange(*size, needed);
+  if (buffer == nullptr) {
+    return {};
+  }
+  if (room < needed) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
+                             needed, room));
+  }
+  std::memcpy(buffer, text.data(), text.size());
+  buffer[text.size()] = '\0';
+  return {};
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions of the interface are global
+
+extern "C" {
+
+const char* tessGetErrorName(tessStatus_t status) {
+  switch (status) {
+    case TESS_OK: return "TESS_OK";
+    case TESS_ERR_INVALID_VALUE: return "TESS_ERR_INVALID_VALUE";
+    case TESS_ERR_OUT_OF_MEMORY: return "TESS_ERR_OUT_OF_MEMORY";
+    case TESS_ERR_NOT_INITIALIZED: return "TESS_ERR_NOT_INITIALIZED";
+    case TESS_ERR_LAUNCH_FAILED: return "TESS_ERR_LAUNCH_FAILED";
+    case TESS_ERR_ARCH_MISMATCH: return "TESS_ERR_ARCH_MISMATCH";
+    case TESS_ERR_UNSUPPORTED: return "TESS_ERR_UNSUPPORTED";
+    case TESS_ERR_COLLECTIVE_MISMATCH: return "TESS_ERR_COLLECTIVE_MISMATCH";
+    case TESS_ERR_DETERMINISM_VIOLATION: return "TESS_ERR_DETERMINISM_VIOLATION";
+    case TESS_ERR_TIMEOUT: return "TESS_ERR_TIMEOUT";
+    case TESS_ERR_ABI_VERSION_MISMATCH: return "TESS_ERR_ABI_VERSION_MISMATCH";
+    case TESS_ERR_CACHE_CORRUPT: return "TESS_ERR_CACHE_CORRUPT";
+  }
+  return "unknown status";
+}
+
+const char* tessGetErrorString(tessStatus_t status) {
+  switch (status) {
+    case TESS_OK: return "success";
+    case TESS_ERR_INVALID_VALUE: return "invalid argument or configuration";
+    case TESS_ERR_OUT_OF_MEMORY: return "allocation failed";
+    case TESS_ERR_NOT_INITIALIZED: return "context or mesh not initialized";
+    case TESS_ERR_LAUNCH_FAILED: return "kernel launch failed";
+    case TESS_ERR_ARCH_MISMATCH: return "module lacks a target for this device";
+    case TESS_ERR_UNSUPPORTED: return "operation not supported";
+    case TESS_ERR_COLLECTIVE_MISMATCH:
+      return "participants disagree on a collective";
+    case TESS_ERR_DETERMINISM_VIOLATION: return "numerics policy violated";
+    case TESS_ERR_TIMEOUT: return "operation exceeded its time limit";
+    case TESS_ERR_ABI_VERSION_MISMATCH: return "module of an incompatible ABI";
+    case TESS_ERR_CACHE_CORRUPT: return "persistent cache failed validation";
+  }
+  return "unknown status";
+}
+
+const char* tessStatusString(tessStatus_t status) {
+  return tessGetErrorString(status);
+}
+
+const char* tessGetLastErrorMessage(void) {
+  return last_message.c_str();
+}
+
+}  // extern "C"

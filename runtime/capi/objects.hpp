@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the handles of the C interface name, the tables of it all, and the frame that every
+/// call runs in.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "capi/handles.hpp"
+#include "stream/context.hpp"
+#include "stream/graph.hpp"
+#include "stream/stream.hpp"
+#include "stream/work.hpp"
+#include "tessera_ext.h"
+
+namespace weir::capi {
+
+using runtime::context;
+using runtime::mesh;
+
+struct module_object {
+  std::shared_ptr<context> of;
+  std::shared_ptr<const runtime::loaded_module> code;
+  std::mutex mutex;
+  std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles, by name
+};
+struct kernel_object {
+  std::shared_ptr<context> of;
+  runtime::module_kernel what;
+};
+struct event_object {
+  std::mutex mutex;
+  std::weak_ptr<context> of;  ///< of the streams that record it, once one has
+  runtime::event point;
+};
+struct stream_object {
+  std::shared_ptr<runtime::stream> what;
+  std::mutex mutex;
+  std::shared_ptr<const runtime::graph> taken;  ///< by a capture that flags began
+};
+struct graph_object {
+  std::shared_ptr<context> of;
+  std::shared_ptr<const runtime::graph> what;
+};
+struct exec_object {
+  std::shared_ptr<context> of;
+  std::shared_ptr<runtime::graph_exec> what;
+};
+struct profiler_object;
+
+struct tables {
+  handle_table<context> contexts{handle_kind::context};
+  handle_table<mesh> meshes{handle_kind::mesh};
+  handle_table<stream_object> streams{handle_kind::stream};
+  handle_table<event_object> events{handle_kind::event};
+  handle_table<module_object> modules{handle_kind::module};
+  handle_table<kernel_object> kernels{handle_kind::kernel};
+  handle_table<profiler_object> profilers{handle_kind::profiler};
+  handle_table<graph_object> graphs{handle_kind::graph};
+  handle_table<exec_object> execs{handle_kind::graph_exec};
+};
+/// Never destroyed: threads of the program may call until the very end.
+[[nodiscard]] tables& all();
+
+/// Notes the text for `tessGetLastErrorMessage`.
+tessStatus_t fail(tessStatus_t status, std::string text) noexcept;
+tessStatus_t fail(const error& e) noexcept;
+[[nodiscard]] tessStatus_t status_of(errc code) noexcept;
+
+[[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
+[[nodiscard]] error no_context(std::string_view call, std::string_view what);
+[[nodiscard]] error stale(std::string_view call, std::string_view what);
+/// Calls that enqueue or wait are not for kernels and functions in streams.
+[[nodiscard]] result<void> outside_tasks(std::string_view call);
+
+/// Runs the body of a call: errors become a status and a text, and so do exceptions.
+template <class Body>
+tessStatus_t run(Body&& body) noexcept {
+  try {
+    if (result<void> outcome = body(); !outcome) {
+      return fail(outcome.error());
+    }
+    return TESS_OK;
+  } catch (const std::bad_alloc&) {
+    return fail(TESS_ERR_OUT_OF_MEMORY, "call failed: no memory");
+  } catch (const std::exception& e) {
+    return fail(TESS_ERR_LAUNCH_FAILED,
+                std::string("call failed: an exception: ") + e.what());
+  } catch (...) {
+    return fail(TESS_ERR_LAUNCH_FAILED, "call failed: an exception of unknown type");
+  }
+}
+
+template <class Handle>
+[[nodiscard]] std::uintptr_t number_of(Handle h) noexcept {
+  return reinterpret_cast<std::uintptr_t>(h);
+}
+template <class Handle>
+[[nodiscard]] Handle handle_of(std::uintptr_t number) noexcept {
+  return reinterpret_cast<Handle>(number);  // NOLINT: handles are numbers
+}
+
+[[nodiscard]] result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call);
+[[nodiscard]] result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call);
+[[nodiscard]] result<std::shared_ptr<stream_object>> find(tessStream_t h,
+                                                          std::string_view call);
+[[nodiscard]] result<std::shared_ptr<event_object>> find(tessEvent_t h,
+                                                         std::string_view call);
+[[nodiscard]] result<std::shared_ptr<module_object>> find(tessModule_t h,
+                                                          std::string_view call);
+[[nodiscard]] result<std::shared_ptr<kernel_object>> find(tessKernel_t h,
+                                                          std::string_view call);
+[[nodiscard]] result<std::shared_ptr<graph_object>> find(tessGraph_t h,
+                                                         std::string_view call);
+[[nodiscard]] result<std::shared_ptr<exec_object>> find(tessGraphExec_t h,
+                                                        std::string_view call);
+/// @error{invalid_argument, the event is of streams of another context}
+[[nodiscard]] result<void> bind_event(event_object& e, context& to, std::string_view call);
+/// The context of calls that name none. @error{not_initialized, there is none}
+[[nodiscard]] result<std::shared_ptr<context>> any_context(std::string_view call);
+
+/// Copies a text with its terminating zero by the rule of `tessera_ext.h`.
+[[nodiscard]] result<void> copy_text(std::string_view call, std::string_view text,
+                                     char* buffer, std::size_t* size);
+/// Copies `filled` into the caller's structure, as much of it as the caller knows.
+template <class Struct>
+[[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled, Struct* out) {
+  if (out == nullptr) {
+    return null_argument(call, "the structure");
+  }
+  if (out->structSize < sizeof(std::uint32_t) * 2) {
+    return error(errc::invalid_argument,
+                 std::string(call) + " failed: expected structSize to be set, found " +
+                     std::to_string(out->structSize));
+  }
+  const std::size_t bytes = std::min<std::size_t>(out->structSize, sizeof(Struct));
+  filled.structSize = out->structSize;
+  std::memcpy(out, &filled, bytes);
+  return {};
+}
+
+}  // namespace weir::capi

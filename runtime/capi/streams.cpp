@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams, events, launches, graphs.
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+
+namespace weir::capi {
+namespace {
+
+result<void> open_stream(tessMesh_t handle, const runtime::stream_options& options,
+                         tessStream_t* out, std::string_view call,
+                         std::shared_ptr<stream_object>* object = nullptr) {
+  WEIR_TRY(const auto on, find(handle, call));
+  if (out == nullptr) {
+    return null_argument(call, "a place for the stream");
+  }
+  auto made = std::make_shared<stream_object>();
+  WEIR_TRY(made->what, runtime::stream::make(on, options));
+  if (object != nullptr) {
+    *object = made;
+  }
+  *out = handle_of<tessStream_t>(all().streams.add(std::move(made)));
+  return {};
+}
+
+result<runtime::launch_request> request_of(const kernel_object& kernel,
+                                           const tessLaunchConfig& cfg, const void* args,
+                                           std::size_t bytes) {
+  constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
+                             TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
+  if ((cfg.flags & ~known) != 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("kernel not launched: expected known flags, found {:#x}",
+                             cfg.flags));
+  }
+  runtime::launch_request out;
+  out.kernel = kernel.what;
+  std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
+  std::copy(cfg.block, cfg.block + 3, out.block.begin());
+  out.shared_bytes = cfg.shmemBytes;
+  out.deterministic = (cfg.flags & TESS_LAUNCH_DETERMINISTIC) != 0;
+  out.persistent = (cfg.flags & TESS_LAUNCH_PERSISTENT) != 0;
+  out.urgent = (cfg.flags & TESS_LAUNCH_LOW_LATENCY) != 0;
+  out.args = args;
+  out.args_bytes = bytes;
+  return out;
+}
+
+result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
+                    const void* args, std::size_t bytes, tessStream_t stream) {
+  constexpr std::string_view call = "tessLaunch";
+  WEIR_CHECK(outside_tasks(call));
+  WEIR_TRY(const auto on, find(handle, call));
+  WEIR_TRY(const auto what, find(kernel, call));
+  WEIR_TRY(const auto to, find(stream, call));
+  runtime::stream& s = *to->what;
+  if (s.on() != on && s.on()->devices != on->devices) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected the stream's own mesh, found another");
+  }
+  if (what->of.get() != &s.of()) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected a kernel of the stream's context, found "
+                 "another's");
+  }
+  WEIR_TRY(const auto request, request_of(*what, cfg, args, bytes));
+  const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
+  if (captures && request.persistent) {
+    return error(errc::unsupported,
+                 "kernel not launched: expected no capture of a persistent kernel");
+  }
+  WEIR_TRY(auto operation, runtime::make_launch(s, request));
+  if (captures) {
+    auto in = s.of().port().enter();
+    if (s.recording() == nullptr) {
+      s.record_into(std::make_shared<runtime::graph_recording>(), false);
+    }
+  }
+  s.enqueue(std::move(operation));
+  return {};
+}
+
+result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
+  auto in = from.what->of().port().enter();
+  const auto recording = from.what->last_recording();
+  if (recording == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a capture that has been closed by a "
+                             "synchronization, found none",
+                             call));
+  }
+  WEIR_TRY(auto made, recording->finish(nullptr));
+  from.what->forget_recording();
+  auto object = std::make_shared<graph_object>();
+  object->of = from.what->of().shared_from_this();
+  object->what = std::move(made);
+  *out = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
+  return {};
+}
+
+result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
+  const std::int64_t limit = of.settings().wait_limit_ms;
+  const std::int64_t deadline = limit > 0 ? now_ns() + limit * 1'000'000 : -1;
+  if (!of.bell().wait([&] { return p->reached(); }, deadline)) {
+    return error(errc::timeout,
+                 fmt::format("event not reached: expected it within {} ms", limit));
+  }
+  if (const auto failed = p->failure_for(nullptr, 0)) {
+    return error(*failed.what);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::capi
+
+using namespace weir;        // NOLINT: the functions of the interface are global
+using namespace weir::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* stream) {
+  return run([&] {
+    return open_stream(handle, {priority, -1}, stream, "tessStreamCreate");
+  });
+}
+
+tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
+                                tessStream_t* stream) {
+  return run([&]() -> result<void> {
+    if (desc == nullptr || desc->structSize < offsetof(tessStreamDesc, memoryLimit)) {
+      return null_argument("tessStreamCreateEx", "a description with its size");
+    }
+    std::shared_ptr<stream_object> made;
+    WEIR_CHECK(open_stream(handle, {desc->priority, desc->rank}, stream,
+                           "tessStreamCreateEx", &made));
+    if (desc->structSize >= sizeof(tessStreamDesc)) {
+      if (desc->memoryLimit != 0) {
+        made->what->set_memory_limit(desc->memoryLimit);
+      }
+      if (desc->timeoutMs >= 0) {
+        made->what->set_limit(desc->timeoutMs * 1'000'000);
+      }
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessStreamDestroy(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamDestroy"));
+    const auto s = all().streams.remove(number_of(handle));
+    if (s == nullptr) {
+      return stale("tessStreamDestroy", "stream");
+    }
+    s->what->close();
+    return {};
+  });
+}
+
+tessStatus_t tessStreamSynchronize(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
+    return s->what->synchronize();
+  });
+}
+
+tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamQuery"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamQuery"));
+    if (done == nullptr) {
+      return null_argument("tessStreamQuery", "a place for the answer");
+    }
+    *done = s->what->idle() ? 1 : 0;
+    return {};
+  });
+}
+
+tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
+    if (milliseconds < 0 || milliseconds > INT64_MAX / 1'000'000) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessStreamSetTimeout failed: expected milliseconds from "
+                               "0 on, found {}",
+                               milliseconds));
+    }
+    s->what->set_limit(milliseconds * 1'000'000);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
+    s->what->set_memory_limit(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamRequestStop(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));
+    s->what->stop_persistent();
+    return {};
+  });
+}
+
+tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t* size) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamGetLastMessage"));
+    return copy_text("tessStreamGetLastMessage", s->what->last_message(), buffer, size);
+  });
+}
+
+tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), void* user) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessLaunchHostFunc"));
+    WEIR_TRY(const auto s, find(handle, "tessLaunchHostFunc"));
+    if (fn == nullptr) {
+      return null_argument("tessLaunchHostFunc", "a function");
+    }
+    s->what->enqueue(runtime::make_host_function([fn, user] { fn(user); }));
+    return {};
+  });
+}
+
+tessStatus_t tessEventCreate(tessEvent_t* event) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(any_context("tessEventCreate"));
+    if (event == nullptr) {
+      return null_argument("tessEventCreate", "a place for the event");
+    }
+    *event = handle_of<tessEvent_t>(all().events.add(std::make_shared<event_object>()));
+    return {};
+  });
+}
+
+tessStatus_t tessEventDestroy(tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    if (all().events.remove(number_of(handle)) == nullptr) {
+      return stale("tessEventDestroy", "event");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessEventRecord"));
+    WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
+    WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
+    const std::lock_guard lock(e->mutex);
+    WEIR_CHECK(bind_event(*e, s->what->of(), "tessEventRecord"));
+    s->what->record(e->point);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
+    WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
+    WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
+    const std::lock_guard lock(e->mutex);
+    if (e->point.latest()) {
+      WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
+      s->what->wait(e->point);
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto e, find(handle, "tessEventQuery"));
+    if (done == nullptr) {
+      return null_argument("tessEventQuery", "a place for the answer");
+    }
+    const auto p = e->point.latest();
+    *done = !p || p->reached() ? 1 : 0;
+    return {};
+  });
+}
+
+tessStatus_t tessEventSynchronize(tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessEventSynchronize"));
+    WEIR_TRY(const auto e, find(handle, "tessEventSynchronize"));
+    const auto p = e->point.latest();
+    const auto of = e->of.lock();
+    if (!p || of == nullptr) {
+      return {};
+    }
+    if (const auto recording = p->capture.lock()) {
+      auto in = of->port().enter();
+      recording->spoil("an event of it was waited for");
+      return error(errc::invalid_argument,
+                   "event not waited for: expected one that is not being captured");
+    }
+    return wait_for(p, *of);
+  });
+}
+
+tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
+                                  tessEvent_t end) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto a, find(start, "tessEventElapsedTime"));
+    WEIR_TRY(const auto b, find(end, "tessEventElapsedTime"));
+    if (milliseconds == nullptr) {
+      return null_argument("tessEventElapsedTime", "a place for the time");
+    }
+    const auto from = a->point.latest();
+    const auto to = b->point.latest();
+    if (!from || !to || !from->reached() || !to->reached()) {
+      return error(errc::invalid_argument,
+                   "tessEventElapsedTime failed: expected two events that have been "
+                   "reached");
+    }
+    *milliseconds = static_cast<float>(
+        static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
+    return {};
+  });
+}
+
+tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t handle, tessLaunchConfig cfg,
+                        const void* argBuffer, size_t argSize, tessStream_t stream) {
+  return run([&] { return launch(kernel, handle, cfg, argBuffer, argSize, stream); });
+}
+
+tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamBeginCapture"));
+    auto in = s->what->of().port().enter();
+    if (s->what->recording() != nullptr) {
+      return error(errc::invalid_argument,
+                   "capture not begun: expected a stream that does not capture");
+    }
+    s->what->record_into(std::make_shared<runtime::graph_recording>(), true);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamEndCapture"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamEndCapture"));
+    if (graph == nullptr) {
+      return null_argument("tessStreamEndCapture", "a place for the graph");
+    }
+    auto in = s->what->of().port().enter();
+    const auto recording = s->what->recording();
+    if (recording == nullptr || !s->what->recording_only()) {
+      return error(errc::invalid_argument,
+                   "capture not ended: expected a stream whose capture has begun");
+    }
+    s->what->flush_waits(in);
+    WEIR_TRY(auto made, recording->finish(s->what.get()));
+    auto object = std::make_shared<graph_object>();
+    object->of = s->what->of().shared_from_this();
+    object->what = std::move(made);
+    *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
+    return {};
+  });
+}
+
+tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
+    if (graph == nullptr) {
+      return null_argument("tessStreamTakeGraph", "a place for the graph");
+    }
+    return take_graph(*s, graph, "tessStreamTakeGraph");
+  });
+}
+
+tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphGetNodeCount"));
+    if (count == nullptr) {
+      return null_argument("tessGraphGetNodeCount", "a place for the count");
+    }
+    *count = g->what->nodes.size();
+    return {};
+  });
+}
+
+tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffer,
+                             size_t* size) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphExport"));
+    const std::string_view name = format == nullptr ? "" : format;
+    if (name != "dot" && name != "json") {
+      return error(errc::invalid_argument,
+                   fmt::format("graph not exported: expected the format dot or json, "
+                               "found \"{}\"",
+                               name));
+    }
+    return copy_text("tessGraphExport",
+                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer, size);
+  });
+}
+
+tessStatus_t tessGraphDestroy(tessGraph_t handle) {
+  return run([&]() -> result<void> {
+    if (all().graphs.remove(number_of(handle)) == nullptr) {
+      return stale("tessGraphDestroy", "graph");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
+    if (exec == nullptr) {
+      return null_argument("tessGraphInstantiate", "a place for the executable graph");
+    }
+    auto object = std::make_shared<exec_object>();
+    object->of = g->of;
+    WEIR_TRY(object->what, runtime::graph_exec::make(g->what));
+    *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
+    return {};
+  });
+}
+
+tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessGraphLaunch"));
+    WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
+    WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
+    return e->what->launch(s->what);
+  });
+}
+
+tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
+                                       tessKernel_t kernel, tessLaunchConfig cfg,
+                                       const void* argBuffer, size_t argSize,
+                                       tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessGraphExecUpdateLaunch"));
+    WEIR_TRY(const auto e, find(handle, "tessGraphExecUpdateLaunch"));
+    WEIR_TRY(const auto k, find(kernel, "tessGraphExecUpdateLaunch"));
+    WEIR_TRY(const auto s, find(stream, "tessGraphExecUpdateLaunch"));
+    WEIR_TRY(const auto request, request_of(*k, cfg, argBuffer, argSize));
+    WEIR_TRY(auto operation, runtime::make_launch(*s->what, request));
+    return e->what->update(node, std::move(operation));
+  });
+}
+
+tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
+  return run([&]() -> result<void> {
+    const auto e = all().execs.remove(number_of(handle));
+    if (e == nullptr) {
+      return stale("tessGraphExecDestroy", "executable graph");
+    }
+    runtime::graph_exec::retire(e->what);
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * What the Tessera runtime offers beyond its specification. Structures begin with
+ * `structSize`, which the caller sets; they only ever grow at their end. C99 and C++; every
+ * function may be called from any thread. Sizes and counts that a call fills a caller's
+ * buffer by follow one rule: a null buffer asks for the size.
+ * @source{docs/tessera.md}
+ */
+#ifndef TESSERA_EXT_H_
+#define TESSERA_EXT_H_
+
+#include <stdint.h>
+
+#include "tessera.h"
+#include "tessera_kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Errors */
+
+/** Text of a status for people: "invalid argument or configuration". */
+TESS_API const char* tessGetErrorString(tessStatus_t status);
+/** Name of a status: "TESS_ERR_INVALID_VALUE". */
+TESS_API const char* tessGetErrorName(tessStatus_t status);
+/** The same as tessGetErrorString. */
+TESS_API const char* tessStatusString(tessStatus_t status);
+/** What went wrong in the last call of this thread that failed; never null. Valid until the
+ *  next call of the thread. */
+TESS_API const char* tessGetLastErrorMessage(void);
+/** Message of the failure that a stream's synchronization returned last. `size` holds the
+ *  bytes of `buffer` and gets those of the text, its terminating zero included. */
+TESS_API tessStatus_t tessStreamGetLastMessage(tessStream_t stream, char* buffer,
+                                               size_t* size);
+
+typedef enum { TESS_LOG_INFO = 1, TESS_LOG_DEBUG = 2, TESS_LOG_TRACE = 3 } tessLogLevel;
+typedef void (*tessLogFn)(tessLogLevel level, const char* text, void* user);
+/** Contexts made from now on log to `fn`; null: to standard error, as TESS_LOG_LEVEL says. */
+TESS_API tessStatus_t tessSetLogCallback(tessLogFn fn, void* user);
+
+/** The function of this name, for programs that load the library; null if there is none in
+ *  an ABI of that minor version. */
+TESS_API void (*tessGetProcAddress(const char* name, int minAbiMinor))(void);
+
+/* Devices and meshes */
+
+typedef struct {
+  uint32_t structSize;
+  int32_t ordinal;
+  char name[64];
+  char backend[16];
+  char arch[32];       /**< what code it runs, e.g. "x86-64-v3" */
+  size_t memory;       /**< bytes that can be allocated */
+  size_t alignment;    /**< of every allocation */
+  int32_t maxGrid[3];
+  int32_t maxBlock[3];
+  int32_t maxThreads;  /**< of a block */
+  int32_t maxPersistentBlocks;
+  size_t maxSharedBytes;
+} tessDeviceProps;
+
+TESS_API tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count);
+TESS_API tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device,
+                                         tessDeviceProps* props);
+
+typedef struct {
+  uint32_t structSize;
+  int32_t nDevices;
+  tessMeshAxes axes;   /**< as sizes: 1 for axes that are absent */
+} tessMeshInfo;
+
+TESS_API tessStatus_t tessMeshGetInfo(tessMesh_t mesh, tessMeshInfo* info);
+/** Place of a rank along tp, pp, dp, ep. */
+TESS_API tessStatus_t tessMeshRankCoords(tessMesh_t mesh, int rank, int coords[4]);
+/** Ranks of the group that `rank` is in, ascending. `count` holds the room in `ranks`. */
+TESS_API tessStatus_t tessMeshAxisGroup(tessMesh_t mesh, const char* axis, int rank,
+                                        int* ranks, int* count);
+
+/* Streams and events */
+
+typedef struct {
+  uint32_t structSize;
+  int32_t priority;      /**< lower is more urgent */
+  int32_t rank;          /**< bound to this rank: collectives on it are its share; -1: none */
+  int32_t reserved;
+  size_t memoryLimit;    /**< bytes; 0: the default */
+  int64_t timeoutMs;     /**< of tessStreamSynchronize; 0: none, -1: the default */
+} tessStreamDesc;
+
+TESS_API tessStatus_t tessStreamCreateEx(tessMesh_t mesh, const tessStreamDesc* desc,
+                                         tessStream_t* stream);
+/** `done` is 1 if all that the stream was given has ended. */
+TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
+TESS_API tessStatus_t tessStreamSetTimeout(tessStream_t stream, int64_t milliseconds);
+TESS_API tessStatus_t tessStreamSetMemoryLimit(tessStream_t stream, size_t bytes);
+/** Asks persistent kernels that run on the stream to stop. */
+TESS_API tessStatus_t tessStreamRequestStop(tessStream_t stream);
+/** Calls `fn(user)` in the stream's order, on a thread of the runtime. It may make no call
+ *  that enqueues or waits: those return TESS_ERR_INVALID_VALUE there. */
+TESS_API tessStatus_t tessLaunchHostFunc(tessStream_t stream, void (*fn)(void* user),
+                                         void* user);
+
+TESS_API tessStatus_t tessEventQuery(tessEvent_t event, int* done);
+TESS_API tessStatus_t tessEventSynchronize(tessEvent_t event);
+/** Milliseconds between two recorded events that have been reached. */
+TESS_API tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
+                                           tessEvent_t end);
+
+/* Memory */
+
+typedef enum {
+  TESS_POINTER_UNKNOWN = 0,    /**< not known: memory of the program */
+  TESS_POINTER_DEVICE = 1,
+  TESS_POINTER_HOST = 2,       /**< of tessHostAlloc */
+  TESS_POINTER_REGISTERED = 3, /**< of tessHostRegister */
+  TESS_POINTER_IMPORTED = 4
+} tessPointerKind;
+
+typedef struct {
+  uint32_t structSize;
+  int32_t kind;    /**< tessPointerKind */
+  int32_t device;  /**< ordinal, or -1 */
+  int32_t rank;    /**< of the instance that the address lies in */
+  void* base;      /**< where the allocation begins, on rank 0 */
+  size_t bytes;    /**< of one instance */
+  size_t offset;   /**< of the address in its instance */
+} tessPointerAttributes;
+
+TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
+                                      tessStream_t stream);
+/** As tessMemcpyAsync, but only the instance of one rank. */
+TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
+                                          tessCopyKind kind, int rank, tessStream_t stream);
+/** Address of the rank's own instance. */
+TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
+                                        void** rankPtr);
+TESS_API tessStatus_t tessMemGetInfo(tessMesh_t mesh, int rank, size_t* freeBytes,
+                                     size_t* totalBytes);
+TESS_API tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
+                                               tessPointerAttributes* attributes);
+/** Memory on the stream's mesh that other streams may use behind what the stream has now. */
+TESS_API tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream);
+/** Gives memory back behind what the stream has now. */
+TESS_API tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream);
+TESS_API tessStatus_t tessHostRegister(void* hostPtr, size_t bytes);
+TESS_API tessStatus_t tessHostUnregister(void* hostPtr);
+
+/* Modules */
+
+TESS_API tessStatus_t tessModuleGetKernelCount(tessModule_t module, int* count);
+/** The name is valid until the module is unloaded. */
+TESS_API tessStatus_t tessModuleGetKernelName(tessModule_t module, int index,
+                                              const char** name);
+
+typedef struct {
+  uint32_t structSize;
+  uint32_t flags;           /**< TESS_KERNEL_* */
+  uint32_t paramCount;
+  uint32_t argBytes;        /**< to the end of the last argument */
+  uint32_t argBytesPadded;
+  uint32_t defaultBlock[3]; /**< 0: the module says nothing */
+  uint32_t maxThreads;
+  uint32_t sharedBytes;
+} tessKernelInfo;
+
+typedef struct {
+  uint32_t structSize;
+  uint32_t kind;      /**< 0 scalar, 1 pointer, 2 opaque */
+  uint32_t dtype;     /**< 0: not said */
+  uint32_t size;
+  uint32_t offset;
+  uint32_t space;     /**< LLVM's address space */
+  uint32_t direction; /**< 0 in, 1 out, 2 in and out */
+  uint32_t reserved;
+  const char* name;
+} tessParamInfo;
+
+TESS_API tessStatus_t tessKernelGetInfo(tessKernel_t kernel, tessKernelInfo* info);
+TESS_API tessStatus_t tessKernelGetParam(tessKernel_t kernel, int index,
+                                         tessParamInfo* info);
+/** Packs one value per parameter into a parameter buffer. `size` holds the bytes of
+ *  `buffer` and gets those of the padded buffer. */
+TESS_API tessStatus_t tessPackArgs(tessKernel_t kernel, const void* const* values,
+                                   int valueCount, void* buffer, size_t* size);
+/** JSON about a module: kernels, parameters, targets present and selected, plans, policy. */
+TESS_API tessStatus_t tessExplain(tessModule_t module, char* buffer, size_t* size);
+
+/** A function of the program that modules may name instead of bringing code. */
+TESS_API tessStatus_t tessRegisterHostKernel(const char* name, void (*entry)(void),
+                                             const tessParamInfo* params, int paramCount,
+                                             uint32_t flags);
+TESS_API tessStatus_t tessUnregisterHostKernel(const char* name);
+
+/* Graphs */
+
+typedef struct tessGraph* tessGraph_t;
+typedef struct tessGraphExec* tessGraphExec_t;
+
+/** From here on the stream records instead of running. */
+TESS_API tessStatus_t tessStreamBeginCapture(tessStream_t stream);
+TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* graph);
+/** The recording that launches with TESS_LAUNCH_CAPTURE made and a synchronization closed. */
+TESS_API tessStatus_t tessStreamTakeGraph(tessStream_t stream, tessGraph_t* graph);
+TESS_API tessStatus_t tessGraphGetNodeCount(tessGraph_t graph, size_t* count);
+/** `format` is "dot" or "json". */
+TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, char* buffer,
+                                      size_t* size);
+TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);
+TESS_API tessStatus_t tessGraphInstantiate(tessGraph_t graph, tessGraphExec_t* exec);
+TESS_API tessStatus_t tessGraphLaunch(tessGraphExec_t exec, tessStream_t stream);
+/** From the next launch on, node `node` (a launch) runs with these arguments and shape. */
+TESS_API tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t exec, size_t node,
+                                                tessKernel_t kernel, tessLaunchConfig cfg,
+                                                const void* argBuffer, size_t argSize,
+                                                tessStream_t stream);
+TESS_API tessStatus_t tessGraphExecDestroy(tessGraphExec_t exec);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chrome trace JSON of what streams did.
+#include "profile/recorder.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::string_view category(operation::kind kind) {
+  switch (kind) {
+    case operation::kind::launch: return "kernel";
+    case operation::kind::copy: return "copy";
+    case operation::kind::fill: return "fill";
+    case operation::kind::collective: return "collective";
+    case operation::kind::host_function: return "host";
+    case operation::kind::marker: return "event";
+    case operation::kind::other: break;
+  }
+  return "other";
+}
+
+/// Microseconds with three decimals; a floating point number would lose them.
+std::string microseconds(std::int64_t ns) {
+  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte >= 0x7F) {
+      out += fmt::format("\\u{:04x}", byte);  // names are ASCII; others must not break it
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+recorder::recorder(const context& of)
+    : settings_(of.settings().listed()), since_(now_ns()) {}
+
+void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
+                     std::int64_t end_ns) noexcept {
+  try {
+    record r{std::string(what.name()), what.details(), what.what(), what.stream_number,
+             what.number, what.bytes(), lane, what.enqueued_ns, start_ns, end_ns};
+    const std::lock_guard lock(mutex_);
+    records_.push_back(std::move(r));
+  } catch (...) {  // no memory: the trace has a hole
+  }
+}
+
+std::string recorder::to_json() const {
+  std::vector<record> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = records_;
+  }
+  std::sort(all.begin(), all.end(), [](const record& a, const record& b) {
+    return std::tie(a.started, a.stream, a.number, a.lane) <
+           std::tie(b.started, b.stream, b.number, b.lane);
+  });
+  std::vector<std::string> events;
+  std::set<std::pair<unsigned, std::uint64_t>> lanes;
+  std::set<std::uint64_t> streams;
+  std::uint64_t flow = 0;
+  for (const record& r : all) {
+    const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
+    const std::int64_t started = r.started - since_;
+    const std::int64_t took = r.ended - r.started;
+    const std::string name = quoted(r.name);
+    lanes.emplace(r.lane, r.stream);
+    streams.insert(r.stream);
+    ++flow;
+    events.push_back(fmt::format(
+        R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0.000,"cat":"enqueue","name":{}}})",
+        r.stream, microseconds(enqueued), name));
+    events.push_back(fmt::format(
+        R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
+        r.stream, microseconds(enqueued), flow));
+    const double gigabytes =
+        took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
+    events.push_back(fmt::format(
+        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
+        R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
+        R"("GB/s":{:.3f}{}{}}}}})",
+        r.lane + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
+        name, r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes,
+        r.details.empty() ? "" : ",", r.details));
+    events.push_back(fmt::format(
+        R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
+        r.lane + 1, r.stream, microseconds(started), flow));
+  }
+  const auto named = [&](std::string_view what, std::uint64_t pid, std::uint64_t tid,
+                         const std::string& name) {
+    events.push_back(
+        fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
+                    pid, tid, what, quoted(name)));
+  };
+  named("process_name", 0, 0, "host");
+  for (const std::uint64_t s : streams) {
+    named("thread_name", 0, s, fmt::format("stream {}", s));
+  }
+  for (const auto& [lane, s] : lanes) {
+    named("process_name", lane + 1, s, fmt::format("device lane {}", lane));
+    named("thread_name", lane + 1, s, fmt::format("stream {}", s));
+  }
+  std::string meta;
+  for (const auto& [name, value] : settings_) {
+    meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", quoted(name), quoted(value));
+  }
+  return fmt::format(
+      R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
+      "\n",
+      meta, fmt::join(events, ",\n"));
+}
+
+result<void> recorder::write(const std::string& path) const {
+  const std::string text = to_json();
+  auto written = write_file_atomically(
+      posix_file_system(), path, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  if (!written) {
+    return error(errc::invalid_argument,
+                 fmt::format("trace not written: expected a file that can be, found "
+                             "\"{}\"",
+                             path))
+        .because(std::move(written).error());
+  }
+  return {};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Contexts: what they own, in which order it comes and goes.
+#include "stream/context.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/meeting_point.hpp"
+#include "stream/stream.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/runtime/device/cpu.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::uint32_t window = 1U << 15;
+constexpr std::int64_t stop_limit_ns = 5'000'000'000;
+
+/// Lets go of memory with the last point that holds this.
+class last_use : public counted {
+ public:
+  last_use(allocation_ptr memory, std::shared_ptr<std::atomic<int>> pending)
+      : memory_(std::move(memory)), pending_(std::move(pending)) {
+    ++*pending_;
+  }
+  ~last_use() override {
+    memory_ = nullptr;
+    --*pending_;
+  }
+
+ private:
+  allocation_ptr memory_;
+  std::shared_ptr<std::atomic<int>> pending_;
+};
+
+/// Tells several observers.
+class observers final : public operation_observer {
+ public:
+  explicit observers(std::vector<std::shared_ptr<operation_observer>> all)
+      : all_(std::move(all)) {}
+  void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+             std::int64_t end_ns) noexcept override {
+    for (const auto& one : all_) {
+      one->ended(what, lane, start_ns, end_ns);
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<operation_observer>> all_;
+};
+
+algorithm algorithm_of(const plan_record& plan) {
+  switch (plan.algorithm) {
+    case 1: return algorithm::ring;
+    case 2: return algorithm::tree;
+    case 3: return algorithm::hierarchical;
+    default: return algorithm::direct;
+  }
+}
+
+/// What a module's plan says, one hint per kind of collective.
+std::vector<collective_hint> hints_of(const plan_record& plan) {
+  constexpr collective_kind kinds[] = {
+      collective_kind::all_reduce, collective_kind::reduce_scatter,
+      collective_kind::all_gather, collective_kind::broadcast};
+  std::vector<collective_hint> out;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    if (plan.algorithm != 0 && (plan.collective == 0 || plan.collective == i + 1)) {
+      collective_hint hint;
+      hint.kind = kinds[i];
+      hint.type = static_cast<int>(plan.dtype);
+      hint.least_bytes = plan.least_bytes;
+      hint.most_bytes = plan.most_bytes;
+      hint.how = algorithm_of(plan);
+      hint.chunk_bytes = plan.chunk_bytes;
+      out.push_back(hint);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+context::context(runtime_settings settings)
+    : settings_(std::move(settings)), policy_(settings_.policy) {}
+
+context::~context() = default;
+
+result<std::shared_ptr<context>> context::make(runtime_settings settings) {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned threads = settings.threads != 0 ? settings.threads : cores;
+  engine_options options;
+  // Threads of the program only submit: the submitter's place among the workers is idle.
+  options.workers = threads + 1;
+  options.window = window;
+  options.heap = 0;
+  options.kernel_time = false;
+  WEIR_TRY(auto made, engine::create(options));
+  std::shared_ptr<context> out(new context(std::move(settings)));
+  out->workers_ = threads;
+  out->own_engine_ = std::move(made);
+  WEIR_CHECK(out->open(*out->own_engine_));
+  return out;
+}
+
+result<std::shared_ptr<context>> context::over(engine& workers,
+                                               runtime_settings settings) {
+  std::shared_ptr<context> out(new context(std::move(settings)));
+  out->workers_ = workers.workers();
+  WEIR_CHECK(out->open(workers));
+  return out;
+}
+
+result<void> context::open(engine& workers) {
+  port_ = std::make_unique<submission_port>(workers);
+  cpu_options options;
+  options.devices = settings_.devices;
+  options.memory = settings_.device_memory;
+  const std::weak_ptr<context> self = weak_from_this();
+  options.log = [self](std::int32_t device, std::string_view text) {
+    if (const auto alive = self.lock()) {
+      alive->log(log_level::info, fmt::format("device {}: {}", device, text));
+    }
+  };
+  WEIR_TRY(trust_.keys, read_trusted_keys(settings_.trusted_keys));
+  trust_.required = settings_.require_signed;
+  if (!settings_.cache_folder.empty()) {
+    cache_options cached;
+    cached.folder = settings_.cache_folder;
+    cached.strict = settings_.cache_strict;
+    cached.environment = environment_digest(cpu_arch());
+    auto made = module_cache::open(std::move(cached));
+    if (!made && settings_.cache_strict) {
+      return std::move(made).error();
+    }
+    if (made) {
+      cache_ = std::move(*made);
+    } else {
+      log(log_level::info, made.error().message());
+    }
+  }
+  WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
+  backend_ = std::move(backend);
+  meetings_ = std::make_unique<meeting_point>(*this);
+  memory_ = std::make_unique<symmetric_memory>(backend_, [self](const error& e) {
+    if (const auto alive = self.lock()) {
+      alive->log(log_level::info, e.message());
+    }
+  });
+  return {};
+}
+
+void context::log(log_level level, std::string_view text) const {
+  if (level > settings_.log && settings_.on_log == nullptr) {
+    return;
+  }
+  if (settings_.on_log) {
+    settings_.on_log(level, text);
+  } else {
+    std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()), text.data());
+  }
+}
+
+result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> devices,
+                                                 const mesh_axes& axes) {
+  WEIR_TRY(const mesh_shape shape,
+           mesh_shape::make(devices, backend_->device_count(), axes));
+  const std::lock_guard lock(mutex_);
+  auto out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
+  std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
+  meshes_.push_back(out);
+  return out;
+}
+
+bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
+  const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
+  std::vector<ref<point>> ends;
+  {
+    auto in = port_->enter();
+    for (const auto& weak : m->streams) {
+      if (const auto s = weak.lock()) {
+        auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
+        in.make_room(s->lanes());
+        s->enqueue(in, end);
+        ends.push_back(std::move(end));
+      }
+    }
+  }
+  return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
+    return bell_.wait([&] { return p->reached(); }, deadline);
+  });
+}
+
+void context::drop_mesh(const std::shared_ptr<mesh>& m) {
+  static_cast<void>(drain(m, -1));
+  static_cast<void>(memory_->remove_all(m->number));
+}
+
+result<void> context::shut_down() {
+  std::vector<std::shared_ptr<mesh>> open;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& weak : meshes_) {
+      if (auto m = weak.lock()) {
+        open.push_back(std::move(m));
+      }
+    }
+  }
+  result<void> out;
+  for (const auto& m : open) {
+    for (const auto& weak : m->streams) {
+      if (const auto s = weak.lock()) {
+        s->stop_persistent();
+      }
+    }
+    if (!drain(m, stop_limit_ns)) {
+      out = error(errc::timeout,
+                  "context not drained: expected its streams to end within 5 s");
+      continue;
+    }
+    static_cast<void>(memory_->remove_all(m->number));
+  }
+  // Steps that have done their work still let go of what they used.
+  const std::int64_t deadline = now_ns() + stop_limit_ns;
+  const auto busy = [this] {
+    const engine_counters c = port_->of().counters();
+    return c.submitted != c.finished;
+  };
+  while (out && busy() && now_ns() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return out;
+}
+
+result<void> context::set_policy(numerics_policy policy) {
+  const char* locked = nullptr;
+  if (settings_.lock_deterministic && !policy.deterministic) {
+    locked = "deterministic=1";
+  } else if (settings_.lock_stable && !policy.stable_reductions) {
+    locked = "stableReductions=1";
+  } else if (settings_.lock_fast_math && policy.fast_math) {
+    locked = "allowFastMath=0";
+  }
+  if (locked != nullptr) {
+    return error(errc::determinism_violation,
+                 fmt::format("policy not set: expected {}, which is locked", locked))
+        .hint("TESS_POLICY_LOCK locks it");
+  }
+  const std::lock_guard lock(mutex_);
+  policy_ = policy;
+  policy_set_ = true;
+  return {};
+}
+
+void context::suggest_policy(const numerics_policy& policy) {
+  const std::lock_guard lock(mutex_);
+  if (!policy_set_) {
+    policy_ = policy;
+  }
+}
+
+numerics_policy context::policy() const {
+  const std::lock_guard lock(mutex_);
+  numerics_policy out = policy_;
+  out.deterministic |= settings_.deterministic_floor || settings_.lock_deterministic;
+  out.stable_reductions |= settings_.lock_stable;
+  out.fast_math &= !settings_.lock_fast_math && settings_.numerics != numerics_mode::strict;
+  return out;
+}
+
+result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
+  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
+  auto in = port_->enter();
+  const auto user = make_ref<last_use>(std::move(memory), frees_);
+  for (const auto& weak : m->streams) {
+    if (const auto s = weak.lock()) {
+      auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
+      end->when_reached([user] {});
+      s->enqueue(in, std::move(end));
+    }
+  }
+  std::erase_if(m->streams, [](const auto& weak) { return weak.expired(); });
+  return {};
+}
+
+result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view image) {
+  load_options options;
+  options.trust = trust_;
+  options.cache = cache_.get();
+  WEIR_TRY(auto out, runtime::load_module(image, options));
+  if (const auto& p = out->policy()) {
+    suggest_policy({p->stable_reductions, p->deterministic, p->rng_stateless,
+                    p->fast_math});
+  }
+  const std::lock_guard lock(mutex_);
+  for (const plan_record& plan : out->plans()) {
+    const auto more = hints_of(plan);
+    hints_.insert(hints_.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+std::vector<collective_hint> context::hints() const {
+  const std::lock_guard lock(mutex_);
+  return hints_;
+}
+
+result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(spare_lanes_.begin(), spare_lanes_.end(),
+                     [&](const auto& lanes) { return lanes->devices() == devices; });
+    if (found != spare_lanes_.end()) {
+      auto out = std::move(*found);
+      spare_lanes_.erase(found);
+      return out;
+    }
+  }
+  auto in = port_->enter();
+  return lane_set::make(in.to(), devices);
+}
+
+void context::return_lanes(std::unique_ptr<lane_set> lanes) {
+  for (std::size_t i = 0; i < lanes->size(); ++i) {
+    lanes->at(i).poison = {};
+  }
+  const std::lock_guard lock(mutex_);
+  spare_lanes_.push_back(std::move(lanes));
+}
+
+void context::observe(std::shared_ptr<operation_observer> by) {
+  const std::lock_guard lock(mutex_);
+  observers_.push_back(std::move(by));
+  listening_ = std::make_shared<observers>(observers_);
+  observed_.store(true, std::memory_order_release);
+}
+
+void context::unobserve(const operation_observer* by) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(observers_, [&](const auto& one) { return one.get() == by; });
+  listening_ = observers_.empty() ? nullptr : std::make_shared<observers>(observers_);
+  observed_.store(!observers_.empty(), std::memory_order_release);
+}
+
+std::shared_ptr<operation_observer> context::observer() const {
+  if (!observed_.load(std::memory_order_acquire)) {
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  return listening_;
+}
+
+}  // namespace weir::runtime

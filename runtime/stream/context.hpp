@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A context: an engine, devices and their memory, policy, meshes and streams.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stream/doorbell.hpp"
+#include "stream/janitor.hpp"
+#include "stream/lane_set.hpp"
+#include "stream/operation.hpp"
+#include "stream/submission_port.hpp"
+#include "weir/runtime/collective/choice.hpp"
+#include "weir/runtime/collective/mesh.hpp"
+#include "weir/runtime/device/backend.hpp"
+#include "weir/runtime/device/symmetric_memory.hpp"
+#include "weir/runtime/module/loader.hpp"
+#include "weir/runtime/stream/settings.hpp"
+
+namespace weir::runtime {
+
+class context;
+class meeting_point;
+class stream;
+
+/// Devices along axes. Rank r is position r in `devices`.
+/// @threads{immutable but for its streams, which the session guards}
+struct mesh {
+  mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
+       std::span<const std::int32_t> ids, const mesh_shape& s)
+      : of(std::move(context_of)),
+        number(number_of),
+        devices(ids.begin(), ids.end()),
+        shape(s) {}
+
+  std::shared_ptr<context> of;
+  std::uint64_t number;  ///< of this mesh in its context; owner of its memory
+  std::vector<std::int32_t> devices;
+  mesh_shape shape;
+  std::vector<std::weak_ptr<stream>> streams;
+
+  [[nodiscard]] unsigned ranks() const noexcept {
+    return static_cast<unsigned>(devices.size());
+  }
+};
+
+/// @threads{safe from any thread unless said otherwise}
+class context : public std::enable_shared_from_this<context> {
+ public:
+  /// A context with an engine and workers of its own.
+  /// @error{out_of_memory, no threads or no memory for the engine}
+  /// @error{unsupported, a backend that is not there}
+  [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
+  /// A context over an engine of the program, which outlives it. Whoever else submits to
+  /// the engine holds a session of `port()` while doing so.
+  [[nodiscard]] static result<std::shared_ptr<context>> over(engine& workers,
+                                                             runtime_settings settings);
+  ~context();
+
+  /// Waits for all streams, stops persistent kernels, and lets go of all memory.
+  /// @error{timeout, a persistent kernel does not stop}
+  [[nodiscard]] result<void> shut_down();
+
+  /// @error{invalid_argument, no device, one twice or out of range, or axes whose product
+  /// is not the number of devices}
+  [[nodiscard]] result<std::shared_ptr<mesh>> make_mesh(
+      std::span<const std::int32_t> devices, const mesh_axes& axes);
+  /// Waits for the mesh's streams and frees its memory.
+  void drop_mesh(const std::shared_ptr<mesh>& m);
+  /// All that was enqueued on the mesh so far has ended. `limit_ns` < 0: no limit.
+  [[nodiscard]] bool drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns);
+
+  /// @error{determinism_violation, a locked policy}
+  [[nodiscard]] result<void> set_policy(numerics_policy policy);
+  [[nodiscard]] numerics_policy policy() const;
+  /// The policy of the module last loaded, if the program has set none.
+  void suggest_policy(const numerics_policy& policy);
+
+  /// Frees memory once all that its mesh's streams were given so far has ended.
+  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
+
+  [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
+  [[nodiscard]] symmetric_memory& memory() const noexcept { return *memory_; }
+  [[nodiscard]] submission_port& port() noexcept { return *port_; }
+  [[nodiscard]] doorbell& bell() noexcept { return bell_; }
+  [[nodiscard]] unsigned workers() const noexcept { return workers_; }
+  [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
+  [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
+
+  /// Lanes for a stream, new or of one that has ended.
+  [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
+  void return_lanes(std::unique_ptr<lane_set> lanes);
+  [[nodiscard]] std::uint64_t next_stream() noexcept { return ++streams_; }
+
+  /// Loads a module for the context's devices; its policy and plans count from now on.
+  /// @error as of runtime::load_module
+  [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
+      bytes_view image);
+  /// What modules have proposed for collectives so far.
+  [[nodiscard]] std::vector<collective_hint> hints() const;
+  /// Null: there is none.
+  [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
+
+  /// Some memory waits for streams before it goes back.
+  [[nodiscard]] bool frees_pending() const noexcept { return *frees_ != 0; }
+
+  /// `by` hears of operations that are enqueued from now on, until `unobserve`.
+  void observe(std::shared_ptr<operation_observer> by);
+  void unobserve(const operation_observer* by);
+  /// For operations: whoever listens, or null.
+  [[nodiscard]] std::shared_ptr<operation_observer> observer() const;
+
+  void log(log_level level, std::string_view text) const;
+
+ private:
+  explicit context(runtime_settings settings);
+  [[nodiscard]] result<void> open(engine& workers);
+
+  runtime_settings settings_;
+  std::unique_ptr<engine> own_engine_;
+  doorbell bell_;
+  std::shared_ptr<device_backend> backend_;
+  std::unique_ptr<symmetric_memory> memory_;
+  std::unique_ptr<submission_port> port_;
+  std::unique_ptr<meeting_point> meetings_;
+  unsigned workers_ = 1;
+  std::atomic<std::uint64_t> streams_{0};
+  std::atomic<bool> observed_{false};
+  mutable std::mutex mutex_;
+  // Under the mutex.
+  numerics_policy policy_;
+  bool policy_set_ = false;
+  std::uint64_t mesh_numbers_ = 0;
+  std::vector<std::weak_ptr<mesh>> meshes_;
+  std::vector<std::unique_ptr<lane_set>> spare_lanes_;
+  std::vector<std::shared_ptr<operation_observer>> observers_;
+  std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
+  std::vector<collective_hint> hints_;
+  std::unique_ptr<module_cache> cache_;
+  trust_policy trust_;
+  std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
+  janitor cleaner_;  // its calls use the rest
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Recording operations, and running recordings by the engine's replay.
+#include "stream/graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/stream.hpp"
+
+namespace weir::runtime {
+namespace {
+
+error lost(std::string_view why) {
+  return {errc::invalid_argument,
+          fmt::format("capture not ended: expected one that is whole, found that {}", why)};
+}
+
+/// Takes over failures at the start of a run, gives them back at its end.
+class frame : public operation {
+ public:
+  frame(lane_set& outside, std::vector<lane_set*> inside, bool enters)
+      : operation(kind::other),
+        outside_(outside),
+        inside_(std::move(inside)),
+        enters_(enters) {}
+
+  void submit(submission& to) override {
+    std::vector<access> accesses;
+    for (std::size_t i = 0; i < outside_.size(); ++i) {
+      accesses.push_back(holds(outside_.at(i)));
+    }
+    for (lane_set* lanes : inside_) {
+      for (std::size_t i = 0; i < lanes->size(); ++i) {
+        accesses.push_back(holds(lanes->at(i)));
+      }
+    }
+    outside_.host_used = true;
+    to.add(*this, 0, 0, accesses);
+  }
+
+  void step(lane_set&, unsigned, std::uint32_t) noexcept override {
+    for (lane_set* lanes : inside_) {
+      for (std::size_t i = 0; i < lanes->size(); ++i) {
+        lane& in = lanes->at(i);
+        lane& out = lanes->size() == outside_.size() ? outside_.at(i) : outside_.of(0);
+        if (enters_) {
+          in.poison = out.poison;
+        } else {
+          out.poison.merge(std::exchange(in.poison, {}));
+        }
+      }
+    }
+  }
+
+ private:
+  lane_set& outside_;
+  std::vector<lane_set*> inside_;
+  bool enters_;
+};
+
+}  // namespace
+
+// Recording.
+
+std::size_t graph_recording::chain_of(stream& by) {
+  for (std::size_t i = 0; i < made_.streams.size(); ++i) {
+    if (made_.streams[i].get() == &by) {
+      return i;
+    }
+  }
+  made_.streams.push_back(by.shared_from_this());
+  last_.push_back(0);
+  return made_.streams.size() - 1;
+}
+
+void graph_recording::add(stream& by, const ref<operation>& what) {
+  if (closed_) {
+    return;
+  }
+  graph_node node;
+  node.chain = chain_of(by);
+  node.what = what;
+  if (last_[node.chain] != 0) {
+    node.after.push_back(last_[node.chain] - 1);
+  }
+  for (const ref<point>& p : what->waits) {
+    const auto found = points_.find(p.get());
+    if (found != points_.end()) {
+      node.after.push_back(found->second);
+    } else if (!p->submitted()) {
+      spoil("a stream waited for a point of another capture");
+    }
+  }
+  if (auto* p = dynamic_cast<point*>(what.get()); p != nullptr) {
+    points_.emplace(p, made_.nodes.size());
+    if (by.recording_only()) {
+      p->capture = weak_from_this();
+    }
+  }
+  made_.nodes.push_back(std::move(node));
+  last_[made_.nodes.back().chain] = made_.nodes.size();
+}
+
+void graph_recording::join(const point& at, stream& waits) {
+  if (const auto recording = at.capture.lock(); recording && !recording->closed_) {
+    waits.record_into(recording, true);
+    static_cast<void>(recording->chain_of(waits));
+  }
+}
+
+void graph_recording::spoil(std::string why) {
+  if (spoilt_.empty()) {
+    spoilt_ = std::move(why);
+  }
+}
+
+bool graph_recording::all_reach(std::size_t last) const {
+  std::vector<bool> reached(made_.nodes.size(), false);
+  std::vector<std::size_t> open{last};
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    open.pop_back();
+    if (!reached[at]) {
+      reached[at] = true;
+      open.insert(open.end(), made_.nodes[at].after.begin(), made_.nodes[at].after.end());
+    }
+  }
+  for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
+    // What only marks a point need not be waited for.
+    if (!reached[i] && made_.nodes[i].what->what() != operation::kind::marker) {
+      return false;
+    }
+  }
+  return true;
+}
+
+result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
+  closed_ = true;
+  for (const auto& s : made_.streams) {
+    if (s->recording().get() == this) {
+      s->record_into(nullptr, false);
+    }
+  }
+  if (!spoilt_.empty()) {
+    return lost(spoilt_);
+  }
+  if (origin != nullptr && !made_.nodes.empty()) {
+    if (made_.streams.front().get() != origin) {
+      return lost("another stream began it");
+    }
+    if (last_.front() == 0 || !all_reach(last_.front() - 1)) {
+      return lost("a stream that joined it has not come back");
+    }
+  }
+  return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
+}
+
+std::string graph::to_dot() const {
+  std::string out = "digraph graph_of_streams {\n";
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    out += fmt::format("  n{} [label=\"{}: {}\\nstream {}\"];\n", i, i,
+                       nodes[i].what->name(), streams[nodes[i].chain]->number());
+    for (const std::size_t before : nodes[i].after) {
+      out += fmt::format("  n{} -> n{};\n", before, i);
+    }
+  }
+  return out + "}\n";
+}
+
+std::string graph::to_json() const {
+  std::string out = "{\"nodes\":[";
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const operation& what = *nodes[i].what;
+    out += fmt::format("{}{{\"index\":{},\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
+                       "\"after\":[{}]}}",
+                       i == 0 ? "" : ",", i, what.name(),
+                       streams[nodes[i].chain]->number(), what.bytes(),
+                       fmt::join(nodes[i].after, ","));
+  }
+  return out + "]}";
+}
+
+// Running.
+
+result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph> from) {
+  std::shared_ptr<graph_exec> out(new graph_exec);
+  if (from->streams.empty()) {
+    return error(errc::invalid_argument,
+                 "graph not instantiated: expected at least one operation, found none");
+  }
+  out->of_ = from->streams.front()->of().shared_from_this();
+  for (const auto& s : from->streams) {
+    WEIR_TRY(auto lanes, out->of_->take_lanes(s->lanes()));
+    lanes->mesh = s->options().rank < 0 ? static_cast<const void*>(s->on().get())
+                                        : static_cast<const void*>(lanes.get());
+    lanes->urgent = s->options().priority < 0;
+    out->lanes_.push_back(std::move(lanes));
+  }
+  std::map<const operation*, ref<point>> points;
+  for (const graph_node& node : from->nodes) {
+    ref<operation> copy = node.what->clone();
+    if (!copy) {
+      return error(errc::unsupported,
+                   fmt::format("graph not instantiated: expected operations that can be "
+                               "in a graph, found \"{}\"",
+                               node.what->name()));
+    }
+    copy->number = out->nodes_.size() + 1;
+    copy->urgent = node.what->urgent;
+    for (const ref<point>& p : node.what->waits) {
+      if (const auto found = points.find(p.get()); found != points.end()) {
+        copy->waits.push_back(found->second);
+      }
+    }
+    if (node.what->what() == operation::kind::marker) {
+      auto* p = static_cast<point*>(copy.get());
+      p->set_mesh(out->lanes_[node.chain]->mesh);
+      points.emplace(node.what.get(), ref<point>(p));
+    }
+    out->nodes_.push_back({std::move(copy), node.chain, node.after});
+  }
+  out->from_ = std::move(from);
+  return out;
+}
+
+graph_exec::~graph_exec() {
+  for (auto& lanes : lanes_) {
+    of_->return_lanes(std::move(lanes));
+  }
+}
+
+result<const capture*> graph_exec::capture_for(submission_port::session& in, stream& on) {
+  std::erase_if(captures_, [](const auto& c) { return c.second.on.expired(); });
+  made_capture& made = captures_[on.number()];
+  if (made.tasks.valid()) {
+    return &made.tasks;
+  }
+  made.on = on.weak_from_this();
+  std::vector<lane_set*> inside;
+  for (const auto& lanes : lanes_) {
+    inside.push_back(lanes.get());
+  }
+  made.frame = {make_ref<frame>(on.chain(), inside, true),
+                make_ref<frame>(on.chain(), inside, false)};
+  WEIR_CHECK(in.to().begin_capture(&graph_is_made));
+  const auto submit = [&](operation& what, lane_set& lanes) {
+    submission to(in, lanes, false);
+    what.submit(to);
+  };
+  submit(*made.frame[0], on.chain());
+  for (const graph_node& node : nodes_) {
+    submit(*node.what, *lanes_[node.chain]);
+  }
+  submit(*made.frame[1], on.chain());
+  auto tasks = in.to().end_capture();
+  if (!tasks) {
+    captures_.erase(on.number());
+    return std::move(tasks).error();
+  }
+  made.tasks = std::move(*tasks);
+  return &made.tasks;
+}
+
+/// One run of a graph, as an operation of the stream that it is launched on.
+class graph_run final : public operation {
+ public:
+  explicit graph_run(std::shared_ptr<graph_exec> what)
+      : operation(kind::other), what_(std::move(what)) {}
+
+  [[nodiscard]] std::uint32_t tasks(unsigned) const override {
+    return static_cast<std::uint32_t>(what_->size()) + 2;
+  }
+  [[nodiscard]] std::string_view name() const noexcept override { return "graph"; }
+  void submit(submission& to) override {
+    if (!waits.empty()) {
+      for (unsigned d = 0; d < to.lanes().devices(); ++d) {
+        const access held = holds(to.lanes().of(d));
+        to.add(*this, d, 0, {&held, 1});
+      }
+    }
+    const auto found = what_->captures_.find(stream_number);
+    WEIR_EXPECT(found != what_->captures_.end());
+    auto first = to.session().to().replay(found->second.tasks, &graph_runs);
+    WEIR_EXPECT(first.has_value());
+  }
+  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
+    static_cast<void>(may_run(lanes, lane));
+  }
+
+ private:
+  std::shared_ptr<graph_exec> what_;
+};
+
+result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
+  if (&on->of() != of_.get()) {
+    return error(errc::invalid_argument,
+                 "graph not launched: expected a stream of its context, found another's");
+  }
+  auto in = of_->port().enter();
+  if (on->recording() != nullptr) {
+    return error(errc::unsupported,
+                 "graph not launched: expected a stream that does not capture");
+  }
+  WEIR_TRY(const capture* const tasks, capture_for(in, *on));
+  static_cast<void>(tasks);
+  auto run = make_ref<graph_run>(shared_from_this());
+  in.make_room(run->tasks(on->lanes()));
+  on->enqueue(in, std::move(run));
+  return {};
+}
+
+void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
+  auto in = what->of_->port().enter();
+  for (const auto& [number, made] : what->captures_) {
+    if (const auto s = made.on.lock()) {
+      auto end = make_ref<point>(s->chain().mesh, s->lanes(), what->of_->bell());
+      end->when_reached([what] {});
+      s->enqueue(in, std::move(end));
+    }
+  }
+}
+
+result<void> graph_exec::update(std::size_t node, ref<operation> what) {
+  if (node >= nodes_.size() || what->what() != nodes_[node].what->what()) {
+    return error(errc::invalid_argument,
+                 fmt::format("node of a graph not updated: expected one of {} with an "
+                             "operation of the same kind, found number {}",
+                             nodes_.size(), node));
+  }
+  // Runs in flight have the old operation: let them end, then make the captures anew.
+  std::vector<std::shared_ptr<stream>> used;
+  {
+    auto in = of_->port().enter();
+    for (const auto& [number, made] : captures_) {
+      if (auto s = made.on.lock()) {
+        used.push_back(std::move(s));
+      }
+    }
+  }
+  for (const auto& s : used) {
+    auto end = make_ref<point>(s->chain().mesh, s->lanes(), of_->bell());
+    s->enqueue(end);
+    of_->bell().wait([&] { return end->reached(); }, -1);
+  }
+  auto in = of_->port().enter();
+  what->number = nodes_[node].what->number;
+  what->waits = nodes_[node].what->waits;
+  nodes_[node].what = std::move(what);
+  captures_.clear();
+  return {};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One operation of a stream: what it is made of as tasks, and what each of them does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stream/lane_set.hpp"
+#include "stream/ref.hpp"
+#include "stream/submission_port.hpp"
+
+namespace weir::runtime {
+
+class operation;
+class point;
+class stream;
+
+/// What an operation does to memory of the host, beside its own device.
+enum class host_use : std::uint8_t { none, reads, writes };
+
+/// Turns one operation into tasks.
+/// @threads{whoever has the session}
+class submission {
+ public:
+  /// Steps keep the operation alive if they are `owners`; steps of a graph do not.
+  submission(submission_port::session& in, lane_set& lanes, bool owners)
+      : in_(in), lanes_(lanes), owners_(owners) {}
+
+  [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
+  [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
+  /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and after
+  /// what the operation waits for, and after `others`.
+  task_id add(operation& what, unsigned lane, std::uint32_t index,
+              std::span<const access> accesses, std::span<const task_id> others = {});
+
+ private:
+  submission_port::session& in_;
+  lane_set& lanes_;
+  bool owners_;
+};
+
+/// Who hears how long operations took.
+class operation_observer {
+ public:
+  virtual ~operation_observer() = default;
+  virtual void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+                     std::int64_t end_ns) noexcept = 0;
+};
+
+/// @threads{built by one thread; `step` by workers, one at a time for each lane}
+class operation : public counted {
+ public:
+  enum class kind : std::uint8_t {
+    launch,
+    copy,
+    fill,
+    collective,
+    host_function,
+    marker,
+    other
+  };
+
+  explicit operation(kind k);
+  ~operation() override;
+
+  virtual void submit(submission& to) = 0;
+  virtual void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept = 0;
+  /// Tasks that `submit` submits on so many devices, or about so.
+  [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
+  /// Called when it has been submitted to its stream's lanes, with the session in hand.
+  virtual void admitted(stream&) {}
+  /// The same once more, for a graph. Null if it cannot be in one.
+  [[nodiscard]] virtual ref<operation> clone() const { return {}; }
+  [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
+  [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
+  /// Members of a JSON object that say more, e.g. `"grid":[1,1,1]`; may be empty.
+  [[nodiscard]] virtual std::string details() const { return {}; }
+  [[nodiscard]] kind what() const noexcept { return kind_; }
+
+  std::vector<ref<point>> waits;  ///< points of other streams
+  std::uint64_t number = 0;       ///< in its stream
+  bool urgent = false;
+  std::uint64_t stream_number = 0;  ///< number of its stream
+  std::int64_t enqueued_ns = 0;   ///< if somebody observes
+  std::shared_ptr<operation_observer> observer;
+
+ protected:
+  /// Notes failures of what it waited for. True if the lane is to run it.
+  [[nodiscard]] bool may_run(lane_set& lanes, unsigned lane) const;
+  /// Poisons the lane.
+  void fail(lane& of, error why) const;
+  /// Runs `body` on a lane unless it is poisoned. An exception from it is a failure.
+  template <class Body>
+  void run_on(lane_set& lanes, unsigned lane, Body&& body) noexcept {
+    if (may_run(lanes, lane)) {
+      const std::int64_t start = begin();
+      if (result<void> outcome = guarded(body); !outcome) {
+        fail(lanes.at(lane), std::move(outcome).error());
+      }
+      observe(lane, start);
+    }
+  }
+  template <class Body>
+  [[nodiscard]] static result<void> guarded(Body&& body) noexcept {
+    try {
+      return body();
+    } catch (...) {
+      return thrown();
+    }
+  }
+  /// Time, if somebody observes.
+  [[nodiscard]] std::int64_t begin() const noexcept;
+  void observe(unsigned lane, std::int64_t start_ns) const noexcept;
+  /// The lane's token, for writing.
+  [[nodiscard]] static access holds(const lane& of) noexcept {
+    return {of.token, access_mode::read_write};
+  }
+
+ private:
+  /// The exception that is being handled, as an error.
+  [[nodiscard]] static error thrown() noexcept;
+
+  kind kind_;
+};
+
+/// Operations that do one thing on each lane, or on some of them.
+class lane_operation : public operation {
+ public:
+  using operation::operation;
+  void submit(submission& to) override;
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
+    return first_only ? 1 : devices;
+  }
+
+  host_use host = host_use::none;
+  bool first_only = false;  ///< on the first device alone
+
+ protected:
+  virtual result<void> run(unsigned lane) = 0;
+};
+
+/// Operations that need all lanes at once.
+class joining_operation : public operation {
+ public:
+  using operation::operation;
+  void submit(submission& to) override;
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  [[nodiscard]] std::uint32_t tasks(unsigned) const override { return 1; }
+
+ protected:
+  virtual void run(lane_set& lanes) = 0;
+};
+
+/// True in kernels, functions in streams and all else that workers run for operations.
+[[nodiscard]] bool inside_task() noexcept;
+
+/// Tells steps of a graph that is being made from those of one that runs; both are what
+/// `task_context::argument` points at.
+extern const char graph_is_made;
+extern const char graph_runs;
+
+}  // namespace weir::runtime

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A point in a stream: what an event names, what other streams and threads wait for.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "stream/doorbell.hpp"
+#include "stream/operation.hpp"
+
+namespace weir::runtime {
+
+class graph_recording;
+
+/// A marker on every lane of one stream.
+/// @threads{`reached`, `when_ns` and the failures once reached: any; the rest: whoever has
+/// the session}
+class point final : public operation {
+ public:
+  /// `mesh` tells whose lanes correspond. `bell` is rung when all lanes are there.
+  point(const void* mesh, unsigned lanes, doorbell& bell);
+
+  void submit(submission& to) override;
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "event"; }
+  [[nodiscard]] ref<operation> clone() const override;
+
+  [[nodiscard]] bool reached() const noexcept {
+    return left_.load(std::memory_order_seq_cst) == 0;
+  }
+  /// Monotonic time at which the last lane was there.
+  [[nodiscard]] std::int64_t when_ns() const noexcept {
+    return when_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool submitted() const noexcept { return submitted_; }
+  /// Calls back once it has been submitted, with the session in hand.
+  void when_submitted(std::function<void(submission_port::session&)> call) {
+    waiting_.push_back(std::move(call));
+  }
+  /// Called by a worker when all lanes are there. Before submission only.
+  void when_reached(std::function<void()> call) { reached_call_ = std::move(call); }
+
+  /// Tasks that lane `lane` of a stream on `mesh` has to wait for.
+  [[nodiscard]] std::span<const task_id> tasks_for(const void* mesh,
+                                                   unsigned lane) const noexcept;
+  /// What that lane inherits.
+  [[nodiscard]] failure failure_for(const void* mesh, unsigned lane) const;
+  [[nodiscard]] const void* mesh() const noexcept { return mesh_; }
+
+  /// Of a copy inside a graph: whose lanes it is on there.
+  void set_mesh(const void* mesh) noexcept { mesh_ = mesh; }
+
+  /// The capture that it is in without having run; nothing for all others.
+  std::weak_ptr<graph_recording> capture;
+
+ private:
+  const void* mesh_;
+  doorbell& bell_;
+  std::atomic<unsigned> left_;
+  std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};
+  bool submitted_ = false;
+  std::vector<task_id> ids_;       ///< by lane
+  std::vector<failure> failures_;  ///< by lane
+  std::vector<std::function<void(submission_port::session&)>> waiting_;
+  std::function<void()> reached_call_;
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading the environment.
+#include "weir/runtime/stream/settings.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+class reader {
+ public:
+  reader(const std::function<const char*(const char*)>& variable,
+         std::vector<std::string>& warnings)
+      : variable_(variable), warnings_(warnings) {}
+
+  [[nodiscard]] std::optional<std::string_view> text(const char* name) const {
+    const char* value = variable_(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
+  }
+  void take(const char* name, std::string& into) const {
+    if (const auto value = text(name)) {
+      into = *value;
+    }
+  }
+  /// A number in [least, most]; sizes may end in k, m, g or t for powers of 1024.
+  template <class T>
+  void take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
+    const auto value = text(name);
+    if (!value || value->empty()) {
+      return;
+    }
+    std::uint64_t number = 0;
+    const char* const end = value->data() + value->size();
+    auto [at, problem] = std::from_chars(value->data(), end, number);
+    unsigned shift = 0;
+    if (at + 1 == end) {
+      const char* const units = "kmgt";
+      const char* const unit =
+          static_cast<const char*>(std::memchr(units, *at | 0x20, 4));
+      if (unit != nullptr) {
+        shift = 10 * static_cast<unsigned>(unit - units + 1);
+        ++at;
+      }
+    }
+    if (problem != std::errc() || at != end || number > (most >> shift) ||
+        (number << shift) < least) {
+      warn(name, fmt::format("a number in [{}, {}]", least, most), *value);
+      return;
+    }
+    into = static_cast<T>(number << shift);
+  }
+  [[nodiscard]] bool flag(const char* name, bool otherwise) const {
+    const auto value = text(name);
+    if (!value || value->empty()) {
+      return otherwise;
+    }
+    if (*value != "0" && *value != "1") {
+      warn(name, "0 or 1", *value);
+      return otherwise;
+    }
+    return *value == "1";
+  }
+  void warn(const char* name, std::string_view expected, std::string_view found) const {
+    warnings_.push_back(fmt::format(
+        "environment variable {} ignored: expected {}, found \"{}\"", name, expected,
+        found));
+  }
+
+ private:
+  const std::function<const char*(const char*)>& variable_;
+  std::vector<std::string>& warnings_;
+};
+
+template <class T, std::size_t N>
+void take_name(const reader& from, const char* name,
+               const std::pair<std::string_view, T> (&names)[N], T& into) {
+  const auto value = from.text(name);
+  if (!value || value->empty()) {
+    return;
+  }
+  std::string expected;
+  for (const auto& [text, id] : names) {
+    if (*value == text) {
+      into = id;
+      return;
+    }
+    expected += expected.empty() ? "" : ", ";
+    expected += text;
+  }
+  from.warn(name, expected, *value);
+}
+
+void take_lock(const reader& from, runtime_settings& s) {
+  std::string_view rest = from.text("TESS_POLICY_LOCK").value_or("");
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view word = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (word == "nofastmath") {
+      s.lock_fast_math = true;
+    } else if (word == "deterministic") {
+      s.lock_deterministic = true;
+    } else if (word == "stable") {
+      s.lock_stable = true;
+    } else if (!word.empty()) {
+      from.warn("TESS_POLICY_LOCK", "nofastmath, deterministic, stable", word);
+    }
+  }
+}
+
+void take_cache(const reader& from, runtime_settings& s) {
+  if (const auto folder = from.text("TESS_CACHE_DIR")) {
+    s.cache_folder = *folder;
+  } else if (const auto home = from.text("XDG_CACHE_HOME"); home && !home->empty()) {
+    s.cache_folder = fmt::format("{}/tessera", *home);
+  }
+  s.cache_strict = from.flag("TESS_CACHE_STRICT", false);
+}
+
+std::string_view name_of(numerics_mode mode) {
+  switch (mode) {
+    case numerics_mode::strict: return "strict";
+    case numerics_mode::promote: return "promote";
+    case numerics_mode::downcast: return "downcast";
+    case numerics_mode::standard: break;
+  }
+  return "standard";
+}
+
+}  // namespace
+
+result<runtime_settings> read_settings(
+    const std::function<const char*(const char*)>& variable,
+    std::vector<std::string>& warnings) {
+  const reader from(variable, warnings);
+  runtime_settings s;
+  constexpr auto any = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+  from.take("TESS_BACKEND", s.backend);
+  if (s.backend == "auto" || s.backend.empty()) {
+    s.backend = "cpu";
+  }
+  if (s.backend != "cpu") {
+    return error(errc::unsupported,
+                 fmt::format("backend not available \"{}\": expected cpu or auto",
+                             s.backend))
+        .hint("TESS_BACKEND names it");
+  }
+  from.take("TESS_CPU_DEVICES", s.devices, 1, 4096);
+  from.take("TESS_CPU_DEVICE_MEMORY", s.device_memory, 1, any);
+  from.take("TESS_NUM_THREADS", s.threads, 1, 512);
+  from.take("TESS_TOPOLOGY", s.topology);
+  from.take("TESS_COLL_ALGO", s.algorithm);
+  if (from.text("TESS_TIMEOUT_MS")) {
+    from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
+    s.rendezvous_limit_ms = s.wait_limit_ms;
+  }
+  from.take("TESS_STREAM_MEM_LIMIT", s.stream_memory, 0, any);
+  from.take("TESS_SEED", s.seed, 0, std::numeric_limits<std::uint64_t>::max());
+  take_name(from, "TESS_NUMERICS",
+            {std::pair<std::string_view, numerics_mode>{"strict", numerics_mode::strict},
+             {"promote", numerics_mode::promote},
+             {"downcast", numerics_mode::downcast}},
+            s.numerics);
+  take_name(from, "TESS_LOG_LEVEL",
+            {std::pair<std::string_view, log_level>{"info", log_level::info},
+             {"debug", log_level::debug},
+             {"trace", log_level::trace}},
+            s.log);
+  if (from.text("TESS_AUTOTUNE")) {
+    s.autotune = from.flag("TESS_AUTOTUNE", false);
+  }
+  s.deterministic_floor = from.flag("TESS_DETERMINISTIC", false);
+  take_lock(from, s);
+  s.verify_determinism = from.flag("TESS_VERIFY_DETERMINISM", false);
+  s.require_signed = from.flag("TESS_REQUIRE_SIGNED", false);
+  from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
+  take_cache(from, s);
+  return s;
+}
+
+std::vector<std::pair<std::string, std::string>> runtime_settings::listed() const {
+  const auto yes = [](bool b) { return std::string(b ? "1" : "0"); };
+  return {
+      {"TESS_BACKEND", backend},
+      {"TESS_CPU_DEVICES", std::to_string(devices)},
+      {"TESS_CPU_DEVICE_MEMORY", std::to_string(device_memory)},
+      {"TESS_NUM_THREADS", std::to_string(threads)},
+      {"TESS_TOPOLOGY", topology},
+      {"TESS_COLL_ALGO", algorithm},
+      {"TESS_TIMEOUT_MS", std::to_string(wait_limit_ms)},
+      {"TESS_STREAM_MEM_LIMIT", std::to_string(stream_memory)},
+      {"TESS_SEED", std::to_string(seed)},
+      {"TESS_NUMERICS", std::string(name_of(numerics))},
+      {"TESS_AUTOTUNE", yes(autotune.value_or(!policy.deterministic))},
+      {"TESS_DETERMINISTIC", yes(deterministic_floor)},
+      {"TESS_VERIFY_DETERMINISM", yes(verify_determinism)},
+      {"TESS_REQUIRE_SIGNED", yes(require_signed)},
+      {"TESS_CACHE_DIR", cache_folder},
+      {"TESS_CACHE_STRICT", yes(cache_strict)},
+  };
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams: order of enqueueing, waits, holding back.
+#include "stream/stream.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/graph.hpp"
+#include "stream/meeting_point.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Takes the failures of all lanes and leaves them clean.
+class collector final : public joining_operation {
+ public:
+  explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
+
+  [[nodiscard]] bool done() const noexcept {
+    return done_.load(std::memory_order_seq_cst);
+  }
+  [[nodiscard]] const failure& found() const noexcept { return found_; }
+  [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
+
+ protected:
+  void run(lane_set& lanes) override {
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      found_.merge(std::exchange(lanes.at(i).poison, {}));
+    }
+    done_.store(true, std::memory_order_seq_cst);
+    bell_.ring();
+  }
+
+ private:
+  doorbell& bell_;
+  failure found_;
+  std::atomic<bool> done_{false};
+};
+
+/// The last operation: keeps its stream until everything before has ended.
+class closing final : public joining_operation {
+ public:
+  explicit closing(std::shared_ptr<stream> of)
+      : joining_operation(kind::other), of_(std::move(of)) {}
+
+ protected:
+  void run(lane_set& lanes) override {
+    failure left;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      left.merge(lanes.at(i).poison);
+    }
+    if (left) {
+      of_->of().log(log_level::info,
+                    fmt::format("stream {} destroyed with a failure that nobody asked "
+                                "for: {}",
+                                of_->number(), left.what->message()));
+    }
+  }
+
+ private:
+  std::shared_ptr<stream> of_;
+};
+
+}  // namespace
+
+result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
+                                             const stream_options& options) {
+  if (options.rank < -1 || options.rank >= static_cast<int>(on->ranks())) {
+    return error(errc::invalid_argument,
+                 fmt::format("stream not created: expected a rank in [0, {}), found {}",
+                             on->ranks(), options.rank));
+  }
+  std::shared_ptr<stream> out(new stream(std::move(on), options));
+  const unsigned lanes = options.rank < 0 ? out->mesh_->ranks() : 1;
+  WEIR_TRY(out->lanes_, out->of().take_lanes(lanes));
+  // Lanes of one rank correspond to no other stream's.
+  out->lanes_->mesh = options.rank < 0 ? static_cast<const void*>(out->mesh_.get())
+                                       : static_cast<const void*>(out->lanes_.get());
+  out->lanes_->urgent = options.priority < 0;
+  out->lanes_->host_used = false;
+  out->number_ = out->of().next_stream();
+  out->memory_limit_ = out->of().settings().stream_memory;
+  out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
+  auto in = out->of().port().enter();
+  out->mesh_->streams.push_back(out);
+  return out;
+}
+
+stream::~stream() {
+  if (lanes_ != nullptr) {
+    of().return_lanes(std::move(lanes_));
+  }
+}
+
+void stream::enqueue(ref<operation> what) {
+  auto in = of().port().enter();
+  in.make_room(what->tasks(lanes()));
+  enqueue(in, std::move(what));
+}
+
+void stream::enqueue(submission_port::session& in, ref<operation> what) {
+  what->number = ++operations_;
+  what->stream_number = number_;
+  if (!pending_waits_.empty()) {
+    what->waits = std::exchange(pending_waits_, {});
+  }
+  if (auto by = of().observer()) {
+    what->observer = std::move(by);
+    what->enqueued_ns = now_ns();
+  }
+  if (recording_ != nullptr) {
+    recording_->add(*this, what);
+    if (recording_only_) {
+      return;
+    }
+  }
+  if (holds_ > 0 || !held_.empty()) {
+    held_.push_back(std::move(what));
+  } else {
+    admit(in, std::move(what));
+  }
+}
+
+point* stream::held_point(const operation& what) {
+  for (const ref<point>& p : what.waits) {
+    if (!p->submitted()) {
+      return p.get();
+    }
+  }
+  return nullptr;
+}
+
+void stream::admit(submission_port::session& in, ref<operation> what) {
+  if (point* const first = held_point(*what); first != nullptr) {
+    held_.push_front(std::move(what));
+    hold();
+    first->when_submitted([self = shared_from_this()](submission_port::session& then) {
+      self->proceed(then);
+    });
+    return;
+  }
+  submission to(in, *lanes_, true);
+  what->submit(to);
+  what->admitted(*this);
+}
+
+void stream::proceed(submission_port::session& in) {
+  --holds_;
+  while (holds_ == 0 && !held_.empty()) {
+    ref<operation> next = std::move(held_.front());
+    held_.pop_front();
+    admit(in, std::move(next));
+  }
+}
+
+void stream::record(event& into) {
+  auto mark = make_ref<point>(lanes_->mesh, lanes(), of().bell());
+  enqueue(mark);
+  into.set(std::move(mark));
+}
+
+void stream::wait(const event& for_) {
+  ref<point> p = for_.latest();
+  if (!p) {
+    return;
+  }
+  auto in = of().port().enter();
+  if (recording_ == nullptr) {
+    graph_recording::join(*p, *this);
+  }
+  pending_waits_.push_back(std::move(p));
+}
+
+result<void> stream::synchronize(std::int64_t limit_ns) {
+  auto last = make_ref<collector>(of().bell());
+  {
+    auto in = of().port().enter();
+    if (recording_ != nullptr && recording_only_) {
+      recording_->spoil("a stream was synchronized");
+      return error(errc::invalid_argument,
+                   "stream not synchronized: expected no capture, found one that has "
+                   "begun; it is lost");
+    }
+    if (recording_ != nullptr) {
+      recording_->close();
+      last_recording_ = recording_;
+      record_into(nullptr, false);
+    }
+    in.make_room(1);
+    enqueue(in, last);
+  }
+  const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
+  const std::int64_t deadline = limit > 0 ? now_ns() + limit : -1;
+  if (!of().bell().wait([&] { return last->done(); }, deadline)) {
+    return error(errc::timeout,
+                 fmt::format("stream {} not synchronized: expected it to end within {} ms",
+                             number_, limit / 1'000'000))
+        .hint("its work goes on");
+  }
+  if (last->found()) {
+    note(*last->found().what);
+    return error(*last->found().what);
+  }
+  return {};
+}
+
+bool stream::idle() {
+  auto in = of().port().enter();
+  if (!looked_for_ || looked_at_ != operations_) {
+    looked_for_ = make_ref<point>(lanes_->mesh, lanes(), of().bell());
+    in.make_room(lanes());
+    enqueue(in, looked_for_);
+    looked_at_ = operations_;
+  }
+  return looked_for_->reached();
+}
+
+void stream::close() {
+  auto in = of().port().enter();
+  if (!std::exchange(closed_, true)) {
+    record_into(nullptr, false);
+    enqueue(in, make_ref<closing>(shared_from_this()));
+  }
+}
+
+void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) {
+  recording_ = std::move(recording);
+  recording_only_ = only;
+}
+
+void stream::flush_waits(submission_port::session& in) {
+  if (!pending_waits_.empty()) {
+    enqueue(in, make_ref<point>(lanes_->mesh, lanes(), of().bell()));
+  }
+}
+
+std::string stream::last_message() const {
+  const std::lock_guard lock(small_mutex_);
+  return last_message_;
+}
+
+void stream::note(const error& e) {
+  const std::lock_guard lock(small_mutex_);
+  last_message_ = e.message();
+}
+
+void stream::note_persistent(const std::shared_ptr<persistent_run>& run) {
+  const std::lock_guard lock(small_mutex_);
+  std::erase_if(persistent_, [](const auto& r) { return r.expired(); });
+  persistent_.push_back(run);
+}
+
+void stream::stop_persistent() {
+  const std::lock_guard lock(small_mutex_);
+  for (const auto& weak : persistent_) {
+    if (const auto run = weak.lock()) {
+      run->request_stop();
+    }
+  }
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A stream: operations in order on the devices of a mesh, or on one rank of it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stream/context.hpp"
+#include "stream/operation.hpp"
+#include "stream/point.hpp"
+
+namespace weir::runtime {
+
+class graph_recording;
+
+struct stream_options {
+  int priority = 0;  ///< lower is more urgent
+  int rank = -1;     ///< bound to this rank of the mesh; -1: to none
+};
+
+/// A point that can be recorded, waited for and recorded again.
+/// @threads{safe from any thread}
+class event {
+ public:
+  void set(ref<point> to) {
+    const std::lock_guard lock(mutex_);
+    latest_ = std::move(to);
+  }
+  [[nodiscard]] ref<point> latest() const {
+    const std::lock_guard lock(mutex_);
+    return latest_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  ref<point> latest_;
+};
+
+/// @threads{safe from any thread; calls on one stream take effect in their order}
+class stream : public std::enable_shared_from_this<stream> {
+ public:
+  /// @error{invalid_argument, no such rank}
+  [[nodiscard]] static result<std::shared_ptr<stream>> make(std::shared_ptr<mesh> on,
+                                                            const stream_options& options);
+  ~stream();
+
+  /// Puts an operation behind all others.
+  void enqueue(ref<operation> what);
+  /// As `enqueue`, with the session in hand and room made.
+  void enqueue(submission_port::session& in, ref<operation> what);
+
+  void record(event& into);
+  /// The stream's next operations wait for the event's latest point, if it has one.
+  void wait(const event& for_);
+  /// Waits for everything enqueued before; then gives and forgets the first failure.
+  /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
+  [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
+  /// True if all that was enqueued has ended.
+  [[nodiscard]] bool idle();
+  /// Nothing more comes. What is enqueued still runs.
+  void close();
+
+  /// Holds all that comes until `proceed`: its predecessor will not end soon, and must
+  /// not fill the engine's window. With the session in hand.
+  void hold() noexcept { ++holds_; }
+  void proceed(submission_port::session& in);
+
+  /// Asks persistent kernels that run on it to stop.
+  void stop_persistent();
+  void note_persistent(const std::shared_ptr<persistent_run>& run);
+
+  [[nodiscard]] const std::shared_ptr<mesh>& on() const noexcept { return mesh_; }
+  [[nodiscard]] context& of() const noexcept { return *mesh_->of; }
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] const stream_options& options() const noexcept { return options_; }
+  [[nodiscard]] unsigned lanes() const noexcept { return lanes_->devices(); }
+  [[nodiscard]] lane_set& chain() noexcept { return *lanes_; }
+  /// Rank in the mesh of a lane.
+  [[nodiscard]] int rank_of(unsigned lane) const noexcept {
+    return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
+  }
+  [[nodiscard]] std::int32_t device_of(unsigned lane) const noexcept {
+    return mesh_->devices[static_cast<std::size_t>(rank_of(lane))];
+  }
+
+  /// Number of the next launch: part of what kernels draw random numbers from.
+  [[nodiscard]] std::uint64_t next_ordinal() noexcept {
+    return ordinals_.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Text of the failure that `synchronize` gave last.
+  [[nodiscard]] std::string last_message() const;
+  void note(const error& e);
+  void set_limit(std::int64_t ns) noexcept { limit_ns_ = ns; }
+  /// Most that it may have in scratch and in memory of its own, bytes; 0: no limit.
+  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_ = bytes; }
+  [[nodiscard]] std::size_t memory_limit() const noexcept { return memory_limit_; }
+
+  /// What is enqueued goes into a recording besides running (or instead, if `only`).
+  /// Null ends it. With the session in hand.
+  void record_into(std::shared_ptr<graph_recording> recording, bool only);
+  [[nodiscard]] const std::shared_ptr<graph_recording>& recording() const noexcept {
+    return recording_;
+  }
+  [[nodiscard]] bool recording_only() const noexcept { return recording_only_; }
+  /// What a synchronization has closed, until it is forgotten.
+  [[nodiscard]] const std::shared_ptr<graph_recording>& last_recording() const noexcept {
+    return last_recording_;
+  }
+  void forget_recording() noexcept { last_recording_ = nullptr; }
+  /// What it still waits for becomes part of the recording.
+  void flush_waits(submission_port::session& in);
+
+ private:
+  stream(std::shared_ptr<mesh> on, const stream_options& options)
+      : mesh_(std::move(on)), options_(options) {}
+  void admit(submission_port::session& in, ref<operation> what);
+  /// The first point that it waits for and that is itself held back, or null.
+  [[nodiscard]] static point* held_point(const operation& what);
+
+  std::shared_ptr<mesh> mesh_;
+  stream_options options_;
+  std::uint64_t number_ = 0;
+  std::unique_ptr<lane_set> lanes_;
+  std::atomic<std::uint64_t> ordinals_{0};
+  std::atomic<std::int64_t> limit_ns_{0};
+  std::atomic<std::size_t> memory_limit_{0};
+  // Under the session.
+  std::uint64_t operations_ = 0;
+  unsigned holds_ = 0;
+  bool closed_ = false;
+  std::deque<ref<operation>> held_;
+  std::vector<ref<point>> pending_waits_;
+  ref<point> looked_for_;         ///< by `idle`
+  std::uint64_t looked_at_ = 0;   ///< operations then
+  std::shared_ptr<graph_recording> recording_;
+  bool recording_only_ = false;
+  std::shared_ptr<graph_recording> last_recording_;
+  // Under a mutex of their own.
+  mutable std::mutex small_mutex_;
+  std::string last_message_;
+  std::vector<std::weak_ptr<persistent_run>> persistent_;
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The way into an engine for many threads: one lock makes them one submitter.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "weir/runtime/engine.hpp"
+
+namespace weir::runtime {
+
+/// @threads{safe from any thread}
+class submission_port {
+ public:
+  explicit submission_port(engine& to) : engine_(to) {}
+
+  /// The right to submit. Keeps other threads out while it lives.
+  class session {
+   public:
+    [[nodiscard]] engine& to() const noexcept { return port_->engine_; }
+    /// The caller is about to submit so many tasks. Waits for room with the port open, so
+    /// that no kernel ever runs in a thread of the program.
+    void make_room(std::uint32_t tasks) {
+      tasks = std::min(tasks, enough);
+      while (port_->credits_ < tasks) {
+        port_->credits_ = port_->engine_.room();
+        if (port_->credits_ >= tasks) {
+          break;
+        }
+        lock_.unlock();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        lock_.lock();
+      }
+      port_->credits_ -= std::min(port_->credits_, tasks);
+    }
+
+   private:
+    friend class submission_port;
+    explicit session(submission_port& port) : port_(&port), lock_(port.mutex_) {}
+    /// Whoever submits more lets the engine make the room for the rest.
+    static constexpr std::uint32_t enough = 256;
+    submission_port* port_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  [[nodiscard]] engine& of() const noexcept { return engine_; }
+  [[nodiscard]] session enter() { return session(*this); }
+
+ private:
+  engine& engine_;
+  std::mutex mutex_;
+  std::uint32_t credits_ = 0;
+};
+
+}  // namespace weir::runtime
