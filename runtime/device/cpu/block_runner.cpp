@@ -92,6 +92,11 @@ struct thread_index {
   std::int32_t at[3];
 
   thread_index(std::int64_t linear, const std::array<std::int32_t, 3>& extents) noexcept {
+    if (linear < extents[0]) {  // spares the divisions
+      at[0] = static_cast<std::int32_t>(linear);
+      at[1] = at[2] = 0;
+      return;
+    }
     at[0] = static_cast<std::int32_t>(linear % extents[0]);
     linear /= extents[0];
     at[1] = static_cast<std::int32_t>(linear % extents[1]);
@@ -137,6 +142,7 @@ class block_loop {
   block_environment environment_;
   tessBlockContext context_{};
   bool fibers_ = false;
+  thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
   // Of the thread with the lowest number that failed, in the block at hand.
   std::int64_t failed_thread_ = no_thread;
   int status_ = 0;
@@ -288,10 +294,13 @@ void block_loop::run_threads() noexcept {
 void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
   auto& loop = *static_cast<block_loop*>(self);
   loop.environment_.restore();
-  loop.call_thread(thread, {thread, loop.host_.launch->block});
+  const thread_index own = loop.next_thread_;
+  loop.next_thread_.advance(loop.context_.block);
+  loop.call_thread(thread, own);
 }
 
 void block_loop::run_fibers() noexcept {
+  next_thread_ = {0, host_.launch->block};
   fiber_team::between rounds;
   if (host_.gate != nullptr) {
     rounds = [gate = host_.gate] { return gate->arrive(); };

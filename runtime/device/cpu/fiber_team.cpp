@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cxxabi.h>
+#include <atomic>
 #include <new>
 #include <utility>
 
@@ -22,6 +23,21 @@ struct exception_state {
   void* caught = nullptr;
   unsigned uncaught = 0;
 };
+
+/// A guard page takes two of the 65530 mappings that a process may have by default, so
+/// that only this many stacks of the whole process get one.
+constexpr std::size_t most_guards = 8192;
+std::atomic<std::size_t> guards{0};
+
+/// Whether the page could be closed.
+bool guard(std::byte* page, std::size_t bytes) noexcept {
+  if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards &&
+      ::mprotect(page, bytes, PROT_NONE) == 0) {
+    return true;
+  }
+  guards.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
 
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -53,10 +69,9 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   }
   slab->base_ = static_cast<std::byte*>(base);
   slab->count_ = count;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (::mprotect(slab->base_ + i * step, slab->guard_bytes_, PROT_NONE) != 0) {
-      return failed();
-    }
+  while (slab->guarded_ < count &&
+         guard(slab->base_ + slab->guarded_ * step, slab->guard_bytes_)) {
+    ++slab->guarded_;
   }
   return slab;
 }
@@ -67,6 +82,7 @@ stack_slab::~stack_slab() {
       permit(stack(i).data(), stack(i).size());
     }
     ::munmap(base_, count_ * (guard_bytes_ + stack_bytes_));
+    guards.fetch_sub(guarded_, std::memory_order_relaxed);
   }
 }
 
@@ -111,7 +127,9 @@ result<void> fiber_team::reserve(std::int64_t threads) {
     for (std::size_t i = 0; i < slabs_.back()->count(); ++i) {
       auto made = std::make_unique<fiber>();
       made->team = this;
-      made->stack = slabs_.back()->stack(i);
+      // Stacks that begin at the same offset in their pages would share few cache lines.
+      const std::span<std::byte> stack = slabs_.back()->stack(i);
+      made->stack = stack.first(stack.size() - (fibers_.size() % 16) * 256);
       idle_.push_back(made.get());
       fibers_.push_back(std::move(made));
     }

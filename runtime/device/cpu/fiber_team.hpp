@@ -16,10 +16,11 @@
 
 namespace weir::runtime {
 
-/// Stacks, each with a page below it that may not be touched.
+/// Stacks, each with a page below it that may not be touched (if the process does not
+/// have very many of them).
 class stack_slab {
  public:
-  /// @error{out_of_memory, the system has no memory or no more mappings}
+  /// @error{out_of_memory, the system has no room for them}
   [[nodiscard]] static result<std::unique_ptr<stack_slab>> make(std::size_t count,
                                                                 std::size_t bytes);
   ~stack_slab();
@@ -28,12 +29,14 @@ class stack_slab {
 
   [[nodiscard]] std::span<std::byte> stack(std::size_t i) const noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] std::size_t guarded() const noexcept { return guarded_; }
 
  private:
   stack_slab() = default;
 
   std::byte* base_ = nullptr;
   std::size_t count_ = 0;
+  std::size_t guarded_ = 0;
   std::size_t stack_bytes_ = 0;
   std::size_t guard_bytes_ = 0;
 };

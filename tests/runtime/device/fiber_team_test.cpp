@@ -314,6 +314,22 @@ TEST(FiberTeam, ReservingMoreKeepsWhatThereWas) {
   EXPECT_EQ(ran, 90);
 }
 
+TEST(FiberTeam, GuardPagesAreNotAllTheMappingsOfTheProcess) {
+  constexpr std::size_t each = 3000;
+  constexpr std::size_t bytes = 16 << 10;
+  std::vector<std::unique_ptr<stack_slab>> slabs;
+  std::size_t guarded = 0;
+  for (int i = 0; i < 4; ++i) {
+    slabs.push_back(or_throw(stack_slab::make(each, bytes)));
+    guarded += slabs.back()->guarded();
+    slabs.back()->stack(each - 1)[0] = std::byte{1};
+  }
+  EXPECT_EQ(slabs[0]->guarded(), each);
+  EXPECT_EQ(guarded, 8192U);
+  slabs.clear();
+  EXPECT_EQ(or_throw(stack_slab::make(each, bytes))->guarded(), each);
+}
+
 TEST(FiberTeam, StacksThatTheSystemDoesNotHaveAreAnError) {
   auto slab = stack_slab::make(std::size_t{1} << 30, std::size_t{1} << 30);
   ASSERT_FALSE(slab.has_value());
