@@ -297,10 +297,19 @@ inline std::uint64_t exact_sum(const float_format& f, const std::vector<double>&
   if (exact.zero()) {
     return negative_zero ? sign_bit(f) : 0;
   }
-  if (!average) {
-    return nearest_code(f, exact);
+  // A guess saves the search where it is right, which the integers decide.
+  long double roughly = 0;
+  for (const double x : values) {
+    roughly += static_cast<long double>(x);
   }
-  const double sum = value_of(fp64, nearest_code(fp64, exact));
+  const auto rounded_to = [&](const float_format& format) {
+    const std::uint64_t guess = rounded(format, static_cast<double>(roughly));
+    return is_nearest(format, exact, guess) ? guess : nearest_code(format, exact);
+  };
+  if (!average) {
+    return rounded_to(f);
+  }
+  const double sum = value_of(fp64, rounded_to(fp64));
   return rounded(f, sum / static_cast<double>(values.size()));
 }
 

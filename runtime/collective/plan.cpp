@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How buffers are cut into pieces, and the way of a piece under each algorithm.
+#include "weir/runtime/collective/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "collective/plan_builder.hpp"
+#include "collective/wire_codec.hpp"
+#include "weir/runtime/collective/choice.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using form = plan_operand::form;
+
+constexpr std::size_t least_slice = std::size_t{64} << 10;
+constexpr std::size_t most_chunk = std::size_t{1} << 20;
+/// From here on a worker that falls behind costs more than a few steps more.
+constexpr std::size_t large_bytes = std::size_t{16} << 20;
+/// Cuts fall on whole blocks of the wire and on whole cache lines.
+constexpr std::size_t cut_elements = wire_block;
+
+constexpr std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
+bool is_sharded(collective_kind kind) noexcept {
+  return kind == collective_kind::reduce_scatter || kind == collective_kind::all_gather ||
+         kind == collective_kind::gather || kind == collective_kind::scatter;
+}
+
+/// Elements of a piece of `span` elements that belongs to one owner.
+std::size_t piece_elements(const plan_builder& b, std::size_t span,
+                           std::size_t owners) noexcept {
+  const std::size_t size = info_of(b.call().type).size;
+  const std::size_t bytes = span * size;
+  std::size_t chunk = b.options().chunk_bytes;
+  if (chunk == 0 && b.options().how == algorithm::direct) {
+    const auto workers = static_cast<std::size_t>(std::max(b.shape().workers, 1));
+    const std::size_t steps = bytes * owners >= large_bytes ? 4 * workers : workers;
+    chunk = std::max(divided_up(bytes, divided_up(steps, owners)), least_slice);
+  } else if (chunk == 0) {
+    const auto ranks = static_cast<std::size_t>(b.ranks());
+    chunk = std::clamp(divided_up(bytes * owners, ranks), least_slice, most_chunk);
+  }
+  const std::size_t elements = divided_up(divided_up(chunk, size), cut_elements);
+  return std::max<std::size_t>(elements, 1) * cut_elements;
+}
+
+/// Pieces of the call, in the order of their elements.
+std::vector<plan_piece> pieces_of(const plan_builder& b) {
+  const collective_call& call = b.call();
+  const auto ranks = static_cast<std::size_t>(b.ranks());
+  const bool sharded = is_sharded(call.kind);
+  const bool rooted = call.kind == collective_kind::broadcast ||
+                      call.kind == collective_kind::reduce ||
+                      call.kind == collective_kind::send;
+  const std::size_t spans = sharded ? ranks : 1;
+  const std::size_t span = call.count / spans;
+  const std::size_t step = piece_elements(b, span, spans);
+  std::vector<plan_piece> pieces;
+  for (std::size_t s = 0; s < spans; ++s) {
+    for (std::size_t at = 0; at < span; at += step) {
+      plan_piece piece{s * span + at, std::min(step, span - at), static_cast<int>(s),
+                       s * span + at};
+      if (!sharded) {
+        piece.owner = rooted ? call.root : static_cast<int>(pieces.size() % ranks);
+      }
+      if (call.packed_shards) {
+        const bool packs_input = call.kind == collective_kind::all_gather ||
+                                 call.kind == collective_kind::gather;
+        (packs_input ? piece.first : piece.out_first) = at;
+      }
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+/// The ways of a piece to its owner and back.
+class router {
+ public:
+  explicit router(plan_builder& b) : b_(b), ranks_(b.ranks()) {}
+
+  /// Where everything meets if it is on its way to `owner`.
+  [[nodiscard]] int meeting_place(int owner) const noexcept {
+    return b_.options().how == algorithm::tree ? 0 : owner;
+  }
+
+  void collect(int owner) {
+    switch (b_.options().how) {
+      case algorithm::direct: return collect_direct(owner);
+      case algorithm::ring: return collect_ring(owner);
+      case algorithm::tree: return collect_tree();
+      case algorithm::hierarchical: return collect_domains(owner);
+    }
+  }
+  /// From `owner`'s output to all others.
+  void spread(int owner) {
+    switch (b_.options().how) {
+      case algorithm::direct: return spread_direct(owner);
+      case algorithm::ring: return spread_ring(owner);
+      case algorithm::tree: return spread_tree(owner);
+      case algorithm::hierarchical: return spread_domains(owner);
+    }
+  }
+
+ private:
+  [[nodiscard]] int rank(int from, int steps) const noexcept {
+    return (from + steps) % ranks_;
+  }
+
+  void collect_direct(int owner) {
+    for (int i = 1; i < ranks_; ++i) {
+      b_.hop(rank(owner, i), owner);
+    }
+  }
+  void spread_direct(int owner) {
+    for (int i = 1; i < ranks_; ++i) {
+      b_.pass_on(owner, rank(owner, i));
+    }
+  }
+  void collect_ring(int owner) {
+    for (int i = 1; i < ranks_; ++i) {
+      b_.hop(rank(owner, i), rank(owner, i + 1));
+    }
+  }
+  void spread_ring(int owner) {
+    for (int i = 0; i + 1 < ranks_; ++i) {
+      b_.pass_on(rank(owner, i), rank(owner, i + 1));
+    }
+  }
+  void collect_tree() {
+    for (int span = 1; span < ranks_; span *= 2) {
+      for (int r = 0; r + span < ranks_; r += 2 * span) {
+        b_.hop(r + span, r);
+      }
+    }
+  }
+  void spread_tree(int root) {
+    int span = 1;
+    while (span < ranks_) {
+      span *= 2;
+    }
+    for (span /= 2; span >= 1; span /= 2) {
+      for (int r = 0; r + span < ranks_; r += 2 * span) {
+        b_.pass_on(rank(root, r), rank(root, r + span));
+      }
+    }
+  }
+
+  [[nodiscard]] int domain_ranks() const noexcept { return ranks_ / b_.shape().domains; }
+  /// The rank of domain `d` that stands where `owner` stands in its own.
+  [[nodiscard]] int counterpart(int d, int owner) const noexcept {
+    const int in = domain_ranks();
+    return d % b_.shape().domains * in + owner % in;
+  }
+  void collect_domains(int owner) {
+    const int in = domain_ranks();
+    for (int d = 0; d < b_.shape().domains; ++d) {
+      const int local = counterpart(d, owner);
+      for (int i = 1; i < in; ++i) {
+        b_.hop(d * in + (local + i) % in, local);
+      }
+    }
+    const int home = owner / in;
+    for (int i = 1; i < b_.shape().domains; ++i) {
+      b_.hop(counterpart(home + i, owner), counterpart(home + i + 1, owner));
+    }
+  }
+  void spread_domains(int owner) {
+    const int in = domain_ranks();
+    const int home = owner / in;
+    for (int i = 0; i + 1 < b_.shape().domains; ++i) {
+      b_.pass_on(counterpart(home + i, owner), counterpart(home + i + 1, owner));
+    }
+    for (int d = 0; d < b_.shape().domains; ++d) {
+      const int local = counterpart(d, owner);
+      for (int i = 1; i < in; ++i) {
+        b_.pass_on(local, d * in + (local + i) % in);
+      }
+    }
+  }
+
+  plan_builder& b_;
+  int ranks_;
+};
+
+/// Every rank's input, read where it is and written wherever it is wanted, in one step.
+void fold_at_once(plan_builder& b, int lane, const plan_operand& target) {
+  plan_operand all = b.input(0);
+  all.ranks = b.ranks();
+  const std::array source = {all};
+  const std::array to = {target};
+  b.step(step_kind::fold, lane, source, to, b.piece_count());
+}
+
+void reduce_piece(plan_builder& b, const plan_piece& piece) {
+  const bool everywhere = b.call().kind == collective_kind::all_reduce;
+  if (b.options().how == algorithm::direct && b.shares_memory()) {
+    fold_at_once(b, piece.owner, everywhere ? b.outputs() : b.output(piece.owner));
+    return;
+  }
+  router way(b);
+  b.hold_inputs();
+  way.collect(piece.owner);
+  const int meeting = way.meeting_place(piece.owner);
+  const int target = everywhere ? meeting : piece.owner;
+  b.deliver(meeting, target);
+  if (everywhere) {
+    way.spread(meeting);
+  }
+}
+
+void copy_piece(plan_builder& b, int lane, const plan_operand& from,
+                const plan_operand& to) {
+  const std::array source = {from};
+  const std::array target = {to};
+  b.step(step_kind::copy, lane, source, target, b.piece_count());
+}
+
+void move_piece(plan_builder& b, const plan_piece& piece) {
+  const int root = b.call().root;
+  switch (b.call().kind) {
+    case collective_kind::gather:
+      return copy_piece(b, root, b.input(piece.owner), b.output(root));
+    case collective_kind::scatter:
+      return copy_piece(b, piece.owner, b.input(root), b.output(piece.owner));
+    case collective_kind::send:
+      return copy_piece(b, b.call().peer, b.input(root), b.output(b.call().peer));
+    default: break;  // all_gather and broadcast: from the owner to all
+  }
+  if (b.options().how == algorithm::direct && b.shares_memory()) {
+    return copy_piece(b, piece.owner, b.input(piece.owner), b.outputs());
+  }
+  copy_piece(b, piece.owner, b.input(piece.owner), b.output(piece.owner));
+  router(b).spread(piece.owner);
+}
+
+/// Every input is rounded once, then read by the owner; the sum is rounded once, then
+/// read by everybody.
+void reduce_piece_on_wire(plan_builder& b, const plan_piece& piece) {
+  const bool everywhere = b.call().kind == collective_kind::all_reduce;
+  std::vector<plan_operand> codes;
+  for (int r = 0; r < b.ranks(); ++r) {
+    const std::array source = {b.input(r)};
+    const std::array target = {b.scratch(r, form::wire)};
+    b.step(step_kind::encode, r, source, target, b.piece_count());
+    codes.push_back(target[0]);
+  }
+  const std::array sum = {everywhere ? b.scratch(piece.owner, form::wire)
+                                     : b.output(piece.owner)};
+  b.step(step_kind::add_wire, piece.owner, codes, sum, b.piece_count());
+  if (everywhere) {
+    const std::array all = {b.outputs()};
+    b.step(step_kind::decode, piece.owner, sum, all, b.piece_count());
+  }
+}
+
+void move_piece_on_wire(plan_builder& b, const plan_piece& piece) {
+  const std::array source = {b.input(piece.owner)};
+  const std::array codes = {b.scratch(piece.owner, form::wire)};
+  const std::array all = {b.outputs()};
+  b.step(step_kind::encode, piece.owner, source, codes, b.piece_count());
+  b.step(step_kind::decode, piece.owner, codes, all, b.piece_count());
+}
+
+/// Block `column` of rank `row`, for inputs and outputs alike.
+plan_operand block_of(plan_operand buffer, int row, int column, std::size_t bytes) {
+  buffer.rank = row;
+  buffer.offset += static_cast<std::size_t>(column) * bytes;
+  return buffer;
+}
+
+/// The two blocks that ranks a and b have for each other, or a's own; `at` within a
+/// block.
+void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
+                     std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(b.ranks());
+  const std::size_t block = b.call().count / ranks * info_of(b.call().type).size;
+  b.begin({at, count, one, at});
+  const std::array from = {block_of(b.input(one), one, other, block),
+                           block_of(b.input(other), other, one, block)};
+  const std::array to = {block_of(b.output(one), one, other, block),
+                         block_of(b.output(other), other, one, block)};
+  const auto source = std::span(from).first(one == other ? 1 : 2);
+  const auto target = std::span(to).first(one == other ? 1 : 2);
+  if (one == other) {
+    b.step(step_kind::copy, one, source, target, count);
+  } else if (b.shares_memory()) {
+    b.step(step_kind::exchange, one, source, target, count);
+  } else {
+    const std::array held = {b.scratch(other, form::element),
+                             b.scratch(one, form::element)};
+    for (std::size_t i = 0; i < 2; ++i) {
+      b.step(step_kind::copy, held[i].rank, source.subspan(i, 1),
+             std::span(held).subspan(i, 1), count);
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      b.step(step_kind::copy, held[i].rank, std::span(held).subspan(i, 1),
+             target.subspan(1 - i, 1), count);
+    }
+  }
+  b.end();
+}
+
+void exchange_all(plan_builder& b) {
+  const auto ranks = static_cast<std::size_t>(b.ranks());
+  const std::size_t block = b.call().count / ranks;
+  const std::size_t step = piece_elements(b, block, ranks * (ranks + 1) / 2);
+  for (std::size_t at = 0; at < block; at += step) {
+    for (int one = 0; one < b.ranks(); ++one) {
+      for (int other = one; other < b.ranks(); ++other) {
+        exchange_blocks(b, one, other, at, std::min(step, block - at));
+      }
+    }
+  }
+}
+
+/// One rank alone: its input is its output, as it is.
+void copy_alone(plan_builder& b) {
+  for (const plan_piece& piece : pieces_of(b)) {
+    b.begin(piece);
+    copy_piece(b, 0, b.input(0), b.output(0));
+    b.end();
+  }
+}
+
+void add_steps(plan_builder& b) {
+  const collective_kind kind = b.call().kind;
+  if (kind == collective_kind::barrier) {
+    b.begin({});
+    b.step(step_kind::join, 0, {}, {}, 0);
+    b.end();
+    return;
+  }
+  if (b.ranks() == 1) {
+    return copy_alone(b);
+  }
+  if (kind == collective_kind::all_to_all) {
+    return exchange_all(b);
+  }
+  const bool rounds = b.options().wire != wire_format::plain;
+  for (const plan_piece& piece : pieces_of(b)) {
+    b.begin(piece);
+    if (reduces(kind)) {
+      rounds ? reduce_piece_on_wire(b, piece) : reduce_piece(b, piece);
+    } else {
+      rounds ? move_piece_on_wire(b, piece) : move_piece(b, piece);
+    }
+    b.end();
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(step_kind what) noexcept {
+  constexpr std::array<std::string_view, 7> names = {
+      "copy", "fold", "exchange", "encode", "add_wire", "decode", "join"};
+  return names[static_cast<std::size_t>(what)];
+}
+
+std::size_t collective_plan::bytes(const plan_step& s,
+                                   const plan_operand& o) const noexcept {
+  switch (o.as) {
+    case form::element: break;
+    case form::node: return s.count * arithmetic_->node_bytes();
+    case form::wire: return wire_bytes(options_.wire, s.count);
+  }
+  return s.count * info_of(call_.type).size;
+}
+
+std::size_t collective_plan::traffic(const plan_step& s) const noexcept {
+  std::size_t total = 0;
+  for (const auto list : {sources(s), targets(s)}) {
+    for (const plan_operand& o : list) {
+      total += bytes(s, o) * static_cast<std::size_t>(o.ranks);
+    }
+  }
+  return total;
+}
+
+result<collective_plan> plan_collective(const collective_call& call, int ranks,
+                                        const topology& shape,
+                                        const plan_options& options) {
+  WEIR_CHECK(check_call(call, ranks));
+  WEIR_CHECK(check_wire(call, options.wire));
+  const bool rounds = options.wire != wire_format::plain;
+  if (ranks > 1 && (!is_legal(options.how, call, ranks, shape) ||
+                    (rounds && options.how != algorithm::direct))) {
+    return error(errc::unsupported,
+                 fmt::format("cannot plan {} over {} ranks in {} domains by {} with {} "
+                             "numbers",
+                             name_of(call.kind), ranks, shape.domains,
+                             name_of(options.how), name_of(options.wire)));
+  }
+  std::optional<reducer> arithmetic;
+  if (reduces(call.kind)) {
+    WEIR_TRY(arithmetic, reducer::make({call.type, call.op, call.level, call.wide}));
+  }
+  try {
+    collective_call usual = call;
+    usual.packed_shards = call.packed_shards && is_sharded(call.kind);
+    plan_builder b(usual, ranks, shape, options, arithmetic);
+    b.set_window(
+        static_cast<std::size_t>(std::max({std::min(ranks, 8), 2 * shape.workers, 4})));
+    add_steps(b);
+    return b.take();
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 fmt::format("no memory for the steps of {} over {} ranks",
+                             name_of(call.kind), ranks));
+  }
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Steps, what they wait for, and partial results on their way.
+#include "collective/plan_builder.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "collective/wire_codec.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using place = plan_operand::place;
+using form = plan_operand::form;
+
+constexpr std::size_t alignment = 64;
+
+constexpr std::size_t aligned(std::size_t bytes) noexcept {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// Where input and output shards stand at the same offsets, a rank's two buffers may be
+/// one.
+bool may_be_in_place(const collective_call& call) noexcept {
+  return !call.packed_shards;
+}
+
+bool same_buffer(const plan_operand& a, const plan_operand& b, bool in_place) noexcept {
+  const bool a_scratch = a.where == place::scratch;
+  if (a_scratch != (b.where == place::scratch)) {
+    return false;
+  }
+  if (a_scratch) {
+    return a.slot == b.slot;
+  }
+  return (in_place || a.where == b.where) && a.rank < b.rank + b.ranks &&
+         b.rank < a.rank + a.ranks;
+}
+
+}  // namespace
+
+plan_builder::plan_builder(const collective_call& call, int ranks, const topology& shape,
+                           const plan_options& options, std::optional<reducer> arithmetic)
+    : shape_(shape), element_bytes_(info_of(call.type).size) {
+  plan_.call_ = call;
+  plan_.options_ = options;
+  plan_.ranks_ = ranks;
+  plan_.arithmetic_ = arithmetic;
+  held_.resize(static_cast<std::size_t>(ranks));
+}
+
+void plan_builder::begin(const plan_piece& piece) {
+  piece_ = piece;
+  const std::size_t node_bytes =
+      plan_.arithmetic_ ? plan_.arithmetic_->node_bytes() : element_bytes_;
+  unit_ = aligned(piece.count * std::max(node_bytes, element_bytes_));
+  used_ = 0;
+  free_.clear();
+  accesses_.clear();
+  ancestors_.clear();
+  first_step_ = static_cast<std::uint32_t>(plan_.steps_.size());
+}
+
+void plan_builder::end() {
+  if (used_ > 0) {
+    const std::size_t slot = piece_number_ % window_;
+    slot_accesses_.resize(std::max(slot_accesses_.size(), slot + 1));
+    std::erase_if(accesses_,
+                  [](const access& a) { return a.at.where != place::scratch; });
+    // Of the slot's earlier pieces, what this one left alone counts on.
+    const std::size_t own = accesses_.size();
+    for (const access& old : slot_accesses_[slot]) {
+      const auto last = accesses_.begin() + static_cast<std::ptrdiff_t>(own);
+      if (std::none_of(accesses_.begin(), last, [&](const access& a) {
+            return a.writes && a.at.offset <= old.at.offset &&
+                   old.at.offset + old.bytes <= a.at.offset + a.bytes;
+          })) {
+        accesses_.push_back(old);
+      }
+    }
+    slot_accesses_[slot] = std::move(accesses_);
+    plan_.slots_ = std::max(plan_.slots_, slot + 1);
+    plan_.slot_bytes_ = std::max(plan_.slot_bytes_, used_);
+    ++piece_number_;
+  }
+  accesses_.clear();
+}
+
+plan_operand plan_builder::input(int rank) const noexcept {
+  return {place::input, form::element, rank, 1, 0, piece_.first * element_bytes_};
+}
+plan_operand plan_builder::output(int rank) const noexcept {
+  return {place::output, form::element, rank, 1, 0, piece_.out_first * element_bytes_};
+}
+plan_operand plan_builder::outputs() const noexcept {
+  plan_operand all = output(0);
+  all.ranks = ranks();
+  return all;
+}
+
+plan_operand plan_builder::scratch(int rank, form as) {
+  return scratch(rank, as, piece_.count);
+}
+
+plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
+  const std::size_t bytes =
+      as == form::wire ? aligned(wire_bytes(plan_.options_.wire, count)) : unit_;
+  std::size_t offset = used_;
+  if (bytes == unit_ && !free_.empty()) {
+    offset = free_.front();  // the one that has rested longest
+    free_.erase(free_.begin());
+  } else {
+    used_ += bytes;
+  }
+  const auto slot = static_cast<std::uint32_t>(piece_number_ % window_);
+  return {place::scratch, as, rank, 1, slot, offset};
+}
+
+void plan_builder::give_back(const plan_operand& at) {
+  if (at.where == place::scratch) {
+    free_.push_back(at.offset);
+  }
+}
+
+void plan_builder::note_accesses(const plan_step& s, operand_list list, bool writes,
+                                 std::vector<std::uint32_t>& waits) {
+  const auto index = static_cast<std::uint32_t>(plan_.steps_.size());
+  const bool in_place = may_be_in_place(plan_.call_);
+  const auto wait_for = [&](const std::vector<access>& earlier, const plan_operand& at,
+                            std::size_t bytes) {
+    for (const access& a : earlier) {
+      if ((a.writes || writes) && a.step != index && same_buffer(a.at, at, in_place) &&
+          a.at.offset < at.offset + bytes && at.offset < a.at.offset + a.bytes) {
+        waits.push_back(a.step);
+      }
+    }
+  };
+  for (const plan_operand& at : list) {
+    const std::size_t bytes = plan_.bytes(s, at);
+    wait_for(accesses_, at, bytes);
+    if (at.where == place::scratch && at.slot < slot_accesses_.size()) {
+      wait_for(slot_accesses_[at.slot], at, bytes);
+    }
+    accesses_.push_back({at, bytes, index, writes});
+  }
+}
+
+/// Leaves out steps that others of the list wait for.
+void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
+  std::sort(waits.begin(), waits.end());
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+  const std::size_t number = ancestors_.size();
+  ancestry all(number / 64 + 1);
+  ancestry implied(number / 64 + 1);
+  for (const std::uint32_t w : waits) {
+    if (w >= first_step_) {
+      const std::size_t local = w - first_step_;
+      for (std::size_t i = 0; i < ancestors_[local].size(); ++i) {
+        implied[i] |= ancestors_[local][i];
+      }
+    }
+  }
+  std::erase_if(waits, [&](std::uint32_t w) {
+    if (w < first_step_) {
+      return false;
+    }
+    const std::size_t local = w - first_step_;
+    all[local / 64] |= std::uint64_t{1} << (local % 64);
+    return ((implied[local / 64] >> (local % 64)) & 1U) != 0;
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] |= implied[i];
+  }
+  ancestors_.push_back(std::move(all));
+}
+
+void plan_builder::step(step_kind what, int lane, operand_list sources,
+                        operand_list targets, std::size_t count, bool finishes) {
+  plan_step s{what, lane, finishes, 0, 0, 0, 0, 0, count};
+  s.first_operand = static_cast<std::uint32_t>(plan_.operands_.size());
+  s.source_count = static_cast<std::uint32_t>(sources.size());
+  s.target_count = static_cast<std::uint32_t>(targets.size());
+  plan_.operands_.insert(plan_.operands_.end(), sources.begin(), sources.end());
+  plan_.operands_.insert(plan_.operands_.end(), targets.begin(), targets.end());
+  std::vector<std::uint32_t> waits;
+  note_accesses(s, sources, false, waits);
+  note_accesses(s, targets, true, waits);
+  keep_direct(waits);
+  s.first_after = static_cast<std::uint32_t>(plan_.after_.size());
+  s.after_count = static_cast<std::uint32_t>(waits.size());
+  plan_.after_.insert(plan_.after_.end(), waits.begin(), waits.end());
+  plan_.steps_.push_back(s);
+}
+
+void plan_builder::pass_on(int from, int to) {
+  const std::array source = {output(from)};
+  const std::array target = {output(to)};
+  step(step_kind::copy, to, source, target, piece_.count);
+}
+
+void plan_builder::hold_inputs() {
+  for (int r = 0; r < ranks(); ++r) {
+    held_[static_cast<std::size_t>(r)] = {{r, r + 1, 1, input(r)}};
+  }
+}
+
+bool plan_builder::may_join(const partial_result& a, const partial_result& b) const {
+  switch (plan_.arithmetic_->rule()) {
+    case partial_rule::none: return false;
+    case partial_rule::any: return true;
+    case partial_rule::siblings: break;
+  }
+  if (a.last != b.first) {
+    return false;
+  }
+  // Down the canonical tree to the node that would hold both.
+  int first = 0;
+  int last = ranks();
+  while (first != a.first || last != b.last) {
+    const int middle = canonical_split(first, last);
+    if (a.first >= middle) {
+      first = middle;
+    } else if (b.last <= middle) {
+      last = middle;
+    } else {
+      return false;
+    }
+  }
+  return canonical_split(first, last) == a.last;
+}
+
+/// What another rank has, in memory that `rank` may read.
+partial_result plan_builder::brought(int rank, const partial_result& from) {
+  partial_result here = from;
+  here.at = scratch(rank, from.at.as);
+  const std::array source = {from.at};
+  const std::array target = {here.at};
+  step(step_kind::copy, rank, source, target, piece_.count);
+  give_back(from.at);
+  return here;
+}
+
+partial_result plan_builder::join(int rank, const partial_result& a,
+                                  const partial_result& b) {
+  partial_result whole{std::min(a.first, b.first), std::max(a.last, b.last),
+                       a.ranks + b.ranks, scratch(rank, form::node)};
+  const std::array sources = {a.at, b.at};
+  const std::array target = {whole.at};
+  step(step_kind::fold, rank, sources, target, piece_.count, false);
+  give_back(a.at);
+  give_back(b.at);
+  return whole;
+}
+
+bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& held) {
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    for (std::size_t j = 0; j < held.size(); ++j) {
+      if (i != j && held[i].first < held[j].first && may_join(held[i], held[j])) {
+        for (const std::size_t k : {i, j}) {
+          if (!shares_memory() && held[k].at.rank != rank) {
+            held[k] = brought(rank, held[k]);
+          }
+        }
+        held[i] = join(rank, held[i], held[j]);
+        held.erase(held.begin() + static_cast<std::ptrdiff_t>(j));
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void plan_builder::hop(int from, int to) {
+  auto& source = held_[static_cast<std::size_t>(from)];
+  auto& held = held_[static_cast<std::size_t>(to)];
+  held.insert(held.end(), source.begin(), source.end());
+  source.clear();
+  // The last two are left for `deliver`, which puts their sum where it belongs.
+  while (held.size() > 2 && join_one_pair(to, held)) {
+  }
+  const bool all = held.size() == 2 && held[0].ranks + held[1].ranks == ranks();
+  while (!all && join_one_pair(to, held)) {
+  }
+  if (all && shares_memory()) {
+    return;
+  }
+  for (partial_result& p : held) {
+    if (p.at.rank != to) {
+      p = brought(to, p);
+    }
+  }
+}
+
+void plan_builder::deliver(int rank, int target) {
+  auto& held = held_[static_cast<std::size_t>(rank)];
+  std::sort(held.begin(), held.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<plan_operand> sources;
+  for (const partial_result& p : held) {
+    sources.push_back(p.at);
+  }
+  const bool at_once = rank == target || shares_memory();
+  const std::array to = {at_once ? output(target) : scratch(rank, form::element)};
+  step(step_kind::fold, rank, sources, to, piece_.count);
+  if (!at_once) {
+    const std::array there = {output(target)};
+    step(step_kind::copy, target, to, there, piece_.count);
+  }
+  held.clear();
+}
+
+collective_plan plan_builder::take() noexcept {
+  return std::move(plan_);
+}
+
+}  // namespace weir::runtime
