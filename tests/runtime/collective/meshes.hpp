@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way to write the numbers 1 to `most` as a product along four axes.
+#pragma once
+
+#include <vector>
+
+#include "weir/runtime/collective/mesh.hpp"
+
+namespace weir::runtime::test {
+
+inline std::vector<mesh_axes> all_meshes(int most) {
+  std::vector<mesh_axes> all;
+  for (int tp = 1; tp <= most; ++tp) {
+    for (int pp = 1; tp * pp <= most; ++pp) {
+      for (int dp = 1; tp * pp * dp <= most; ++dp) {
+        for (int ep = 1; tp * pp * dp * ep <= most; ++ep) {
+          all.push_back({tp, pp, dp, ep});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+inline int devices_of(const mesh_axes& axes) {
+  const auto size = [](int n) { return n == 0 ? 1 : n; };
+  return size(axes.tp) * size(axes.pp) * size(axes.dp) * size(axes.ep);
+}
+
+inline mesh_shape shape_of(const mesh_axes& axes) {
+  return or_throw(mesh_shape::make(devices_of(axes), axes));
+}
+
+}  // namespace weir::runtime::test

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meetings of ranks: completion, disagreement, time, late arrivals, in every order.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "weir/runtime/collective/rendezvous.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::uint64_t group_id = 9;
+
+rendezvous with_group(int ranks, std::int64_t patience = 100) {
+  rendezvous meetings(patience);
+  or_throw(meetings.add_group(group_id, ranks));
+  return meetings;
+}
+
+arrival share(int rank, std::uint64_t sequence = 0, std::uint64_t call = 1,
+              std::uint64_t descriptor = 2) {
+  return {group_id, rank, sequence, call, descriptor, static_cast<std::uint64_t>(rank)};
+}
+
+std::vector<std::uint64_t> ranks_below(int n) {
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(n));
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+TEST(Rendezvous, CompletesWithTheLastOfEveryOrder) {
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    rendezvous meetings = with_group(4);
+    for (int i = 0; i < 3; ++i) {
+      const auto outcome = or_throw(meetings.join(share(order[std::size_t(i)]), i));
+      ASSERT_EQ(outcome.state, meeting_state::waiting);
+      ASSERT_TRUE(outcome.tickets.empty());
+    }
+    const auto outcome = or_throw(meetings.join(share(order[3]), 3));
+    ASSERT_EQ(outcome.state, meeting_state::complete);
+    ASSERT_EQ(outcome.tickets, ranks_below(4));
+    ASSERT_EQ(meetings.open(), 0U);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(Rendezvous, ADifferentCallIsAMismatchForAllWhoeverIsFirst) {
+  for (int odd = 0; odd < 3; ++odd) {
+    std::vector<int> order = {0, 1, 2};
+    do {
+      rendezvous meetings = with_group(3);
+      std::vector<std::uint64_t> told;
+      for (const int rank : order) {
+        const std::uint64_t call = rank == odd ? 7 : 1;
+        const auto outcome = or_throw(meetings.join(share(rank, 0, call), 0));
+        if (outcome.state != meeting_state::waiting) {
+          ASSERT_EQ(outcome.state, meeting_state::collective_mismatch);
+          told.insert(told.end(), outcome.tickets.begin(), outcome.tickets.end());
+        }
+      }
+      std::sort(told.begin(), told.end());
+      ASSERT_EQ(told, ranks_below(3));
+      ASSERT_EQ(meetings.open(), 0U);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+}
+
+TEST(Rendezvous, EqualCallsUnderDifferentDescriptorsViolateDeterminism) {
+  rendezvous meetings = with_group(3);
+  or_throw(meetings.join(share(2), 0));
+  const auto outcome = or_throw(meetings.join(share(0, 0, 1, 3), 0));
+  EXPECT_EQ(outcome.state, meeting_state::determinism_violation);
+  EXPECT_EQ(outcome.tickets, (std::vector<std::uint64_t>{0, 2}));
+  const auto late = or_throw(meetings.join(share(1), 0));
+  EXPECT_EQ(late.state, meeting_state::determinism_violation);
+  EXPECT_EQ(late.tickets, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(meetings.open(), 0U);
+}
+
+TEST(Rendezvous, ADifferentCallCountsBeforeADifferentDescriptor) {
+  rendezvous meetings = with_group(2);
+  or_throw(meetings.join(share(0), 0));
+  EXPECT_EQ(or_throw(meetings.join(share(1, 0, 5, 6), 0)).state,
+            meeting_state::collective_mismatch);
+}
+
+TEST(Rendezvous, TimesOutForThoseThereAndForWhoComesLate) {
+  rendezvous meetings = with_group(3, 100);
+  or_throw(meetings.join(share(0), 10));
+  or_throw(meetings.join(share(1), 50));
+  EXPECT_EQ(meetings.next_deadline(), 110);
+  EXPECT_TRUE(meetings.expire(109).empty());
+  const auto ended = meetings.expire(110);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].state, meeting_state::timeout);
+  EXPECT_EQ(ended[0].tickets, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_TRUE(meetings.expire(1000).empty());
+  EXPECT_EQ(meetings.next_deadline(), std::numeric_limits<std::int64_t>::max());
+  // The late one, even with another call, hears the same and leaves nothing open.
+  const auto late = or_throw(meetings.join(share(2, 0, 8, 9), 2000));
+  EXPECT_EQ(late.state, meeting_state::timeout);
+  EXPECT_EQ(late.tickets, std::vector<std::uint64_t>{2});
+  EXPECT_EQ(meetings.open(), 0U);
+}
+
+TEST(Rendezvous, ALateRankThatNobodyExpiredEndsTheMeetingItself) {
+  rendezvous meetings = with_group(2, 100);
+  or_throw(meetings.join(share(0), 0));
+  const auto outcome = or_throw(meetings.join(share(1), 100));
+  EXPECT_EQ(outcome.state, meeting_state::timeout);
+  EXPECT_EQ(outcome.tickets, ranks_below(2));
+}
+
+TEST(Rendezvous, SequencesDoNotMix) {
+  rendezvous meetings = with_group(2);
+  for (std::uint64_t s = 0; s < 5; ++s) {
+    EXPECT_EQ(or_throw(meetings.next_sequence(group_id, 0)), s);
+    or_throw(meetings.join({group_id, 0, s, 10 + s, 0, 100 + s}, 0));
+  }
+  EXPECT_EQ(meetings.open(), 5U);
+  for (std::uint64_t s = 0; s < 5; ++s) {
+    EXPECT_EQ(or_throw(meetings.next_sequence(group_id, 1)), s);
+    const auto outcome = or_throw(meetings.join({group_id, 1, s, 10 + s, 0, 200 + s}, 0));
+    EXPECT_EQ(outcome.state, meeting_state::complete);
+    EXPECT_EQ(outcome.tickets, (std::vector<std::uint64_t>{100 + s, 200 + s}));
+  }
+}
+
+TEST(Rendezvous, WhoWithdrawsEndsTheMeeting) {
+  rendezvous meetings = with_group(3);
+  or_throw(meetings.join(share(1), 0));
+  const auto outcome = or_throw(meetings.withdraw(group_id, 0, 0, 0));
+  EXPECT_EQ(outcome.state, meeting_state::cancelled);
+  EXPECT_EQ(outcome.tickets, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(or_throw(meetings.join(share(2), 0)).state, meeting_state::cancelled);
+  EXPECT_EQ(meetings.open(), 0U);
+}
+
+TEST(Rendezvous, ADroppedGroupEndsItsMeetings) {
+  rendezvous meetings = with_group(2);
+  or_throw(meetings.join(share(0, 0), 0));
+  or_throw(meetings.join(share(1, 1), 0));
+  const auto ended = meetings.drop_group(group_id);
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[0].state, meeting_state::cancelled);
+  EXPECT_EQ(ended[0].tickets, std::vector<std::uint64_t>{0});
+  EXPECT_EQ(ended[1].tickets, std::vector<std::uint64_t>{1});
+  EXPECT_FALSE(meetings.join(share(0), 0));
+  EXPECT_TRUE(meetings.drop_group(group_id).empty());
+}
+
+TEST(Rendezvous, RefusesStrangersAndSecondArrivals) {
+  rendezvous meetings = with_group(2);
+  EXPECT_EQ(meetings.add_group(group_id, 2).error().code(), errc::already_exists);
+  EXPECT_EQ(meetings.add_group(1, 0).error().code(), errc::invalid_argument);
+  EXPECT_EQ(meetings.join({5, 0, 0, 0, 0, 0}, 0).error().code(), errc::not_found);
+  EXPECT_EQ(meetings.join(share(2), 0).error().code(), errc::invalid_argument);
+  EXPECT_EQ(meetings.join(share(-1), 0).error().code(), errc::invalid_argument);
+  or_throw(meetings.join(share(0), 0));
+  EXPECT_EQ(meetings.join(share(0), 0).error().code(), errc::invalid_argument);
+  EXPECT_EQ(meetings.next_sequence(group_id, 2).error().code(), errc::invalid_argument);
+  EXPECT_EQ(meetings.next_sequence(4, 0).error().code(), errc::not_found);
+}
+
+TEST(Rendezvous, EveryTicketIsHandedOutOnceWhateverHappens) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 dice(seed);
+    constexpr int ranks = 4;
+    constexpr std::uint64_t meetings_each = 6;
+    rendezvous meetings = with_group(ranks, 20);
+    std::vector<std::uint64_t> next(ranks);
+    std::vector<int> told(ranks * meetings_each);
+    const auto tell = [&](const meeting_outcome& outcome) {
+      for (const std::uint64_t t : outcome.tickets) {
+        ++told[t];
+      }
+    };
+    std::int64_t now = 0;
+    for (std::uint64_t left = ranks * meetings_each; left > 0; now += dice() % 9) {
+      const auto r = static_cast<std::size_t>(dice() % ranks);
+      if (next[r] == meetings_each) {
+        continue;
+      }
+      const std::uint64_t s = next[r]++;
+      const std::uint64_t call = dice() % 12 == 0 ? 2 : 1;
+      tell(or_throw(meetings.join(
+          {group_id, static_cast<int>(r), s, call, 0, r * meetings_each + s}, now)));
+      --left;
+      if (dice() % 3 == 0) {
+        for (const auto& outcome : meetings.expire(now)) {
+          tell(outcome);
+        }
+      }
+    }
+    for (const auto& outcome : meetings.expire(now + 1000)) {
+      tell(outcome);
+    }
+    ASSERT_EQ(told, std::vector<int>(ranks * meetings_each, 1)) << "seed " << seed;
+    ASSERT_EQ(meetings.open(), 0U) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace weir::runtime
