@@ -193,6 +193,64 @@ TESS_API tessStatus_t tessRegisterHostKernel(const char* name, void (*entry)(voi
                                              uint32_t flags);
 TESS_API tessStatus_t tessUnregisterHostKernel(const char* name);
 
+/* Collectives */
+
+/** Further operations of collectives, beside tessCollOp. */
+enum { TESS_COLL_PRODUCT = 3, TESS_COLL_AVERAGE = 4 };
+
+typedef enum {
+  TESS_COLLECTIVE_ALL_REDUCE = 0,
+  TESS_COLLECTIVE_REDUCE_SCATTER,
+  TESS_COLLECTIVE_ALL_GATHER,
+  TESS_COLLECTIVE_BROADCAST,
+  TESS_COLLECTIVE_REDUCE,
+  TESS_COLLECTIVE_GATHER,
+  TESS_COLLECTIVE_SCATTER,
+  TESS_COLLECTIVE_ALL_TO_ALL,
+  TESS_COLLECTIVE_SEND,     /**< from `root` to `peer` */
+  TESS_COLLECTIVE_BARRIER
+} tessCollectiveKind;
+
+/** `count` is that of the full buffer for every kind; shard r of R stands at element
+ *  r * count / R of its buffer. `recvbuf` null: in place. */
+typedef struct {
+  uint32_t structSize;
+  int32_t kind;            /**< tessCollectiveKind */
+  const void* sendbuf;
+  void* recvbuf;
+  size_t count;
+  int32_t dtype;
+  int32_t op;              /**< of kinds that reduce */
+  const char* axis;        /**< "dp", "tp+dp"; null, "" and "world": all ranks */
+  int32_t root;            /**< rank in the group */
+  int32_t peer;
+  const char* algorithm;   /**< "direct", "ring", "tree", "hierarchical"; null: chosen */
+  size_t chunkBytes;       /**< 0: chosen */
+  int32_t wireDtype;       /**< 0, or a narrower type between ranks if the policy allows */
+  int32_t packedShards;    /**< 1: shards stand at the beginning of a buffer of their own */
+} tessCollectiveDesc;
+
+TESS_API tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
+                                     tessStream_t stream);
+TESS_API tessStatus_t tessReduce(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                                 size_t count, int dtype, int op, int root,
+                                 const char* axis, tessStream_t stream);
+TESS_API tessStatus_t tessGather(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                                 size_t count, int dtype, int root, const char* axis,
+                                 tessStream_t stream);
+TESS_API tessStatus_t tessScatter(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                                  size_t count, int dtype, int root, const char* axis,
+                                  tessStream_t stream);
+TESS_API tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                                   size_t count, int dtype, const char* axis,
+                                   tessStream_t stream);
+/** From one rank of the mesh to another, in the streams of both: on a mesh stream the one
+ *  call does it; on rank-bound streams each of the two ranks calls it. */
+TESS_API tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                                   size_t count, int dtype, int source, int target,
+                                   tessStream_t stream);
+TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream);
+
 /* Graphs */
 
 typedef struct tessGraph* tessGraph_t;

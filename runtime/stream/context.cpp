@@ -212,6 +212,10 @@ result<void> context::shut_down() {
       }
     }
   }
+  {
+    auto in = port_->enter();
+    meetings_->end_all(in);
+  }
   result<void> out;
   for (const auto& m : open) {
     for (const auto& weak : m->streams) {

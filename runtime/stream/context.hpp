@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "stream/doorbell.hpp"
@@ -18,6 +20,7 @@
 #include "stream/submission_port.hpp"
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/mesh.hpp"
+#include "weir/runtime/collective/plan.hpp"
 #include "weir/runtime/device/backend.hpp"
 #include "weir/runtime/device/symmetric_memory.hpp"
 #include "weir/runtime/module/loader.hpp"
@@ -48,6 +51,23 @@ struct mesh {
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
   }
+};
+
+/// Plans of collectives that have been made before.
+/// @threads{safe from any thread}
+class plan_cache {
+ public:
+  /// @error as of plan_collective
+  [[nodiscard]] result<std::shared_ptr<const collective_plan>> get(
+      const collective_call& call, int ranks, const topology& shape,
+      const plan_options& options);
+
+ private:
+  static constexpr std::size_t most = 256;
+  using key = std::tuple<std::uint64_t, int, int, int, int, int, std::size_t, int, bool,
+                         bool>;
+  std::mutex mutex_;
+  std::map<key, std::shared_ptr<const collective_plan>> plans_;
 };
 
 /// @threads{safe from any thread unless said otherwise}
@@ -92,6 +112,7 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] doorbell& bell() noexcept { return bell_; }
   [[nodiscard]] unsigned workers() const noexcept { return workers_; }
   [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
+  [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
 
   /// Lanes for a stream, new or of one that has ended.
@@ -130,6 +151,7 @@ class context : public std::enable_shared_from_this<context> {
   std::unique_ptr<symmetric_memory> memory_;
   std::unique_ptr<submission_port> port_;
   std::unique_ptr<meeting_point> meetings_;
+  plan_cache plans_;
   unsigned workers_ = 1;
   std::atomic<std::uint64_t> streams_{0};
   std::atomic<bool> observed_{false};

@@ -234,7 +234,7 @@ class persistent_operation final : public launch_operation {
     }
   }
 
-  void admitted(stream& on) override {
+  void admitted(submission_port::session&, stream& on) override {
     stream_ = on.shared_from_this();
     on.hold();
   }

@@ -3,20 +3,33 @@
 /// Where ranks that call a collective each for themselves meet.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "stream/context.hpp"
+#include "stream/operation.hpp"
+#include "weir/runtime/collective/rendezvous.hpp"
 
 namespace weir::runtime {
 
-/// @threads{safe from any thread}
+class rank_share;
+
+/// @threads{whoever has the session}
 class meeting_point {
  public:
-  explicit meeting_point(context& of) : of_(of) {}
+  explicit meeting_point(context& of);
+
+  /// A rank has come with its share, which holds its stream until all are there, or until
+  /// something else ends the meeting.
+  void join(submission_port::session& in, const ref<rank_share>& share);
+  /// Everybody who still waits is told that the time is over.
+  void end_all(submission_port::session& in);
 
  private:
+  void tell(submission_port::session& in, const meeting_outcome& what);
+  void look_later();
+
   context& of_;
+  rendezvous meetings_;
 };
 
 }  // namespace weir::runtime

@@ -61,7 +61,9 @@ task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
                         std::span<const task_id> others) {
   std::vector<task_id> after;
   for (const ref<point>& p : what.waits) {
-    const auto ids = p->tasks_for(lanes_.mesh, lane);
+    // A collective has all lanes of a group in hand.
+    const bool many = what.what() == operation::kind::collective;
+    const auto ids = p->tasks_for(many ? nullptr : lanes_.mesh, lane);
     after.insert(after.end(), ids.begin(), ids.end());
   }
   submit_options with;

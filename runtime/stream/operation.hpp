@@ -73,7 +73,7 @@ class operation : public counted {
   /// Tasks that `submit` submits on so many devices, or about so.
   [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
   /// Called when it has been submitted to its stream's lanes, with the session in hand.
-  virtual void admitted(stream&) {}
+  virtual void admitted(submission_port::session&, stream&) {}
   /// The same once more, for a graph. Null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }

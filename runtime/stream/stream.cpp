@@ -144,7 +144,7 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
   }
   submission to(in, *lanes_, true);
   what->submit(to);
-  what->admitted(*this);
+  what->admitted(in, *this);
 }
 
 void stream::proceed(submission_port::session& in) {

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives as tasks: all of a group at once, or steps between a beginning and an end.
+#include "stream/collective.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/rank_share.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::size_t scratch_alignment = 64;
+
+std::byte* aligned(std::byte* at) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(at);
+  return at + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
+}
+
+/// Bytes of the call's inputs and outputs.
+std::size_t extent(const collective_call& call, int ranks, bool packed) {
+  const auto size = static_cast<std::size_t>(info_of(call.type).size);
+  return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
+}
+
+bool input_is_packed(const collective_call& call) noexcept {
+  return call.packed_shards && (call.kind == collective_kind::all_gather ||
+                                call.kind == collective_kind::gather);
+}
+bool output_is_packed(const collective_call& call) noexcept {
+  return call.packed_shards && (call.kind == collective_kind::reduce_scatter ||
+                                call.kind == collective_kind::scatter);
+}
+
+result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
+                              std::string_view what) {
+  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
+  if (!place || !place->memory->symmetric() || place->rank != 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected memory of the mesh as {}, "
+                             "found {}",
+                             what, at == nullptr ? "null" : "another address"));
+  }
+  if (place->memory->devices().size() != on.on()->ranks()) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected an instance of the {} on "
+                             "each of {} devices, found {}",
+                             what, on.on()->ranks(), place->memory->devices().size()));
+  }
+  if (bytes > place->bytes_left()) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected {} bytes of {}, found {} to "
+                             "the end of the allocation",
+                             bytes, what, place->bytes_left()));
+  }
+  return *place;
+}
+
+struct planned {
+  std::shared_ptr<const collective_plan> plan;
+  collective_choice how;
+};
+
+result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
+  context& of = on.of();
+  const auto& settings = of.settings();
+  topology shape;
+  if (!settings.topology.empty()) {
+    WEIR_TRY(shape, parse_topology(settings.topology));
+  }
+  shape.workers = static_cast<int>(of.workers());
+  const numerics_policy policy = of.policy();
+  const std::vector<collective_hint> hints = of.hints();
+  choice_sources sources;
+  sources.hints = hints;
+  sources.forced = what.how;
+  sources.wire_allowed = policy.fast_math && !policy.stable_reductions &&
+                         settings.numerics != numerics_mode::strict;
+  if (what.wire != wire_format::plain && !sources.wire_allowed) {
+    return error(errc::determinism_violation,
+                 fmt::format("collective not posted: expected plain numbers between "
+                             "ranks, as the policy asks, found {}",
+                             name_of(what.wire)))
+        .hint("allowFastMath=1 and stableReductions=0 permit it");
+  }
+  if (!sources.forced && !settings.algorithm.empty()) {
+    WEIR_TRY(const algorithm forced, algorithm_named(settings.algorithm));
+    if (is_legal(forced, what.call, ranks, shape)) {
+      sources.forced = forced;
+    }
+  }
+  planned out;
+  WEIR_TRY(out.how, choose_algorithm(what.call, ranks, shape, sources));
+  if (what.chunk_bytes != 0) {
+    out.how.chunk_bytes = what.chunk_bytes;
+  }
+  if (what.wire != wire_format::plain) {
+    out.how.wire = what.wire;
+    out.how.how = algorithm::direct;
+  }
+  WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
+                                    {out.how.how, out.how.chunk_bytes, out.how.wire}));
+  return out;
+}
+
+std::uint64_t digest_of_policy(const numerics_policy& p) noexcept {
+  return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
+         (p.fast_math ? 4U : 0U);
+}
+
+}  // namespace
+
+result<std::shared_ptr<const collective_plan>> plan_cache::get(
+    const collective_call& call, int ranks, const topology& shape,
+    const plan_options& options) {
+  const key k{digest_of(call),
+              ranks,
+              shape.domains,
+              shape.workers,
+              static_cast<int>(options.how),
+              static_cast<int>(options.wire),
+              options.chunk_bytes,
+              call.level,
+              call.wide,
+              call.packed_shards};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(k); found != plans_.end()) {
+      return found->second;
+    }
+  }
+  WEIR_TRY(auto made, plan_collective(call, ranks, shape, options));
+  auto out = std::make_shared<const collective_plan>(std::move(made));
+  const std::lock_guard lock(mutex_);
+  if (plans_.size() >= most) {
+    plans_.clear();
+  }
+  plans_.emplace(k, out);
+  return out;
+}
+
+collective_operation::collective_operation(std::shared_ptr<const collective_plan> plan,
+                                           collective_choice how,
+                                           std::vector<collective_group> groups,
+                                           std::size_t scratch_limit)
+    : operation(kind::collective),
+      plan_(std::move(plan)),
+      how_(how),
+      groups_(std::move(groups)),
+      scratch_limit_(scratch_limit),
+      started_(groups_.size()) {}
+
+std::uint32_t collective_operation::tasks(unsigned) const {
+  const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
+  return static_cast<std::uint32_t>(groups_.size()) * (steps <= 1 ? 1 : steps + 2);
+}
+std::string_view collective_operation::name() const noexcept {
+  return name_of(plan_->call().kind);
+}
+std::uint64_t collective_operation::bytes() const noexcept {
+  return extent(plan_->call(), 1, false);
+}
+std::string collective_operation::details() const {
+  return fmt::format("\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
+                     name_of(how_.how), name_of(how_.level), plan_->call().level,
+                     plan_->ranks());
+}
+ref<operation> collective_operation::clone() const {
+  std::vector<collective_group> groups;
+  for (const collective_group& g : groups_) {
+    collective_group copy;
+    copy.ranks = g.ranks;
+    copy.inputs = g.inputs;
+    copy.outputs = g.outputs;
+    groups.push_back(std::move(copy));
+  }
+  return make_ref<collective_operation>(plan_, how_, std::move(groups), scratch_limit_);
+}
+
+void collective_operation::submit(submission& to) {
+  lane_set& lanes = to.lanes();
+  for (collective_group& g : groups_) {
+    if (g.lanes.empty()) {
+      for (const int rank : g.ranks) {
+        lane& of = lanes.of(static_cast<unsigned>(rank));
+        g.lanes.push_back(&of);
+        g.held.push_back(holds(of));
+      }
+    }
+  }
+  submit_groups(to);
+}
+
+void collective_operation::submit_groups(submission& to) {
+  const auto steps = plan_->steps();
+  for (unsigned i = 0; i < groups_.size(); ++i) {
+    const collective_group& g = groups_[i];
+    if (steps.size() <= 1) {
+      to.add(*this, i, whole, g.held);
+      continue;
+    }
+    const task_id first = to.add(*this, i, opening, g.held);
+    std::vector<task_id> ids;
+    for (std::uint32_t s = 0; s < steps.size(); ++s) {
+      std::vector<task_id> after{first};
+      for (const std::uint32_t before : plan_->after(steps[s])) {
+        after.push_back(ids[before]);
+      }
+      ids.push_back(to.add(*this, i, s, {}, after));
+    }
+    to.add(*this, i, closing, g.held, ids);
+  }
+}
+
+void collective_operation::open(collective_group& g) {
+  failure poison;
+  for (lane* of : g.lanes) {
+    poison.merge(of->poison);
+  }
+  g.skip = static_cast<bool>(poison);
+  g.broken = {};
+  const std::size_t scratch = plan_->scratch_bytes();
+  if (g.skip || scratch == 0) {
+    return;
+  }
+  if (scratch_limit_ != 0 && scratch > scratch_limit_) {
+    g.broken = {std::make_shared<const error>(
+                    errc::out_of_memory,
+                    fmt::format("collective not run: expected scratch of at most {} "
+                                "bytes, which is the stream's limit, found {}",
+                                scratch_limit_, scratch)),
+                number};
+  } else if (g.scratch == nullptr) {
+    g.scratch.reset(new (std::nothrow) std::byte[scratch + scratch_alignment]);
+    if (g.scratch == nullptr) {
+      g.broken = {std::make_shared<const error>(
+                      errc::out_of_memory,
+                      fmt::format("collective not run: expected {} bytes of scratch",
+                                  scratch)),
+                  number};
+    }
+  }
+}
+
+void collective_operation::close(collective_group& g, std::int64_t started) {
+  failure poison = g.broken;
+  for (lane* of : g.lanes) {
+    poison.merge(of->poison);
+  }
+  if (poison) {
+    for (lane* of : g.lanes) {
+      of->poison.merge(poison);
+    }
+  }
+  g.scratch = nullptr;
+  if (!g.skip && observer != nullptr) {
+    for (const int rank : g.ranks) {
+      observe(static_cast<unsigned>(rank), started);
+    }
+  }
+}
+
+result<void> collective_operation::run_step_of(collective_group& g, std::uint32_t index) {
+  collective_buffers buffers;
+  buffers.inputs = g.inputs;
+  buffers.outputs = g.outputs;
+  buffers.scratch = g.scratch == nullptr ? nullptr : aligned(g.scratch.get());
+  return run_step(*plan_, index, buffers);
+}
+
+void collective_operation::step(lane_set& lanes, unsigned group,
+                                std::uint32_t index) noexcept {
+  collective_group& g = groups_[group];
+  if (index == opening || index == whole) {
+    for (const int rank : g.ranks) {
+      if (static_cast<unsigned>(rank) < lanes.devices() && !waits.empty()) {
+        static_cast<void>(may_run(lanes, static_cast<unsigned>(rank)));
+      }
+    }
+    open(g);
+    started_[group] = begin();
+  }
+  if (index < whole || (index == whole && !plan_->steps().empty())) {
+    if (!g.skip && !g.broken) {
+      auto outcome =
+          guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
+      if (!outcome) {
+        const std::lock_guard lock(mutex_);
+        g.broken.merge(
+            {std::make_shared<const error>(std::move(outcome).error()), number});
+      }
+    }
+  }
+  if (index == closing || index == whole) {
+    close(g, started_[group]);
+  }
+}
+
+result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
+  collective_request what = asked;
+  const numerics_policy policy = on.of().policy();
+  what.call.level = policy.level();
+  what.call.wide = on.of().settings().numerics == numerics_mode::promote;
+  const mesh& m = *on.on();
+  const int ranks = m.shape.group_size(what.axes);
+  WEIR_CHECK(check_call(what.call, ranks));
+  const bool needs_memory =
+      what.call.count > 0 && what.call.kind != collective_kind::barrier;
+  if (what.call.count == 0 && what.call.kind != collective_kind::barrier) {
+    return ref<operation>();
+  }
+  std::optional<memory_place> from;
+  std::optional<memory_place> to;
+  if (needs_memory) {
+    WEIR_TRY(from, place_of(on, what.input,
+                            extent(what.call, ranks, input_is_packed(what.call)), "input"));
+    WEIR_TRY(to, place_of(on, what.output,
+                          extent(what.call, ranks, output_is_packed(what.call)), "output"));
+  }
+  WEIR_TRY(planned p, plan_for(on, what, ranks));
+  if (on.options().rank >= 0) {
+    WEIR_TRY(auto group, m.shape.group_of(what.axes, on.options().rank));
+    return ref<operation>(make_ref<rank_share>(std::move(p.plan), p.how, what,
+                                               std::move(group),
+                                               digest_of_policy(policy)));
+  }
+  std::vector<collective_group> groups;
+  for (auto& group : m.shape.groups(what.axes)) {
+    collective_group g;
+    for (const int rank : group) {
+      g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
+      g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
+    }
+    g.ranks = std::move(group);
+    groups.push_back(std::move(g));
+  }
+  return ref<operation>(make_ref<collective_operation>(
+      std::move(p.plan), p.how, std::move(groups), on.memory_limit()));
+}
+
+}  // namespace weir::runtime

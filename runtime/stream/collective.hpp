@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives in streams: of all ranks at once, or of one rank that meets the others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stream/operation.hpp"
+#include "stream/stream.hpp"
+#include "weir/runtime/collective/choice.hpp"
+#include "weir/runtime/collective/plan.hpp"
+
+namespace weir::runtime {
+
+struct collective_request {
+  collective_call call;  ///< its level is set by the policy
+  axis_set axes = whole_mesh;
+  const void* input = nullptr;
+  void* output = nullptr;  ///< the same as `input`: in place
+  std::optional<algorithm> how;
+  std::size_t chunk_bytes = 0;
+  wire_format wire = wire_format::plain;
+};
+
+/// Null where there is nothing to do.
+/// @error{invalid_argument, as check_call, or buffers that are not memory of the mesh or
+/// too short; unsupported, as check_call; determinism_violation, a wire format that the
+/// policy forbids}
+[[nodiscard]] result<ref<operation>> make_collective(stream& on,
+                                                     const collective_request& what);
+
+/// The buffers and lanes of one group of ranks.
+struct collective_group {
+  std::vector<int> ranks;  ///< in the mesh
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  std::vector<lane*> lanes;  ///< set when it is submitted
+  std::vector<access> held;
+  std::unique_ptr<std::byte[]> scratch;
+  bool skip = false;
+  failure broken;  ///< of a step; under the operation's mutex
+};
+
+/// A planned collective over one or several groups.
+class collective_operation final : public operation {
+ public:
+  collective_operation(std::shared_ptr<const collective_plan> plan, collective_choice how,
+                       std::vector<collective_group> groups, std::size_t scratch_limit);
+
+  void submit(submission& to) override;
+  /// For groups whose lanes are set already.
+  void submit_groups(submission& to);
+  void step(lane_set& lanes, unsigned group, std::uint32_t index) noexcept override;
+  [[nodiscard]] std::uint32_t tasks(unsigned devices) const override;
+  [[nodiscard]] std::string_view name() const noexcept override;
+  [[nodiscard]] std::uint64_t bytes() const noexcept override;
+  [[nodiscard]] std::string details() const override;
+  [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] collective_group& group(std::size_t i) { return groups_[i]; }
+
+ private:
+  static constexpr std::uint32_t whole = 0xFFFFFFF0;
+  static constexpr std::uint32_t opening = 0xFFFFFFF1;
+  static constexpr std::uint32_t closing = 0xFFFFFFF2;
+
+  void open(collective_group& g);
+  void close(collective_group& g, std::int64_t started);
+  [[nodiscard]] result<void> run_step_of(collective_group& g, std::uint32_t index);
+
+  std::shared_ptr<const collective_plan> plan_;
+  collective_choice how_;
+  std::vector<collective_group> groups_;
+  std::size_t scratch_limit_;
+  std::vector<std::int64_t> started_;  ///< by group
+  std::mutex mutex_;
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Meetings of ranks: who comes, who is told what.
+#include "stream/rank_share.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/meeting_point.hpp"
+#include "stream/work.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// A number that ranks of one group, and no others, have in common.
+std::uint64_t group_number(const mesh& m, axis_set axes, int lowest) {
+  return m.number << 32 | std::uint64_t{axes} << 24 | static_cast<std::uint64_t>(lowest);
+}
+
+error why_ended(const meeting_outcome& what, std::string_view name) {
+  const auto text = [&](std::string_view expected, std::string_view found) {
+    return fmt::format("collective not run \"{}\": expected {}, found {}", name, expected,
+                       found);
+  };
+  switch (what.state) {
+    case meeting_state::collective_mismatch:
+      return {errc::collective_mismatch,
+              text("all ranks of the group to call the same", "calls that differ")};
+    case meeting_state::determinism_violation:
+      return {errc::determinism_violation,
+              text("all ranks of the group under one policy", "policies that differ")};
+    default:
+      return {errc::timeout, text("all ranks of the group in time",
+                                  fmt::format("{} of them", what.tickets.size()))};
+  }
+}
+
+}  // namespace
+
+rank_share::rank_share(std::shared_ptr<const collective_plan> plan_of,
+                       collective_choice how_to, const collective_request& what,
+                       std::vector<int> group, std::uint64_t descriptor_of)
+    : lane_operation(kind::other),
+      plan(std::move(plan_of)),
+      how(how_to),
+      request(what),
+      ranks(std::move(group)),
+      descriptor(descriptor_of) {}
+
+void rank_share::admitted(submission_port::session& in, stream& of) {
+  on = of.shared_from_this();
+  of.hold();
+  of.of().meetings().join(in, ref<rank_share>(this));
+}
+
+void rank_share::end(submission_port::session& in, const error& why) {
+  const auto report = make_failing(why);
+  report->number = number;
+  submission to(in, on->chain(), true);
+  report->submit(to);
+}
+
+void rank_share::proceed(submission_port::session& in) {
+  std::exchange(on, nullptr)->proceed(in);
+}
+
+meeting_point::meeting_point(context& of)
+    : of_(of),
+      meetings_(of.settings().rendezvous_limit_ms > 0
+                    ? of.settings().rendezvous_limit_ms * 1'000'000
+                    : std::numeric_limits<std::int64_t>::max() / 2) {}
+
+void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
+  const mesh& m = *share->on->on();
+  const int rank = share->on->options().rank;
+  const std::uint64_t group =
+      group_number(m, share->request.axes, share->ranks.front());
+  // The group may be known already; that is no failure.
+  static_cast<void>(meetings_.add_group(group, static_cast<int>(share->ranks.size())));
+  const auto place = static_cast<int>(
+      std::find(share->ranks.begin(), share->ranks.end(), rank) - share->ranks.begin());
+  collective_call same = share->request.call;
+  same.level = 0;  // a matter of the policy, which has a digest of its own
+  arrival who;
+  who.group = group;
+  who.rank = place;
+  who.call = digest_of(same);
+  who.descriptor = share->descriptor;
+  share->retain();
+  who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
+  auto outcome = [&]() -> result<meeting_outcome> {
+    WEIR_TRY(who.sequence, meetings_.next_sequence(group, place));
+    return meetings_.join(who, now_ns());
+  }();
+  if (!outcome) {
+    share->release();
+    share->end(in, outcome.error());
+    share->proceed(in);
+  } else if (outcome->state == meeting_state::waiting) {
+    look_later();
+  } else {
+    tell(in, *outcome);
+  }
+}
+
+void meeting_point::tell(submission_port::session& in, const meeting_outcome& what) {
+  std::vector<ref<rank_share>> shares;
+  for (const std::uint64_t ticket : what.tickets) {
+    auto* const share = reinterpret_cast<rank_share*>(ticket);  // NOLINT: as put in
+    shares.emplace_back(share);
+    share->release();
+  }
+  if (shares.empty()) {
+    return;
+  }
+  if (what.state == meeting_state::complete) {
+    collective_group g;
+    const rank_share& first = *shares.front();
+    g.ranks = first.ranks;
+    for (const ref<rank_share>& s : shares) {
+      const int rank = s->on->options().rank;
+      const auto& memory = of_.memory();
+      const auto there = [&](const void* at) {
+        return memory.translate(const_cast<void*>(at), rank);
+      };
+      g.inputs.push_back(there(s->request.input));
+      g.outputs.push_back(there(s->request.output));
+      lane& l = s->on->chain().of(0);
+      g.lanes.push_back(&l);
+      g.held.push_back({l.token, access_mode::read_write});
+    }
+    std::vector<collective_group> groups;
+    groups.push_back(std::move(g));
+    const auto all = make_ref<collective_operation>(first.plan, first.how,
+                                                    std::move(groups),
+                                                    first.on->memory_limit());
+    all->number = first.number;
+    all->stream_number = first.stream_number;
+    all->observer = first.observer;
+    all->enqueued_ns = first.enqueued_ns;
+    submission to(in, first.on->chain(), true);
+    all->submit_groups(to);
+  } else {
+    for (const ref<rank_share>& s : shares) {
+      s->end(in, why_ended(what, name_of(s->request.call.kind)));
+    }
+  }
+  for (const ref<rank_share>& s : shares) {
+    s->proceed(in);
+  }
+}
+
+void meeting_point::look_later() {
+  const std::int64_t when = meetings_.next_deadline();
+  if (when >= std::numeric_limits<std::int64_t>::max() / 2) {
+    return;
+  }
+  of_.cleaner().later(
+      [self = of_.weak_from_this()] {
+        if (const auto alive = self.lock()) {
+          auto in = alive->port().enter();
+          meeting_point& here = alive->meetings();
+          for (const meeting_outcome& over : here.meetings_.expire(now_ns())) {
+            here.tell(in, over);
+          }
+        }
+      },
+      when);
+}
+
+void meeting_point::end_all(submission_port::session& in) {
+  for (const meeting_outcome& over :
+       meetings_.expire(std::numeric_limits<std::int64_t>::max())) {
+    tell(in, over);
+  }
+}
+
+}  // namespace weir::runtime

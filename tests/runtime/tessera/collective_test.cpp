@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives in streams, of all ranks at once and of ranks that meet.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A different number for every rank and element.
+int64_t number(int rank, std::size_t i) {
+  return static_cast<int64_t>(rank + 1) * 1000 + static_cast<int64_t>(i) * 7 % 100;
+}
+
+/// Fills each rank's instance with its numbers.
+int64_t* numbered(session& s, int ranks, std::size_t count) {
+  auto* x = s.memory<int64_t>(count);
+  for (int r = 0; r < ranks; ++r) {
+    std::vector<int64_t> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = number(r, i);
+    }
+    EXPECT_TESS(tessMemcpyRankAsync(x, values.data(), count * 8, TESS_COPY_H2D, r,
+                                    s.stream));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+  }
+  return x;
+}
+
+TEST(TesseraCollective, AllReduceSumsAlongAnAxis) {
+  session s(8, {2, 1, 4, 1});
+  constexpr std::size_t count = 10'007;
+  auto* x = numbered(s, 8, count);
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", s.stream));
+  for (int rank = 0; rank < 8; ++rank) {
+    const auto got = s.read(x, count, rank);
+    for (std::size_t i = 0; i < count; ++i) {
+      int64_t expected = 0;
+      for (int other = rank % 2; other < 8; other += 2) {
+        expected += number(other, i);
+      }
+      ASSERT_EQ(got[i], expected) << "rank " << rank << " element " << i;
+    }
+  }
+}
+
+TEST(TesseraCollective, ReduceScatterThenAllGatherIsAllReduce) {
+  session s(4);
+  constexpr std::size_t count = 4 * 30'011;
+  auto* x = numbered(s, 4, count);
+  auto* y = numbered(s, 4, count);
+  for (const char* algorithm : {"direct", "ring", "tree"}) {
+    tessCollectiveDesc d{};
+    d.structSize = sizeof d;
+    d.kind = TESS_COLLECTIVE_ALL_REDUCE;
+    d.sendbuf = x;
+    d.count = count;
+    d.dtype = TESS_INT64;
+    d.algorithm = algorithm;
+    ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
+    ASSERT_TESS(tessReduceScatter(s.mesh, y, count, TESS_INT64, TESS_COLL_SUM, nullptr,
+                                  s.stream));
+    ASSERT_TESS(tessAllGather(s.mesh, y, count, TESS_INT64, "world", s.stream));
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(s.read(x, count, rank), s.read(y, count, rank)) << algorithm;
+    }
+  }
+}
+
+TEST(TesseraCollective, BroadcastReachesEveryRank) {
+  session s(8, {2, 2, 2, 1});
+  auto* x = numbered(s, 8, 100);
+  ASSERT_TESS(tessBroadcast(s.mesh, x, 100, TESS_INT64, 5, s.stream));
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(s.read(x, 100, rank)[99], number(5, 99));
+  }
+  EXPECT_EQ(tessBroadcast(s.mesh, x, 100, TESS_INT64, 8, s.stream),
+            TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraCollective, RefusesWhatMakesNoSense) {
+  session s(4);
+  auto* x = numbered(s, 4, 100);
+  const auto reduce = [&](void* at, std::size_t count, int type, int op,
+                          const char* axis) {
+    return tessAllReduce(s.mesh, at, count, type, static_cast<tessCollOp>(op), axis,
+                         s.stream);
+  };
+  EXPECT_EQ(reduce(nullptr, 1, TESS_INT64, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 101, TESS_INT64, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, SIZE_MAX / 4, TESS_INT64, TESS_COLL_SUM, nullptr),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 10, 14, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 10, 32, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 10, TESS_INT64, 5, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 10, TESS_INT64, TESS_COLL_SUM, "xp"), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 10, TESS_COMPLEX64, TESS_COLL_MAX, nullptr), TESS_ERR_UNSUPPORTED);
+  EXPECT_EQ(tessReduceScatter(s.mesh, x, 10, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  std::vector<int64_t> host(10);
+  EXPECT_EQ(reduce(host.data(), 10, TESS_INT64, TESS_COLL_SUM, nullptr),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(x, 0, TESS_INT64, TESS_COLL_SUM, nullptr), TESS_OK);
+  EXPECT_EQ(reduce(x, 10, TESS_INT64, TESS_COLL_SUM, "tp"), TESS_OK);
+  EXPECT_EQ(s.read(x, 10, 2)[3], number(2, 3));
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.sendbuf = x;
+  d.count = 10;
+  d.dtype = TESS_FP32;
+  d.wireDtype = TESS_BF16;
+  EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION);
+}
+
+/// A stream bound to each rank.
+std::vector<tessStream_t> bound_streams(const session& s, int ranks) {
+  std::vector<tessStream_t> out(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    tessStreamDesc d{};
+    d.structSize = sizeof d;
+    d.rank = r;
+    d.timeoutMs = -1;
+    EXPECT_TESS(tessStreamCreateEx(s.mesh, &d, &out[static_cast<std::size_t>(r)]));
+  }
+  return out;
+}
+
+TEST(TesseraCollective, RanksMeetWhateverTheOrderOfTheirCalls) {
+  session s(8, {2, 1, 4, 1});
+  auto* x = numbered(s, 8, 1000);
+  const auto streams = bound_streams(s, 8);
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      const int r = (i * 3 + round) % 8;
+      ASSERT_TESS(tessAllReduce(s.mesh, x, 1000, TESS_INT64, TESS_COLL_MAX, "dp",
+                                streams[static_cast<std::size_t>(r)]));
+      ASSERT_TESS(tessAllReduce(s.mesh, x, 1000, TESS_INT64, TESS_COLL_MIN, "tp",
+                                streams[static_cast<std::size_t>(r)]));
+    }
+  }
+  for (tessStream_t one : streams) {
+    EXPECT_TESS(tessStreamSynchronize(one));
+  }
+  for (int r = 0; r < 8; ++r) {
+    EXPECT_EQ(s.read(x, 1000, r)[10], number(6, 10)) << "smaller of the two maxima";
+  }
+}
+
+TEST(TesseraCollective, RanksFromManyThreadsMeet) {
+  session s(8);
+  auto* x = numbered(s, 8, 1000);
+  const auto streams = bound_streams(s, 8);
+  std::vector<std::thread> ranks;
+  for (std::size_t r = 0; r < 8; ++r) {
+    ranks.emplace_back([&, r] {
+      for (int round = 0; round < 30; ++round) {
+        EXPECT_TESS(tessAllReduce(s.mesh, x, 1000, TESS_INT64, TESS_COLL_MAX, nullptr,
+                                  streams[r]));
+        EXPECT_TESS(tessStreamSynchronize(streams[r]));
+      }
+    });
+  }
+  for (auto& t : ranks) {
+    t.join();
+  }
+  EXPECT_EQ(s.read(x, 1000, 3)[0], number(7, 0));
+}
+
+TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
+  session s(2);
+  auto* x = numbered(s, 2, 100);
+  const auto streams = bound_streams(s, 2);
+  struct difference {
+    const char* what;
+    std::size_t count;
+    int type;
+    tessCollOp op;
+  };
+  for (const difference& d :
+       {difference{"count", 99, TESS_INT64, TESS_COLL_SUM},
+        difference{"type", 100, TESS_FP64, TESS_COLL_SUM},
+        difference{"operation", 100, TESS_INT64, TESS_COLL_MAX}}) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
+                              streams[0]));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, d.count, d.type, d.op, nullptr, streams[1]));
+    EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
+    EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
+  }
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
+                            streams[0]));
+  ASSERT_TESS(tessAllGather(s.mesh, x, 100, TESS_INT64, nullptr, streams[1]));
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
+  EXPECT_EQ(s.read(x, 100, 1)[5], number(1, 5)) << "nothing was written";
+}
+
+TEST(TesseraCollective, PoliciesThatDifferViolateDeterminismOnEveryRank) {
+  session s(2);
+  auto* x = numbered(s, 2, 100);
+  const auto streams = bound_streams(s, 2);
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
+  const tessNumericsPolicy other{0, 1, 1, 0};
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &other));
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[1]));
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_DETERMINISM_VIOLATION);
+}
+
+TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
+  const environment brief({{"TESS_TIMEOUT_MS", "50"}});
+  session s(3);
+  auto* x = numbered(s, 3, 100);
+  const auto streams = bound_streams(s, 3);
+  for (int r : {0, 1}) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
+                              streams[static_cast<std::size_t>(r)]));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  for (int r : {0, 1}) {
+    EXPECT_EQ(tessStreamSynchronize(streams[static_cast<std::size_t>(r)]),
+              TESS_ERR_TIMEOUT);
+  }
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
+                            streams[2]));
+  EXPECT_EQ(tessStreamSynchronize(streams[2]), TESS_ERR_TIMEOUT) << "too late";
+  for (tessStream_t one : streams) {
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_MAX, nullptr, one));
+  }
+  for (tessStream_t one : streams) {
+    EXPECT_TESS(tessStreamSynchronize(one));
+  }
+  EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
+}
+
+TEST(TesseraCollective, GivesTheSameBitsOnAnyNumberOfWorkers) {
+  std::vector<std::vector<float>> results;
+  for (const char* workers : {"1", "2", "4"}) {
+    for (const char* algorithm : {"direct", "ring", "tree", "hierarchical"}) {
+      const environment set({{"TESS_NUM_THREADS", workers},
+                             {"TESS_COLL_ALGO", algorithm},
+                             {"TESS_TOPOLOGY", "2x4"}});
+      session s(8);
+      const tessNumericsPolicy canonical{0, 1, 1, 0};
+      ASSERT_TESS(tessSetNumericsPolicy(s.context, &canonical));
+      constexpr std::size_t count = 100'003;
+      auto* x = s.memory<float>(count);
+      for (int r = 0; r < 8; ++r) {
+        std::vector<float> values(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          values[i] = static_cast<float>((i * 2654435761U + static_cast<unsigned>(r) * 40503U) %
+                                         1000003) /
+                      static_cast<float>(1 + (i + static_cast<unsigned>(r)) % 97);
+        }
+        ASSERT_TESS(tessMemcpyRankAsync(x, values.data(), count * 4, TESS_COPY_H2D, r,
+                                        s.stream));
+        ASSERT_TESS(tessStreamSynchronize(s.stream));
+      }
+      ASSERT_TESS(tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr,
+                                s.stream));
+      results.push_back(s.read(x, count, 7));
+    }
+  }
+  for (const auto& one : results) {
+    EXPECT_EQ(one, results.front());
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
