@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -70,7 +71,7 @@ bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noex
 /// Room for `wanted` cells and entries, so that nothing can fail after it.
 void address_table::grow(std::size_t wanted) {
   const cells& old = *cells_.load(std::memory_order_relaxed);
-  entries_.reserve(std::max(wanted, entries_.capacity()));
+  entries_.reserve(old.capacity);
   if (wanted <= old.capacity) {
     return;
   }
@@ -98,22 +99,33 @@ std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
   return taken;
 }
 
-void address_table::insert(const allocation_ptr& memory, std::int32_t rank) {
-  const std::uintptr_t begin =
-      number(memory->instances()[static_cast<std::size_t>(rank)]);
-  const std::size_t place = first_behind(begin);
-  const std::size_t count = count_.load(std::memory_order_relaxed);
+/// Merges all instances into the order, from the last cell down. There is room.
+void address_table::insert(const allocation_ptr& memory,
+                           std::span<const std::int32_t> by_address) noexcept {
+  const auto instances = memory->instances();
   cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
-  for (std::size_t i = count; i > place; --i) {
-    at[i].copy(at[i - 1]);
+  std::size_t old_left = count_.load(std::memory_order_relaxed);
+  std::size_t new_left = by_address.size();
+  std::size_t to = old_left + new_left;
+  entries_.resize(to);
+  count_.store(to, std::memory_order_release);
+  while (new_left > 0) {
+    const std::int32_t rank = by_address[new_left - 1];
+    const std::uintptr_t begin = number(instances[static_cast<std::size_t>(rank)]);
+    --to;
+    if (old_left > 0 && at[old_left - 1].begin.load(std::memory_order_relaxed) > begin) {
+      --old_left;
+      at[to].copy(at[old_left]);
+      entries_[to] = std::move(entries_[old_left]);
+      continue;
+    }
+    --new_left;
+    at[to].begin.store(begin, std::memory_order_release);
+    at[to].end.store(begin + memory->bytes(), std::memory_order_release);
+    at[to].ranks.store(nullptr, std::memory_order_release);
+    at[to].rank_count.store(0, std::memory_order_release);
+    entries_[to] = entry{memory, rank};
   }
-  at[place].begin.store(begin, std::memory_order_release);
-  at[place].end.store(begin + memory->bytes(), std::memory_order_release);
-  at[place].ranks.store(nullptr, std::memory_order_release);
-  at[place].rank_count.store(0, std::memory_order_release);
-  count_.store(count + 1, std::memory_order_release);
-  entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(place),
-                  entry{memory, rank});
 }
 
 result<void> address_table::add(const allocation_ptr& memory) {
@@ -129,11 +141,16 @@ result<void> address_table::add(const allocation_ptr& memory) {
   try {
     const std::size_t ranks = memory->instances().size();
     grow(count_.load(std::memory_order_relaxed) + ranks);
+    std::vector<std::int32_t> by_address(ranks);
+    std::iota(by_address.begin(), by_address.end(), 0);
+    std::sort(by_address.begin(), by_address.end(), [&](std::int32_t a, std::int32_t b) {
+      const auto instances = memory->instances();
+      return instances[static_cast<std::size_t>(a)] <
+             instances[static_cast<std::size_t>(b)];
+    });
     auto* numbers = memory->symmetric() ? take_ranks(ranks) : nullptr;
     begin_change();
-    for (std::size_t r = 0; r < ranks; ++r) {
-      insert(memory, static_cast<std::int32_t>(r));
-    }
+    insert(memory, by_address);
     if (numbers != nullptr) {
       for (std::size_t r = 0; r < ranks; ++r) {
         numbers[r].store(number(memory->instances()[r]), std::memory_order_release);

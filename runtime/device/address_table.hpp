@@ -70,7 +70,8 @@ class address_table {
   [[nodiscard]] std::size_t first_behind(std::uintptr_t at) const noexcept;
   [[nodiscard]] bool is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
   void grow(std::size_t wanted);
-  void insert(const allocation_ptr& memory, std::int32_t rank);
+  void insert(const allocation_ptr& memory,
+              std::span<const std::int32_t> by_address) noexcept;
   [[nodiscard]] std::atomic<std::uintptr_t>* take_ranks(std::size_t count);
   void begin_change() noexcept;
   void end_change() noexcept;

@@ -174,7 +174,9 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     made->managed.context = made.get();
     made->managed.deleter = &exported<Managed>::drop;
     tensor& t = made->managed.tensor;
-    t.data = data;
+    const bool empty =
+        std::find(made->shape.begin(), made->shape.end(), 0) != made->shape.end();
+    t.data = empty ? nullptr : data;
     t.device = options.device;
     t.ndim = static_cast<std::int32_t>(made->shape.size());
     t.type = type;

@@ -47,6 +47,17 @@ TEST(CpuArena, NoByteBeyondIsUsable) {
   }
 }
 #else
+#if !defined(WEIR_TSAN)
+TEST(CpuArena, WhatTheSystemDoesNotHaveIsRefusedToo) {
+  cpu_arena arena(arena_options(std::size_t{1} << 62));
+  auto refused = arena.allocate(std::size_t{1} << 60);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), errc::out_of_memory);
+  EXPECT_EQ(arena.use().in_use, 0U);
+  EXPECT_EQ(arena.use().refused, 1U);
+}
+#endif
+
 TEST(CpuArena, AWriteBeyondIsFoundOut) {
   cpu_arena arena(arena_options(std::size_t{8} << 20));
   for (const std::size_t bytes : {1UL, 13UL, 256UL, 70'001UL, 3UL << 20}) {

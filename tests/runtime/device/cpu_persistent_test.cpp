@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Persistent kernels on a processor: grid barriers with blocks that leave, threads of
 // blocks as fibers, kernels that do not listen, and what outlives what.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <stdexcept>
@@ -248,6 +251,40 @@ TEST_F(CpuPersistent, ManyShortOnesLeaveNothingBehind) {
   }
   EXPECT_EQ(ran, sanitized ? 120 : 800);
 }
+
+#if !defined(WEIR_ASAN) && !defined(WEIR_TSAN)
+/// Exits with 0 if a start without room for all threads is refused and leaves nothing.
+[[noreturn]] void start_without_room(device_backend& backend, const grid_launch& launch,
+                                     const std::atomic<int>& ran) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = rlim_t{1} << 28;  // 64 stacks of 8 MiB do not fit
+  int status = ::setrlimit(RLIMIT_AS, &limit);
+  auto refused = backend.start_persistent(launch, {});
+  status += !refused && refused.error().code() == errc::out_of_memory ? 0 : 2;
+  status += ran == 0 ? 0 : 4;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_AS, &limit);
+  auto started = backend.start_persistent(launch, {});
+  status += started && (*started)->wait(-1) ? 0 : 8;
+  status += ran == 64 ? 0 : 16;
+  std::_Exit(status);
+}
+
+using CpuPersistentDeathTest = CpuPersistent;
+
+TEST_F(CpuPersistentDeathTest, AllBlocksStartOrNone) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  std::atomic<int> ran{0};
+  const grid_launch launch = launch_of(
+      [&](const tessBlockContext*, std::int64_t) {
+        ++ran;
+        return 0;
+      },
+      64);
+  EXPECT_EXIT(start_without_room(*backend_, launch, ran), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace weir::runtime

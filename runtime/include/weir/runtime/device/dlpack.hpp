@@ -17,7 +17,7 @@
 namespace weir::runtime::dlpack {
 
 inline constexpr std::uint32_t major_version = 1;
-inline constexpr std::uint32_t minor_version = 0;
+inline constexpr std::uint32_t minor_version = 1;
 inline constexpr std::uint64_t flag_read_only = 1;
 inline constexpr std::uint64_t flag_copied = 2;
 
