@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
 #include "hn4/verbs.hpp"
+#include "module/verbs.hpp"
 #include "tgm/register.hpp"
 
 namespace {
@@ -213,6 +214,7 @@ int main(int argc, char** argv) {
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);
+  add_module_verbs(app, chosen);
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);

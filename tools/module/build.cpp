@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir module`: the verbs that write files.
+#include <deque>
+#include <optional>
+
+#include "module/description.hpp"
+#include "module/keys.hpp"
+#include "module/verbs.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/runtime/module/loader.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using runtime::secret_key;
+
+result<std::optional<secret_key>> key_of(const module_options& options) {
+  if (options.key.empty()) {
+    return std::optional<secret_key>();
+  }
+  WEIR_TRY(const secret_key key, read_secret_key(options.key));
+  return std::optional(key);
+}
+
+// Bits of the sections whose machine is among `targets`.
+result<std::uint64_t> mask_of(const described_kernel& kernel,
+                              const std::vector<code_file>& code) {
+  if (kernel.targets.empty()) {
+    return ~std::uint64_t{0};
+  }
+  std::uint64_t mask = 0;
+  for (const std::string& target : kernel.targets) {
+    bool found = false;
+    for (std::size_t i = 0; i < code.size() && i < 64; ++i) {
+      if (code[i].arch == target) {
+        mask |= std::uint64_t{1} << i;
+        found = true;
+      }
+    }
+    if (!found) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot build kernel \"{}\": expected code for its "
+                               "targets, found none for {}",
+                               kernel.record.name, json_quote(target)));
+    }
+  }
+  return mask;
+}
+
+result<byte_vector> build_image(const module_description& from,
+                                const secret_key* sign_with) {
+  runtime::fatbin_builder builder;
+  std::deque<byte_vector> kept;
+  for (const code_file& code : from.code) {
+    if (!code.path.empty()) {
+      WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));
+      kept.push_back(std::move(bytes));
+    }
+    builder.add_code(code.kind, code.arch,
+                     code.path.empty() ? bytes_view() : bytes_view(kept.back()));
+  }
+  for (const described_kernel& kernel : from.kernels) {
+    runtime::kernel_record record = kernel.record;
+    WEIR_TRY(record.targets, mask_of(kernel, from.code));
+    WEIR_CHECK(builder.add_kernel(std::move(record)));
+  }
+  if (!from.sources.empty()) {
+    runtime::sha256_stream hash;
+    for (const std::string& source : from.sources) {
+      WEIR_TRY(const byte_vector bytes, read_file(posix_file_system(), source));
+      hash.text(as_text(bytes));
+    }
+    builder.set_source_hash(hash.digest());
+  }
+  for (const runtime::plan_record& plan : from.plans) {
+    builder.add_plan(plan);
+  }
+  if (from.has_policy) {
+    builder.set_policy(from.policy);
+  }
+  builder.set_explain(from.explain);
+  return builder.build(sign_with);
+}
+
+result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
+                          output& out) {
+  WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));
+  WEIR_TRY(const runtime::fatbin module, runtime::parse_fatbin(image));
+  const std::string key =
+      module.signature ? json_quote(runtime::to_hex(module.signature->key)) : "null";
+  if (json) {
+    out.print(R"({{"file":{},"bytes":{},"kernels":{},"sections":{},"content_hash":"{}",)"
+              R"("key":{}}})"
+              "\n",
+              json_quote(path), image.size(), module.kernels.size(), module.code.size(),
+              runtime::to_hex(module.content_hash), key);
+  } else {
+    out.print("{}: {}, {} kernels, {} code sections, {}\n", path,
+              human_bytes(image.size()), module.kernels.size(), module.code.size(),
+              module.signature ? "signed" : "not signed");
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result module_build(const module_options& options, output& out) {
+  if (!options.force && posix_file_system().exists(options.out)) {
+    return error(errc::already_exists,
+                 fmt::format("cannot write {}: expected a new file, found one",
+                             options.out))
+        .hint("--force replaces it");
+  }
+  WEIR_TRY(const byte_vector text, read_input(options.file));
+  WEIR_TRY(module_description from,
+           read_description(as_text(text), options.file, folder_of(options.file)));
+  for (const std::string& argument : options.code) {
+    WEIR_TRY(code_file code, read_code_argument(argument));
+    from.code.push_back(std::move(code));
+  }
+  WEIR_TRY(const std::optional<secret_key> key, key_of(options));
+  WEIR_TRY(const byte_vector image, build_image(from, key ? &*key : nullptr));
+  WEIR_CHECK(write_fatbin(options.out, image, options.json, out));
+  return 0;
+}
+
+command_result module_sign(const module_options& options, output& out) {
+  WEIR_TRY(const secret_key key, read_secret_key(options.key));
+  WEIR_TRY(const byte_vector image, read_file(posix_file_system(), options.file));
+  WEIR_TRY(const runtime::fatbin module, runtime::parse_fatbin(image));
+  WEIR_TRY(const byte_vector done, runtime::fatbin_builder(module).build(&key));
+  WEIR_CHECK(write_fatbin(options.out.empty() ? options.file : options.out, done,
+                          options.json, out));
+  return 0;
+}
+
+command_result module_keygen(const module_options& options, output& out) {
+  WEIR_TRY(const runtime::key_pair keys, runtime::make_key_pair());
+  WEIR_CHECK(write_key_files(options.file, keys));
+  const std::string open = runtime::to_hex(keys.open);
+  if (options.json) {
+    out.print("{{\"secret\":{},\"public\":{},\"key\":\"{}\"}}\n",
+              json_quote(options.file), json_quote(options.file + ".pub"), open);
+  } else {
+    out.print("{}: keep it secret\n{}.pub: {}\n", options.file, options.file, open);
+  }
+  return 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Descriptions of modules. A key that nobody asked for is an error, so that a slip of
+/// the pen does not pass for a default.
+#include "module/description.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "tessera_kernel.h"
+#include "weir/base/text.hpp"
+
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace weir::tools {
+
+namespace {
+
+struct named_number {
+  std::string_view name;
+  std::uint32_t number;
+};
+constexpr std::array<named_number, 5> flag_names{{
+    {"deterministic", TESS_KERNEL_DETERMINISTIC},
+    {"uses_barrier", TESS_KERNEL_USES_BARRIER},
+    {"per_thread", TESS_KERNEL_PER_THREAD},
+    {"persistent_only", TESS_KERNEL_PERSISTENT_ONLY},
+    {"persistent_capable", TESS_KERNEL_PERSISTENT_CAPABLE},
+}};
+constexpr std::array<named_number, 5> collective_names{{
+    {"any", 0},
+    {"all_reduce", 1},
+    {"reduce_scatter", 2},
+    {"all_gather", 3},
+    {"broadcast", 4},
+}};
+constexpr std::array<named_number, 5> algorithm_names{
+    {{"any", 0}, {"ring", 1}, {"tree", 2}, {"hierarchical", 3}, {"direct", 4}}};
+
+result<std::uint32_t> number_named(std::string_view name,
+                                   std::span<const named_number> table) {
+  std::vector<std::string> names;
+  for (const named_number& n : table) {
+    if (n.name == name) {
+      return n.number;
+    }
+    names.emplace_back(n.name);
+  }
+  return error(errc::unknown_key,
+               fmt::format("cannot read the description of a module: expected a known "
+                           "word, found \"{}\"{}",
+                           name, did_you_mean(name, names)));
+}
+
+/// Keys of one table, each asked for once; the first thing that is wrong is kept.
+class table_reader {
+ public:
+  table_reader(const toml::table& table, std::string name)
+      : table_(table), name_(std::move(name)) {}
+
+  [[nodiscard]] bool has(std::string_view key) const { return table_.contains(key); }
+
+  void read(const char* key, std::string& to) {
+    if (const toml::node* node = find(key)) {
+      if (const auto value = node->value_exact<std::string>()) {
+        to = *value;
+      } else {
+        refuse(key, *node, "a string");
+      }
+    }
+  }
+  void read(const char* key, bool& to) {
+    if (const toml::node* node = find(key)) {
+      if (const auto value = node->value_exact<bool>()) {
+        to = *value;
+      } else {
+        refuse(key, *node, "true or false");
+      }
+    }
+  }
+  void read(const char* key, std::uint64_t& to) {
+    if (const toml::node* node = find(key)) {
+      whole_number(key, *node, std::numeric_limits<std::int64_t>::max(), to);
+    }
+  }
+  void read(const char* key, std::uint32_t& to) {
+    if (const toml::node* node = find(key)) {
+      std::uint64_t wide = to;
+      whole_number(key, *node, std::numeric_limits<std::uint32_t>::max(), wide);
+      to = static_cast<std::uint32_t>(wide);
+    }
+  }
+  void read(const char* key, std::vector<std::string>& to) {
+    each(key, [&](const toml::node& node) {
+      if (const auto value = node.value_exact<std::string>()) {
+        to.push_back(*value);
+      } else {
+        refuse(key, node, "an array of strings");
+      }
+    });
+  }
+  void read(const char* key, std::array<std::uint32_t, 3>& to) {
+    std::size_t i = 0;
+    each(key, [&](const toml::node& node) {
+      std::uint64_t value = 0;
+      whole_number(key, node, std::numeric_limits<std::uint32_t>::max(), value);
+      if (i < to.size()) {
+        to[i] = static_cast<std::uint32_t>(value);
+      }
+      ++i;
+    });
+    if (i > to.size()) {
+      refuse(key, *table_.get(key), "three numbers");
+    }
+  }
+  void read(const char* key, std::span<const named_number> names, std::uint32_t& to) {
+    std::string word;
+    read(key, word);
+    if (!word.empty()) {
+      keep(number_named(word, names), key, to);
+    }
+  }
+
+  /// Calls `one` with a reader of each table of an array of tables.
+  template <class One>
+  void each_table(const char* key, One one) {
+    std::size_t number = 0;
+    each(key, [&](const toml::node& node) {
+      if (const toml::table* inner = node.as_table()) {
+        table_reader reader(*inner, fmt::format("{}[{}]", key, number++));
+        one(reader);
+        keep_error(reader.finish());
+      } else {
+        refuse(key, node, "an array of tables");
+      }
+    });
+  }
+  template <class One>
+  void one_table(const char* key, One one) {
+    const toml::node* node = find(key);
+    if (node == nullptr) {
+      return;
+    }
+    if (const toml::table* inner = node->as_table()) {
+      table_reader reader(*inner, key);
+      one(reader);
+      keep_error(reader.finish());
+    } else {
+      refuse(key, *node, "a table");
+    }
+  }
+
+  /// The value of a result, or its error with the place.
+  template <class T>
+  void keep(result<T> value, const char* key, T& to) {
+    if (value) {
+      to = std::move(*value);
+    } else if (!problem_) {
+      problem_ = std::move(value.error()).at(place(key, *table_.get(key)));
+    }
+  }
+
+  /// What was wrong first, or a key that was never asked for.
+  result<void> finish() {
+    for (const auto& [key, node] : table_) {
+      const std::string name(key.str());
+      if (std::find(asked_.begin(), asked_.end(), name) == asked_.end() && !problem_) {
+        problem_ = error(errc::unknown_key,
+                         fmt::format("cannot read the description of a module: expected "
+                                     "a known key, found \"{}\"{}",
+                                     name, did_you_mean(name, asked_)))
+                       .at(place(name, node));
+      }
+    }
+    return problem_ ? result<void>(*problem_) : result<void>();
+  }
+
+ private:
+  const toml::node* find(const char* key) {
+    asked_.emplace_back(key);
+    return table_.get(key);
+  }
+
+  template <class One>
+  void each(const char* key, One one) {
+    const toml::node* node = find(key);
+    if (node == nullptr) {
+      return;
+    }
+    if (const toml::array* all = node->as_array()) {
+      for (const toml::node& element : *all) {
+        one(element);
+      }
+    } else {
+      refuse(key, *node, "an array");
+    }
+  }
+
+  void whole_number(const char* key, const toml::node& node, std::int64_t most,
+                    std::uint64_t& to) {
+    const auto value = node.value_exact<std::int64_t>();
+    if (value && *value >= 0 && *value <= most) {
+      to = static_cast<std::uint64_t>(*value);
+    } else {
+      refuse(key, node, fmt::format("a number from 0 to {}", most));
+    }
+  }
+
+  [[nodiscard]] std::string place(std::string_view key, const toml::node& node) const {
+    return fmt::format("{}{}{} in line {}", name_, name_.empty() ? "" : ".", key,
+                       node.source().begin.line);
+  }
+  void refuse(const char* key, const toml::node& node, std::string_view expected) {
+    keep_error(error(errc::invalid_argument,
+                     fmt::format("cannot read \"{}\" of a module: expected {}, found "
+                                 "something else",
+                                 key, expected))
+                   .at(place(key, node)));
+  }
+  void keep_error(result<void> r) {
+    if (!r && !problem_) {
+      problem_ = std::move(r).error();
+    }
+  }
+
+  const toml::table& table_;
+  std::string name_;
+  std::vector<std::string> asked_;
+  std::optional<error> problem_;
+};
+
+void read_kernel(table_reader& t, described_kernel& kernel) {
+  std::vector<std::string> parameters, flags;
+  t.read("name", kernel.record.name);
+  t.read("symbol", kernel.record.symbol);
+  t.read("block", kernel.record.default_block);
+  t.read("most_threads", kernel.record.most_threads);
+  t.read("shared_bytes", kernel.record.shared_bytes);
+  t.read("targets", kernel.targets);
+  t.read("parameters", parameters);
+  t.read("flags", flags);
+  for (const std::string& text : parameters) {
+    runtime::kernel_parameter parameter;
+    t.keep(read_parameter(text), "parameters", parameter);
+    kernel.record.parameters.push_back(std::move(parameter));
+  }
+  for (const std::string& flag : flags) {
+    std::uint32_t bit = 0;
+    t.keep(number_named(flag, flag_names), "flags", bit);
+    kernel.record.flags |= bit;
+  }
+}
+
+void read_type(table_reader& t, const char* key, std::uint32_t& to) {
+  std::vector<named_number> names;
+  for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {
+    names.push_back({runtime::name_of_dtype(id), id});
+  }
+  t.read(key, names, to);
+}
+
+void read_plan(table_reader& t, runtime::plan_record& plan) {
+  t.read("collective", collective_names, plan.collective);
+  t.read("algorithm", algorithm_names, plan.algorithm);
+  read_type(t, "dtype", plan.dtype);
+  t.read("axis", plan.axis);
+  t.read("least_bytes", plan.least_bytes);
+  t.read("most_bytes", plan.most_bytes);
+  t.read("chunk_bytes", plan.chunk_bytes);
+  read_type(t, "wire_dtype", plan.wire_dtype);
+}
+
+void read_policy(table_reader& t, runtime::policy_record& policy) {
+  t.read("stable_reductions", policy.stable_reductions);
+  t.read("deterministic", policy.deterministic);
+  t.read("rng_stateless", policy.rng_stateless);
+  t.read("fast_math", policy.fast_math);
+  t.read("wire_quantisation", policy.wire_quantisation);
+  t.read("seed", policy.seed);
+}
+
+std::string below(const std::string& folder, const std::string& path) {
+  return path.empty() ? path : (std::filesystem::path(folder) / path).string();
+}
+
+void read_code(table_reader& t, const std::string& folder, code_file& code) {
+  std::string kind = "cpu_so";
+  t.read("kind", kind);
+  t.read("arch", code.arch);
+  t.read("file", code.path);
+  code.path = below(folder, code.path);
+  if (t.has("kind")) {
+    t.keep(runtime::code_kind_named(kind), "kind", code.kind);
+  }
+}
+
+}  // namespace
+
+result<module_description> read_description(std::string_view text,
+                                            const std::string& name,
+                                            const std::string& folder) {
+  const toml::parse_result parsed = toml::parse(text, name);
+  if (!parsed) {
+    const toml::parse_error& problem = parsed.error();
+    return error(errc::invalid_argument,
+                 fmt::format("cannot read the description of a module: expected TOML, "
+                             "found {}",
+                             std::string(problem.description())))
+        .at(fmt::format("{}:{}:{}", name, problem.source().begin.line,
+                        problem.source().begin.column));
+  }
+  module_description out;
+  table_reader top(parsed.table(), "");
+  top.read("sources", out.sources);
+  for (std::string& source : out.sources) {
+    source = below(folder, source);
+  }
+  top.read("explain", out.explain);
+  top.each_table("kernel",
+                 [&](table_reader& t) { read_kernel(t, out.kernels.emplace_back()); });
+  top.each_table("plan",
+                 [&](table_reader& t) { read_plan(t, out.plans.emplace_back()); });
+  top.each_table("code",
+                 [&](table_reader& t) { read_code(t, folder, out.code.emplace_back()); });
+  out.has_policy = top.has("policy");
+  top.one_table("policy", [&](table_reader& t) { read_policy(t, out.policy); });
+  WEIR_CHECK(top.finish());
+  return out;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files of keys.
+#include "module/keys.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr mode_t for_the_owner = 0600, for_all = 0644;
+
+// Never replaces a file: a key that is lost does not come back.
+result<void> write_new(const std::string& path, const std::string& text, mode_t mode) {
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (descriptor < 0) {
+    return error(errno == EEXIST ? errc::already_exists : errc::io,
+                 fmt::format("cannot write key {}: expected a new file, found \"{}\"",
+                             path, std::strerror(errno)));
+  }
+  const ssize_t written = ::write(descriptor, text.data(), text.size());
+  const bool good =
+      written == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
+  const int problem = errno;
+  ::close(descriptor);
+  if (!good) {
+    ::unlink(path.c_str());
+    return error(errc::io, fmt::format("cannot write key {}: expected room, found \"{}\"",
+                                       path, std::strerror(problem)));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<runtime::secret_key> read_secret_key(const std::string& path) {
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  std::string_view text = as_text(content);
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  runtime::secret_key key;
+  if (const auto read = runtime::from_hex(text, key); !read) {
+    return error(
+               errc::invalid_argument,
+               fmt::format("cannot read secret key {}: expected 128 hexadecimal digits, "
+                           "found something else",
+                           path))
+        .hint("`weir module keygen FILE` makes one");
+  }
+  return key;
+}
+
+result<void> write_key_files(const std::string& path, const runtime::key_pair& keys) {
+  const std::string open = path + ".pub";
+  if (posix_file_system().exists(open)) {
+    return error(
+        errc::already_exists,
+        fmt::format("cannot write key {}: expected a new file, found one", open));
+  }
+  WEIR_CHECK(write_new(path, runtime::to_hex(keys.secret) + "\n", for_the_owner));
+  return write_new(open, runtime::to_hex(keys.open) + "\n", for_all);
+}
+
+}  // namespace weir::tools

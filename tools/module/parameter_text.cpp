@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Parameters of kernels as people write them.
+#include <fmt/core.h>
+
+#include <charconv>
+#include <vector>
+
+#include "module/description.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+using runtime::address_space;
+using runtime::kernel_parameter;
+using runtime::parameter_direction;
+using runtime::parameter_kind;
+
+namespace {
+
+constexpr std::string_view opaque_word = "opaque:";
+
+// Words between blanks; a star is a word of its own.
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  bool inside = false;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\t';
+    if (c == '*' || (!blank && !inside)) {
+      out.emplace_back();
+    }
+    if (!blank) {
+      out.back() += c;
+    }
+    inside = !blank && c != '*';
+  }
+  return out;
+}
+
+error unreadable(std::string_view text, std::string_view expected) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot read a parameter: expected {}, found {}", expected,
+                           json_quote(text)));
+}
+
+// Id of a type of the ABI by its name; 0 for "void".
+result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
+  std::vector<std::string> names{"void"};
+  for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {
+    if (runtime::name_of_dtype(id) == name) {
+      return id;
+    }
+    names.emplace_back(runtime::name_of_dtype(id));
+  }
+  if (name == "void") {
+    return 0U;
+  }
+  return unreadable(text, "a type" + did_you_mean(name, names));
+}
+
+}  // namespace
+
+result<kernel_parameter> read_parameter(std::string_view text) {
+  std::vector<std::string> words = words_of(text);
+  if (words.size() < 2) {
+    return unreadable(text, "a type and a name");
+  }
+  const std::string name = words.back();
+  words.pop_back();
+  const bool pointer = words.back() == "*";
+  if (pointer) {
+    words.pop_back();
+  }
+  std::string qualifier;
+  if (words.size() == 2) {
+    qualifier = words.front();
+    words.erase(words.begin());
+  }
+  const bool qualified =
+      qualifier.empty() || (pointer && (qualifier == "const" || qualifier == "out" ||
+                                        qualifier == "constant"));
+  if (words.size() != 1 || !qualified) {
+    return unreadable(text, "[const|out|constant] TYPE* NAME, or TYPE NAME");
+  }
+  const std::string_view type = words.front();
+  if (!pointer && type.starts_with(opaque_word)) {
+    std::uint32_t bytes = 0;
+    const char* end = type.data() + type.size();
+    const auto read = std::from_chars(type.data() + opaque_word.size(), end, bytes);
+    if (read.ec != std::errc() || read.ptr != end) {
+      return unreadable(text, "opaque:BYTES NAME");
+    }
+    return runtime::opaque_parameter(name, bytes);
+  }
+  WEIR_TRY(const std::uint32_t id, type_named(text, type));
+  if (!pointer) {
+    return runtime::scalar_parameter(name, id);
+  }
+  const auto direction = qualifier == "out"  ? parameter_direction::out
+                         : qualifier.empty() ? parameter_direction::inout
+                                             : parameter_direction::in;
+  return runtime::pointer_parameter(
+      name, id, direction,
+      qualifier == "constant" ? address_space::constant : address_space::global);
+}
+
+std::string parameter_text(const kernel_parameter& p) {
+  if (p.kind == parameter_kind::opaque) {
+    return fmt::format("{}{} {}", opaque_word, p.size, p.name);
+  }
+  const std::string_view type =
+      p.dtype == 0 ? std::string_view("void") : runtime::name_of_dtype(p.dtype);
+  if (p.kind == parameter_kind::scalar) {
+    return fmt::format("{} {}", type, p.name);
+  }
+  const std::string_view qualifier = p.space == address_space::constant ? "constant "
+                                     : p.direction == parameter_direction::in  ? "const "
+                                     : p.direction == parameter_direction::out ? "out "
+                                                                               : "";
+  return fmt::format("{}{}* {}", qualifier, type, p.name);
+}
+
+result<code_file> read_code_argument(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot take a shared object: expected LEVEL=FILE, found {}",
+                             json_quote(text)));
+  }
+  return code_file{runtime::section_kind::cpu_so, text.substr(0, equals),
+                   text.substr(equals + 1)};
+}
+
+}  // namespace weir::tools
