@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
-#include "stream/collective.hpp"
+#include "weir/runtime/stream/collective.hpp"
 
 namespace weir::capi {
 namespace {
@@ -155,9 +155,9 @@ tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int d
 tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype,
                            const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(
-        mesh, describe(TESS_COLLECTIVE_ALL_GATHER, inout, inout, count, dtype, 0, axis),
-        stream, "tessAllGather");
+    return post(mesh,
+                describe(TESS_COLLECTIVE_ALL_GATHER, inout, inout, count, dtype, 0, axis),
+                stream, "tessAllGather");
   });
 }
 
@@ -224,9 +224,9 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
 
 tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(mesh,
-                describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis),
-                stream, "tessBarrier");
+    return post(
+        mesh, describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis),
+        stream, "tessBarrier");
   });
 }
 

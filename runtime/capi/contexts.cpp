@@ -38,9 +38,9 @@ result<void> open_context(tessContext_t* out) {
     return null_argument("tessInit", "a place for the context");
   }
   std::vector<std::string> warnings;
-  WEIR_TRY(auto settings, runtime::read_settings(
-                              [](const char* name) { return std::getenv(name); },
-                              warnings));
+  WEIR_TRY(auto settings,
+           runtime::read_settings([](const char* name) { return std::getenv(name); },
+                                  warnings));
   listen(settings);
   WEIR_TRY(auto made, context::make(std::move(settings)));
   for (const std::string& w : warnings) {
@@ -178,9 +178,8 @@ tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevice
                    fmt::format("mesh not created: expected at least one device, found {}",
                                nDevices));
     }
-    WEIR_TRY(auto made,
-             of->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
-                           {axes.tp, axes.pp, axes.dp, axes.ep}));
+    WEIR_TRY(auto made, of->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
+                                      {axes.tp, axes.pp, axes.dp, axes.ep}));
     *outMesh = handle_of<tessMesh_t>(all().meshes.add(std::move(made)));
     return {};
   });
@@ -260,9 +259,9 @@ tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* 
     for (const int field : {policy->stableReductions, policy->deterministic,
                             policy->rngStateless, policy->allowFastMath}) {
       if (field != 0 && field != 1) {
-        return error(errc::invalid_argument,
-                     fmt::format("policy not set: expected fields of 0 or 1, found {}",
-                                 field));
+        return error(
+            errc::invalid_argument,
+            fmt::format("policy not set: expected fields of 0 or 1, found {}", field));
       }
     }
     return of->set_policy({policy->stableReductions != 0, policy->deterministic != 0,

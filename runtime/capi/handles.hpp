@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-
 namespace weir::capi {
 
 /// What a handle names.
@@ -166,9 +165,11 @@ class handle_table {
     slots_ += per_chunk;
   }
   [[nodiscard]] slot& at(std::uint32_t index) {
-    return (*table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
+    return (
+        *table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
   }
-  [[nodiscard]] std::uintptr_t encode(std::uint32_t index, std::uint32_t generation) const {
+  [[nodiscard]] std::uintptr_t encode(std::uint32_t index,
+                                      std::uint32_t generation) const {
     return ((std::uintptr_t{generation} << index_bits | index) << kind_bits) |
            static_cast<std::uintptr_t>(kind_);
   }

@@ -199,7 +199,8 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
   });
 }
 
-tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank, void** rankPtr) {
+tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
+                               void** rankPtr) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemGetRankPtr"));
     if (rankPtr == nullptr) {
@@ -208,10 +209,11 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank, void**
     const auto place = m->of->memory().find(devPtr);
     if (!place || !place->memory->symmetric() || rank < 0 ||
         rank >= static_cast<int>(m->ranks())) {
-      return error(errc::invalid_argument,
-                   fmt::format("tessMemGetRankPtr failed: expected memory of the mesh and "
-                               "a rank in [0, {}), found rank {}",
-                               m->ranks(), rank));
+      return error(
+          errc::invalid_argument,
+          fmt::format("tessMemGetRankPtr failed: expected memory of the mesh and "
+                      "a rank in [0, {}), found rank {}",
+                      m->ranks(), rank));
     }
     *rankPtr = place->on_rank(rank);
     return {};
@@ -228,8 +230,7 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                                "{}",
                                m->ranks(), rank));
     }
-    const auto use =
-        m->of->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
+    const auto use = m->of->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
     if (freeBytes != nullptr) {
       *freeBytes = use.capacity - use.in_use;
     }

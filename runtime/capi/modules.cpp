@@ -79,7 +79,8 @@ kernel_parameter parameter_of(const tessParamInfo& info) {
 }
 
 result<void> register_kernel(const char* name, void (*entry)(void),
-                             const tessParamInfo* params, int count, std::uint32_t flags) {
+                             const tessParamInfo* params, int count,
+                             std::uint32_t flags) {
   constexpr std::string_view call = "tessRegisterHostKernel";
   if (name == nullptr || entry == nullptr || count < 0 ||
       (params == nullptr && count > 0)) {

@@ -198,8 +198,7 @@ const char* tessGetErrorString(tessStatus_t status) {
     case TESS_ERR_LAUNCH_FAILED: return "kernel launch failed";
     case TESS_ERR_ARCH_MISMATCH: return "module lacks a target for this device";
     case TESS_ERR_UNSUPPORTED: return "operation not supported";
-    case TESS_ERR_COLLECTIVE_MISMATCH:
-      return "participants disagree on a collective";
+    case TESS_ERR_COLLECTIVE_MISMATCH: return "participants disagree on a collective";
     case TESS_ERR_DETERMINISM_VIOLATION: return "numerics policy violated";
     case TESS_ERR_TIMEOUT: return "operation exceeded its time limit";
     case TESS_ERR_ABI_VERSION_MISMATCH: return "module of an incompatible ABI";

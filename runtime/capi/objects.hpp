@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the handles of the C interface name, the tables of it all, and the frame that every
-/// call runs in.
+/// What the handles of the C interface name, the tables of it all, and the frame that
+/// every call runs in.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 #include <string_view>
 
 #include "capi/handles.hpp"
-#include "stream/context.hpp"
-#include "stream/graph.hpp"
-#include "stream/stream.hpp"
-#include "stream/work.hpp"
 #include "tessera_ext.h"
+#include "weir/runtime/stream/context.hpp"
+#include "weir/runtime/stream/graph.hpp"
+#include "weir/runtime/stream/stream.hpp"
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::capi {
 
@@ -107,7 +107,8 @@ template <class Handle>
   return reinterpret_cast<Handle>(number);  // NOLINT: handles are numbers
 }
 
-[[nodiscard]] result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call);
+[[nodiscard]] result<std::shared_ptr<context>> find(tessContext_t h,
+                                                    std::string_view call);
 [[nodiscard]] result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call);
 [[nodiscard]] result<std::shared_ptr<stream_object>> find(tessStream_t h,
                                                           std::string_view call);
@@ -122,7 +123,8 @@ template <class Handle>
 [[nodiscard]] result<std::shared_ptr<exec_object>> find(tessGraphExec_t h,
                                                         std::string_view call);
 /// @error{invalid_argument, the event is of streams of another context}
-[[nodiscard]] result<void> bind_event(event_object& e, context& to, std::string_view call);
+[[nodiscard]] result<void> bind_event(event_object& e, context& to,
+                                      std::string_view call);
 /// The context of calls that name none. @error{not_initialized, there is none}
 [[nodiscard]] result<std::shared_ptr<context>> any_context(std::string_view call);
 
@@ -131,7 +133,8 @@ template <class Handle>
                                      char* buffer, std::size_t* size);
 /// Copies `filled` into the caller's structure, as much of it as the caller knows.
 template <class Struct>
-[[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled, Struct* out) {
+[[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled,
+                                       Struct* out) {
   if (out == nullptr) {
     return null_argument(call, "the structure");
   }

@@ -30,9 +30,9 @@ result<runtime::launch_request> request_of(const kernel_object& kernel,
   constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
                              TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
   if ((cfg.flags & ~known) != 0) {
-    return error(errc::invalid_argument,
-                 fmt::format("kernel not launched: expected known flags, found {:#x}",
-                             cfg.flags));
+    return error(
+        errc::invalid_argument,
+        fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
   }
   runtime::launch_request out;
   out.kernel = kernel.what;
@@ -320,8 +320,8 @@ tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                    "tessEventElapsedTime failed: expected two events that have been "
                    "reached");
     }
-    *milliseconds = static_cast<float>(
-        static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
+    *milliseconds =
+        static_cast<float>(static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
     return {};
   });
 }
@@ -401,7 +401,8 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
                                name));
     }
     return copy_text("tessGraphExport",
-                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer, size);
+                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer,
+                     size);
   });
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules, launches,
- * collectives, numerics policy and profiler. What goes beyond the specification is in
- * tessera_ext.h. C99 and C++; every function may be called from any thread.
+ * The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules,
+ * launches, collectives, numerics policy and profiler. What goes beyond the specification
+ * is in tessera_ext.h. C99 and C++; every function may be called from any thread.
  * @source{Tessera Runtime & ABI, sections 4, 6 and 19}
  */
 #ifndef TESSERA_H_
@@ -54,8 +54,9 @@ typedef struct {
   int tp, pp, dp, ep;
 } tessMeshAxes;
 
-TESS_API tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
-                                     tessMeshAxes axes, tessMesh_t* outMesh);
+TESS_API tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds,
+                                     int nDevices, tessMeshAxes axes,
+                                     tessMesh_t* outMesh);
 TESS_API tessStatus_t tessMeshDestroy(tessMesh_t mesh);
 
 /* 4.3 Streams and events */
@@ -63,7 +64,8 @@ TESS_API tessStatus_t tessMeshDestroy(tessMesh_t mesh);
 typedef struct tessStream* tessStream_t;
 typedef struct tessEvent* tessEvent_t;
 
-TESS_API tessStatus_t tessStreamCreate(tessMesh_t mesh, int priority, tessStream_t* stream);
+TESS_API tessStatus_t tessStreamCreate(tessMesh_t mesh, int priority,
+                                       tessStream_t* stream);
 TESS_API tessStatus_t tessStreamDestroy(tessStream_t stream);
 TESS_API tessStatus_t tessEventCreate(tessEvent_t* event);
 TESS_API tessStatus_t tessEventDestroy(tessEvent_t event);
@@ -93,7 +95,8 @@ typedef struct tessKernel* tessKernel_t;
 TESS_API tessStatus_t tessModuleLoad(tessContext_t ctx, const void* image, size_t size,
                                      tessModule_t* outModule);
 TESS_API tessStatus_t tessModuleUnload(tessModule_t module);
-TESS_API tessStatus_t tessKernelGet(tessModule_t module, const char* name, tessKernel_t* out);
+TESS_API tessStatus_t tessKernelGet(tessModule_t module, const char* name,
+                                    tessKernel_t* out);
 
 typedef struct {
   int grid[3];
@@ -109,21 +112,24 @@ typedef struct {
 #define TESS_LAUNCH_PERSISTENT (1 << 2)
 #define TESS_LAUNCH_LOW_LATENCY (1 << 3)
 
-TESS_API tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t mesh, tessLaunchConfig cfg,
-                                 const void* argBuffer, size_t argSize, tessStream_t stream);
+TESS_API tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t mesh,
+                                 tessLaunchConfig cfg, const void* argBuffer,
+                                 size_t argSize, tessStream_t stream);
 
 /* 4.6 Collectives */
 
 typedef enum { TESS_COLL_SUM, TESS_COLL_MAX, TESS_COLL_MIN } tessCollOp;
 
-TESS_API tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
-                                    tessCollOp op, const char* axis, tessStream_t stream);
-TESS_API tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int dtype,
-                                        tessCollOp op, const char* axis, tessStream_t stream);
+TESS_API tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count,
+                                    int dtype, tessCollOp op, const char* axis,
+                                    tessStream_t stream);
+TESS_API tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count,
+                                        int dtype, tessCollOp op, const char* axis,
+                                        tessStream_t stream);
 TESS_API tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype,
                                     const char* axis, tessStream_t stream);
-TESS_API tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtype,
-                                    int root, tessStream_t stream);
+TESS_API tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count,
+                                    int dtype, int root, tessStream_t stream);
 
 /* 4.7 Numerics and determinism */
 
@@ -134,8 +140,10 @@ typedef struct {
   int allowFastMath;
 } tessNumericsPolicy;
 
-TESS_API tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* policy);
-TESS_API tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy);
+TESS_API tessStatus_t tessSetNumericsPolicy(tessContext_t ctx,
+                                            const tessNumericsPolicy* policy);
+TESS_API tessStatus_t tessGetNumericsPolicy(tessContext_t ctx,
+                                            tessNumericsPolicy* policy);
 
 /* 4.8 Profiling and tracing */
 

@@ -2,9 +2,9 @@
 /**
  * @file
  * What the Tessera runtime offers beyond its specification. Structures begin with
- * `structSize`, which the caller sets; they only ever grow at their end. C99 and C++; every
- * function may be called from any thread. Sizes and counts that a call fills a caller's
- * buffer by follow one rule: a null buffer asks for the size.
+ * `structSize`, which the caller sets; they only ever grow at their end. C99 and C++;
+ * every function may be called from any thread. Sizes and counts that a call fills a
+ * caller's buffer by follow one rule: a null buffer asks for the size.
  * @source{docs/tessera.md}
  */
 #ifndef TESSERA_EXT_H_
@@ -27,8 +27,8 @@ TESS_API const char* tessGetErrorString(tessStatus_t status);
 TESS_API const char* tessGetErrorName(tessStatus_t status);
 /** The same as tessGetErrorString. */
 TESS_API const char* tessStatusString(tessStatus_t status);
-/** What went wrong in the last call of this thread that failed; never null. Valid until the
- *  next call of the thread. */
+/** What went wrong in the last call of this thread that failed; never null. Valid until
+ * the next call of the thread. */
 TESS_API const char* tessGetLastErrorMessage(void);
 /** Message of the failure that a stream's synchronization returned last. `size` holds the
  *  bytes of `buffer` and gets those of the text, its terminating zero included. */
@@ -37,11 +37,12 @@ TESS_API tessStatus_t tessStreamGetLastMessage(tessStream_t stream, char* buffer
 
 typedef enum { TESS_LOG_INFO = 1, TESS_LOG_DEBUG = 2, TESS_LOG_TRACE = 3 } tessLogLevel;
 typedef void (*tessLogFn)(tessLogLevel level, const char* text, void* user);
-/** Contexts made from now on log to `fn`; null: to standard error, as TESS_LOG_LEVEL says. */
+/** Contexts made from now on log to `fn`; null: to standard error, as TESS_LOG_LEVEL
+ * says. */
 TESS_API tessStatus_t tessSetLogCallback(tessLogFn fn, void* user);
 
-/** The function of this name, for programs that load the library; null if there is none in
- *  an ABI of that minor version. */
+/** The function of this name, for programs that load the library; null if there is none
+ * in an ABI of that minor version. */
 TESS_API void (*tessGetProcAddress(const char* name, int minAbiMinor))(void);
 
 /* Devices and meshes */
@@ -51,12 +52,12 @@ typedef struct {
   int32_t ordinal;
   char name[64];
   char backend[16];
-  char arch[32];       /**< what code it runs, e.g. "x86-64-v3" */
-  size_t memory;       /**< bytes that can be allocated */
-  size_t alignment;    /**< of every allocation */
+  char arch[32];    /**< what code it runs, e.g. "x86-64-v3" */
+  size_t memory;    /**< bytes that can be allocated */
+  size_t alignment; /**< of every allocation */
   int32_t maxGrid[3];
   int32_t maxBlock[3];
-  int32_t maxThreads;  /**< of a block */
+  int32_t maxThreads; /**< of a block */
   int32_t maxPersistentBlocks;
   size_t maxSharedBytes;
 } tessDeviceProps;
@@ -68,7 +69,7 @@ TESS_API tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device,
 typedef struct {
   uint32_t structSize;
   int32_t nDevices;
-  tessMeshAxes axes;   /**< as sizes: 1 for axes that are absent */
+  tessMeshAxes axes; /**< as sizes: 1 for axes that are absent */
 } tessMeshInfo;
 
 TESS_API tessStatus_t tessMeshGetInfo(tessMesh_t mesh, tessMeshInfo* info);
@@ -82,11 +83,11 @@ TESS_API tessStatus_t tessMeshAxisGroup(tessMesh_t mesh, const char* axis, int r
 
 typedef struct {
   uint32_t structSize;
-  int32_t priority;      /**< lower is more urgent */
-  int32_t rank;          /**< bound to this rank: collectives on it are its share; -1: none */
+  int32_t priority; /**< lower is more urgent */
+  int32_t rank;     /**< bound to this rank: collectives on it are its share; -1: none */
   int32_t reserved;
-  size_t memoryLimit;    /**< bytes; 0: the default */
-  int64_t timeoutMs;     /**< of tessStreamSynchronize; 0: none, -1: the default */
+  size_t memoryLimit; /**< bytes; 0: the default */
+  int64_t timeoutMs;  /**< of tessStreamSynchronize; 0: none, -1: the default */
 } tessStreamDesc;
 
 TESS_API tessStatus_t tessStreamCreateEx(tessMesh_t mesh, const tessStreamDesc* desc,
@@ -97,8 +98,8 @@ TESS_API tessStatus_t tessStreamSetTimeout(tessStream_t stream, int64_t millisec
 TESS_API tessStatus_t tessStreamSetMemoryLimit(tessStream_t stream, size_t bytes);
 /** Asks persistent kernels that run on the stream to stop. */
 TESS_API tessStatus_t tessStreamRequestStop(tessStream_t stream);
-/** Calls `fn(user)` in the stream's order, on a thread of the runtime. It may make no call
- *  that enqueues or waits: those return TESS_ERR_INVALID_VALUE there. */
+/** Calls `fn(user)` in the stream's order, on a thread of the runtime. It may make no
+ * call that enqueues or waits: those return TESS_ERR_INVALID_VALUE there. */
 TESS_API tessStatus_t tessLaunchHostFunc(tessStream_t stream, void (*fn)(void* user),
                                          void* user);
 
@@ -111,7 +112,7 @@ TESS_API tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t star
 /* Memory */
 
 typedef enum {
-  TESS_POINTER_UNKNOWN = 0,    /**< not known: memory of the program */
+  TESS_POINTER_UNKNOWN = 0, /**< not known: memory of the program */
   TESS_POINTER_DEVICE = 1,
   TESS_POINTER_HOST = 2,       /**< of tessHostAlloc */
   TESS_POINTER_REGISTERED = 3, /**< of tessHostRegister */
@@ -120,19 +121,20 @@ typedef enum {
 
 typedef struct {
   uint32_t structSize;
-  int32_t kind;    /**< tessPointerKind */
-  int32_t device;  /**< ordinal, or -1 */
-  int32_t rank;    /**< of the instance that the address lies in */
-  void* base;      /**< where the allocation begins, on rank 0 */
-  size_t bytes;    /**< of one instance */
-  size_t offset;   /**< of the address in its instance */
+  int32_t kind;   /**< tessPointerKind */
+  int32_t device; /**< ordinal, or -1 */
+  int32_t rank;   /**< of the instance that the address lies in */
+  void* base;     /**< where the allocation begins, on rank 0 */
+  size_t bytes;   /**< of one instance */
+  size_t offset;  /**< of the address in its instance */
 } tessPointerAttributes;
 
 TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
                                       tessStream_t stream);
 /** As tessMemcpyAsync, but only the instance of one rank. */
 TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
-                                          tessCopyKind kind, int rank, tessStream_t stream);
+                                          tessCopyKind kind, int rank,
+                                          tessStream_t stream);
 /** Address of the rank's own instance. */
 TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
                                         void** rankPtr);
@@ -140,7 +142,8 @@ TESS_API tessStatus_t tessMemGetInfo(tessMesh_t mesh, int rank, size_t* freeByte
                                      size_t* totalBytes);
 TESS_API tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
                                                tessPointerAttributes* attributes);
-/** Memory on the stream's mesh that other streams may use behind what the stream has now. */
+/** Memory on the stream's mesh that other streams may use behind what the stream has now.
+ */
 TESS_API tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream);
 /** Gives memory back behind what the stream has now. */
 TESS_API tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream);
@@ -156,9 +159,9 @@ TESS_API tessStatus_t tessModuleGetKernelName(tessModule_t module, int index,
 
 typedef struct {
   uint32_t structSize;
-  uint32_t flags;           /**< TESS_KERNEL_* */
+  uint32_t flags; /**< TESS_KERNEL_* */
   uint32_t paramCount;
-  uint32_t argBytes;        /**< to the end of the last argument */
+  uint32_t argBytes; /**< to the end of the last argument */
   uint32_t argBytesPadded;
   uint32_t defaultBlock[3]; /**< 0: the module says nothing */
   uint32_t maxThreads;
@@ -167,8 +170,8 @@ typedef struct {
 
 typedef struct {
   uint32_t structSize;
-  uint32_t kind;      /**< 0 scalar, 1 pointer, 2 opaque */
-  uint32_t dtype;     /**< 0: not said */
+  uint32_t kind;  /**< 0 scalar, 1 pointer, 2 opaque */
+  uint32_t dtype; /**< 0: not said */
   uint32_t size;
   uint32_t offset;
   uint32_t space;     /**< LLVM's address space */
@@ -184,7 +187,8 @@ TESS_API tessStatus_t tessKernelGetParam(tessKernel_t kernel, int index,
  *  `buffer` and gets those of the padded buffer. */
 TESS_API tessStatus_t tessPackArgs(tessKernel_t kernel, const void* const* values,
                                    int valueCount, void* buffer, size_t* size);
-/** JSON about a module: kernels, parameters, targets present and selected, plans, policy. */
+/** JSON about a module: kernels, parameters, targets present and selected, plans, policy.
+ */
 TESS_API tessStatus_t tessExplain(tessModule_t module, char* buffer, size_t* size);
 
 /** A function of the program that modules may name instead of bringing code. */
@@ -207,7 +211,7 @@ typedef enum {
   TESS_COLLECTIVE_GATHER,
   TESS_COLLECTIVE_SCATTER,
   TESS_COLLECTIVE_ALL_TO_ALL,
-  TESS_COLLECTIVE_SEND,     /**< from `root` to `peer` */
+  TESS_COLLECTIVE_SEND, /**< from `root` to `peer` */
   TESS_COLLECTIVE_BARRIER
 } tessCollectiveKind;
 
@@ -215,19 +219,19 @@ typedef enum {
  *  r * count / R of its buffer. `recvbuf` null: in place. */
 typedef struct {
   uint32_t structSize;
-  int32_t kind;            /**< tessCollectiveKind */
+  int32_t kind; /**< tessCollectiveKind */
   const void* sendbuf;
   void* recvbuf;
   size_t count;
   int32_t dtype;
-  int32_t op;              /**< of kinds that reduce */
-  const char* axis;        /**< "dp", "tp+dp"; null, "" and "world": all ranks */
-  int32_t root;            /**< rank in the group */
+  int32_t op;       /**< of kinds that reduce */
+  const char* axis; /**< "dp", "tp+dp"; null, "" and "world": all ranks */
+  int32_t root;     /**< rank in the group */
   int32_t peer;
-  const char* algorithm;   /**< "direct", "ring", "tree", "hierarchical"; null: chosen */
-  size_t chunkBytes;       /**< 0: chosen */
-  int32_t wireDtype;       /**< 0, or a narrower type between ranks if the policy allows */
-  int32_t packedShards;    /**< 1: shards stand at the beginning of a buffer of their own */
+  const char* algorithm; /**< "direct", "ring", "tree", "hierarchical"; null: chosen */
+  size_t chunkBytes;     /**< 0: chosen */
+  int32_t wireDtype;     /**< 0, or a narrower type between ranks if the policy allows */
+  int32_t packedShards;  /**< 1: shards stand at the beginning of a buffer of their own */
 } tessCollectiveDesc;
 
 TESS_API tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
@@ -259,7 +263,8 @@ typedef struct tessGraphExec* tessGraphExec_t;
 /** From here on the stream records instead of running. */
 TESS_API tessStatus_t tessStreamBeginCapture(tessStream_t stream);
 TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* graph);
-/** The recording that launches with TESS_LAUNCH_CAPTURE made and a synchronization closed. */
+/** The recording that launches with TESS_LAUNCH_CAPTURE made and a synchronization
+ * closed. */
 TESS_API tessStatus_t tessStreamTakeGraph(tessStream_t stream, tessGraph_t* graph);
 TESS_API tessStatus_t tessGraphGetNodeCount(tessGraph_t graph, size_t* count);
 /** `format` is "dot" or "json". */
@@ -268,7 +273,8 @@ TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, cha
 TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);
 TESS_API tessStatus_t tessGraphInstantiate(tessGraph_t graph, tessGraphExec_t* exec);
 TESS_API tessStatus_t tessGraphLaunch(tessGraphExec_t exec, tessStream_t stream);
-/** From the next launch on, node `node` (a launch) runs with these arguments and shape. */
+/** From the next launch on, node `node` (a launch) runs with these arguments and shape.
+ */
 TESS_API tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t exec, size_t node,
                                                 tessKernel_t kernel, tessLaunchConfig cfg,
                                                 const void* argBuffer, size_t argSize,

@@ -22,23 +22,26 @@ typedef struct tessBlockContext tessBlockContext;
 typedef struct tessKernelServices {
   uint32_t structSize;
   uint32_t reserved;
-  /** Waits for all threads of the block. Only in per-thread kernels that are marked as using barriers. */
+  /** Waits for all threads of the block. Only in per-thread kernels that are marked as
+   * using barriers. */
   void (*barrier)(const tessBlockContext* block);
-  /** Waits for all blocks of the grid on this device. Only in persistent kernels; returns non-zero
-   *  when the kernel has been asked to stop. */
+  /** Waits for all blocks of the grid on this device. Only in persistent kernels; returns
+   * non-zero when the kernel has been asked to stop. */
   int (*gridBarrier)(const tessBlockContext* block);
-  /** Non-zero once the kernel has been asked to stop. Persistent kernels look at it often. */
+  /** Non-zero once the kernel has been asked to stop. Persistent kernels look at it
+   * often. */
   int (*stopRequested)(const tessBlockContext* block);
   /** Writes a line to the log of the runtime at level info. */
   void (*log)(const tessBlockContext* block, const char* text);
 } tessKernelServices;
 
-/** How numbers are to be treated by one launch. @source{Tessera Runtime & ABI, section 11} */
+/** How numbers are to be treated by one launch. @source{Tessera Runtime & ABI, section
+ * 11} */
 typedef struct tessDeterminism {
   uint32_t structSize;
-  uint32_t version;       /**< of this structure: 1 */
-  uint32_t level;         /**< 0 free order, 1 canonical tree, 2 correctly rounded sums */
-  uint32_t tree;          /**< id of the reduction tree: 1 is the balanced tree over rank index */
+  uint32_t version; /**< of this structure: 1 */
+  uint32_t level;   /**< 0 free order, 1 canonical tree, 2 correctly rounded sums */
+  uint32_t tree; /**< id of the reduction tree: 1 is the balanced tree over rank index */
   uint32_t stableToggles; /**< bit 0 softmax, bit 1 log-sum-exp, bit 2 clamp */
   uint32_t fastMath;      /**< 1 where allowed */
   uint64_t seed;          /**< of the Philox generator */
@@ -51,26 +54,27 @@ typedef struct tessDeterminism {
 struct tessBlockContext {
   uint32_t structSize;
   int32_t grid[3];
-  int32_t block[3];      /**< threads */
+  int32_t block[3]; /**< threads */
   int32_t blockIndex[3];
   size_t sharedBytes;
-  void* shared;          /**< scratch of this block, 64-byte aligned, any content */
+  void* shared; /**< scratch of this block, 64-byte aligned, any content */
   const tessKernelServices* services;
   /* the colder part */
-  int32_t rank;          /**< of this device in the mesh */
-  int32_t ranks;         /**< devices of the mesh */
-  int32_t device;        /**< ordinal of the device */
-  int32_t axisSize[4];   /**< tp, pp, dp, ep */
-  int32_t axisIndex[4];  /**< coordinates of this device */
+  int32_t rank;         /**< of this device in the mesh */
+  int32_t ranks;        /**< devices of the mesh */
+  int32_t device;       /**< ordinal of the device */
+  int32_t axisSize[4];  /**< tp, pp, dp, ep */
+  int32_t axisIndex[4]; /**< coordinates of this device */
   int32_t reserved;
   const tessDeterminism* determinism;
   const void* constants; /**< read-only data of the module, or null */
   size_t constantBytes;
-  void* runtime;         /**< for the services */
+  void* runtime; /**< for the services */
 };
 
-/** Runs one block: the function loops over its threads itself. Zero is success; anything else
- *  becomes TESS_ERR_LAUNCH_FAILED. Runs on any thread, and at the same time as other blocks. */
+/** Runs one block: the function loops over its threads itself. Zero is success; anything
+ * else becomes TESS_ERR_LAUNCH_FAILED. Runs on any thread, and at the same time as other
+ * blocks. */
 typedef int (*tessBlockEntry)(const tessBlockContext* block, const void* args);
 /** Runs one thread of a block; `thread` holds its three indices. */
 typedef int (*tessThreadEntry)(const tessBlockContext* block, const int32_t thread[3],
@@ -78,19 +82,20 @@ typedef int (*tessThreadEntry)(const tessBlockContext* block, const int32_t thre
 
 /** What is said of a kernel in the tables of modules and libraries. */
 enum {
-  TESS_KERNEL_DETERMINISTIC = 1 << 0, /**< same inputs give the same bits in any order of blocks */
+  TESS_KERNEL_DETERMINISTIC =
+      1 << 0, /**< same inputs give the same bits in any order of blocks */
   TESS_KERNEL_USES_BARRIER = 1 << 1,
-  TESS_KERNEL_PER_THREAD = 1 << 2,    /**< the entry is a tessThreadEntry */
+  TESS_KERNEL_PER_THREAD = 1 << 2, /**< the entry is a tessThreadEntry */
   TESS_KERNEL_PERSISTENT_ONLY = 1 << 3,
   TESS_KERNEL_PERSISTENT_CAPABLE = 1 << 4
 };
 
 /** One kernel of a shared object. */
 typedef struct tessKernelEntry {
-  const char* name;      /**< C identifier */
-  void (*entry)(void);   /**< a tessBlockEntry, or a tessThreadEntry if flagged */
-  uint32_t argBytes;     /**< of the padded parameter buffer */
-  uint32_t flags;        /**< TESS_KERNEL_* */
+  const char* name;    /**< C identifier */
+  void (*entry)(void); /**< a tessBlockEntry, or a tessThreadEntry if flagged */
+  uint32_t argBytes;   /**< of the padded parameter buffer */
+  uint32_t flags;      /**< TESS_KERNEL_* */
 } tessKernelEntry;
 
 /** What a shared object answers when it is asked for its kernels. */
@@ -99,7 +104,7 @@ typedef struct tessKernelLibrary {
   uint16_t abiMajor;
   uint16_t abiMinor;
   uint32_t entryCount;
-  uint32_t entrySize;    /**< sizeof(tessKernelEntry) of the compiler that built it */
+  uint32_t entrySize; /**< sizeof(tessKernelEntry) of the compiler that built it */
   const tessKernelEntry* entries;
 } tessKernelLibrary;
 

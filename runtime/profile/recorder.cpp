@@ -58,8 +58,16 @@ recorder::recorder(const context& of)
 void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept {
   try {
-    record r{std::string(what.name()), what.details(), what.what(), what.stream_number,
-             what.number, what.bytes(), lane, what.enqueued_ns, start_ns, end_ns};
+    record r{std::string(what.name()),
+             what.details(),
+             what.what(),
+             what.stream_number,
+             what.number,
+             what.bytes(),
+             lane,
+             what.enqueued_ns,
+             start_ns,
+             end_ns};
     const std::lock_guard lock(mutex_);
     records_.push_back(std::move(r));
   } catch (...) {  // no memory: the trace has a hole
@@ -125,16 +133,16 @@ std::string recorder::to_json() const {
   for (const auto& [name, value] : settings_) {
     meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", quoted(name), quoted(value));
   }
-  return fmt::format(
-      R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
-      "\n",
-      meta, fmt::join(events, ",\n"));
+  return fmt::format(R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
+                     "\n",
+                     meta, fmt::join(events, ",\n"));
 }
 
 result<void> recorder::write(const std::string& path) const {
   const std::string text = to_json();
   auto written = write_file_atomically(
-      posix_file_system(), path, {reinterpret_cast<const std::byte*>(text.data()), text.size()});
+      posix_file_system(), path,
+      {reinterpret_cast<const std::byte*>(text.data()), text.size()});
   if (!written) {
     return error(errc::invalid_argument,
                  fmt::format("trace not written: expected a file that can be, found "

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "stream/context.hpp"
-#include "stream/operation.hpp"
+#include "weir/runtime/stream/context.hpp"
+#include "weir/runtime/stream/operation.hpp"
 
 namespace weir::runtime {
 

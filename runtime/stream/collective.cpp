@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Collectives as tasks: all of a group at once, or steps between a beginning and an end.
-#include "stream/collective.hpp"
+#include "weir/runtime/stream/collective.hpp"
 
 #include <algorithm>
 #include <new>
@@ -53,10 +53,11 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
                              what, on.on()->ranks(), place->memory->devices().size()));
   }
   if (bytes > place->bytes_left()) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected {} bytes of {}, found {} to "
-                             "the end of the allocation",
-                             bytes, what, place->bytes_left()));
+    return error(
+        errc::invalid_argument,
+        fmt::format("collective not posted: expected {} bytes of {}, found {} to "
+                    "the end of the allocation",
+                    bytes, what, place->bytes_left()));
   }
   return *place;
 }
@@ -166,9 +167,9 @@ std::uint64_t collective_operation::bytes() const noexcept {
   return extent(plan_->call(), 1, false);
 }
 std::string collective_operation::details() const {
-  return fmt::format("\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
-                     name_of(how_.how), name_of(how_.level), plan_->call().level,
-                     plan_->ranks());
+  return fmt::format(
+      "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
+      name_of(how_.how), name_of(how_.level), plan_->call().level, plan_->ranks());
 }
 ref<operation> collective_operation::clone() const {
   std::vector<collective_group> groups;
@@ -238,11 +239,11 @@ void collective_operation::open(collective_group& g) {
   } else if (g.scratch == nullptr) {
     g.scratch.reset(new (std::nothrow) std::byte[scratch + scratch_alignment]);
     if (g.scratch == nullptr) {
-      g.broken = {std::make_shared<const error>(
-                      errc::out_of_memory,
-                      fmt::format("collective not run: expected {} bytes of scratch",
-                                  scratch)),
-                  number};
+      g.broken = {
+          std::make_shared<const error>(
+              errc::out_of_memory,
+              fmt::format("collective not run: expected {} bytes of scratch", scratch)),
+          number};
     }
   }
 }
@@ -287,8 +288,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
   }
   if (index < whole || (index == whole && !plan_->steps().empty())) {
     if (!g.skip && !g.broken) {
-      auto outcome =
-          guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
+      auto outcome = guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
       if (!outcome) {
         const std::lock_guard lock(mutex_);
         g.broken.merge(
@@ -317,17 +317,18 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   std::optional<memory_place> from;
   std::optional<memory_place> to;
   if (needs_memory) {
-    WEIR_TRY(from, place_of(on, what.input,
-                            extent(what.call, ranks, input_is_packed(what.call)), "input"));
-    WEIR_TRY(to, place_of(on, what.output,
-                          extent(what.call, ranks, output_is_packed(what.call)), "output"));
+    WEIR_TRY(from,
+             place_of(on, what.input,
+                      extent(what.call, ranks, input_is_packed(what.call)), "input"));
+    WEIR_TRY(to,
+             place_of(on, what.output,
+                      extent(what.call, ranks, output_is_packed(what.call)), "output"));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
   if (on.options().rank >= 0) {
     WEIR_TRY(auto group, m.shape.group_of(what.axes, on.options().rank));
-    return ref<operation>(make_ref<rank_share>(std::move(p.plan), p.how, what,
-                                               std::move(group),
-                                               digest_of_policy(policy)));
+    return ref<operation>(make_ref<rank_share>(
+        std::move(p.plan), p.how, what, std::move(group), digest_of_policy(policy)));
   }
   std::vector<collective_group> groups;
   for (auto& group : m.shape.groups(what.axes)) {

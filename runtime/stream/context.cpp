@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Contexts: what they own, in which order it comes and goes.
-#include "stream/context.hpp"
+#include "weir/runtime/stream/context.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "stream/meeting_point.hpp"
-#include "stream/stream.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/runtime/device/cpu.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
+#include "weir/runtime/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -274,7 +274,8 @@ numerics_policy context::policy() const {
   numerics_policy out = policy_;
   out.deterministic |= settings_.deterministic_floor || settings_.lock_deterministic;
   out.stable_reductions |= settings_.lock_stable;
-  out.fast_math &= !settings_.lock_fast_math && settings_.numerics != numerics_mode::strict;
+  out.fast_math &=
+      !settings_.lock_fast_math && settings_.numerics != numerics_mode::strict;
   return out;
 }
 
@@ -299,8 +300,8 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.cache = cache_.get();
   WEIR_TRY(auto out, runtime::load_module(image, options));
   if (const auto& p = out->policy()) {
-    suggest_policy({p->stable_reductions, p->deterministic, p->rng_stateless,
-                    p->fast_math});
+    suggest_policy(
+        {p->stable_reductions, p->deterministic, p->rng_stateless, p->fast_math});
   }
   const std::lock_guard lock(mutex_);
   for (const plan_record& plan : out->plans()) {

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "stream/work.hpp"
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {
 
 struct end_of_copy {
-  memory_place place;        ///< if the table knows it
+  memory_place place;  ///< if the table knows it
   bool known = false;
   std::byte* at = nullptr;
 
@@ -48,8 +48,9 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
     out.place = std::move(*place);
     out.known = true;
     if (bytes > out.place.bytes_left()) {
-      return refused(what, fmt::format("at most {} bytes to the end of the allocation",
-                                       out.place.bytes_left()),
+      return refused(what,
+                     fmt::format("at most {} bytes to the end of the allocation",
+                                 out.place.bytes_left()),
                      fmt::format("{}", bytes));
     }
   }
@@ -64,8 +65,8 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
 
 class copy_operation final : public lane_operation {
  public:
-  copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction,
-                 end_of_copy to, end_of_copy from, std::size_t bytes, int only)
+  copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
+                 end_of_copy from, std::size_t bytes, int only)
       : lane_operation(kind::copy),
         mesh_(std::move(on)),
         bound_(bound),
@@ -81,8 +82,8 @@ class copy_operation final : public lane_operation {
       only_ = lane_of(direction == copy_kind::device_to_host ? from_ : to_);
     }
     // Reading a symmetric place means instance 0, which is the business of one lane.
-    first_only = bound < 0 && (only_ == 0 || (only_ < 0 && direction ==
-                                                               copy_kind::device_to_host));
+    first_only = bound < 0 &&
+                 (only_ == 0 || (only_ < 0 && direction == copy_kind::device_to_host));
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
@@ -102,8 +103,8 @@ class copy_operation final : public lane_operation {
       return {};
     }
     const auto device = mesh_->devices[static_cast<std::size_t>(rank)];
-    return mesh_->of->backend().copy({direction_, to_.on_rank(rank), from_.on_rank(rank),
-                                      bytes_, device, device});
+    return mesh_->of->backend().copy(
+        {direction_, to_.on_rank(rank), from_.on_rank(rank), bytes_, device, device});
   }
 
  private:
@@ -211,19 +212,19 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
     return refused("copy to a rank", fmt::format("one in [0, {})", on.on()->ranks()),
                    fmt::format("{}", what.rank));
   }
-  WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes,
-                                    what.kind != copy_kind::device_to_host,
-                                    "copy to its target"));
-  WEIR_TRY(end_of_copy from, find_end(on, what.from, what.bytes,
-                                      what.kind != copy_kind::host_to_device,
-                                      "copy from its source"));
+  WEIR_TRY(end_of_copy to,
+           find_end(on, what.to, what.bytes, what.kind != copy_kind::device_to_host,
+                    "copy to its target"));
+  WEIR_TRY(end_of_copy from,
+           find_end(on, what.from, what.bytes, what.kind != copy_kind::host_to_device,
+                    "copy from its source"));
   if (to.at == from.at) {
     return ref<operation>();
   }
   if (overlap_partly(to.at, from.at, what.bytes)) {
-    return refused("copy within an allocation", "ranges that do not overlap",
-                   fmt::format("{} bytes at a distance of {}", what.bytes,
-                               to.at - from.at));
+    return refused(
+        "copy within an allocation", "ranges that do not overlap",
+        fmt::format("{} bytes at a distance of {}", what.bytes, to.at - from.at));
   }
   return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
                                                  std::move(to), std::move(from),
@@ -235,9 +236,9 @@ result<ref<operation>> make_fill(stream& on, const fill_request& what) {
     return ref<operation>();
   }
   if (what.pattern_bytes == 0 || what.bytes % what.pattern_bytes != 0) {
-    return refused("fill", "a multiple of the pattern's size",
-                   fmt::format("{} bytes of patterns of {}", what.bytes,
-                               what.pattern_bytes));
+    return refused(
+        "fill", "a multiple of the pattern's size",
+        fmt::format("{} bytes of patterns of {}", what.bytes, what.pattern_bytes));
   }
   WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes, true, "fill"));
   return ref<operation>(

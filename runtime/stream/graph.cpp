@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Recording operations, and running recordings by the engine's replay.
-#include "stream/graph.hpp"
+#include "weir/runtime/stream/graph.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "stream/stream.hpp"
+#include "weir/runtime/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {
 
 error lost(std::string_view why) {
-  return {errc::invalid_argument,
-          fmt::format("capture not ended: expected one that is whole, found that {}", why)};
+  return {
+      errc::invalid_argument,
+      fmt::format("capture not ended: expected one that is whole, found that {}", why)};
 }
 
 /// Takes over failures at the start of a run, gives them back at its end.
@@ -174,11 +175,11 @@ std::string graph::to_json() const {
   std::string out = "{\"nodes\":[";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const operation& what = *nodes[i].what;
-    out += fmt::format("{}{{\"index\":{},\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
-                       "\"after\":[{}]}}",
-                       i == 0 ? "" : ",", i, what.name(),
-                       streams[nodes[i].chain]->number(), what.bytes(),
-                       fmt::join(nodes[i].after, ","));
+    out += fmt::format(
+        "{}{{\"index\":{},\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
+        "\"after\":[{}]}}",
+        i == 0 ? "" : ",", i, what.name(), streams[nodes[i].chain]->number(),
+        what.bytes(), fmt::join(nodes[i].after, ","));
   }
   return out + "]}";
 }

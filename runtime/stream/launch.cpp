@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "stream/work.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -53,9 +53,8 @@ class launch_operation : public operation {
  public:
   launch_operation(const std::shared_ptr<const launch_plan>& plan, stream& on)
       : operation(kind::launch), plan_(plan), mesh_(on.on()), rank_(on.options().rank) {
-    slices_ = plan_->grid.blocks() <= 1
-                  ? slice_plan{plan_->grid.blocks(), 1, 1}
-                  : backend().plan(plan_->grid, workers_for(on));
+    slices_ = plan_->grid.blocks() <= 1 ? slice_plan{plan_->grid.blocks(), 1, 1}
+                                        : backend().plan(plan_->grid, workers_for(on));
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
@@ -63,10 +62,11 @@ class launch_operation : public operation {
   }
   [[nodiscard]] std::string details() const override {
     const grid_launch& g = plan_->grid;
-    return fmt::format("\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
-                       "\"policy\":\"{:016x}\"",
-                       g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1],
-                       g.block[2], slices_.slices, plan_->determinism.digest);
+    return fmt::format(
+        "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
+        "\"policy\":\"{:016x}\"",
+        g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2],
+        slices_.slices, plan_->determinism.digest);
   }
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<launch_operation>(plan_, mesh_, rank_, slices_);
@@ -342,9 +342,9 @@ result<void> shape(stream& on, const launch_request& what, launch_plan& plan) {
   grid.block = what.block;
   const bool none = std::all_of(what.block.begin(), what.block.end(),
                                 [](std::int32_t n) { return n == 0; });
-  const bool no_default = std::all_of(record.default_block.begin(),
-                                      record.default_block.end(),
-                                      [](std::uint32_t n) { return n == 0; });
+  const bool no_default =
+      std::all_of(record.default_block.begin(), record.default_block.end(),
+                  [](std::uint32_t n) { return n == 0; });
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid.block[i] == 0) {

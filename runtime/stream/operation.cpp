@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Operations as tasks of the engine.
-#include "stream/operation.hpp"
+#include "weir/runtime/stream/operation.hpp"
 
 #include <exception>
 
-#include "stream/point.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/runtime/stream/point.hpp"
 
 namespace weir::runtime {
 
@@ -78,7 +78,7 @@ task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
     what.retain();
   }
   auto id = in_.to().submit(task_name(what.what()), accesses,
-                       step_call{&what, &lanes_, lane, index}, with);
+                            step_call{&what, &lanes_, lane, index}, with);
   WEIR_EXPECT(id.has_value());  // tokens live as long as their lanes
   return *id;
 }

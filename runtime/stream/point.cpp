@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Markers on lanes.
-#include "stream/point.hpp"
+#include "weir/runtime/stream/point.hpp"
 
 #include <utility>
 
@@ -55,7 +55,8 @@ void point::step(lane_set& lanes, unsigned lane, std::uint32_t host) noexcept {
   }
 }
 
-std::span<const task_id> point::tasks_for(const void* mesh, unsigned lane) const noexcept {
+std::span<const task_id> point::tasks_for(const void* mesh,
+                                          unsigned lane) const noexcept {
   const std::span<const task_id> all(ids_);
   return mesh == mesh_ && lane < ids_.size() ? all.subspan(lane, 1) : all;
 }

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "stream/meeting_point.hpp"
-#include "stream/work.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -75,8 +75,7 @@ meeting_point::meeting_point(context& of)
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
   const mesh& m = *share->on->on();
   const int rank = share->on->options().rank;
-  const std::uint64_t group =
-      group_number(m, share->request.axes, share->ranks.front());
+  const std::uint64_t group = group_number(m, share->request.axes, share->ranks.front());
   // The group may be known already; that is no failure.
   static_cast<void>(meetings_.add_group(group, static_cast<int>(share->ranks.size())));
   const auto place = static_cast<int>(
@@ -133,9 +132,8 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     }
     std::vector<collective_group> groups;
     groups.push_back(std::move(g));
-    const auto all = make_ref<collective_operation>(first.plan, first.how,
-                                                    std::move(groups),
-                                                    first.on->memory_limit());
+    const auto all = make_ref<collective_operation>(
+        first.plan, first.how, std::move(groups), first.on->memory_limit());
     all->number = first.number;
     all->stream_number = first.stream_number;
     all->observer = first.observer;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "stream/collective.hpp"
+#include "weir/runtime/stream/collective.hpp"
 
 namespace weir::runtime {
 

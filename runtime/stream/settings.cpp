@@ -66,9 +66,9 @@ class reader {
     return *value == "1";
   }
   void warn(const char* name, std::string_view expected, std::string_view found) const {
-    warnings_.push_back(fmt::format(
-        "environment variable {} ignored: expected {}, found \"{}\"", name, expected,
-        found));
+    warnings_.push_back(
+        fmt::format("environment variable {} ignored: expected {}, found \"{}\"", name,
+                    expected, found));
   }
 
  private:

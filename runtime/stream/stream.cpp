@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams: order of enqueueing, waits, holding back.
-#include "stream/stream.hpp"
+#include "weir/runtime/stream/stream.hpp"
 
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "stream/graph.hpp"
-#include "stream/meeting_point.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/runtime/stream/graph.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -195,9 +195,10 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
   const std::int64_t deadline = limit > 0 ? now_ns() + limit : -1;
   if (!of().bell().wait([&] { return last->done(); }, deadline)) {
-    return error(errc::timeout,
-                 fmt::format("stream {} not synchronized: expected it to end within {} ms",
-                             number_, limit / 1'000'000))
+    return error(
+               errc::timeout,
+               fmt::format("stream {} not synchronized: expected it to end within {} ms",
+                           number_, limit / 1'000'000))
         .hint("its work goes on");
   }
   if (last->found()) {

@@ -23,8 +23,8 @@ int64_t* numbered(session& s, int ranks, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       values[i] = number(r, i);
     }
-    EXPECT_TESS(tessMemcpyRankAsync(x, values.data(), count * 8, TESS_COPY_H2D, r,
-                                    s.stream));
+    EXPECT_TESS(
+        tessMemcpyRankAsync(x, values.data(), count * 8, TESS_COPY_H2D, r, s.stream));
     EXPECT_TESS(tessStreamSynchronize(s.stream));
   }
   return x;
@@ -34,8 +34,7 @@ TEST(TesseraCollective, AllReduceSumsAlongAnAxis) {
   session s(8, {2, 1, 4, 1});
   constexpr std::size_t count = 10'007;
   auto* x = numbered(s, 8, count);
-  ASSERT_TESS(
-      tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", s.stream));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", s.stream));
   for (int rank = 0; rank < 8; ++rank) {
     const auto got = s.read(x, count, rank);
     for (std::size_t i = 0; i < count; ++i) {
@@ -90,7 +89,8 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
     return tessAllReduce(s.mesh, at, count, type, static_cast<tessCollOp>(op), axis,
                          s.stream);
   };
-  EXPECT_EQ(reduce(nullptr, 1, TESS_INT64, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(reduce(nullptr, 1, TESS_INT64, TESS_COLL_SUM, nullptr),
+            TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 101, TESS_INT64, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, SIZE_MAX / 4, TESS_INT64, TESS_COLL_SUM, nullptr),
             TESS_ERR_INVALID_VALUE);
@@ -99,8 +99,9 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   EXPECT_EQ(reduce(x, 10, TESS_INT64, 5, nullptr), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, TESS_INT64, TESS_COLL_SUM, "xp"), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, TESS_COMPLEX64, TESS_COLL_MAX, nullptr), TESS_ERR_UNSUPPORTED);
-  EXPECT_EQ(tessReduceScatter(s.mesh, x, 10, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
-            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(
+      tessReduceScatter(s.mesh, x, 10, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
+      TESS_ERR_INVALID_VALUE);
   std::vector<int64_t> host(10);
   EXPECT_EQ(reduce(host.data(), 10, TESS_INT64, TESS_COLL_SUM, nullptr),
             TESS_ERR_INVALID_VALUE);
@@ -180,18 +181,17 @@ TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
     int type;
     tessCollOp op;
   };
-  for (const difference& d :
-       {difference{"count", 99, TESS_INT64, TESS_COLL_SUM},
-        difference{"type", 100, TESS_FP64, TESS_COLL_SUM},
-        difference{"operation", 100, TESS_INT64, TESS_COLL_MAX}}) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
-                              streams[0]));
+  for (const difference& d : {difference{"count", 99, TESS_INT64, TESS_COLL_SUM},
+                              difference{"type", 100, TESS_FP64, TESS_COLL_SUM},
+                              difference{"operation", 100, TESS_INT64, TESS_COLL_MAX}}) {
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
     ASSERT_TESS(tessAllReduce(s.mesh, x, d.count, d.type, d.op, nullptr, streams[1]));
     EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
     EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
   }
-  ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
-                            streams[0]));
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
   ASSERT_TESS(tessAllGather(s.mesh, x, 100, TESS_INT64, nullptr, streams[1]));
   EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
   EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
@@ -226,12 +226,11 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
     EXPECT_EQ(tessStreamSynchronize(streams[static_cast<std::size_t>(r)]),
               TESS_ERR_TIMEOUT);
   }
-  ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
-                            streams[2]));
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[2]));
   EXPECT_EQ(tessStreamSynchronize(streams[2]), TESS_ERR_TIMEOUT) << "too late";
   for (tessStream_t one : streams) {
-    ASSERT_TESS(
-        tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_MAX, nullptr, one));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_MAX, nullptr, one));
   }
   for (tessStream_t one : streams) {
     EXPECT_TESS(tessStreamSynchronize(one));
@@ -254,16 +253,17 @@ TEST(TesseraCollective, GivesTheSameBitsOnAnyNumberOfWorkers) {
       for (int r = 0; r < 8; ++r) {
         std::vector<float> values(count);
         for (std::size_t i = 0; i < count; ++i) {
-          values[i] = static_cast<float>((i * 2654435761U + static_cast<unsigned>(r) * 40503U) %
-                                         1000003) /
-                      static_cast<float>(1 + (i + static_cast<unsigned>(r)) % 97);
+          values[i] =
+              static_cast<float>((i * 2654435761U + static_cast<unsigned>(r) * 40503U) %
+                                 1000003) /
+              static_cast<float>(1 + (i + static_cast<unsigned>(r)) % 97);
         }
-        ASSERT_TESS(tessMemcpyRankAsync(x, values.data(), count * 4, TESS_COPY_H2D, r,
-                                        s.stream));
+        ASSERT_TESS(
+            tessMemcpyRankAsync(x, values.data(), count * 4, TESS_COPY_H2D, r, s.stream));
         ASSERT_TESS(tessStreamSynchronize(s.stream));
       }
-      ASSERT_TESS(tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr,
-                                s.stream));
+      ASSERT_TESS(
+          tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream));
       results.push_back(s.read(x, count, 7));
     }
   }

@@ -22,8 +22,9 @@ int step_kernel(const tessBlockContext* block, const void* args) {
   return 0;
 }
 int failing_kernel(const tessBlockContext* block, const void*) {
-  return block->blockIndex[0] == 3 || block->blockIndex[0] == 7 ? 40 + block->blockIndex[0]
-                                                                : 0;
+  return block->blockIndex[0] == 3 || block->blockIndex[0] == 7
+             ? 40 + block->blockIndex[0]
+             : 0;
 }
 int throwing_kernel(const tessBlockContext*, const void*) {
   throw std::runtime_error("thrown on purpose");
@@ -76,7 +77,8 @@ TEST(TesseraStream, RunsLaunchesInOrderOnEveryDevice) {
     ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(5), &args, sizeof args, s.stream));
     args = {};  // the call has copied them
     for (int64_t& e : expected) {
-      e = static_cast<int64_t>(static_cast<uint64_t>(e) * static_cast<uint64_t>(i % 3 + 1)) +
+      e = static_cast<int64_t>(static_cast<uint64_t>(e) *
+                               static_cast<uint64_t>(i % 3 + 1)) +
           i;
       e %= int64_t{1} << 62;
     }
@@ -221,7 +223,8 @@ TEST(TesseraStream, CopiesKeepTheOrderOfTheHostsMemory) {
   const registered_module m(s.context, all_kernels());
   auto* x = s.memory<int64_t>(1);
   auto* y = s.memory<int64_t>(1);
-  // Device 0's value goes through one variable of the host to all devices, again and again.
+  // Device 0's value goes through one variable of the host to all devices, again and
+  // again.
   int64_t through = -1;
   for (int64_t i = 1; i <= 50; ++i) {
     step_arguments args{x, 1, i};
@@ -286,7 +289,8 @@ TEST(TesseraStream, MemoryFreedInFlightStaysUntilItsWorkHasEnded) {
   for (int64_t i = 0; i < 100; ++i) {
     auto* x = s.memory<int64_t>(4096);
     step_arguments args{x, 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(4096), &args, sizeof args, s.stream));
+    ASSERT_TESS(
+        tessLaunch(m["step"], s.mesh, blocks(4096), &args, sizeof args, s.stream));
     ASSERT_TESS(tessMemcpyAsync(sum, x + 4095, 8, TESS_COPY_D2D, s.stream));
     ASSERT_TESS(tessFree(s.mesh, x));
     EXPECT_EQ(tessFree(s.mesh, x), TESS_ERR_INVALID_VALUE);

@@ -18,17 +18,17 @@
 namespace weir::test {
 
 /// Fails with the runtime's own text.
-#define EXPECT_TESS(call)                                                     \
-  do {                                                                        \
-    const tessStatus_t got_ = (call);                                         \
-    EXPECT_EQ(got_, TESS_OK) << tessGetErrorName(got_) << ": "                \
-                             << tessGetLastErrorMessage();                    \
+#define EXPECT_TESS(call)                                      \
+  do {                                                         \
+    const tessStatus_t got_ = (call);                          \
+    EXPECT_EQ(got_, TESS_OK) << tessGetErrorName(got_) << ": " \
+                             << tessGetLastErrorMessage();     \
   } while (false)
-#define ASSERT_TESS(call)                                                     \
-  do {                                                                        \
-    const tessStatus_t got_ = (call);                                         \
-    ASSERT_EQ(got_, TESS_OK) << tessGetErrorName(got_) << ": "                \
-                             << tessGetLastErrorMessage();                    \
+#define ASSERT_TESS(call)                                      \
+  do {                                                         \
+    const tessStatus_t got_ = (call);                          \
+    ASSERT_EQ(got_, TESS_OK) << tessGetErrorName(got_) << ": " \
+                             << tessGetLastErrorMessage();     \
   } while (false)
 
 /// Environment variables for the length of a scope.
@@ -86,8 +86,8 @@ class session {
   template <class T>
   std::vector<T> read(T* at, std::size_t count, int rank = 0) {
     std::vector<T> out(count);
-    EXPECT_TESS(tessMemcpyRankAsync(out.data(), at, count * sizeof(T), TESS_COPY_D2H, rank,
-                                    stream));
+    EXPECT_TESS(tessMemcpyRankAsync(out.data(), at, count * sizeof(T), TESS_COPY_D2H,
+                                    rank, stream));
     EXPECT_TESS(tessStreamSynchronize(stream));
     return out;
   }
@@ -140,8 +140,8 @@ class registered_module {
       record.flags = e.flags;
       for (const tessParamInfo& p : e.parameters) {
         record.parameters.push_back(
-            p.kind == 1 ? runtime::pointer_parameter(
-                              p.name, p.dtype, runtime::parameter_direction::inout)
+            p.kind == 1 ? runtime::pointer_parameter(p.name, p.dtype,
+                                                     runtime::parameter_direction::inout)
                         : runtime::scalar_parameter(p.name, p.dtype));
       }
       or_throw(builder.add_kernel(std::move(record)));

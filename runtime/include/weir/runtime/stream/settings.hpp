@@ -42,13 +42,13 @@ struct runtime_settings {
   unsigned threads = 0;                               ///< 0: as many as cores
   std::string topology;                               ///< "2x4": domains x ranks of each
   std::string algorithm;                              ///< forces that of collectives
-  std::int64_t wait_limit_ms = 0;  ///< of waits for a stream; 0: none
+  std::int64_t wait_limit_ms = 0;                     ///< of waits for a stream; 0: none
   std::int64_t rendezvous_limit_ms = 60'000;
   std::size_t stream_memory = 0;  ///< most of one stream, bytes; 0: no limit
   std::uint64_t seed = 0;
   numerics_mode numerics = numerics_mode::standard;
   std::optional<bool> autotune;
-  numerics_policy policy;       ///< until a program sets another
+  numerics_policy policy;            ///< until a program sets another
   bool deterministic_floor = false;  ///< deterministic is 1 whatever a program sets
   bool lock_deterministic = false;   ///< setting it to 0 is an error
   bool lock_stable = false;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "stream/operation.hpp"
-#include "stream/point.hpp"
+#include "weir/runtime/stream/operation.hpp"
+#include "weir/runtime/stream/point.hpp"
 
 namespace weir::runtime {
 
@@ -91,12 +91,13 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   };
 
   graph_exec() = default;
-  [[nodiscard]] result<const capture*> capture_for(submission_port::session& in, stream& on);
+  [[nodiscard]] result<const capture*> capture_for(submission_port::session& in,
+                                                   stream& on);
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
   std::vector<graph_node> nodes_;
-  std::vector<std::unique_ptr<lane_set>> lanes_;  ///< by chain
+  std::vector<std::unique_ptr<lane_set>> lanes_;    ///< by chain
   std::map<std::uint64_t, made_capture> captures_;  ///< by number of the stream
 };
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "stream/context.hpp"
-#include "stream/operation.hpp"
 #include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/runtime/stream/context.hpp"
+#include "weir/runtime/stream/operation.hpp"
 
 namespace weir::runtime {
 

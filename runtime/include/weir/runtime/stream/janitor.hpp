@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A thread that does what workers must not wait for: taking the session when a persistent
-/// kernel has ended, ending meetings whose time is over.
+/// A thread that does what workers must not wait for: taking the session when a
+/// persistent kernel has ended, ending meetings whose time is over.
 #pragma once
 
 #include <condition_variable>

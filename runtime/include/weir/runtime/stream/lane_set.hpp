@@ -44,7 +44,8 @@ class lane_set {
     for (unsigned i = 0; i <= devices; ++i) {
       WEIR_TRY(const storage token, in.allocate(1, "order tokens"));
       const std::int64_t one = 1;
-      WEIR_TRY(const footprint bytes, footprint::of(token.id, 0, {&one, 1}, {&one, 1}, 1));
+      WEIR_TRY(const footprint bytes,
+               footprint::of(token.id, 0, {&one, 1}, {&one, 1}, 1));
       out->lanes_.push_back({bytes, {}});
     }
     return out;

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "stream/lane_set.hpp"
-#include "stream/ref.hpp"
-#include "stream/submission_port.hpp"
+#include "weir/runtime/stream/lane_set.hpp"
+#include "weir/runtime/stream/ref.hpp"
+#include "weir/runtime/stream/submission_port.hpp"
 
 namespace weir::runtime {
 
@@ -33,8 +33,8 @@ class submission {
 
   [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
-  /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and after
-  /// what the operation waits for, and after `others`.
+  /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and
+  /// after what the operation waits for, and after `others`.
   task_id add(operation& what, unsigned lane, std::uint32_t index,
               std::span<const access> accesses, std::span<const task_id> others = {});
 
@@ -86,7 +86,7 @@ class operation : public counted {
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
   std::uint64_t stream_number = 0;  ///< number of its stream
-  std::int64_t enqueued_ns = 0;   ///< if somebody observes
+  std::int64_t enqueued_ns = 0;     ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
 
  protected:

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "stream/operation.hpp"
-#include "stream/stream.hpp"
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/plan.hpp"
+#include "weir/runtime/stream/operation.hpp"
+#include "weir/runtime/stream/stream.hpp"
 
 namespace weir::runtime {
 

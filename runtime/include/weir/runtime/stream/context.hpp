@@ -13,18 +13,18 @@
 #include <tuple>
 #include <vector>
 
-#include "stream/doorbell.hpp"
-#include "stream/janitor.hpp"
-#include "stream/lane_set.hpp"
-#include "stream/operation.hpp"
-#include "stream/submission_port.hpp"
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/mesh.hpp"
 #include "weir/runtime/collective/plan.hpp"
 #include "weir/runtime/device/backend.hpp"
 #include "weir/runtime/device/symmetric_memory.hpp"
 #include "weir/runtime/module/loader.hpp"
+#include "weir/runtime/stream/doorbell.hpp"
+#include "weir/runtime/stream/janitor.hpp"
+#include "weir/runtime/stream/lane_set.hpp"
+#include "weir/runtime/stream/operation.hpp"
 #include "weir/runtime/stream/settings.hpp"
+#include "weir/runtime/stream/submission_port.hpp"
 
 namespace weir::runtime {
 
@@ -64,8 +64,8 @@ class plan_cache {
 
  private:
   static constexpr std::size_t most = 256;
-  using key = std::tuple<std::uint64_t, int, int, int, int, int, std::size_t, int, bool,
-                         bool>;
+  using key =
+      std::tuple<std::uint64_t, int, int, int, int, int, std::size_t, int, bool, bool>;
   std::mutex mutex_;
   std::map<key, std::shared_ptr<const collective_plan>> plans_;
 };

@@ -8,16 +8,16 @@
 #include <limits>
 #include <vector>
 
-#include "stream/doorbell.hpp"
-#include "stream/operation.hpp"
+#include "weir/runtime/stream/doorbell.hpp"
+#include "weir/runtime/stream/operation.hpp"
 
 namespace weir::runtime {
 
 class graph_recording;
 
 /// A marker on every lane of one stream.
-/// @threads{`reached`, `when_ns` and the failures once reached: any; the rest: whoever has
-/// the session}
+/// @threads{`reached`, `when_ns` and the failures once reached: any; the rest: whoever
+/// has the session}
 class point final : public operation {
  public:
   /// `mesh` tells whose lanes correspond. `bell` is rung when all lanes are there.

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "stream/operation.hpp"
-#include "stream/stream.hpp"
 #include "weir/runtime/module/loader.hpp"
+#include "weir/runtime/stream/operation.hpp"
+#include "weir/runtime/stream/stream.hpp"
 
 namespace weir::runtime {
 
@@ -48,8 +48,8 @@ struct copy_request {
   int rank = -1;  ///< only this rank's instance; -1: all that a symmetric place names
 };
 /// Null where there is nothing to do.
-/// @error{invalid_argument, null, a side that is no device memory or is, ranges that leave
-/// their allocation or overlap}
+/// @error{invalid_argument, null, a side that is no device memory or is, ranges that
+/// leave their allocation or overlap}
 [[nodiscard]] result<ref<operation>> make_copy(stream& on, const copy_request& what);
 
 struct fill_request {

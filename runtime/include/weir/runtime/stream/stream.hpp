@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "stream/context.hpp"
-#include "stream/operation.hpp"
-#include "stream/point.hpp"
+#include "weir/runtime/stream/context.hpp"
+#include "weir/runtime/stream/operation.hpp"
+#include "weir/runtime/stream/point.hpp"
 
 namespace weir::runtime {
 
@@ -46,8 +46,8 @@ class event {
 class stream : public std::enable_shared_from_this<stream> {
  public:
   /// @error{invalid_argument, no such rank}
-  [[nodiscard]] static result<std::shared_ptr<stream>> make(std::shared_ptr<mesh> on,
-                                                            const stream_options& options);
+  [[nodiscard]] static result<std::shared_ptr<stream>> make(
+      std::shared_ptr<mesh> on, const stream_options& options);
   ~stream();
 
   /// Puts an operation behind all others.
@@ -136,8 +136,8 @@ class stream : public std::enable_shared_from_this<stream> {
   bool closed_ = false;
   std::deque<ref<operation>> held_;
   std::vector<ref<point>> pending_waits_;
-  ref<point> looked_for_;         ///< by `idle`
-  std::uint64_t looked_at_ = 0;   ///< operations then
+  ref<point> looked_for_;        ///< by `idle`
+  std::uint64_t looked_at_ = 0;  ///< operations then
   std::shared_ptr<graph_recording> recording_;
   bool recording_only_ = false;
   std::shared_ptr<graph_recording> last_recording_;
