@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -75,6 +76,27 @@ bool is_loaded(const std::string& name) {
   return there != nullptr;
 }
 
+// Whether some object was loaded under this name. Asks for names alone: objects of the
+// same file, which the linker takes for one, may have many.
+bool is_taken(const std::string& name) {
+  const auto compare = [](dl_phdr_info* object, std::size_t, void* wanted) {
+    return *static_cast<const std::string*>(wanted) == object->dlpi_name ? 1 : 0;
+  };
+  std::string wanted = name;
+  return ::dl_iterate_phdr(compare, &wanted) != 0;
+}
+
+// Some systems give memory that cannot be run.
+result<void> check_executable(int descriptor) {
+  void* const page =
+      ::mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, descriptor, 0);
+  if (page == MAP_FAILED) {
+    return no_memory_file(errno);
+  }
+  ::munmap(page, 1);
+  return {};
+}
+
 error refused(std::string_view expected, std::string found) {
   return error(errc::invalid_argument,
                fmt::format("cannot use the code of a module: expected {}, found {}",
@@ -89,6 +111,7 @@ result<std::unique_ptr<shared_object>> shared_object::from_memory(bytes_view cod
     return no_memory_file(errno);
   }
   WEIR_CHECK(write_whole(memory.get(), code));
+  WEIR_CHECK(check_executable(memory.get()));
   return load(memory.release());
 }
 
@@ -100,7 +123,7 @@ result<std::unique_ptr<shared_object>> shared_object::from_file(cached_file file
 result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   auto own = std::make_unique<owned_descriptor>(descriptor);
   // Somebody else may have loaded under this name and closed the descriptor.
-  while (is_loaded(path_of(own->get()))) {
+  while (is_taken(path_of(own->get()))) {
     auto other = std::make_unique<owned_descriptor>(
         ::fcntl(own->get(), F_DUPFD_CLOEXEC, own->get() + 1));
     if (other->get() < 0) {

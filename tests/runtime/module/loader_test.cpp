@@ -334,6 +334,28 @@ TEST(Loader, LoadsFromTheCacheWhereMemoryIsNoPlaceForCode) {
   EXPECT_EQ(cache->stats().entries, 2U);
 }
 
+TEST(Loader, LoadsOneEntryOfTheCacheManyTimesAtOnce) {
+  const temp_folder folder;
+  cache_options where;
+  where.folder = folder / "cache";
+  const auto cache = or_throw(module_cache::open(where));
+  load_options options;
+  options.from_files = true;
+  options.cache = cache.get();
+  const byte_vector one = fatbin_of_probe("probe_one");
+  const byte_vector two = fatbin_of_probe("probe_two");
+  auto first = or_throw(load_module(one, options));
+  const auto second = or_throw(load_module(one, options));
+  const auto other = or_throw(load_module(two, options));
+  first.reset();
+  const auto third = or_throw(load_module(one, options));
+  const auto from_memory = or_throw(load_module(two));
+  EXPECT_EQ(number_from(*second), 1);
+  EXPECT_EQ(number_from(*third), 1);
+  EXPECT_EQ(number_from(*other), 2);
+  EXPECT_EQ(number_from(*from_memory), 2);
+}
+
 TEST(Loader, HealsADamagedEntryUnlessItIsStrict) {
   const temp_folder folder;
   cache_options where;
