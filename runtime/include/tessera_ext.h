@@ -150,6 +150,53 @@ TESS_API tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream);
 TESS_API tessStatus_t tessHostRegister(void* hostPtr, size_t bytes);
 TESS_API tessStatus_t tessHostUnregister(void* hostPtr);
 
+/* Tensors of other libraries: DLPack 1.x */
+
+enum {
+  TESS_TENSOR_READ_ONLY = 1 << 0,
+  TESS_TENSOR_UNVERSIONED = 1 << 1 /**< a DLManagedTensor: the form before 1.0 */
+};
+
+/** What an export says beside the address of element 0. */
+typedef struct {
+  uint32_t structSize;
+  int32_t dtype; /**< of appendix B, or 32 to 35: uint8, uint16, uint32, uint64 */
+  int32_t ndim;
+  int32_t rank; /**< whose instance, for an address on rank 0 */
+  const int64_t* shape;
+  const int64_t* strides; /**< in elements; null: row-major */
+  uint32_t flags;         /**< TESS_TENSOR_* */
+  uint32_t reserved;
+} tessTensorDesc;
+
+/** What an import found. `shape` and `strides` are the tensor's own. */
+typedef struct {
+  uint32_t structSize;
+  int32_t dtype;
+  int32_t ndim;
+  int32_t readOnly;
+  const int64_t* shape;
+  const int64_t* strides; /**< null: row-major */
+  void* data;             /**< element 0 */
+  void* begin;            /**< lowest byte of any element */
+  size_t bytes;           /**< from there to the end of the highest */
+} tessTensorInfo;
+
+/** `*managed` gets a DLManagedTensorVersioned (or, by flag, a DLManagedTensor) without a
+ * copy. It keeps its memory, also past tessFree and tessShutdown, until whoever takes it
+ * calls its deleter. Nothing waits: synchronize what writes the memory first. */
+TESS_API tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
+                                          const tessTensorDesc* desc, void** managed);
+/** Takes over a tensor in memory of the host: from here on its bytes are memory of device
+ * `device`, or of the host if that is -1. Its deleter is called once, on any thread,
+ * after tessMemReleaseImported or tessShutdown when no work uses it. On failure it stays
+ * the caller's. `flags` is 0 or TESS_TENSOR_UNVERSIONED. */
+TESS_API tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed,
+                                          unsigned flags, int device,
+                                          tessTensorInfo* info);
+/** Lets go of an import whose `begin` this is. */
+TESS_API tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin);
+
 /* Modules */
 
 TESS_API tessStatus_t tessModuleGetKernelCount(tessModule_t module, int* count);
