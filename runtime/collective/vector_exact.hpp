@@ -22,10 +22,24 @@ struct exact_target {
                                                            : -133;
 };
 
-template <class S>
+/// Four floats as doubles. g++ 12 takes the vector apart for that, so it is told how.
+template <bool Avx2>
+WEIR_INLINE void widen_lanes(const lanes_t<float, 16>& from,
+                             lanes_t<double, 32>& to) noexcept {
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (Avx2) {
+    asm("vcvtps2pd %1, %0" : "=x"(to) : "xm"(from));
+    return;
+  }
+#endif
+  to = __builtin_convertvector(from, lanes_t<double, 32>);
+}
+
+template <class S, bool Avx2>
 struct vector_exact {
   using V = lanes_t<double, 32>;
   using M = lanes_t<std::int64_t, 32>;
+  using U = lanes_t<std::uint32_t, 32>;
   static constexpr std::size_t width = 4;
   static constexpr std::size_t vectors = 4;
   static constexpr std::size_t block_elements = width * vectors;
@@ -36,14 +50,14 @@ struct vector_exact {
     } else if constexpr (std::is_same_v<S, float>) {
       lanes_t<float, 16> narrow;
       load_lanes(from, narrow);
-      to = __builtin_convertvector(narrow, V);
+      widen_lanes<Avx2>(narrow, to);
     } else {
       lanes_t<std::uint16_t, 8> codes;
       load_lanes(from, codes);
       const auto bits = __builtin_convertvector(codes, lanes_t<std::uint32_t, 16>) << 16;
       lanes_t<float, 16> narrow;
       __builtin_memcpy(&narrow, &bits, sizeof narrow);
-      to = __builtin_convertvector(narrow, V);
+      widen_lanes<Avx2>(narrow, to);
     }
   }
 
@@ -55,11 +69,87 @@ struct vector_exact {
     sum = total;
   }
 
-  /// Sums of one block: `high` alone, or `high + low`. Lanes of `lost` are not zero where
-  /// a sum needs more; infinities and NaN count as that.
-  template <bool TwoDoubles>
-  WEIR_INLINE static void sums(const std::byte* const* inputs, std::size_t ranks,
-                               std::size_t at, V* high, V* low, M* lost) noexcept {
+  /// Adds, and keeps bits in `lost` if the sum was rounded: one of the two differences is
+  /// exact, and is not the operand then. A sign alone is not a bit: it is that of a zero.
+  WEIR_INLINE static void checked_sum(V& sum, const V& x, M& lost) noexcept {
+    const V total = sum + x;
+    const V as_x = total - sum;
+    const V as_sum = total - x;
+    lost |= (M(as_x) ^ M(x)) | (M(as_sum) ^ M(sum));
+    sum = total;
+  }
+
+  WEIR_INLINE static bool any(const M& bits) noexcept {
+    const M sizes = bits << 1;
+    return ((sizes[0] | sizes[1]) | (sizes[2] | sizes[3])) != 0;
+  }
+
+  /// Bits of the next eight elements as fp32.
+  WEIR_INLINE static void load_bits(const std::byte* from, U& to) noexcept {
+    if constexpr (std::is_same_v<S, float>) {
+      load_lanes(from, to);
+    } else {
+      lanes_t<std::uint16_t, 16> codes;
+      load_lanes(from, codes);
+      to = __builtin_convertvector(codes, U) << 16;
+    }
+  }
+
+  /// Sums of one block in fp64; true if all of them are exact for certain: the exponents
+  /// of an element's inputs, zeros apart, lie within `spread` of each other. Infinities
+  /// and NaN add up to what they should.
+  WEIR_INLINE static bool quick_sums(const std::byte* const* inputs, std::size_t ranks,
+                                     std::size_t at, std::int32_t spread,
+                                     V* sums) noexcept {
+    constexpr std::size_t halves = block_elements / 8;
+    U largest[halves] = {};
+    U smallest[halves];
+    for (std::size_t h = 0; h < halves; ++h) {
+      smallest[h] = ~U{};
+    }
+    for (std::size_t v = 0; v < vectors; ++v) {
+      sums[v] = -V{};  // the sum of nothing, which leaves -0 as it is
+    }
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::byte* const from = inputs[r] + at;
+      for (std::size_t h = 0; h < halves; ++h) {
+        U bits;
+        load_bits(from + h * 8 * sizeof(S), bits);
+        const U size = bits & 0x7FFFFFFFU;
+        const U above_zero = size - 1;  // zero becomes the largest
+        largest[h] = size > largest[h] ? size : largest[h];
+        smallest[h] = above_zero < smallest[h] ? above_zero : smallest[h];
+      }
+      for (std::size_t v = 0; v < vectors; ++v) {
+        V x;
+        load(from + v * width * sizeof(S), x);
+        sums[v] += x;
+      }
+    }
+    using I = lanes_t<std::int32_t, 32>;
+    I wide{};
+    for (std::size_t h = 0; h < halves; ++h) {
+      wide |= I(largest[h] >> 23) - I(smallest[h] >> 23) > spread;
+    }
+    M mask;
+    __builtin_memcpy(&mask, &wide, sizeof mask);
+    return !any(mask);
+  }
+
+  /// The most that exponents may differ for `ranks` inputs to add up exactly in fp64.
+  WEIR_INLINE static std::int32_t exact_spread(std::size_t ranks) noexcept {
+    constexpr std::int32_t fraction = exact_target<S>::precision - 1;
+    std::int32_t carries = 0;
+    while ((std::size_t{1} << carries) < ranks) {
+      ++carries;
+    }
+    return 52 - fraction - carries;
+  }
+
+  /// Sums of one block as high + low. Lanes of `lost` are not zero where a sum needs
+  /// more; infinities and NaN count as that.
+  WEIR_INLINE static void double_sums(const std::byte* const* inputs, std::size_t ranks,
+                                      std::size_t at, V* high, V* low, M* lost) noexcept {
     for (std::size_t v = 0; v < vectors; ++v) {
       load(inputs[0] + at + v * width * sizeof(S), high[v]);
       low[v] = V{};
@@ -71,19 +161,9 @@ struct vector_exact {
         load(inputs[r] + at + v * width * sizeof(S), x);
         V rest;
         two_sum(high[v], x, rest);
-        if constexpr (TwoDoubles) {
-          V rest_of_rest;
-          two_sum(low[v], rest, rest_of_rest);
-          lost[v] |= rest_of_rest != V{};
-        } else {
-          lost[v] |= rest != V{};
-        }
+        checked_sum(low[v], rest, lost[v]);
       }
     }
-  }
-
-  WEIR_INLINE static bool any(const M& mask) noexcept {
-    return ((mask[0] | mask[1]) | (mask[2] | mask[3])) != 0;
   }
 
   /// high + low rounded to odd, so that rounding it again is rounding the sum.
@@ -142,7 +222,7 @@ struct vector_exact {
     V high[vectors];
     V low[vectors];
     M lost[vectors];
-    sums<true>(inputs, ranks, at, high, low, lost);
+    double_sums(inputs, ranks, at, high, low, lost);
     for (std::size_t v = 0; v < vectors; ++v) {
       if (divisor > 1 || std::is_same_v<S, double>) {
         high[v] = low[v] == V{} ? high[v] : high[v] + low[v];
@@ -150,8 +230,11 @@ struct vector_exact {
         to_odd(high[v], low[v]);
       }
       finish(high[v], divisor, to + v * width);
+      if (!any(lost[v])) {
+        continue;
+      }
       for (std::size_t i = 0; i < width; ++i) {
-        if (lost[v][i] != 0) {
+        if (lost[v][i] << 1 != 0) {
           const std::size_t element = v * width + i;
           to[element] = slow_element(inputs, ranks, at + element * sizeof(S), divisor);
         }
@@ -160,17 +243,19 @@ struct vector_exact {
   }
 
   WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t ranks,
-                                std::size_t at, std::uint32_t divisor, S* to) noexcept {
-    V high[vectors];
-    V low[vectors];
-    M lost[vectors];
-    sums<false>(inputs, ranks, at, high, low, lost);
-    if (any((lost[0] | lost[1]) | (lost[2] | lost[3]))) {
+                                std::size_t at, std::uint32_t divisor,
+                                std::int32_t spread, S* to) noexcept {
+    V sums[vectors];
+    bool exact = false;
+    if constexpr (!std::is_same_v<S, double>) {  // which are hardly ever exact in fp64
+      exact = quick_sums(inputs, ranks, at, spread, sums);
+    }
+    if (!exact) {
       slow_block(inputs, ranks, at, divisor, to);
       return;
     }
     for (std::size_t v = 0; v < vectors; ++v) {
-      finish(high[v], divisor, to + v * width);
+      finish(sums[v], divisor, to + v * width);
     }
   }
 
@@ -178,9 +263,10 @@ struct vector_exact {
                               std::byte* const* outputs, std::size_t output_count,
                               std::size_t count, std::uint32_t divisor) noexcept {
     S result[block_elements];
+    const std::int32_t spread = exact_spread(ranks);
     std::size_t i = 0;
     for (; i + block_elements <= count; i += block_elements) {
-      block(inputs, ranks, i * sizeof(S), divisor, result);
+      block(inputs, ranks, i * sizeof(S), divisor, spread, result);
       for (std::size_t o = 0; o < output_count; ++o) {
         __builtin_memcpy(outputs[o] + i * sizeof(S), result, sizeof result);
       }

@@ -423,9 +423,10 @@ inline bytes reduced(const reduction& what, const std::vector<bytes>& inputs) {
 
 /// What the numbers of a buffer look like.
 enum class flavour {
-  codes,   ///< any bits: NaN, infinities, subnormals and all
-  normal,  ///< N(0,1)
-  wide,    ///< exponents spread over 2^+-30
+  codes,    ///< any bits: NaN, infinities, subnormals and all
+  normal,   ///< N(0,1)
+  wide,     ///< exponents spread over 2^+-30
+  special,  ///< zeros of both signs, infinities, NaN, the least and the largest
 };
 
 inline void put_number(std::byte* at, dtype type, double x) {
@@ -445,6 +446,19 @@ inline bytes random_elements(std::mt19937_64& dice, dtype type, std::size_t coun
       if (type == dtype::boolean && dice() % 2 == 0) {
         out[i] = std::byte{0};
       }
+    }
+    return out;
+  }
+  if (kind == flavour::special) {
+    const float_format f = format_of(type);
+    const std::array<std::uint64_t, 6> sizes = {
+        0, 0, 1, f.largest, f.largest + (f.has_infinity ? 1 : 0), f.nan};
+    // Few kinds at a time, so that sums of nothing but -0 come up.
+    const std::size_t kinds = 1 + dice() % sizes.size();
+    const std::size_t width = static_cast<std::size_t>(f.bits) / 8;
+    for (std::size_t i = 0; i < out.size(); i += width) {
+      put_code(out.data() + i, f.bits,
+               sizes[dice() % kinds] | (dice() % 4 != 0 ? sign_bit(f) : 0));
     }
     return out;
   }

@@ -88,7 +88,8 @@ std::vector<reduction> all_reductions() {
 TEST(Reduction, EqualsTheOracleForEveryTypeOperationAndNumberOfRanks) {
   for (const reduction& what : all_reductions()) {
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17}) {
-      for (const flavour kind : {flavour::codes, flavour::normal, flavour::wide}) {
+      for (const flavour kind :
+           {flavour::codes, flavour::normal, flavour::wide, flavour::special}) {
         expect_oracle(static_cast<std::uint64_t>(ranks), {what, ranks, 35, kind});
       }
     }
@@ -154,7 +155,8 @@ TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
     if (what.level != 2 || what.wide) {
       continue;
     }
-    for (const flavour kind : {flavour::codes, flavour::normal, flavour::wide}) {
+    for (const flavour kind :
+         {flavour::codes, flavour::normal, flavour::wide, flavour::special}) {
       const one_case c{what, 7, 50, kind};
       std::vector<bytes> inputs = random_inputs(seed, c);
       const reducer reduce = or_throw(reducer::make(what));
