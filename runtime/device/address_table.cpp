@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t first_capacity = 64;
 
-std::uintptr_t number(const void* at) noexcept {
+std::uintptr_t address_number(const void* at) noexcept {
   return reinterpret_cast<std::uintptr_t>(at);
 }
 
@@ -111,7 +111,8 @@ void address_table::insert(const allocation_ptr& memory,
   count_.store(to, std::memory_order_release);
   while (new_left > 0) {
     const std::int32_t rank = by_address[new_left - 1];
-    const std::uintptr_t begin = number(instances[static_cast<std::size_t>(rank)]);
+    const std::uintptr_t begin =
+        address_number(instances[static_cast<std::size_t>(rank)]);
     --to;
     if (old_left > 0 && at[old_left - 1].begin.load(std::memory_order_relaxed) > begin) {
       --old_left;
@@ -131,7 +132,7 @@ void address_table::insert(const allocation_ptr& memory,
 result<void> address_table::add(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
   for (const std::byte* instance : memory->instances()) {
-    if (!is_free(number(instance), number(instance) + memory->bytes())) {
+    if (!is_free(address_number(instance), address_number(instance) + memory->bytes())) {
       return error(errc::already_exists,
                    fmt::format("note memory at {}: expected {} bytes that nothing else "
                                "holds, found some that are known",
@@ -153,10 +154,11 @@ result<void> address_table::add(const allocation_ptr& memory) {
     insert(memory, by_address);
     if (numbers != nullptr) {
       for (std::size_t r = 0; r < ranks; ++r) {
-        numbers[r].store(number(memory->instances()[r]), std::memory_order_release);
+        numbers[r].store(address_number(memory->instances()[r]),
+                         std::memory_order_release);
       }
       cell& zero = cells_.load(std::memory_order_relaxed)
-                       ->at[first_behind(number(memory->data())) - 1];
+                       ->at[first_behind(address_number(memory->data())) - 1];
       zero.ranks.store(numbers, std::memory_order_release);
       zero.rank_count.store(ranks, std::memory_order_release);
     }
@@ -170,7 +172,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
 
 bool address_table::remove(const allocation_ptr& memory) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::size_t found = first_behind(number(memory->data()));
+  const std::size_t found = first_behind(address_number(memory->data()));
   if (found == 0 || entries_[found - 1].memory != memory) {
     return false;
   }
@@ -199,16 +201,17 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
 
 memory_place address_table::find(const void* at) const {
   const std::lock_guard lock(mutex_);
-  const std::size_t behind = first_behind(number(at));
+  const std::size_t behind = first_behind(address_number(at));
   if (behind == 0) {
     return {};
   }
   const cell& c = cells_.load(std::memory_order_relaxed)->at[behind - 1];
-  if (number(at) >= c.end.load(std::memory_order_relaxed)) {
+  if (address_number(at) >= c.end.load(std::memory_order_relaxed)) {
     return {};
   }
   const entry& found = entries_[behind - 1];
-  return {found.memory, number(at) - c.begin.load(std::memory_order_relaxed), found.rank};
+  return {found.memory, address_number(at) - c.begin.load(std::memory_order_relaxed),
+          found.rank};
 }
 
 bool address_table::contains(const std::byte* at, std::size_t bytes) const {
@@ -217,7 +220,7 @@ bool address_table::contains(const std::byte* at, std::size_t bytes) const {
 }
 
 std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noexcept {
-  const std::uintptr_t address = number(at);
+  const std::uintptr_t address = address_number(at);
   for (;;) {
     const std::uint64_t before = version_.load(std::memory_order_acquire);
     if (before % 2 != 0) {

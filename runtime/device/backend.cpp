@@ -15,7 +15,7 @@ namespace weir::runtime {
 namespace {
 
 /// Does one kind of work after the other.
-struct doer {
+struct inline_doer {
   device_backend& backend;
 
   result<void> operator()(const copy_work& work) const { return backend.copy(work); }
@@ -25,8 +25,8 @@ struct doer {
   }
 };
 
-error wrong(const grid_launch& launch, std::string_view what, std::int64_t most,
-            std::int64_t found) {
+error wrong_launch(const grid_launch& launch, std::string_view what, std::int64_t most,
+                   std::int64_t found) {
   return {errc::invalid_argument,
           fmt::format("launch kernel {}: expected {} of 1 to {}, found {}",
                       launch.code.name, what, most, found)};
@@ -35,16 +35,16 @@ error wrong(const grid_launch& launch, std::string_view what, std::int64_t most,
 result<void> check_extents(const grid_launch& launch, const launch_limits& limits) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.grid[i] < 1 || launch.grid[i] > limits.grid[i]) {
-      return wrong(launch, "a grid extent", limits.grid[i], launch.grid[i]);
+      return wrong_launch(launch, "a grid extent", limits.grid[i], launch.grid[i]);
     }
   }
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.block[i] < 1 || launch.block[i] > limits.block[i]) {
-      return wrong(launch, "a block extent", limits.block[i], launch.block[i]);
+      return wrong_launch(launch, "a block extent", limits.block[i], launch.block[i]);
     }
   }
   if (launch.threads() > limits.threads) {
-    return wrong(launch, "a number of threads", limits.threads, launch.threads());
+    return wrong_launch(launch, "a number of threads", limits.threads, launch.threads());
   }
   return {};
 }
@@ -65,8 +65,8 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
                              launch.code.name));
   }
   if (persistent && launch.blocks() > limits.persistent_blocks) {
-    return wrong(launch, "a number of persistent blocks", limits.persistent_blocks,
-                 launch.blocks());
+    return wrong_launch(launch, "a number of persistent blocks", limits.persistent_blocks,
+                        launch.blocks());
   }
   return {};
 }
@@ -95,7 +95,7 @@ slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
 }
 
 void device_backend::submit(const device_work& work, completion done) {
-  result<void> outcome = std::visit(doer{*this}, work);
+  result<void> outcome = std::visit(inline_doer{*this}, work);
   if (done) {
     done(std::move(outcome));
   }

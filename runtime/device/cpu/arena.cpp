@@ -20,16 +20,16 @@ namespace weir::runtime {
 namespace {
 
 constexpr std::size_t guard_bytes = 64;
-constexpr std::size_t page = 4096;
+constexpr std::size_t small_page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 /// From here on, where allocations of several devices begin in their pages matters: at
 /// the same offset, a loop over all of them fights for few sets of the cache.
-constexpr std::size_t large = std::size_t{64} << 10;
+constexpr std::size_t large_allocation = std::size_t{64} << 10;
 constexpr std::byte guard_byte{0xA7};
 /// Well below the end of the address space, so that sums with what we add cannot wrap.
-constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
+constexpr std::size_t most_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+constexpr std::size_t round_up_to(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
@@ -55,30 +55,33 @@ cpu_arena::~cpu_arena() {
 result<void> cpu_arena::charge(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t left = use_.capacity - use_.in_use;
-  if (bytes > most_bytes || round_up(bytes, alignment) > left) {
+  if (bytes > most_arena_bytes || round_up_to(bytes, alignment) > left) {
     ++use_.refused;
     return error(
         errc::out_of_memory,
         fmt::format("allocate memory of {}: expected {} bytes free, found {} of {}",
                     options_.name, bytes, left, use_.capacity));
   }
-  use_.in_use += round_up(bytes, alignment);
+  use_.in_use += round_up_to(bytes, alignment);
   use_.peak = std::max(use_.peak, use_.in_use);
   return {};
 }
 
 void cpu_arena::discharge(std::size_t bytes) {
-  use_.in_use -= round_up(bytes, alignment);
+  use_.in_use -= round_up_to(bytes, alignment);
 }
 
 result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   block b;
   b.bytes = bytes;
   // Locked pages are ours alone, so that unlocking them takes nobody else's lock away.
-  b.front = options_.pinned ? page : alignment + (bytes >= large ? options_.shift : 0);
-  b.total = round_up(b.front + bytes + guard_bytes, options_.pinned ? page : alignment);
+  b.front = options_.pinned
+                ? small_page
+                : alignment + (bytes >= large_allocation ? options_.shift : 0);
+  b.total = round_up_to(b.front + bytes + guard_bytes,
+                        options_.pinned ? small_page : alignment);
   const std::size_t unit = b.total >= huge_page ? huge_page
-                           : options_.pinned    ? page
+                           : options_.pinned    ? small_page
                                                 : alignment;
   void* raw = nullptr;
   if (::posix_memalign(&raw, unit, b.total) != 0) {

@@ -190,12 +190,12 @@ void log_service(const tessBlockContext* block, const char* text) {
   }
 }
 
-constexpr tessKernelServices services{sizeof(tessKernelServices),
-                                      0,
-                                      &barrier_service,
-                                      &grid_barrier_service,
-                                      &stop_service,
-                                      &log_service};
+constexpr tessKernelServices cpu_services{sizeof(tessKernelServices),
+                                          0,
+                                          &barrier_service,
+                                          &grid_barrier_service,
+                                          &stop_service,
+                                          &log_service};
 
 block_loop::block_loop(const block_host& host) noexcept
     : host_(host), environment_(*host.launch) {
@@ -207,7 +207,7 @@ block_loop::block_loop(const block_host& host) noexcept
   }
   context_.sharedBytes = launch.shared_bytes;
   context_.shared = launch.shared_bytes > 0 ? host.scratch->shared() : nullptr;
-  context_.services = &services;
+  context_.services = &cpu_services;
   context_.rank = launch.facts.rank;
   context_.ranks = launch.facts.ranks;
   context_.device = launch.device;

@@ -17,6 +17,7 @@
 #include "device/cpu/persistent.hpp"
 #include "device/launch_check.hpp"
 #include "weir/runtime/device/cpu.hpp"
+#include "weir/runtime/module/cpu_level.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::size_t least_stack = std::size_t{16} << 10;
 constexpr std::int64_t slices_per_worker = 4;
 constexpr std::int64_t cache_line = 64;
 /// Below this, a second worker costs more than it copies.
-constexpr std::int64_t least_bytes = std::int64_t{256} << 10;
+constexpr std::int64_t least_copied_bytes = std::int64_t{256} << 10;
 
 /// Scratch for the time of one call.
 class scratch_lease {
@@ -101,7 +102,8 @@ class cpu_backend final : public device_backend {
   }
   [[nodiscard]] slice_plan plan(std::size_t bytes,
                                 unsigned workers) const noexcept override {
-    return cut_evenly(static_cast<std::int64_t>(bytes), cache_line, least_bytes, workers);
+    return cut_evenly(static_cast<std::int64_t>(bytes), cache_line, least_copied_bytes,
+                      workers);
   }
 
   [[nodiscard]] bool inline_work() const noexcept override { return true; }
@@ -196,6 +198,11 @@ result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t fir
 }
 
 }  // namespace
+
+std::string_view cpu_arch() noexcept {
+  const auto& levels = host_levels();
+  return levels.empty() ? "generic" : std::string_view(levels.front());
+}
 
 result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
   if (options.devices < 1 || options.memory == 0 || options.stack_bytes < least_stack ||

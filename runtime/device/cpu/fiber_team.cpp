@@ -16,23 +16,15 @@
 namespace weir::runtime {
 namespace {
 
-/// What the C++ runtime keeps per thread about exceptions: those that are being handled
-/// and how many are in flight. Each fiber has its own.
-/// @source{Itanium C++ ABI, exception handling, section 2.2.2}
-struct exception_state {
-  void* caught = nullptr;
-  unsigned uncaught = 0;
-};
-
 /// A guard page takes two of the 65530 mappings that a process may have by default, so
 /// that only this many stacks of the whole process get one.
 constexpr std::size_t most_guards = 8192;
 std::atomic<std::size_t> guards{0};
 
 /// Whether the page could be closed.
-bool guard(std::byte* page, std::size_t bytes) noexcept {
+bool close_page(std::byte* at, std::size_t bytes) noexcept {
   if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards &&
-      ::mprotect(page, bytes, PROT_NONE) == 0) {
+      ::mprotect(at, bytes, PROT_NONE) == 0) {
     return true;
   }
   guards.fetch_sub(1, std::memory_order_relaxed);
@@ -45,6 +37,14 @@ std::size_t page_bytes() {
 }
 
 }  // namespace
+
+/// What the C++ runtime keeps per thread about exceptions: those that are being handled
+/// and how many are in flight. Each fiber has its own.
+/// @source{Itanium C++ ABI, exception handling, section 2.2.2}
+struct fiber_team::exception_state {
+  void* caught = nullptr;
+  unsigned uncaught = 0;
+};
 
 result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
                                                      std::size_t bytes) {
@@ -70,7 +70,7 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   slab->base_ = static_cast<std::byte*>(base);
   slab->count_ = count;
   while (slab->guarded_ < count &&
-         guard(slab->base_ + slab->guarded_ * step, slab->guard_bytes_)) {
+         close_page(slab->base_ + slab->guarded_ * step, slab->guard_bytes_)) {
     ++slab->guarded_;
   }
   return slab;

@@ -68,6 +68,7 @@ class fiber_team {
 
  private:
   struct fiber;
+  struct exception_state;
 
   static void enter(void* of_fiber) noexcept;
   void serve(fiber& self) noexcept;

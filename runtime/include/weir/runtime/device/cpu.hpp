@@ -32,7 +32,7 @@ struct cpu_options {
 [[nodiscard]] result<std::unique_ptr<device_backend>> make_cpu_backend(
     cpu_options options = {});
 
-/// Level of this processor: "x86-64", "x86-64-v2" to "x86-64-v4", or "aarch64".
+/// Best level of this processor: "x86-64-v1" to "x86-64-v4", "aarch64", or "generic".
 [[nodiscard]] std::string_view cpu_arch() noexcept;
 
 }  // namespace weir::runtime
