@@ -32,12 +32,22 @@ void exact_number::add(double x) noexcept {
   }
   only_negative_zero_ = only_negative_zero_ && bits == std::uint64_t{1} << 63;
   significand |= exponent > 0 ? fraction_mask + 1 : 0;
-  if (significand == 0) {
+  // Of the last bit, above `lowest`.
+  add_at(significand, std::max(exponent, 1) - 1, negative);
+}
+
+void exact_number::add_scaled(std::int64_t value, int exponent) noexcept {
+  only_negative_zero_ = false;
+  const auto bits = static_cast<std::uint64_t>(value);
+  add_at(value < 0 ? 0 - bits : bits, exponent - lowest, value < 0);
+}
+
+void exact_number::add_at(std::uint64_t size, int position, bool negative) noexcept {
+  if (size == 0) {
     return;
   }
-  const int position = std::max(exponent, 1) - 1;  // of the last bit, above `lowest`
   const int digit = position / digit_bits;
-  wide_bits rest = static_cast<wide_bits>(significand) << (position % digit_bits);
+  wide_bits rest = static_cast<wide_bits>(size) << (position % digit_bits);
   first_ = std::min(first_, digit);
   last_ = std::max(last_, digit + 2);
   for (auto d = static_cast<std::size_t>(digit); rest != 0; ++d, rest >>= digit_bits) {

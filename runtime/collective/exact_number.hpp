@@ -14,6 +14,8 @@ namespace weir::runtime {
 class exact_number {
  public:
   void add(double x) noexcept;
+  /// Adds value * 2^exponent, for exponents from -1074 to 1000.
+  void add_scaled(std::int64_t value, int exponent) noexcept;
 
   /// The sum, rounded once to nearest even.
   /// @param precision  bits of the significand, at most 53
@@ -26,6 +28,7 @@ class exact_number {
   static constexpr int lowest = -1074;  ///< exponent of bit 0 of digit 0
   static constexpr int digit_bits = 32;
 
+  void add_at(std::uint64_t size, int position, bool negative) noexcept;
   void carry() noexcept;
   bool settle() noexcept;
   [[nodiscard]] double size_rounded(int top, int precision, int least) const noexcept;

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sums in fixed point: one exponent per block, integers below it.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "collective/default_environment.hpp"
+#include "collective/elements.hpp"
+#include "collective/exact_number.hpp"
+#include "weir/runtime/collective/leaves.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Above every exponent of a double: the block holds an infinity or a NaN.
+constexpr std::int32_t not_finite = 4000;
+
+template <class S>
+double element(const std::byte* from, std::size_t i) noexcept {
+  S x;
+  std::memcpy(&x, from + i * sizeof(S), sizeof x);
+  return widened<double>(x);
+}
+template <class S>
+void put_element(double sum, std::byte* to, std::size_t i) noexcept {
+  const S x = finished<S>(sum, 0);
+  std::memcpy(to + i * sizeof(S), &x, sizeof x);
+}
+
+/// Calls `f` with a value of the type of the elements.
+template <class F>
+void with_type(dtype type, F f) noexcept {
+  switch (type) {
+    case dtype::fp8_e4m3: return f(e4m3_bits{});
+    case dtype::fp8_e5m2: return f(e5m2_bits{});
+    case dtype::fp16: return f(half_bits{});
+    case dtype::bf16: return f(bfloat_bits{});
+    case dtype::fp64: return f(double{});
+    default: return f(float{});
+  }
+}
+
+/// Bits of a limb below the sign and the room for carries.
+int limb_bits(std::uint64_t leaves) noexcept {
+  int headroom = 0;
+  while ((std::uint64_t{1} << headroom) < leaves) {
+    ++headroom;
+  }
+  return 62 - headroom;
+}
+
+struct float_limits {
+  int precision;
+  int least;  ///< exponent of the last bit of a subnormal
+};
+float_limits limits_of(dtype type) noexcept {
+  switch (type) {
+    case dtype::fp8_e4m3: return {4, -9};
+    case dtype::fp8_e5m2: return {3, -16};
+    case dtype::fp16: return {11, -24};
+    case dtype::bf16: return {8, -133};
+    case dtype::fp64: return {53, -1074};
+    default: return {24, -149};
+  }
+}
+
+/// A block's exponent, raised to where its last limb ends with the last bit of a double.
+std::int32_t usable(std::int32_t exponent, int bits, std::size_t limbs) noexcept {
+  return std::max(exponent, bits * static_cast<std::int32_t>(limbs) - 1074);
+}
+
+/// Exponent e with |x| < 2^e.
+std::int32_t exponent_of(double x) noexcept {
+  if (!std::isfinite(x)) {
+    return not_finite;
+  }
+  int exponent = fixed_point_sum::no_exponent;
+  if (x != 0) {
+    std::frexp(x, &exponent);
+  }
+  return exponent;
+}
+
+}  // namespace
+
+result<void> fixed_point_sum::check() const {
+  const bool is_float = type >= dtype::fp8_e4m3 && type <= dtype::fp64;
+  if (!is_float) {
+    return error(errc::unsupported,
+                 fmt::format("no fixed point sums of type {}: expected a real float",
+                             static_cast<int>(type)));
+  }
+  if (leaves < 1 || leaves > (std::uint64_t{1} << 30)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("no fixed point sums of {} leaves: expected 1 to 2^30", leaves));
+  }
+  return {};
+}
+
+std::size_t fixed_point_sum::blocks() const noexcept {
+  return count == 0 ? 0 : (first + count - 1) / block - first / block + 1;
+}
+
+std::size_t fixed_point_sum::limbs() const noexcept {
+  return type == dtype::fp64 ? 2 : 1;
+}
+
+void fixed_point_sum::note_sizes(const std::byte* leaf,
+                                 std::span<std::int32_t> exponents) const noexcept {
+  const default_environment environment;
+  with_type(type, [&](auto kind) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::int32_t& e = exponents[(first + i) / block - first / block];
+      e = std::max(e, exponent_of(element<decltype(kind)>(leaf, i)));
+    }
+  });
+}
+
+void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> exponents,
+                          std::span<std::int64_t> sums) const noexcept {
+  const default_environment environment;
+  const int bits = limb_bits(leaves);
+  with_type(type, [&](auto kind) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t e = exponents[(first + i) / block - first / block];
+      const double x = element<decltype(kind)>(leaf, i);
+      if (e == not_finite || x == 0) {
+        continue;
+      }
+      const double scaled = std::ldexp(x, bits - usable(e, bits, limbs()));
+      const double whole = std::nearbyint(scaled);
+      sums[i * limbs()] += static_cast<std::int64_t>(whole);
+      if (limbs() == 2) {
+        const double rest = std::nearbyint(std::ldexp(scaled - whole, bits));
+        sums[i * 2 + 1] += static_cast<std::int64_t>(rest);
+      }
+    }
+  });
+}
+
+void fixed_point_sum::finish(std::span<const std::int32_t> exponents,
+                             std::span<const std::int64_t> sums,
+                             std::byte* elements) const noexcept {
+  const default_environment environment;
+  const int bits = limb_bits(leaves);
+  const float_limits target = limits_of(type);
+  with_type(type, [&](auto kind) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t e = exponents[(first + i) / block - first / block];
+      double sum = std::numeric_limits<double>::quiet_NaN();
+      if (e != not_finite) {
+        exact_number exact;
+        for (std::size_t limb = 0; limb < limbs(); ++limb) {
+          const int unit = usable(e, bits, limbs()) - bits * (static_cast<int>(limb) + 1);
+          exact.add_scaled(sums[i * limbs() + limb], unit);
+        }
+        sum = exact.rounded(target.precision, target.least);
+      }
+      put_element<decltype(kind)>(sum, elements, i);
+    }
+  });
+}
+
+}  // namespace weir::runtime
