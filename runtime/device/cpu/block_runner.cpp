@@ -55,7 +55,9 @@ class block_environment {
   }
   ~block_environment() {
 #if defined(__SSE2__)
-    _mm_setcsr(vector_before_);
+    if (_mm_getcsr() != vector_before_) {
+      _mm_setcsr(vector_before_);
+    }
 #else
     set_fp_control(control_before_);
 #endif
@@ -147,7 +149,7 @@ class block_loop {
   std::int64_t failed_thread_ = no_thread;
   int status_ = 0;
   bool threw_ = false;
-  std::array<char, 160> thrown_{};  ///< its text, or the beginning of it
+  std::array<char, 160> thrown_;  ///< its text, or the beginning of it; set if it threw
   const char* misuse_ = nullptr;
 };
 
@@ -318,6 +320,7 @@ void block_loop::note(std::int64_t thread, int status, const char* text) noexcep
   threw_ = text != nullptr;
   if (threw_) {
     std::strncpy(thrown_.data(), text, thrown_.size() - 1);
+    thrown_.back() = '\0';
   }
 }
 
