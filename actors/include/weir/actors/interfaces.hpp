@@ -15,6 +15,7 @@
 
 #include "weir/actors/messages.hpp"
 #include "weir/actors/orders.hpp"
+#include "weir/actors/streams.hpp"
 
 namespace weir::actors {
 
@@ -167,6 +168,45 @@ using message_appender_actor = caf::typed_actor<
     caf::replies_to<settle_atom>::with<std::uint64_t>,
     // Syncs for the appends that wait (from itself).
     caf::reacts_to<work_atom>>;
+
+/// Owns one ordered queue on the devices of a mesh, or on one rank of it. Never blocks:
+/// workers tell it what has ended.
+using stream_actor = caf::typed_actor<
+    // Puts a launch behind all before; answers its number at once. Errors:
+    // invalid_argument, unsupported; out_of_range, more operations than the window.
+    caf::replies_to<launch_atom, local<launch_order>>::with<std::uint64_t>,
+    // The same with a copy. Errors: invalid_argument, out_of_range.
+    caf::replies_to<copy_atom, local<copy_order>>::with<std::uint64_t>,
+    // Answers a point behind all before, for other queues to wait for.
+    caf::replies_to<record_atom>::with<local<runtime::event>>,
+    // What comes later waits for the point and inherits failures from there. Answers the
+    // operations enqueued so far.
+    caf::replies_to<await_atom, local<runtime::event>>::with<std::uint64_t>,
+    // Answers when all before has ended: the operations enqueued, or the first failure,
+    // which is forgotten with that. Errors: timeout; whatever an operation failed with,
+    // its own error as cause.
+    caf::replies_to<sync_atom>::with<std::uint64_t>,
+    // Operations have ended (from workers).
+    caf::reacts_to<ended_atom>,
+    // Looks for synchronizations that are overdue (from itself).
+    caf::reacts_to<settle_atom>,
+    // Operations enqueued and ended, who waits, one line.
+    caf::replies_to<status_atom>::with<std::string>>;
+
+/// Brings the ranks of one axis group together. Never blocks.
+using collective_actor = caf::typed_actor<
+    // One rank's share. Answers the number of the collective in its group when that has
+    // ended; a share that makes no sense is refused at once and does not count. Errors:
+    // invalid_argument, unsupported; to every rank: collective_mismatch,
+    // determinism_violation, timeout; whatever the points waited for or the collective
+    // failed with, as cause.
+    caf::replies_to<join_atom, local<join_order>>::with<std::uint64_t>,
+    // Shares have ended (from workers).
+    caf::reacts_to<ended_atom>,
+    // Looks for meetings and shares that are overdue (from itself).
+    caf::reacts_to<settle_atom>,
+    // Who waits for whom, one line.
+    caf::replies_to<status_atom>::with<std::string>>;
 
 /// Collects samples and tells the listener of its configuration how the run stands.
 using observer_actor = caf::typed_actor<

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Operations into a queue, and answers out of it.
+#include "stream/stream_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace weir::actors {
+
+result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
+                                                         std::function<void()> ended) {
+  if (spec.on == nullptr || spec.window == 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("stream \"{}\" not opened: expected {}", spec.name,
+                             spec.on == nullptr ? "a mesh, found none"
+                                                : "a window of operations, found 0"));
+  }
+  std::unique_ptr<stream_state> out(new stream_state(std::move(spec), std::move(ended)));
+  const queue_spec& s = out->spec_;
+  WEIR_TRY(out->queue_, runtime::stream::make(s.on, s.options));
+  if (s.handover) {
+    out->queue_->wait(*s.handover);
+  }
+  return out;
+}
+
+stream_state::~stream_state() {
+  if (queue_ == nullptr) {
+    return;
+  }
+  try {
+    if (spec_.handover) {
+      queue_->enqueue(runtime::make_ref<settling>());  // failures stay with this one
+      queue_->record(*spec_.handover);
+    }
+    queue_->close();
+  } catch (const std::bad_alloc&) {
+    queue_->of().log(runtime::log_level::info,
+                     "stream not closed: expected memory for its end");
+  }
+}
+
+result<void> stream_state::check_window(const char* what) {
+  look_at_marks();
+  if (operations_ - ended_ >= spec_.window) {
+    return error(errc::out_of_range,
+                 fmt::format("{} not enqueued on stream \"{}\": expected at most {} "
+                             "operations in flight, found {}",
+                             what, spec_.name, spec_.window, operations_ - ended_))
+        .hint("wait for a synchronization before sending more");
+  }
+  return {};
+}
+
+std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
+                                    const std::shared_ptr<const void>& holder) {
+  const auto enqueued = what;
+  queue_->enqueue(std::move(what));
+  if (holder) {
+    queue_->enqueue(runtime::make_ref<keeping>(holder));
+  }
+  ++operations_;
+  if (operations_ % std::max(1U, spec_.window / 4) == 0) {
+    auto point = runtime::make_ref<runtime::point>(queue_->chain().mesh, queue_->lanes(),
+                                                   queue_->of().bell());
+    point->when_reached(ended_call_);
+    queue_->enqueue(point);
+    marks_.push_back({std::move(point), operations_});
+  }
+  return enqueued->number;
+}
+
+result<std::uint64_t> stream_state::launch(const launch_order& order) {
+  WEIR_CHECK(check_window("launch"));
+  runtime::launch_request what = order.what;
+  what.args = order.args.data();
+  what.args_bytes = order.args.size();
+  WEIR_TRY(auto made, runtime::make_launch(*queue_, what));
+  return enqueue(std::move(made), order.holder);
+}
+
+result<std::uint64_t> stream_state::copy(const copy_order& order) {
+  WEIR_CHECK(check_window("copy"));
+  WEIR_TRY(auto made, runtime::make_copy(*queue_, order.what));
+  return made ? enqueue(std::move(made), order.holder) : 0;
+}
+
+event_ptr stream_state::record() {
+  auto out = std::make_shared<runtime::event>();
+  queue_->record(*out);
+  return out;
+}
+
+std::uint64_t stream_state::wait(const runtime::event& point) {
+  queue_->wait(point);
+  return operations_;
+}
+
+stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
+  auto end = runtime::make_ref<settling>(ended_call_);
+  asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
+  queue_->enqueue(std::move(end));
+  return tickets_;
+}
+
+void stream_state::look_at_marks() {
+  while (!marks_.empty() && marks_.front().at->reached()) {
+    ended_ = std::max(ended_, marks_.front().operations);
+    marks_.pop_front();
+  }
+}
+
+result<std::uint64_t> stream_state::outcome_of(const asked& a) {
+  const runtime::failure failed = std::exchange(unheard_, {});
+  if (!failed) {
+    return a.operations;
+  }
+  return error(failed.what->code(),
+               fmt::format("stream \"{}\" not synchronized: expected its operations to "
+                           "succeed, found that operation {} failed",
+                           spec_.name, failed.operation))
+      .at(fmt::format("stream \"{}\"", spec_.name))
+      .because(*failed.what);
+}
+
+std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns) {
+  std::vector<answer> out;
+  look_at_marks();
+  while (!asked_.empty() && asked_.front().end->done()) {
+    const asked& a = asked_.front();
+    ended_ = std::max(ended_, a.operations);
+    unheard_.merge(a.end->found());
+    if (!a.answered) {
+      out.push_back({a.number, outcome_of(a)});
+    }
+    asked_.pop_front();
+  }
+  for (asked& a : asked_) {
+    if (!a.answered && a.deadline_ns <= now_ns) {
+      a.answered = true;
+      out.push_back(
+          {a.number,
+           error(errc::timeout,
+                 fmt::format("stream \"{}\" not synchronized: expected {} operations to "
+                             "end within {} ms, found {} ended",
+                             spec_.name, a.operations, spec_.deadline_ns / 1'000'000,
+                             ended_))
+               .at(fmt::format("stream \"{}\"", spec_.name))
+               .hint("its work goes on")});
+    }
+  }
+  return out;
+}
+
+std::int64_t stream_state::next_deadline() const noexcept {
+  const auto first = std::find_if(asked_.begin(), asked_.end(),
+                                  [](const asked& a) { return !a.answered; });
+  return first == asked_.end() ? std::numeric_limits<std::int64_t>::max()
+                               : first->deadline_ns;
+}
+
+std::string stream_state::describe() {
+  look_at_marks();
+  const auto waiting = std::count_if(asked_.begin(), asked_.end(),
+                                     [](const asked& a) { return !a.answered; });
+  return fmt::format(
+      "stream \"{}\": {} operations enqueued, {} known to have ended, {} "
+      "synchronizations wait",
+      spec_.name, operations_, ended_, waiting);
+}
+
+}  // namespace weir::actors
