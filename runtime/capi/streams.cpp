@@ -340,7 +340,9 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
       return error(errc::invalid_argument,
                    "capture not begun: expected a stream that does not capture");
     }
-    s->what->record_into(std::make_shared<runtime::graph_recording>(), true);
+    const auto recording = std::make_shared<runtime::graph_recording>();
+    recording->take_part(*s->what);
+    s->what->record_into(recording, true);
     return {};
   });
 }

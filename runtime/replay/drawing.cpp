@@ -83,20 +83,20 @@ std::string escaped(std::string_view text, bool xml) {
   return out;
 }
 
-struct point {
+struct corner {
   std::size_t x = 0;
   std::size_t y = 0;
 };
 
 /// Tasks in rows: one below all that it waits for.
-std::vector<point> places_of(const captured_graph& g,
+std::vector<corner> places_of(const captured_graph& g,
                              const std::vector<outer_edge>& edges) {
-  std::vector<point> at(g.size());
+  std::vector<corner> at(g.size());
   for (const outer_edge& e : edges) {  // by `to`, so earlier tasks are settled
     at[e.to].y = std::max(at[e.to].y, at[e.from].y + 1);
   }
   std::vector<std::size_t> used(g.size() + 1);
-  for (point& p : at) {
+  for (corner& p : at) {
     p.x = used[p.y]++;
   }
   return at;
@@ -126,10 +126,10 @@ std::string capture::to_svg() const {
   constexpr std::size_t box_high = 26;
   std::string boxes;
   std::string lines;
-  point most;
+  corner most;
   if (graph_ != nullptr) {
     const std::vector<outer_edge> edges = graph_->all_edges();
-    const std::vector<point> at = places_of(*graph_, edges);
+    const std::vector<corner> at = places_of(*graph_, edges);
     for (std::size_t i = 0; i < at.size(); ++i) {
       most = {std::max(most.x, at[i].x), std::max(most.y, at[i].y)};
       boxes += fmt::format(

@@ -108,7 +108,7 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
 void graph_recording::join(const point& at, stream& waits) {
   if (const auto recording = at.capture.lock(); recording && !recording->closed_) {
     waits.record_into(recording, true);
-    static_cast<void>(recording->chain_of(waits));
+    recording->take_part(waits);
   }
 }
 

@@ -218,7 +218,8 @@ class launch_operation : public operation {
 /// Ends when its threads have; holds its stream until then.
 class persistent_operation final : public launch_operation {
  public:
-  using launch_operation::launch_operation;
+  persistent_operation(const std::shared_ptr<const launch_plan>& plan, stream& on)
+      : launch_operation(plan, on), stream_(on.shared_from_this()) {}
 
   [[nodiscard]] ref<operation> clone() const override { return {}; }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
@@ -234,10 +235,7 @@ class persistent_operation final : public launch_operation {
     }
   }
 
-  void admitted(submission_port::session&, stream& on) override {
-    stream_ = on.shared_from_this();
-    on.hold();
-  }
+  void admitted(submission_port::session&, stream& on) override { on.hold(); }
 
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
     if (!may_run(lanes, lane)) {
@@ -250,11 +248,12 @@ class persistent_operation final : public launch_operation {
       grid_launch grid = plan_->grid;
       place(grid, lane, args.data());
       const ref<persistent_operation> self(this);
+      const std::shared_ptr<stream> on = stream_;  // until the run has ended
       WEIR_TRY(const auto run, mesh_->of->backend().start_persistent(
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
-      stream_->note_persistent(run);
+      on->note_persistent(run);
       const std::lock_guard lock(mutex_);
       runs_.push_back(run);
       return {};

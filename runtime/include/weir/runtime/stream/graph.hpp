@@ -38,6 +38,8 @@ struct graph {
 /// @threads{whoever has the session}
 class graph_recording : public std::enable_shared_from_this<graph_recording> {
  public:
+  /// The stream records into it from now on, whether it is given anything or not.
+  void take_part(stream& by) { static_cast<void>(chain_of(by)); }
   void add(stream& by, const ref<operation>& what);
   /// A stream that waits for a point inside a capture joins it.
   static void join(const point& at, stream& waits);

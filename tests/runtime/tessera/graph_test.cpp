@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Captures, replays and persistent kernels.
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+struct mix_arguments {
+  float* x;
+  float factor;
+  int32_t pad = 0;
+};
+int mix_kernel(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const mix_arguments*>(args);
+  float& x = a->x[block->blockIndex[0]];
+  x = x * a->factor + 1.0F / static_cast<float>(block->blockIndex[0] + 1 + block->rank);
+  return 0;
+}
+int failing_in_graph(const tessBlockContext*, const void*) {
+  return 9;
+}
+std::atomic<int> rounds{0};
+int spinning_kernel(const tessBlockContext* block, const void*) {
+  while (block->services->gridBarrier(block) == 0) {
+    if (block->blockIndex[0] == 0) {
+      ++rounds;
+    }
+  }
+  return 0;
+}
+int spinning_then_failing(const tessBlockContext* block, const void*) {
+  while (block->services->stopRequested(block) == 0) {
+    std::this_thread::yield();
+  }
+  return block->blockIndex[0] == 1 ? 5 : 0;
+}
+
+std::vector<registered_module::entry> graph_kernels() {
+  constexpr uint32_t persistent =
+      TESS_KERNEL_DETERMINISTIC | TESS_KERNEL_PERSISTENT_CAPABLE;
+  return {{"mix", mix_kernel, {pointer_to("x", TESS_FP32), value("factor", TESS_FP32, 4)}},
+          {"failing_in_graph", failing_in_graph, {}},
+          {"spinning", spinning_kernel, {}, persistent | TESS_KERNEL_PERSISTENT_ONLY},
+          {"spinning_failing", spinning_then_failing, {}, persistent}};
+}
+
+tessLaunchConfig grid_of(int n, unsigned flags = 0) {
+  return {{n, 1, 1}, {1, 1, 1}, 0, flags};
+}
+
+/// Two streams with a fork, a join, copies and a collective.
+class program {
+ public:
+  program(session& on, const registered_module& m) : s_(on), m_(m) {
+    x = s_.memory<float>(count);
+    y = s_.memory<float>(count);
+    EXPECT_TESS(tessStreamCreate(s_.mesh, 0, &side_));
+    EXPECT_TESS(tessEventCreate(&fork_));
+    EXPECT_TESS(tessEventCreate(&join_));
+    EXPECT_TESS(tessStreamSynchronize(s_.stream));
+  }
+  void enqueue(unsigned flags = 0) {
+    mix(s_.stream, x, 0.5F, flags);
+    EXPECT_TESS(tessEventRecord(fork_, s_.stream));
+    EXPECT_TESS(tessStreamWaitEvent(side_, fork_));
+    EXPECT_TESS(tessMemcpyAsync(y, x, count * 4, TESS_COPY_D2D, side_));
+    mix(side_, y, 0.25F, 0);
+    mix(s_.stream, x, 0.75F, flags);
+    EXPECT_TESS(tessEventRecord(join_, side_));
+    EXPECT_TESS(tessStreamWaitEvent(s_.stream, join_));
+    EXPECT_TESS(
+        tessAllReduce(s_.mesh, y, count, TESS_FP32, TESS_COLL_SUM, "dp", s_.stream));
+    EXPECT_TESS(tessMemcpyAsync(x, y, count * 2, TESS_COPY_D2D, s_.stream));
+  }
+  void mix(tessStream_t on, float* at, float factor, unsigned flags) {
+    const mix_arguments args{at, factor};
+    EXPECT_TESS(tessLaunch(m_["mix"], s_.mesh, grid_of(count, flags), &args, 12, on));
+  }
+  std::vector<float> state() {
+    std::vector<float> out;
+    for (int r = 0; r < 4; ++r) {
+      const auto part = s_.read(x, count, r);
+      out.insert(out.end(), part.begin(), part.end());
+    }
+    return out;
+  }
+
+  static constexpr int count = 33;
+  float* x = nullptr;
+  float* y = nullptr;
+
+ private:
+  session& s_;
+  const registered_module& m_;
+  tessStream_t side_ = nullptr;
+  tessEvent_t fork_ = nullptr;
+  tessEvent_t join_ = nullptr;
+};
+
+std::vector<float> eager(int times) {
+  session s(4);
+  const registered_module m(s.context, graph_kernels());
+  program p(s, m);
+  for (int i = 0; i < times; ++i) {
+    p.enqueue();
+  }
+  return p.state();
+}
+
+TEST(TesseraGraph, ReplayedNTimesEqualsEagerNTimes) {
+  const std::vector<float> expected = eager(25);
+  session s(4);
+  const registered_module m(s.context, graph_kernels());
+  program p(s, m);
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  p.enqueue();
+  tessGraph_t graph = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  EXPECT_EQ(p.state(), std::vector<float>(4 * program::count, 0.0F)) << "nothing ran";
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphDestroy(graph));
+  tessStream_t elsewhere = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &elsewhere));
+  for (int i = 0; i < 24; ++i) {
+    ASSERT_TESS(tessGraphLaunch(exec, i < 12 ? elsewhere : s.stream));
+    if (i == 11) {
+      ASSERT_TESS(tessStreamSynchronize(elsewhere));
+    }
+  }
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  ASSERT_TESS(tessGraphExecDestroy(exec));
+  EXPECT_EQ(tessGraphLaunch(exec, s.stream), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(p.state(), expected);
+}
+
+TEST(TesseraGraph, TheFlagRecordsAndRuns) {
+  const std::vector<float> expected = eager(3);
+  session s(4);
+  const registered_module m(s.context, graph_kernels());
+  program p(s, m);
+  tessGraph_t graph = nullptr;
+  EXPECT_EQ(tessStreamTakeGraph(s.stream, &graph), TESS_ERR_INVALID_VALUE);
+  p.enqueue();
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  // One stream alone: what other streams do is not part of it.
+  const mix_arguments args{p.x, 0.5F};
+  const auto before = p.state();
+  ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(program::count, TESS_LAUNCH_CAPTURE),
+                         &args, 12, s.stream));
+  ASSERT_TESS(tessMemcpyAsync(p.y, p.x, 8, TESS_COPY_D2D, s.stream));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_NE(p.state(), before) << "it ran";
+  ASSERT_TESS(tessStreamTakeGraph(s.stream, &graph));
+  std::size_t nodes = 0;
+  ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
+  EXPECT_EQ(nodes, 2U);
+  std::size_t size = 0;
+  ASSERT_TESS(tessGraphExport(graph, "json", nullptr, &size));
+  std::string text(size, '\0');
+  ASSERT_TESS(tessGraphExport(graph, "json", text.data(), &size));
+  EXPECT_NE(text.find("\"mix\""), std::string::npos) << text;
+  ASSERT_TESS(tessGraphExport(graph, "dot", nullptr, &size));
+  EXPECT_EQ(tessGraphExport(graph, "png", nullptr, &size), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(expected.size(), before.size());
+}
+
+TEST(TesseraGraph, AnUpdatedNodeRunsWithItsNewArguments) {
+  session s(4);
+  const registered_module m(s.context, graph_kernels());
+  auto* x = s.memory<float>(1);
+  mix_arguments args{x, 0.0F};
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(s.read(x, 1)[0], 1.0F);
+  args.factor = 10;
+  ASSERT_TESS(
+      tessGraphExecUpdateLaunch(exec, 0, m["mix"], grid_of(1), &args, 12, s.stream));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(s.read(x, 1)[0], 11.0F);
+  EXPECT_EQ(tessGraphExecUpdateLaunch(exec, 1, m["mix"], grid_of(1), &args, 12, s.stream),
+            TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraGraph, CapturesThatCannotBeWholeAreRefused) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  tessStream_t side = nullptr;
+  tessEvent_t fork = nullptr;
+  tessGraph_t graph = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &side));
+  ASSERT_TESS(tessEventCreate(&fork));
+  auto* x = s.memory<float>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  EXPECT_EQ(tessStreamBeginCapture(s.stream), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE) << "spoilt";
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessMemsetAsync(x, 1, 4, s.stream));
+  ASSERT_TESS(tessEventRecord(fork, s.stream));
+  ASSERT_TESS(tessStreamWaitEvent(side, fork));
+  ASSERT_TESS(tessMemsetAsync(x, 2, 4, side));
+  EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
+      << "the other stream has not come back";
+  ASSERT_TESS(tessMemsetAsync(x, 3, 4, side));
+  EXPECT_TESS(tessStreamSynchronize(side));  // it goes on without the capture
+  const auto bits = s.read(reinterpret_cast<uint32_t*>(x), 1);
+  EXPECT_EQ(bits[0], 0x03030303U);
+  EXPECT_EQ(tessLaunch(m["spinning"], s.mesh,
+                       grid_of(1, TESS_LAUNCH_CAPTURE | TESS_LAUNCH_PERSISTENT), nullptr,
+                       0, s.stream),
+            TESS_ERR_UNSUPPORTED);
+}
+
+TEST(TesseraGraph, AFailureInAGraphIsTheStreams) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(
+      tessLaunch(m["failing_in_graph"], s.mesh, grid_of(1), nullptr, 0, s.stream));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+    EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+  }
+}
+
+TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
+  session s;
+  const registered_module m(s.context, graph_kernels());
+  tessStream_t other = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
+  auto* x = s.memory<float>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  rounds = 0;
+  EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(2), nullptr, 0, s.stream),
+            TESS_ERR_INVALID_VALUE)
+      << "persistent only";
+  EXPECT_EQ(tessLaunch(m["mix"], s.mesh, grid_of(1, TESS_LAUNCH_PERSISTENT), &x, 12,
+                       s.stream),
+            TESS_ERR_UNSUPPORTED);
+  EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(100'000, TESS_LAUNCH_PERSISTENT),
+                       nullptr, 0, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessLaunch(m["spinning"], s.mesh, grid_of(2, TESS_LAUNCH_PERSISTENT),
+                         nullptr, 0, s.stream));
+  // Far more behind it, and on another stream, than the engine's window takes.
+  const mix_arguments args{x, 1.0F};
+  for (int i = 0; i < 40'000; ++i) {
+    ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12,
+                           i % 4 == 0 ? s.stream : other));
+  }
+  EXPECT_TESS(tessStreamSynchronize(other));
+  int done = 1;
+  ASSERT_TESS(tessStreamQuery(s.stream, &done));
+  EXPECT_EQ(done, 0);
+  const int seen = rounds;
+  while (rounds == seen) {
+    std::this_thread::yield();
+  }
+  ASSERT_TESS(tessStreamRequestStop(s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_EQ(s.read(x, 1)[0], 40'000.0F);
+}
+
+TEST(TesseraPersistent, AFailureOfItPoisonsItsStream) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  auto* x = s.memory<float>(1);
+  ASSERT_TESS(tessLaunch(m["spinning_failing"], s.mesh,
+                         grid_of(2, TESS_LAUNCH_PERSISTENT), nullptr, 0, s.stream));
+  const mix_arguments args{x, 1.0F};
+  ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TESS(tessStreamRequestStop(s.stream));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_EQ(s.read(x, 1)[0], 0.0F);
+}
+
+TEST(TesseraPersistent, IsStoppedWithItsContext) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  ASSERT_TESS(tessLaunch(m["spinning"], s.mesh, grid_of(2, TESS_LAUNCH_PERSISTENT),
+                         nullptr, 0, s.stream));
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TESS(tessShutdown(s.context));
+  s.context = nullptr;
+}
+
+}  // namespace
+}  // namespace weir::test

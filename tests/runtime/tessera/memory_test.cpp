@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory through the C interface.
+#include <unistd.h>
+
+#include <cstring>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+TEST(TesseraMemory, OnePointerStandsForAnInstanceOnEveryDevice) {
+  session s(4);
+  void* p = nullptr;
+  ASSERT_TESS(tessMalloc(s.mesh, 1000, &p));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 256, 0U);
+  std::vector<char*> instances(4);
+  for (int r = 0; r < 4; ++r) {
+    void* at = nullptr;
+    ASSERT_TESS(tessMemGetRankPtr(s.mesh, static_cast<char*>(p) + 10, r, &at));
+    instances[static_cast<std::size_t>(r)] = static_cast<char*>(at);
+  }
+  EXPECT_EQ(instances[0], static_cast<char*>(p) + 10);
+  for (int r = 1; r < 4; ++r) {
+    EXPECT_NE(instances[static_cast<std::size_t>(r)], instances[0]);
+  }
+  EXPECT_EQ(tessMemGetRankPtr(s.mesh, p, 4, &p), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraMemory, NothingIsNullAndFreeingNullIsFine) {
+  session s;
+  void* p = &s;
+  ASSERT_TESS(tessMalloc(s.mesh, 0, &p));
+  EXPECT_EQ(p, nullptr);
+  EXPECT_TESS(tessFree(s.mesh, nullptr));
+  ASSERT_TESS(tessHostAlloc(0, &p, TESS_MEM_PINNED_HOST));
+  EXPECT_EQ(p, nullptr);
+  EXPECT_TESS(tessHostFree(nullptr));
+}
+
+TEST(TesseraMemory, EndsAtTheBytesAskedFor) {
+  session s;
+  char* p = static_cast<char*>(static_cast<void*>(s.memory<char>(100)));
+  std::vector<char> host(200, 'x');
+  EXPECT_TESS(tessMemcpyAsync(p, host.data(), 100, TESS_COPY_H2D, s.stream));
+  EXPECT_EQ(tessMemcpyAsync(p, host.data(), 101, TESS_COPY_H2D, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemcpyAsync(p + 50, host.data(), 51, TESS_COPY_H2D, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemcpyAsync(host.data(), p, 101, TESS_COPY_D2H, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemsetAsync(p, 0, 101, s.stream), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessHostRegister(host.data(), 100));
+  EXPECT_TESS(tessMemcpyAsync(host.data(), p, 100, TESS_COPY_D2H, s.stream));
+  EXPECT_EQ(tessMemcpyAsync(host.data() + 60, p, 50, TESS_COPY_D2H, s.stream),
+            TESS_ERR_INVALID_VALUE)
+      << "behind the end of the registered side";
+  EXPECT_TESS(tessHostUnregister(host.data()));
+  EXPECT_EQ(tessHostUnregister(host.data()), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
+TEST(TesseraMemory, CopiesRefuseTheWrongSide) {
+  session s(2);
+  auto* a = s.memory<char>(100);
+  auto* b = s.memory<char>(100);
+  std::vector<char> host(100);
+  const auto copy = [&](void* to, const void* from, int kind) {
+    return tessMemcpyAsync(to, from, 100, static_cast<tessCopyKind>(kind), s.stream);
+  };
+  EXPECT_EQ(copy(host.data(), host.data() + 1, TESS_COPY_H2D), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(a, b, TESS_COPY_H2D), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(a, b, TESS_COPY_D2H), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(host.data(), a, TESS_COPY_D2D), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(a, nullptr, TESS_COPY_H2D), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(nullptr, host.data(), TESS_COPY_H2D), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(copy(a, b, 3), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(copy(a, a, TESS_COPY_D2D));
+  EXPECT_EQ(tessMemcpyAsync(a + 10, a, 50, TESS_COPY_D2D, s.stream),
+            TESS_ERR_INVALID_VALUE)
+      << "ranges that overlap";
+  EXPECT_TESS(tessMemcpyAsync(a, nullptr, 0, TESS_COPY_H2D, s.stream));
+}
+
+TEST(TesseraMemory, ASymmetricTargetIsReplicatedAndASourceIsInstanceZero) {
+  session s(3);
+  auto* x = s.memory<int>(4);
+  const std::vector<int> values{1, 2, 3, 4};
+  ASSERT_TESS(tessMemcpyAsync(x, values.data(), 16, TESS_COPY_H2D, s.stream));
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(s.read(x, 4, r), values);
+  }
+  const std::vector<int> others{7, 8};
+  ASSERT_TESS(tessMemcpyRankAsync(x + 1, others.data(), 8, TESS_COPY_H2D, 2, s.stream));
+  EXPECT_EQ(s.read(x, 4, 2), (std::vector<int>{1, 7, 8, 4}));
+  EXPECT_EQ(s.read(x, 4, 1), values);
+  std::vector<int> got(4);
+  ASSERT_TESS(tessMemcpyAsync(got.data(), x, 16, TESS_COPY_D2H, s.stream));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_EQ(got, values);
+  // The address of one instance is that instance alone.
+  void* second = nullptr;
+  ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 1, &second));
+  ASSERT_TESS(tessMemsetAsync(second, 0, 16, s.stream));
+  EXPECT_EQ(s.read(x, 4, 0), values);
+  EXPECT_EQ(s.read(x, 4, 1), std::vector<int>(4, 0));
+}
+
+TEST(TesseraMemory, ADeviceThatIsFullSaysSoAndRecovers) {
+  const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"}});
+  session s(2);
+  void* p = nullptr;
+  void* q = nullptr;
+  EXPECT_EQ(tessMalloc(s.mesh, SIZE_MAX, &p), TESS_ERR_OUT_OF_MEMORY);
+  EXPECT_EQ(tessMalloc(s.mesh, SIZE_MAX - 100, &p), TESS_ERR_OUT_OF_MEMORY);
+  EXPECT_EQ(tessMalloc(s.mesh, (1 << 20) + 1, &p), TESS_ERR_OUT_OF_MEMORY);
+  ASSERT_TESS(tessMalloc(s.mesh, 600 << 10, &p));
+  EXPECT_EQ(tessMalloc(s.mesh, 600 << 10, &q), TESS_ERR_OUT_OF_MEMORY);
+  std::size_t unused = 0;
+  std::size_t total = 0;
+  ASSERT_TESS(tessMemGetInfo(s.mesh, 1, &unused, &total));
+  EXPECT_EQ(total, 1U << 20);
+  EXPECT_EQ(unused, (1U << 20) - (600U << 10));
+  // Memory that is about to be freed is waited for.
+  ASSERT_TESS(tessLaunchHostFunc(
+      s.stream, [](void*) { usleep(50'000); }, nullptr));
+  ASSERT_TESS(tessFree(s.mesh, p));
+  EXPECT_TESS(tessMalloc(s.mesh, 600 << 10, &q));
+}
+
+TEST(TesseraMemory, KnowsWhatAnAddressIs) {
+  session s(2);
+  auto* x = s.memory<char>(100);
+  tessPointerAttributes a{};
+  a.structSize = sizeof a;
+  ASSERT_TESS(tessPointerGetAttributes(s.context, x + 7, &a));
+  EXPECT_EQ(a.kind, TESS_POINTER_DEVICE);
+  EXPECT_EQ(a.base, x);
+  EXPECT_EQ(a.bytes, 100U);
+  EXPECT_EQ(a.offset, 7U);
+  EXPECT_EQ(a.device, 0);
+  int local = 0;
+  ASSERT_TESS(tessPointerGetAttributes(s.context, &local, &a));
+  EXPECT_EQ(a.kind, TESS_POINTER_UNKNOWN);
+  void* pinned = nullptr;
+  ASSERT_TESS(tessHostAlloc(64, &pinned, TESS_MEM_PINNED_HOST));
+  ASSERT_TESS(tessPointerGetAttributes(s.context, pinned, &a));
+  EXPECT_EQ(a.kind, TESS_POINTER_HOST);
+  EXPECT_TESS(tessHostFree(pinned));
+  EXPECT_EQ(tessHostAlloc(64, &pinned, TESS_MEM_GLOBAL), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraMemory, FreeWantsTheStartAndTheMesh) {
+  session s(4);
+  auto* x = s.memory<char>(100);
+  const int one = 0;
+  tessMesh_t other = nullptr;
+  ASSERT_TESS(tessMeshCreate(s.context, &one, 1, {1, 1, 1, 1}, &other));
+  EXPECT_EQ(tessFree(s.mesh, x + 1), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessFree(other, x), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessFree(s.mesh, &s), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessFree(s.mesh, x));
+  EXPECT_EQ(tessFree(s.mesh, x), TESS_ERR_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace weir::test
