@@ -83,8 +83,6 @@ const std::string& loaded_module::explain() const noexcept {
 
 namespace {
 
-constexpr std::ptrdiff_t no_section = -1;
-
 result<signature_state> check_trust(const fatbin& module, const trust_policy& trust) {
   if (module.signature && trust.trusts(module.signature->key)) {
     return signature_state::trusted;
