@@ -59,6 +59,7 @@ class program {
   program(session& on, const registered_module& m) : s_(on), m_(m) {
     x = s_.memory<float>(count);
     y = s_.memory<float>(count);
+    z = s_.memory<float>(count);
     EXPECT_TESS(tessStreamCreate(s_.mesh, 0, &side_));
     EXPECT_TESS(tessEventCreate(&fork_));
     EXPECT_TESS(tessEventCreate(&join_));
@@ -70,12 +71,14 @@ class program {
     EXPECT_TESS(tessStreamWaitEvent(side_, fork_));
     EXPECT_TESS(tessMemcpyAsync(y, x, count * 4, TESS_COPY_D2D, side_));
     mix(side_, y, 0.25F, 0);
-    mix(s_.stream, x, 0.75F, flags);
+    mix(s_.stream, z, 0.75F, flags);
     EXPECT_TESS(tessEventRecord(join_, side_));
     EXPECT_TESS(tessStreamWaitEvent(s_.stream, join_));
     EXPECT_TESS(
         tessAllReduce(s_.mesh, y, count, TESS_FP32, TESS_COLL_SUM, "dp", s_.stream));
     EXPECT_TESS(tessMemcpyAsync(x, y, count * 2, TESS_COPY_D2D, s_.stream));
+    EXPECT_TESS(
+        tessAllReduce(s_.mesh, z, count, TESS_FP32, TESS_COLL_MAX, "dp", s_.stream));
   }
   void mix(tessStream_t on, float* at, float factor, unsigned flags) {
     const mix_arguments args{at, factor};
@@ -84,8 +87,10 @@ class program {
   std::vector<float> state() {
     std::vector<float> out;
     for (int r = 0; r < 4; ++r) {
-      const auto part = s_.read(x, count, r);
-      out.insert(out.end(), part.begin(), part.end());
+      for (float* const at : {x, z}) {
+        const auto part = s_.read(at, count, r);
+        out.insert(out.end(), part.begin(), part.end());
+      }
     }
     return out;
   }
@@ -93,6 +98,7 @@ class program {
   static constexpr int count = 33;
   float* x = nullptr;
   float* y = nullptr;
+  float* z = nullptr;
 
  private:
   session& s_;
@@ -121,7 +127,7 @@ TEST(TesseraGraph, ReplayedNTimesEqualsEagerNTimes) {
   p.enqueue();
   tessGraph_t graph = nullptr;
   ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
-  EXPECT_EQ(p.state(), std::vector<float>(4 * program::count, 0.0F)) << "nothing ran";
+  EXPECT_EQ(p.state(), std::vector<float>(8 * program::count, 0.0F)) << "nothing ran";
   tessGraphExec_t exec = nullptr;
   ASSERT_TESS(tessGraphInstantiate(graph, &exec));
   ASSERT_TESS(tessGraphDestroy(graph));
