@@ -328,6 +328,34 @@ TEST_F(CpuBlocks, LargeBlocksWithBarriersRunOnManyThreadsAtOnce) {
   EXPECT_EQ(sums, std::vector<std::int64_t>(3, 1));
 }
 
+#if defined(WEIR_ASAN)
+using CpuBlocksDeathTest = CpuBlocks;
+
+TEST_F(CpuBlocksDeathTest, AKernelThatWritesBeyondItsMemoryIsCaught) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  std::byte* const memory = or_throw(backend_->allocate(0, 100));
+  launch_.shared_bytes = 40;
+  // Threads that wait at barriers, so that this happens on the stack of a fiber.
+  const auto write = [&](std::size_t in_memory, std::size_t in_shared) {
+    return run_threads(
+        [=](const tessBlockContext* b, std::int64_t t) {
+          b->services->barrier(b);
+          if (t == 2) {
+            memory[in_memory] = std::byte{1};
+            static_cast<std::byte*>(b->shared)[in_shared] = std::byte{1};
+          }
+          b->services->barrier(b);
+          return 0;
+        },
+        4);
+  };
+  EXPECT_TRUE(write(99, 39).has_value());
+  EXPECT_DEATH((void)write(100, 0), "use-after-poison");
+  EXPECT_DEATH((void)write(0, 40), "use-after-poison");
+  or_throw(backend_->free(0, memory));
+}
+#endif
+
 TEST(CpuBackend, OptionsThatMakeNoSenseAreRefused) {
   const auto refused = [](auto change) {
     cpu_options options;
