@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -65,6 +66,14 @@ result<void> write_whole(int descriptor, bytes_view bytes) {
 
 std::string path_of(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
+// One at a time looks for names, loads and unloads. Recursive, since code may load
+// modules while it is loaded; never destroyed, since modules may live as long as the
+// program.
+std::recursive_mutex& linker() {
+  static auto* const lock = new std::recursive_mutex;
+  return *lock;
 }
 
 // Whether the dynamic linker has an object of this name; its count stays as it was.
@@ -122,6 +131,7 @@ result<std::unique_ptr<shared_object>> shared_object::from_file(cached_file file
 // Takes the descriptor.
 result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   auto own = std::make_unique<owned_descriptor>(descriptor);
+  const std::lock_guard guard(linker());
   // Somebody else may have loaded under this name and closed the descriptor.
   while (is_taken(path_of(own->get()))) {
     auto other = std::make_unique<owned_descriptor>(
@@ -143,6 +153,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
 }
 
 shared_object::~shared_object() {
+  const std::lock_guard guard(linker());
   ::dlclose(handle_);
   // Code that cannot be unloaded keeps its name, so it keeps its descriptor.
   if (!is_loaded(name_)) {
