@@ -2,7 +2,7 @@
 /// @file
 /// Sums and averages of bf16, fp32, fp64 and complex numbers that round once.
 #pragma GCC diagnostic ignored "-Wpsabi"
-#include "collective/vector_exact.hpp"
+#include "collective/kernels/vector_exact.hpp"
 
 namespace weir::runtime {
 namespace {

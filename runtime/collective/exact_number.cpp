@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "collective/elements.hpp"
+#include "collective/kernels/elements.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -2,8 +2,8 @@
 /// @file
 /// Reductions of fp32, fp64 and complex numbers that round at every node of the tree.
 #pragma GCC diagnostic ignored "-Wpsabi"
-#include "collective/tile_loops.hpp"
-#include "collective/vector_sum.hpp"
+#include "collective/kernels/tile_loops.hpp"
+#include "collective/kernels/vector_sum.hpp"
 
 namespace weir::runtime {
 namespace {

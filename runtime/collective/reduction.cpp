@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "collective/default_environment.hpp"
-#include "collective/reduction_kernels.hpp"
-#include "collective/vector_sum.hpp"
+#include "collective/kernels/default_environment.hpp"
+#include "collective/kernels/reduction_kernels.hpp"
+#include "collective/kernels/vector_sum.hpp"
 
 namespace weir::runtime {
 namespace {

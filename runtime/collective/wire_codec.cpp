@@ -9,8 +9,8 @@
 #include <cstring>
 #include <limits>
 
-#include "collective/default_environment.hpp"
-#include "collective/narrow_floats.hpp"
+#include "collective/kernels/default_environment.hpp"
+#include "collective/kernels/narrow_floats.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -2,7 +2,7 @@
 // Every code of fp8, fp16 and bf16 both ways, and fp32 around every rounding decision.
 #include <gtest/gtest.h>
 
-#include "collective/narrow_floats.hpp"
+#include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
 
 namespace weir::runtime {

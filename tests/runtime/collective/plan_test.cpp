@@ -306,9 +306,9 @@ void expect_no_races(const collective_plan& plan) {
 
 TEST(Plan, StepsThatAreNotOrderedShareNothing) {
   for (const collective_kind kind : test::all_kinds) {
-    for (const int ranks : {2, 3, 4, 6}) {
+    for (const int ranks : {2, 3, 6}) {
       for (const int level : {0, 1, 2}) {
-        for (const std::size_t count : {1100U, 31U}) {
+        for (const std::size_t count : {900U, 31U}) {
           collective_call call;
           call.kind = kind;
           call.level = level;

@@ -5,7 +5,7 @@
 #include <cfenv>
 #include <numeric>
 
-#include "collective/narrow_floats.hpp"
+#include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
 #include "tasks/fp_environment.hpp"
 #include "weir/runtime/collective/reduction.hpp"

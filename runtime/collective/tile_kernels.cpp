@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reductions of integers and booleans.
-#include "collective/tile_loops.hpp"
+/// Reductions of integers and booleans, and of fp8, fp16 and bf16, whose nodes are fp32,
+/// or fp64 where sums are to be exact.
+#include "collective/kernels/tile_loops.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -24,6 +25,20 @@ const reduction_kernels* of_bool(reduction_op op, instructions set) noexcept {
              : tile_tables<bool_byte, std::uint8_t, and_op>::of(set);
 }
 
+template <class S>
+const reduction_kernels* of_narrow(const reduction& what, instructions set) noexcept {
+  switch (what.op) {
+    case reduction_op::sum:
+    case reduction_op::average:
+      return what.level == 2 ? tile_tables<S, double, add_op>::of(set)
+                             : tile_tables<S, float, add_op>::of(set);
+    case reduction_op::product: return tile_tables<S, float, multiply_op>::of(set);
+    case reduction_op::max: return tile_tables<S, float, max_op>::of(set);
+    case reduction_op::min: return tile_tables<S, float, min_op>::of(set);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 const reduction_kernels* integer_kernels(const reduction& what,
@@ -34,6 +49,17 @@ const reduction_kernels* integer_kernels(const reduction& what,
     case dtype::int32: return of_integer<std::int32_t>(what.op, set);
     case dtype::int64: return of_integer<std::int64_t>(what.op, set);
     case dtype::boolean: return of_bool(what.op, set);
+    default: return nullptr;
+  }
+}
+
+const reduction_kernels* narrow_kernels(const reduction& what,
+                                        instructions set) noexcept {
+  switch (what.type) {
+    case dtype::fp8_e4m3: return of_narrow<e4m3_bits>(what, set);
+    case dtype::fp8_e5m2: return of_narrow<e5m2_bits>(what, set);
+    case dtype::fp16: return of_narrow<half_bits>(what, set);
+    case dtype::bf16: return of_narrow<bfloat_bits>(what, set);
     default: return nullptr;
   }
 }

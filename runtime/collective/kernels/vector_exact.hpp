@@ -6,8 +6,8 @@
 #pragma once
 
 #include "collective/exact_number.hpp"
-#include "collective/tile_loops.hpp"
-#include "collective/vector_sum.hpp"
+#include "collective/kernels/tile_loops.hpp"
+#include "collective/kernels/vector_sum.hpp"
 
 namespace weir::runtime {
 

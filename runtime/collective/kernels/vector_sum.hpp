@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "collective/elements.hpp"
+#include "collective/kernels/elements.hpp"
 
 namespace weir::runtime {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "collective/narrow_floats.hpp"
+#include "collective/kernels/narrow_floats.hpp"
 
 namespace weir::runtime {
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/elements.hpp"
-#include "collective/reduction_kernels.hpp"
+#include "collective/kernels/elements.hpp"
+#include "collective/kernels/reduction_kernels.hpp"
 
 #if defined(__x86_64__)
 #define WEIR_HAS_AVX2 1
