@@ -43,10 +43,11 @@ int spinning_then_failing(const tessBlockContext* block, const void*) {
 std::vector<registered_module::entry> graph_kernels() {
   constexpr uint32_t persistent =
       TESS_KERNEL_DETERMINISTIC | TESS_KERNEL_PERSISTENT_CAPABLE;
-  return {{"mix", mix_kernel, {pointer_to("x", TESS_FP32), value("factor", TESS_FP32, 4)}},
-          {"failing_in_graph", failing_in_graph, {}},
-          {"spinning", spinning_kernel, {}, persistent | TESS_KERNEL_PERSISTENT_ONLY},
-          {"spinning_failing", spinning_then_failing, {}, persistent}};
+  return {
+      {"mix", mix_kernel, {pointer_to("x", TESS_FP32), value("factor", TESS_FP32, 4)}},
+      {"failing_in_graph", failing_in_graph, {}},
+      {"spinning", spinning_kernel, {}, persistent | TESS_KERNEL_PERSISTENT_ONLY},
+      {"spinning_failing", spinning_then_failing, {}, persistent}};
 }
 
 tessLaunchConfig grid_of(int n, unsigned flags = 0) {
@@ -259,9 +260,9 @@ TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(2), nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE)
       << "persistent only";
-  EXPECT_EQ(tessLaunch(m["mix"], s.mesh, grid_of(1, TESS_LAUNCH_PERSISTENT), &x, 12,
-                       s.stream),
-            TESS_ERR_UNSUPPORTED);
+  EXPECT_EQ(
+      tessLaunch(m["mix"], s.mesh, grid_of(1, TESS_LAUNCH_PERSISTENT), &x, 12, s.stream),
+      TESS_ERR_UNSUPPORTED);
   EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(100'000, TESS_LAUNCH_PERSISTENT),
                        nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE);

@@ -145,7 +145,6 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void> open(engine& workers);
 
   runtime_settings settings_;
-  std::unique_ptr<engine> own_engine_;
   doorbell bell_;
   std::shared_ptr<device_backend> backend_;
   std::unique_ptr<symmetric_memory> memory_;
@@ -168,7 +167,9 @@ class context : public std::enable_shared_from_this<context> {
   std::unique_ptr<module_cache> cache_;
   trust_policy trust_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
-  janitor cleaner_;  // its calls use the rest
+  // Their threads use the rest, so they go first.
+  std::unique_ptr<engine> own_engine_;
+  janitor cleaner_;
 };
 
 }  // namespace weir::runtime
