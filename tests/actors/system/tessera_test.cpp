@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "stage_pipeline.hpp"
+#include "actors/stage_pipeline.hpp"
 #include "stepped_system.hpp"
 
 namespace weir::actors {
