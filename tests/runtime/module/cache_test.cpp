@@ -2,6 +2,7 @@
 #include "weir/runtime/module/cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -268,6 +269,25 @@ TEST(Cache, ThatIsReadOnlyStillGivesWhatItHas) {
     return or_throw(cache->get(key_of("k"))) ? 0 : 13;
   });
   EXPECT_EQ(exit_code_of_process(child), 0);
+}
+
+TEST(Cache, KeepsTheOldEntryWhereTheNewOneHasNoRoom) {
+  const temp_folder folder;
+  const std::string path = folder / "cache";
+  ASSERT_TRUE(open_cache(path)->put(key_of("k"), content_of(100)));
+  const pid_t child = in_process([&path] {
+    const rlimit little{1000, 1000};
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &little);
+    const auto cache = open_cache(path, true);
+    const auto put = cache->put(key_of("k"), content_of(5000));
+    if (put || put.error().code() != errc::io || cache->stats().failed_writes != 1) {
+      return 1;
+    }
+    return or_throw(cache->get(key_of("k"))) == content_of(100) ? 0 : 2;
+  });
+  EXPECT_EQ(exit_code_of_process(child), 0);
+  EXPECT_TRUE(files_of(path, ".tmp").empty());
 }
 
 TEST(Cache, VerifiesAndClears) {
