@@ -8,18 +8,18 @@ namespace weir::runtime {
 namespace {
 
 template <class S>
-bool exact_portable(const std::byte* const* inputs, std::size_t ranks,
-                    std::byte* const* outputs, std::size_t output_count,
-                    std::size_t count, std::uint32_t divisor) {
+std::size_t exact_portable(const std::byte* const* inputs, std::size_t ranks,
+                           std::byte* const* outputs, std::size_t output_count,
+                           std::size_t count, std::uint32_t divisor) {
   vector_exact<S, false>::run(inputs, ranks, outputs, output_count, count, divisor);
-  return true;
+  return count;
 }
 template <class S>
-WEIR_AVX2 bool exact_avx2(const std::byte* const* inputs, std::size_t ranks,
-                          std::byte* const* outputs, std::size_t output_count,
-                          std::size_t count, std::uint32_t divisor) {
+WEIR_AVX2 std::size_t exact_avx2(const std::byte* const* inputs, std::size_t ranks,
+                                 std::byte* const* outputs, std::size_t output_count,
+                                 std::size_t count, std::uint32_t divisor) {
   vector_exact<S, true>::run(inputs, ranks, outputs, output_count, count, divisor);
-  return true;
+  return count;
 }
 
 /// There are no partial results to widen, join or finish.

@@ -9,20 +9,23 @@ namespace weir::runtime {
 namespace {
 
 template <class T, std::size_t Bytes, int Ranks>
-void sum_portable(const std::byte* const* inputs, std::byte* const* outputs,
-                  std::size_t output_count, std::size_t count, std::uint32_t divisor) {
-  vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
+std::size_t sum_portable(const std::byte* const* inputs, std::byte* const* outputs,
+                         std::size_t output_count, std::size_t count,
+                         std::uint32_t divisor) {
+  return vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
 }
 template <class T, std::size_t Bytes, int Ranks>
-WEIR_AVX2 void sum_avx2(const std::byte* const* inputs, std::byte* const* outputs,
-                        std::size_t output_count, std::size_t count,
-                        std::uint32_t divisor) {
-  vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
+WEIR_AVX2 std::size_t sum_avx2(const std::byte* const* inputs, std::byte* const* outputs,
+                               std::size_t output_count, std::size_t count,
+                               std::uint32_t divisor) {
+  return vector_sum<T, Bytes, Ranks>::run(inputs, outputs, output_count, count, divisor);
 }
 
-using sum_function = void (*)(const std::byte* const*, std::byte* const*, std::size_t,
-                              std::size_t, std::uint32_t);
-constexpr std::size_t most_in_registers = 8;
+using sum_function = std::size_t (*)(const std::byte* const*, std::byte* const*,
+                                     std::size_t, std::size_t, std::uint32_t);
+/// Ranks that are added in registers: as many as there are loops for.
+constexpr std::size_t most_avx2 = 8;
+constexpr std::size_t most_portable = 4;
 
 template <class T, std::size_t... Less>
 constexpr std::array<sum_function, sizeof...(Less)> portable_sums(
@@ -36,17 +39,20 @@ constexpr std::array<sum_function, sizeof...(Less)> avx2_sums(
 }
 
 template <class T, instructions Set>
-bool sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
-                      std::byte* const* outputs, std::size_t output_count,
-                      std::size_t count, std::uint32_t divisor) {
-  using all = std::make_index_sequence<most_in_registers>;
-  static constexpr auto sums =
-      Set == instructions::avx2 ? avx2_sums<T>(all{}) : portable_sums<T>(all{});
-  if (ranks > most_in_registers) {
-    return false;
+std::size_t sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
+                             std::byte* const* outputs, std::size_t output_count,
+                             std::size_t count, std::uint32_t divisor) {
+  static constexpr auto sums = [] {
+    if constexpr (Set == instructions::avx2) {
+      return avx2_sums<T>(std::make_index_sequence<most_avx2>{});
+    } else {
+      return portable_sums<T>(std::make_index_sequence<most_portable>{});
+    }
+  }();
+  if (ranks > sums.size()) {
+    return 0;
   }
-  sums[ranks - 1](inputs, outputs, output_count, count, divisor);
-  return true;
+  return sums[ranks - 1](inputs, outputs, output_count, count, divisor);
 }
 
 template <class T, instructions Set>

@@ -193,19 +193,25 @@ void reducer::reduce(std::span<const std::byte* const> inputs,
                      std::size_t count) const noexcept {
   const std::uint32_t divisor =
       what_.op == reduction_op::average ? static_cast<std::uint32_t>(inputs.size()) : 0;
+  std::size_t done = 0;
   if (kernels_->whole != nullptr) {
     const default_environment environment;
-    if (kernels_->whole(inputs.data(), inputs.size(), outputs.data(), outputs.size(),
-                        count * components_, divisor)) {
-      return;
-    }
+    done = kernels_->whole(inputs.data(), inputs.size(), outputs.data(), outputs.size(),
+                           count * components_, divisor) /
+           components_;
+  }
+  if (done == count) {
+    return;
   }
   std::array<part, max_ranks> parts;
   for (std::size_t r = 0; r < inputs.size(); ++r) {
-    parts[r] = {inputs[r], false};
+    parts[r] = {inputs[r] + done * element_bytes_, false};
   }
-  fold(std::span(parts).first(inputs.size()), outputs, count, true,
-       static_cast<int>(inputs.size()));
+  std::array<std::byte*, max_ranks> rest;
+  std::transform(outputs.begin(), outputs.end(), rest.begin(),
+                 [&](std::byte* to) { return to + done * element_bytes_; });
+  fold(std::span(parts).first(inputs.size()), std::span(rest).first(outputs.size()),
+       count - done, true, static_cast<int>(inputs.size()));
 }
 
 void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outputs,

@@ -27,11 +27,12 @@ struct reduction_kernels {
   /// elements <- nodes
   void (*finish)(const std::byte* from, std::byte* to, std::size_t count,
                  std::uint32_t divisor);
-  /// A whole reduction in registers, if there is one for so many inputs: returns false if
-  /// there is none. The only way for exact sums.
-  bool (*whole)(const std::byte* const* inputs, std::size_t ranks,
-                std::byte* const* outputs, std::size_t output_count, std::size_t count,
-                std::uint32_t divisor);
+  /// The first elements of a whole reduction, in registers; returns how many it did,
+  /// which is none if it has no loop for so many ranks. Exact sums have this alone and do
+  /// all.
+  std::size_t (*whole)(const std::byte* const* inputs, std::size_t ranks,
+                       std::byte* const* outputs, std::size_t output_count,
+                       std::size_t count, std::uint32_t divisor);
 };
 
 /// Instruction sets that kernels are compiled for; all of them give the same bits.

@@ -71,9 +71,10 @@ struct vector_sum {
 
   /// `Outputs` is the number of outputs, or 0 where it is known only when it runs.
   template <int Outputs>
-  WEIR_INLINE static void loop(const std::byte* const* given_inputs,
-                               std::byte* const* given_outputs, std::size_t output_count,
-                               std::size_t bytes, std::uint32_t divisor) noexcept {
+  WEIR_INLINE static std::size_t loop(const std::byte* const* given_inputs,
+                                      std::byte* const* given_outputs,
+                                      std::size_t output_count, std::size_t bytes,
+                                      std::uint32_t divisor) noexcept {
     // Copies, since an output might be the list itself for all that is known.
     std::array<const std::byte*, Ranks> inputs;
     for (std::size_t r = 0; r < Ranks; ++r) {
@@ -95,44 +96,18 @@ struct vector_sum {
         store_lanes(high, to + Bytes);
       }
     }
-    if (at < bytes) {
-      last(inputs, given_outputs, output_count, at, bytes - at, divisor);
-    }
+    return at / sizeof(T);
   }
 
-  /// Fewer elements than a step of the loop takes: the same arithmetic on copies.
-  WEIR_INLINE static void last(const std::array<const std::byte*, Ranks>& inputs,
-                               std::byte* const* outputs, std::size_t output_count,
-                               std::size_t at, std::size_t bytes,
-                               std::uint32_t divisor) noexcept {
-    std::array<std::array<std::byte, 2 * Bytes>, Ranks> copies{};
-    std::array<const std::byte*, Ranks> starts;
-    for (std::size_t r = 0; r < Ranks; ++r) {
-      std::memcpy(copies[r].data(), inputs[r] + at, bytes);
-      starts[r] = copies[r].data();
-    }
-    std::array<std::byte, 2 * Bytes> sums;
-    V sum;
-    block(starts.data(), 0, divisor, sum);
-    store_lanes(sum, sums.data());
-    block(starts.data(), Bytes, divisor, sum);
-    store_lanes(sum, sums.data() + Bytes);
-    for (std::size_t r = 0; r < output_count; ++r) {
-      std::memcpy(outputs[r] + at, sums.data(), bytes);
-    }
-  }
-
-  WEIR_INLINE static void run(const std::byte* const* inputs, std::byte* const* outputs,
-                              std::size_t output_count, std::size_t count,
-                              std::uint32_t divisor) noexcept {
+  /// Elements that it did: all but less than a step's.
+  WEIR_INLINE static std::size_t run(const std::byte* const* inputs,
+                                     std::byte* const* outputs, std::size_t output_count,
+                                     std::size_t count, std::uint32_t divisor) noexcept {
     const std::size_t bytes = count * sizeof(T);
     if (output_count == Ranks) {
-      loop<Ranks>(inputs, outputs, output_count, bytes, divisor);
-    } else if (output_count == 1) {
-      loop<1>(inputs, outputs, output_count, bytes, divisor);
-    } else {
-      loop<0>(inputs, outputs, output_count, bytes, divisor);
+      return loop<Ranks>(inputs, outputs, output_count, bytes, divisor);
     }
+    return loop<0>(inputs, outputs, output_count, bytes, divisor);
   }
 };
 

@@ -72,7 +72,7 @@ class reducer {
   /// All inputs of an element are read before it is written anywhere: an output may be
   /// one of the inputs, but must not overlap one in any other way. Any alignment will do.
   /// @param inputs   one pointer per rank, in rank order, 1..max_ranks of them
-  /// @param outputs  at least one pointer
+  /// @param outputs  1..max_ranks pointers
   /// @param count    elements
   void reduce(std::span<const std::byte* const> inputs,
               std::span<std::byte* const> outputs, std::size_t count) const noexcept;
