@@ -94,10 +94,11 @@ void run_pipeline_with_threads(std::uint32_t seed, int& restarts) {
   restarts += streams->restarts();
   streams->close();
   system.stop();
-  or_throw(context->shut_down());
+  EXPECT_TRUE(context->drain(devices.mesh, -1));
   if (!testing::Test::HasFailure()) {
     memory.expect_serial_results();
   }
+  or_throw(context->shut_down());
 }
 
 TEST(tessera_run, a_pipeline_with_killed_stages_equals_the_serial_computation) {
