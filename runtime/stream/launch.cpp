@@ -253,7 +253,7 @@ class persistent_operation final : public launch_operation {
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
-      on->note_persistent(run);
+      on->note_persistent(run, number);
       const std::lock_guard lock(mutex_);
       runs_.push_back(run);
       return {};

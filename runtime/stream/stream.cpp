@@ -248,14 +248,20 @@ void stream::note(const error& e) {
   last_message_ = e.message();
 }
 
-void stream::note_persistent(const std::shared_ptr<persistent_run>& run) {
+void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
+                             std::uint64_t number) {
   const std::lock_guard lock(small_mutex_);
   std::erase_if(persistent_, [](const auto& r) { return r.expired(); });
   persistent_.push_back(run);
+  if (number <= stopped_) {
+    run->request_stop();
+  }
 }
 
 void stream::stop_persistent() {
+  const auto in = of().port().enter();
   const std::lock_guard lock(small_mutex_);
+  stopped_ = operations_;
   for (const auto& weak : persistent_) {
     if (const auto run = weak.lock()) {
       run->request_stop();

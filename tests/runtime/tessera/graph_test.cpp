@@ -306,8 +306,7 @@ TEST(TesseraPersistent, IsStoppedWithItsContext) {
   const registered_module m(s.context, graph_kernels());
   ASSERT_TESS(tessLaunch(m["spinning"], s.mesh, grid_of(2, TESS_LAUNCH_PERSISTENT),
                          nullptr, 0, s.stream));
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TESS(tessShutdown(s.context));
+  EXPECT_TESS(tessShutdown(s.context));  // whether it has started or not
   s.context = nullptr;
 }
 

@@ -71,9 +71,11 @@ class stream : public std::enable_shared_from_this<stream> {
   void hold() noexcept { ++holds_; }
   void proceed(submission_port::session& in);
 
-  /// Asks persistent kernels that run on it to stop.
+  /// Asks persistent kernels that were enqueued so far to stop, those too that have yet
+  /// to start.
   void stop_persistent();
-  void note_persistent(const std::shared_ptr<persistent_run>& run);
+  /// Operation `number` runs from now on.
+  void note_persistent(const std::shared_ptr<persistent_run>& run, std::uint64_t number);
 
   [[nodiscard]] const std::shared_ptr<mesh>& on() const noexcept { return mesh_; }
   [[nodiscard]] context& of() const noexcept { return *mesh_->of; }
@@ -145,6 +147,7 @@ class stream : public std::enable_shared_from_this<stream> {
   mutable std::mutex small_mutex_;
   std::string last_message_;
   std::vector<std::weak_ptr<persistent_run>> persistent_;
+  std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
 };
 
 }  // namespace weir::runtime
