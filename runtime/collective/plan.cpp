@@ -20,6 +20,8 @@ using form = plan_operand::form;
 
 constexpr std::size_t least_slice = std::size_t{64} << 10;
 constexpr std::size_t most_chunk = std::size_t{1} << 20;
+/// Of a buffer that is not too large for so few.
+constexpr int most_pieces = 16;
 /// From here on a worker that falls behind costs more than a few steps more.
 constexpr std::size_t large_bytes = std::size_t{16} << 20;
 /// Cuts fall on whole blocks of the wire and on whole cache lines.
@@ -45,8 +47,8 @@ std::size_t piece_elements(const plan_builder& b, std::size_t span,
     const std::size_t steps = bytes * owners >= large_bytes ? 4 * workers : workers;
     chunk = std::max(divided_up(bytes, divided_up(steps, owners)), least_slice);
   } else if (chunk == 0) {
-    const auto ranks = static_cast<std::size_t>(b.ranks());
-    chunk = std::clamp(divided_up(bytes * owners, ranks), least_slice, most_chunk);
+    const auto pieces = static_cast<std::size_t>(std::min(b.ranks(), most_pieces));
+    chunk = std::clamp(divided_up(bytes * owners, pieces), least_slice, most_chunk);
   }
   const std::size_t elements = divided_up(divided_up(chunk, size), cut_elements);
   return std::max<std::size_t>(elements, 1) * cut_elements;

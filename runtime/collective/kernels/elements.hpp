@@ -58,8 +58,10 @@ WEIR_INLINE S finished(N x, std::uint32_t divisor) noexcept {
     const N value = divisor > 1 ? x / static_cast<N>(divisor) : x;
     if constexpr (std::is_class_v<S>) {
       S out;
-      if constexpr (std::is_same_v<N, double>) {
+      if constexpr (std::is_same_v<S, bfloat_bits> && std::is_same_v<N, double>) {
         from_float(to_odd_float(value), out);
+      } else if constexpr (std::is_same_v<N, double>) {
+        from_float(to_cut_float(value), out);
       } else {
         from_float(value, out);
       }

@@ -33,6 +33,13 @@ WEIR_INLINE float float_of(std::uint32_t bits) noexcept {
 inline constexpr std::uint32_t float_infinity = 0x7F800000;
 inline constexpr std::uint32_t float_quiet_nan = 0x7FC00000;
 
+/// c ? a : b without a branch: a compiler that sees one will not compute the other side
+/// in vain where it contains an operation that could trap, and so makes no vector code.
+WEIR_INLINE std::uint32_t choose(bool c, std::uint32_t a, std::uint32_t b) noexcept {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(c);
+  return (a & mask) | (b & ~mask);
+}
+
 namespace detail {
 
 /// 2^exponent as fp32 bits, for exponents of normal numbers.
@@ -49,7 +56,7 @@ WEIR_INLINE std::uint32_t widen_finite(std::uint32_t code) noexcept {
   // An integer times a power of two, both of them normal: exact.
   const std::uint32_t subnormal = bits_of(static_cast<float>(static_cast<int>(code)) *
                                           float_of(power_bits(1 - Bias - Fraction)));
-  return code < (1U << Fraction) ? subnormal : normal;
+  return choose(code < (1U << Fraction), subnormal, normal);
 }
 
 /// Rounds to nearest even; `size` is the value without its sign. Exponents above the
@@ -64,7 +71,7 @@ WEIR_INLINE std::uint32_t narrow_finite(std::uint32_t size) noexcept {
   // rounds.
   constexpr std::uint32_t magic = power_bits(1 - Bias - Fraction + 23);
   const std::uint32_t subnormal = bits_of(float_of(size) + float_of(magic)) - magic;
-  return size < power_bits(1 - Bias) ? subnormal : normal;
+  return choose(size < power_bits(1 - Bias), subnormal, normal);
 }
 
 }  // namespace detail
@@ -74,22 +81,22 @@ WEIR_INLINE float to_float(e4m3_bits x) noexcept {
   const std::uint32_t code = x.bits & 0x7FU;
   const std::uint32_t sign = (x.bits & 0x80U) << 24;
   const std::uint32_t finite = detail::widen_finite<3, 7>(code);
-  return float_of((code == 0x7F ? float_quiet_nan : finite) | sign);
+  return float_of(choose(code == 0x7F, float_quiet_nan, finite) | sign);
 }
 /// @source{OCP 8-bit floating point specification, E5M2}
 WEIR_INLINE float to_float(e5m2_bits x) noexcept {
   const std::uint32_t code = x.bits & 0x7FU;
   const std::uint32_t sign = (x.bits & 0x80U) << 24;
-  const std::uint32_t special = code == 0x7C ? float_infinity : float_quiet_nan;
+  const std::uint32_t special = choose(code == 0x7C, float_infinity, float_quiet_nan);
   const std::uint32_t finite = detail::widen_finite<2, 15>(code);
-  return float_of((code >= 0x7C ? special : finite) | sign);
+  return float_of(choose(code >= 0x7C, special, finite) | sign);
 }
 WEIR_INLINE float to_float(half_bits x) noexcept {
   const std::uint32_t code = x.bits & 0x7FFFU;
   const std::uint32_t sign = (x.bits & 0x8000U) << 16;
   const std::uint32_t special = float_infinity | (code & 0x3FFU) << 13;
   const std::uint32_t finite = detail::widen_finite<10, 15>(code);
-  return float_of((code >= 0x7C00 ? special : finite) | sign);
+  return float_of(choose(code >= 0x7C00, special, finite) | sign);
 }
 WEIR_INLINE float to_float(bfloat_bits x) noexcept {
   return float_of(static_cast<std::uint32_t>(x.bits) << 16);
@@ -100,36 +107,37 @@ WEIR_INLINE void from_float(float x, e4m3_bits& out) noexcept {
   const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
   const std::uint32_t sign = (bits_of(x) >> 24) & 0x80U;
   // Values from 2^9 on are all too large; below it the sum in narrow_finite is in range.
-  const std::uint32_t near = size < detail::power_bits(9) ? size : detail::power_bits(9);
+  const std::uint32_t near =
+      choose(size < detail::power_bits(9), size, detail::power_bits(9));
   const std::uint32_t code = detail::narrow_finite<3, 7>(near);
-  const std::uint32_t finite = (code > 0x7E ? 0x7EU : code) | sign;
-  out.bits = static_cast<std::uint8_t>(size > float_infinity ? 0x7FU : finite);
+  const std::uint32_t finite = choose(code > 0x7E, 0x7EU, code) | sign;
+  out.bits = static_cast<std::uint8_t>(choose(size > float_infinity, 0x7FU, finite));
 }
 /// The same; too large and finite becomes 57344, an infinity stays one.
 WEIR_INLINE void from_float(float x, e5m2_bits& out) noexcept {
   const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
   const std::uint32_t sign = (bits_of(x) >> 24) & 0x80U;
   const std::uint32_t near =
-      size < detail::power_bits(16) ? size : detail::power_bits(16);
+      choose(size < detail::power_bits(16), size, detail::power_bits(16));
   const std::uint32_t code = detail::narrow_finite<2, 15>(near);
-  const std::uint32_t finite = code > 0x7B ? 0x7BU : code;
-  const std::uint32_t value = (size == float_infinity ? 0x7CU : finite) | sign;
-  out.bits = static_cast<std::uint8_t>(size > float_infinity ? 0x7EU : value);
+  const std::uint32_t finite = choose(code > 0x7B, 0x7BU, code);
+  const std::uint32_t value = choose(size == float_infinity, 0x7CU, finite) | sign;
+  out.bits = static_cast<std::uint8_t>(choose(size > float_infinity, 0x7EU, value));
 }
 /// Rounds to nearest even; a NaN becomes the canonical one; too large becomes infinite.
 WEIR_INLINE void from_float(float x, half_bits& out) noexcept {
   const std::uint32_t size = bits_of(x) & 0x7FFFFFFFU;
   const std::uint32_t sign = (bits_of(x) >> 16) & 0x8000U;
   const std::uint32_t near =
-      size < detail::power_bits(16) ? size : detail::power_bits(16);
+      choose(size < detail::power_bits(16), size, detail::power_bits(16));
   const std::uint32_t value = detail::narrow_finite<10, 15>(near) | sign;
-  out.bits = static_cast<std::uint16_t>(size > float_infinity ? 0x7E00U : value);
+  out.bits = static_cast<std::uint16_t>(choose(size > float_infinity, 0x7E00U, value));
 }
 WEIR_INLINE void from_float(float x, bfloat_bits& out) noexcept {
   const std::uint32_t bits = bits_of(x);
   const std::uint32_t value = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-  out.bits =
-      static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > float_infinity ? 0x7FC0U : value);
+  out.bits = static_cast<std::uint16_t>(
+      choose((bits & 0x7FFFFFFFU) > float_infinity, 0x7FC0U, value));
 }
 
 /// A double as fp32, rounded to odd: one more rounding to at most 22 bits of fraction
@@ -138,11 +146,23 @@ WEIR_INLINE float to_odd_float(double x) noexcept {
   const auto nearest = static_cast<float>(x);
   const std::uint32_t bits = bits_of(nearest);
   const auto back = static_cast<double>(nearest);
-  const double size = x < 0 ? -x : x;
-  const double back_size = back < 0 ? -back : back;
-  const bool adjust = back != x && (bits & 1U) == 0 && x == x;
-  const std::uint32_t step = back_size > size ? ~0U : 1U;
-  return float_of(bits + (adjust ? step : 0U));
+  const auto of_x = __builtin_bit_cast(std::uint64_t, x);
+  const auto of_back = __builtin_bit_cast(std::uint64_t, back);
+  // Sizes compare like their bits; they have the same sign. A NaN is as it was.
+  const bool adjust = of_back != of_x && (bits & 1U) == 0;
+  const std::uint32_t step = choose(of_back > of_x, ~0U, 1U);
+  const bool number = (of_x << 1) <= 0xFFE0000000000000;
+  return float_of(bits + choose(adjust && number, step, 0U));
+}
+
+/// The same for what becomes fp16 or fp8, to which nothing below 2^-126 matters: cut to
+/// 23 bits of fraction, of which the last says whether anything was cut.
+WEIR_INLINE float to_cut_float(double x) noexcept {
+  constexpr std::uint64_t last = std::uint64_t{1} << 29;
+  const auto bits = __builtin_bit_cast(std::uint64_t, x);
+  const std::uint64_t any = ((bits & (last - 1)) + (last - 1)) & last;
+  const std::uint64_t cut = (bits & ~(last - 1)) | any;
+  return static_cast<float>(__builtin_bit_cast(double, cut));
 }
 
 }  // namespace weir::runtime

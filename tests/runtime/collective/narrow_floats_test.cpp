@@ -107,10 +107,15 @@ TEST(NarrowFloats, AFloatRoundedToOddRoundsOnLikeTheDouble) {
     half_bits out;
     from_float(to_odd_float(x), out);
     ASSERT_EQ(out.bits, test::rounded(f, x)) << x << " seed " << seed;
+    from_float(to_cut_float(x), out);
+    ASSERT_EQ(out.bits, test::rounded(f, x)) << x << " cut, seed " << seed;
   }
   EXPECT_EQ(to_odd_float(1.0), 1.0F);
   EXPECT_EQ(to_odd_float(-HUGE_VAL), -HUGE_VALF);
   EXPECT_TRUE(std::isnan(to_odd_float(std::nan(""))));
+  EXPECT_EQ(to_cut_float(-HUGE_VAL), -HUGE_VALF);
+  EXPECT_TRUE(std::isnan(to_cut_float(std::nan("1"))));
+  EXPECT_EQ(to_cut_float(-0.0), 0.0F);
 }
 
 }  // namespace
