@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shared library: where it is, its structures and the types of its functions."""
+import ctypes
+import os
+import pathlib
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t,
+                    c_uint, c_uint32, c_void_p)
+
+from .errors import error_of
+
+NAME = "libtessera.so.1"
+
+
+class MeshAxes(Structure):
+    _fields_ = [(axis, c_int) for axis in ("tp", "pp", "dp", "ep")]
+
+
+class LaunchConfig(Structure):
+    _fields_ = [("grid", c_int * 3), ("block", c_int * 3), ("shmemBytes", c_size_t), ("flags", c_uint)]
+
+
+class NumericsPolicy(Structure):
+    _fields_ = [(f, c_int) for f in ("stableReductions", "deterministic", "rngStateless", "allowFastMath")]
+
+
+class Sized(Structure):
+    """A structure that begins with its size, which is set already."""
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        self.structSize = ctypes.sizeof(self)
+
+
+class DeviceProps(Sized):
+    _fields_ = [("structSize", c_uint32), ("ordinal", c_int32), ("name", c_char * 64), ("backend", c_char * 16),
+                ("arch", c_char * 32), ("memory", c_size_t), ("alignment", c_size_t), ("maxGrid", c_int32 * 3),
+                ("maxBlock", c_int32 * 3), ("maxThreads", c_int32), ("maxPersistentBlocks", c_int32),
+                ("maxSharedBytes", c_size_t)]
+
+
+class MeshInfo(Sized):
+    _fields_ = [("structSize", c_uint32), ("nDevices", c_int32), ("axes", MeshAxes)]
+
+
+class StreamDesc(Sized):
+    _fields_ = [("structSize", c_uint32), ("priority", c_int32), ("rank", c_int32), ("reserved", c_int32),
+                ("memoryLimit", c_size_t), ("timeoutMs", c_int64)]
+
+
+class KernelInfo(Sized):
+    _fields_ = [("structSize", c_uint32), ("flags", c_uint32), ("paramCount", c_uint32), ("argBytes", c_uint32),
+                ("argBytesPadded", c_uint32), ("defaultBlock", c_uint32 * 3), ("maxThreads", c_uint32),
+                ("sharedBytes", c_uint32)]
+
+
+class ParamInfo(Sized):
+    _fields_ = [("structSize", c_uint32), ("kind", c_uint32), ("dtype", c_uint32), ("size", c_uint32),
+                ("offset", c_uint32), ("space", c_uint32), ("direction", c_uint32), ("reserved", c_uint32),
+                ("name", c_char_p)]
+
+
+class CollectiveDesc(Sized):
+    _fields_ = [("structSize", c_uint32), ("kind", c_int32), ("sendbuf", c_void_p), ("recvbuf", c_void_p),
+                ("count", c_size_t), ("dtype", c_int32), ("op", c_int32), ("axis", c_char_p), ("root", c_int32),
+                ("peer", c_int32), ("algorithm", c_char_p), ("chunkBytes", c_size_t), ("wireDtype", c_int32),
+                ("packedShards", c_int32)]
+
+
+class TensorDesc(Sized):
+    _fields_ = [("structSize", c_uint32), ("dtype", c_int32), ("ndim", c_int32), ("rank", c_int32),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("flags", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class TensorInfo(Sized):
+    _fields_ = [("structSize", c_uint32), ("dtype", c_int32), ("ndim", c_int32), ("readOnly", c_int32),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("data", c_void_p), ("begin", c_void_p),
+                ("bytes", c_size_t)]
+
+
+class PointerAttributes(Sized):
+    _fields_ = [("structSize", c_uint32), ("kind", c_int32), ("device", c_int32), ("rank", c_int32),
+                ("base", c_void_p), ("bytes", c_size_t), ("offset", c_size_t)]
+
+
+LogFn = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+HostFn = CFUNCTYPE(None, c_void_p)
+
+H = c_void_p  # handles are opaque
+OUT = POINTER(c_void_p)
+INT_OUT = POINTER(c_int)
+SIZE_OUT = POINTER(c_size_t)
+# Functions that return a status, with their parameters.
+_CALLS = {
+    "tessInit": [OUT], "tessShutdown": [H], "tessGetVersion": [INT_OUT, INT_OUT, INT_OUT],
+    "tessDeviceGetCount": [H, INT_OUT], "tessDeviceGetProps": [H, c_int, POINTER(DeviceProps)],
+    "tessMeshCreate": [H, INT_OUT, c_int, MeshAxes, OUT], "tessMeshDestroy": [H],
+    "tessMeshGetInfo": [H, POINTER(MeshInfo)], "tessMeshRankCoords": [H, c_int, INT_OUT],
+    "tessMeshAxisGroup": [H, c_char_p, c_int, INT_OUT, INT_OUT],
+    "tessStreamCreateEx": [H, POINTER(StreamDesc), OUT], "tessStreamDestroy": [H], "tessStreamSynchronize": [H],
+    "tessStreamQuery": [H, INT_OUT], "tessStreamSetTimeout": [H, c_int64], "tessStreamSetMemoryLimit": [H, c_size_t],
+    "tessStreamRequestStop": [H], "tessStreamWaitEvent": [H, H],
+    "tessStreamGetLastMessage": [H, c_char_p, SIZE_OUT], "tessLaunchHostFunc": [H, HostFn, c_void_p],
+    "tessEventCreate": [OUT], "tessEventDestroy": [H], "tessEventRecord": [H, H], "tessEventQuery": [H, INT_OUT],
+    "tessEventSynchronize": [H], "tessEventElapsedTime": [POINTER(c_float), H, H],
+    "tessMalloc": [H, c_size_t, OUT], "tessFree": [H, c_void_p],
+    "tessMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, H],
+    "tessMemcpyRankAsync": [c_void_p, c_void_p, c_size_t, c_int, c_int, H],
+    "tessMemsetAsync": [c_void_p, c_int, c_size_t, H], "tessMemGetRankPtr": [H, c_void_p, c_int, OUT],
+    "tessMemGetInfo": [H, c_int, SIZE_OUT, SIZE_OUT],
+    "tessPointerGetAttributes": [H, c_void_p, POINTER(PointerAttributes)],
+    "tessMemExportDlpack": [H, c_void_p, POINTER(TensorDesc), OUT],
+    "tessMemImportDlpack": [H, c_void_p, c_uint, c_int, POINTER(TensorInfo)],
+    "tessMemReleaseImported": [H, c_void_p],
+    "tessModuleLoad": [H, c_char_p, c_size_t, OUT], "tessModuleUnload": [H], "tessKernelGet": [H, c_char_p, OUT],
+    "tessModuleGetKernelCount": [H, INT_OUT], "tessModuleGetKernelName": [H, c_int, POINTER(c_char_p)],
+    "tessKernelGetInfo": [H, POINTER(KernelInfo)], "tessKernelGetParam": [H, c_int, POINTER(ParamInfo)],
+    "tessPackArgs": [H, OUT, c_int, c_void_p, SIZE_OUT], "tessExplain": [H, c_char_p, SIZE_OUT],
+    "tessLaunch": [H, H, LaunchConfig, c_void_p, c_size_t, H],
+    "tessCollective": [H, POINTER(CollectiveDesc), H],
+    "tessSetNumericsPolicy": [H, POINTER(NumericsPolicy)], "tessGetNumericsPolicy": [H, POINTER(NumericsPolicy)],
+    "tessStreamBeginCapture": [H], "tessStreamEndCapture": [H, OUT], "tessStreamTakeGraph": [H, OUT],
+    "tessGraphGetNodeCount": [H, SIZE_OUT], "tessGraphExport": [H, c_char_p, c_char_p, SIZE_OUT],
+    "tessGraphDestroy": [H], "tessGraphInstantiate": [H, OUT], "tessGraphLaunch": [H, H],
+    "tessGraphExecUpdateLaunch": [H, c_size_t, H, LaunchConfig, c_void_p, c_size_t, H], "tessGraphExecDestroy": [H],
+    "tessProfilerStart": [H, OUT], "tessProfilerStop": [H, c_char_p], "tessSetLogCallback": [LogFn, c_void_p],
+}
+
+
+def candidates():
+    """Paths to try, best first: the environment's, beside the package, in the prefix it is installed in."""
+    asked = os.environ.get("TESSERA_LIBRARY")
+    if asked:
+        return [asked]
+    package = pathlib.Path(__file__).resolve().parent
+    folders = [package]
+    if len(package.parents) > 2:  # PREFIX/lib/python3/dist-packages/tessera
+        libraries = package.parents[2]
+        folders += [libraries, *sorted(libraries.glob("*-linux-gnu"))]
+    return [str(folder / NAME) for folder in folders if (folder / NAME).exists()] + [NAME]
+
+
+def _open():
+    tried = candidates()
+    for path in tried:
+        try:
+            return ctypes.CDLL(path)
+        except OSError as e:
+            problem = e
+    raise ImportError(f"tessera: no runtime library: {problem}; TESSERA_LIBRARY names its file")
+
+
+lib = _open()
+lib.tessGetErrorName.argtypes, lib.tessGetErrorName.restype = [c_int], c_char_p
+lib.tessGetLastErrorMessage.argtypes, lib.tessGetLastErrorMessage.restype = [], c_char_p
+for _name, _types in _CALLS.items():
+    _function = getattr(lib, _name)
+    _function.argtypes, _function.restype = _types, c_int
+
+
+def check(status):
+    """Raises what a status says, with the text of the call that failed last on this thread."""
+    if status:
+        message = lib.tessGetLastErrorMessage().decode("utf-8", "replace")
+        raise error_of(status, lib.tessGetErrorName(status).decode(), message)
+
+
+def call(name, *args):
+    check(getattr(lib, name)(*args))
+
+
+def made(name, *args):
+    """For calls that put a handle or an address into their last argument."""
+    out = c_void_p()
+    call(name, *args, ctypes.byref(out))
+    return out.value
+
+
+def quietly(name, *args):
+    """For finalizers: whatever is gone already is gone."""
+    getattr(lib, name)(*args)
+
+
+def integer(name, *args):
+    out = c_int()
+    call(name, *args, ctypes.byref(out))
+    return out.value
+
+
+def text(name, *args):
+    """For calls that fill a buffer: once for the size, once for the text."""
+    size = c_size_t()
+    call(name, *args, None, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    call(name, *args, buffer, ctypes.byref(size))
+    return buffer.value.decode("utf-8", "replace")

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles: a trace that Perfetto and chrome://tracing open."""
+import os
+import weakref
+
+from . import _library as c
+from .contexts import current_context
+
+
+class Profiler:
+    """Watches a context from now on; `stop` writes what it saw. `with Profiler("trace.json"):` does both."""
+
+    def __init__(self, path=None, context=None):
+        self.path = path
+        self.handle = c.made("tessProfilerStart", (context or current_context()).handle)
+        self._finish = weakref.finalize(self, c.quietly, "tessProfilerStop", self.handle, None)
+
+    def stop(self, path=None):
+        """Writes the trace; without any path it is dropped."""
+        path = path or self.path
+        if self._finish.detach() is not None:
+            c.call("tessProfilerStop", self.handle, os.fsencode(path) if path else None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.stop()

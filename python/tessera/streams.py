@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams and events."""
+import ctypes
+import weakref
+
+from . import _library as c
+from .contexts import current_mesh
+from .errors import error_of
+from .graphs import Capture, Graph
+
+
+class Stream:
+    """An ordered queue over all devices of a mesh, or, with `rank`, one rank's own.
+
+    A failure skips what comes behind it in the stream; `synchronize` raises it and the stream is usable again.
+    """
+
+    def __init__(self, mesh=None, priority=0, rank=-1, memory_limit=0, timeout_ms=-1):
+        self.mesh = mesh or current_mesh()
+        desc = c.StreamDesc(priority=priority, rank=rank, memoryLimit=memory_limit, timeoutMs=timeout_ms)
+        self.handle = c.made("tessStreamCreateEx", self.mesh.handle, ctypes.byref(desc))
+        self._finish = weakref.finalize(self, _destroy, self.handle)
+        self._kept = []  # what enqueued work still reads
+        self._raised = []
+
+    def destroy(self):
+        if self._finish.detach() is not None:
+            _destroy(self.handle)
+
+    def synchronize(self):
+        """Waits for all that was enqueued. Raises its first failure."""
+        status = c.lib.tessStreamSynchronize(self.handle)
+        if status != 9:  # after a time-out the work goes on
+            self._kept.clear()
+        raised, self._raised = self._raised, []
+        if raised:
+            raise raised[0]
+        c.check(status)
+
+    def query(self):
+        """True if all that was enqueued has ended."""
+        return bool(c.integer("tessStreamQuery", self.handle))
+
+    def wait(self, event):
+        """What is enqueued from now on waits for the event's latest record."""
+        c.call("tessStreamWaitEvent", self.handle, event.handle)
+
+    def record(self, event=None):
+        """Records an event behind what was enqueued so far; makes one if none is given."""
+        event = event or Event()
+        c.call("tessEventRecord", event.handle, self.handle)
+        return event
+
+    def call(self, function):
+        """Calls `function()` in the stream's order, on a thread of the runtime; what it raises, `synchronize` raises.
+        It may make no call that enqueues or waits."""
+        raised = self._raised
+
+        def wrapped(_):
+            try:
+                function()
+            except Exception as e:  # pylint: disable=broad-except
+                raised.append(e)
+
+        callback = c.HostFn(wrapped)
+        self.keep(callback)
+        c.call("tessLaunchHostFunc", self.handle, callback, None)
+
+    def request_stop(self):
+        """Asks persistent kernels on the stream to stop."""
+        c.call("tessStreamRequestStop", self.handle)
+
+    def set_timeout(self, milliseconds):
+        """Limit of `synchronize`; 0: none."""
+        c.call("tessStreamSetTimeout", self.handle, milliseconds)
+
+    def set_memory_limit(self, size):
+        c.call("tessStreamSetMemoryLimit", self.handle, size)
+
+    def last_message(self):
+        """Text of the failure that `synchronize` raised last."""
+        return c.text("tessStreamGetLastMessage", self.handle)
+
+    def capture(self):
+        """`with stream.capture() as capture:` records instead of running; then `capture.graph`."""
+        return Capture(self)
+
+    def take_graph(self):
+        """What launches with the flag CAPTURE recorded, once `synchronize` has closed it."""
+        return Graph(c.made("tessStreamTakeGraph", self.handle))
+
+    def keep(self, what):
+        """Refers to an object until the next `synchronize`."""
+        self._kept.append(what)
+
+
+def _destroy(handle):
+    """Work of the stream may still read what it keeps: it ends first."""
+    c.quietly("tessStreamRequestStop", handle)
+    c.quietly("tessStreamSynchronize", handle)
+    c.quietly("tessStreamDestroy", handle)
+
+
+class Event:
+    """A point in a stream that others can wait for."""
+
+    def __init__(self):
+        self.handle = c.made("tessEventCreate")
+        self._finish = weakref.finalize(self, c.quietly, "tessEventDestroy", self.handle)
+
+    def record(self, stream):
+        stream.record(self)
+        return self
+
+    def query(self):
+        return bool(c.integer("tessEventQuery", self.handle))
+
+    def synchronize(self):
+        c.call("tessEventSynchronize", self.handle)
+
+    def elapsed_ms(self, end):
+        """Milliseconds from this event to another; both have been reached."""
+        out = ctypes.c_float()
+        c.call("tessEventElapsedTime", ctypes.byref(out), self.handle, end.handle)
+        return out.value
+
+
+def default_stream(mesh=None):
+    """The stream that calls without one use: one for each mesh."""
+    mesh = mesh or current_mesh()
+    if mesh.default_stream is None:
+        mesh.default_stream = Stream(mesh)
+        mesh.default_stream.mesh = weakref.proxy(mesh)  # the mesh owns it, not the other way round
+    return mesh.default_stream
