@@ -27,8 +27,8 @@ std::string text_of(const runtime::numerics_policy& p) {
 }
 
 std::string text_of(const runtime::collective_call& c) {
-  const std::string what =
-      fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count, info_of(c.type).tessera);
+  const std::string what = fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count,
+                                       info_of(c.type).tessera);
   if (runtime::reduces(c.kind)) {
     return fmt::format("{} by {}", what, runtime::name_of(c.op));
   }

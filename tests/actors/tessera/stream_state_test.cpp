@@ -4,7 +4,7 @@
 /// successors.
 #include "stream/stream_state.hpp"
 
-#include "tessera_support.hpp"
+#include "devices.hpp"
 
 namespace weir::actors {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using test::hand_engine;
 using test::launch_of;
 
-constexpr int count = 5;
+constexpr int blocks = 5;
 
 struct stream_state_test : testing::Test {
   std::unique_ptr<stream_state> open(queue_spec spec = {}) {
@@ -21,7 +21,7 @@ struct stream_state_test : testing::Test {
     return or_throw(stream_state::make(std::move(spec), [this] { ++rings; }));
   }
   [[nodiscard]] launch_order stage(float factor, float addend) const {
-    return launch_of("stage", {x, x, factor, addend}, count);
+    return launch_of("stage", {x, x, factor, addend}, blocks);
   }
   /// The answer of the only one who waits.
   result<std::uint64_t> answer_of(stream_state& s, std::int64_t now = 0) {
@@ -32,15 +32,15 @@ struct stream_state_test : testing::Test {
 
   hand_engine engine;
   int rings = 0;
-  float* x = engine->memory(count);
+  float* x = engine->memory(blocks);
 };
 
 TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   auto s = open();
-  auto in = std::make_shared<std::vector<float>>(count, 2.0F);
-  auto out = std::make_shared<std::vector<float>>(count);
+  auto in = std::make_shared<std::vector<float>>(blocks, 2.0F);
+  auto out = std::make_shared<std::vector<float>>(blocks);
   using runtime::copy_kind;
-  constexpr std::size_t bytes = count * sizeof(float);
+  constexpr std::size_t bytes = blocks * sizeof(float);
   EXPECT_EQ(
       or_throw(s->copy({{x, in->data(), bytes, copy_kind::host_to_device, -1}, in})), 1U);
   EXPECT_TRUE(s->launch(stage(3, 1)).has_value());
@@ -59,7 +59,7 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   EXPECT_TRUE(kept.expired());
   for (int rank = 0; rank < 4; ++rank) {
     const float r = static_cast<float>(rank + 1);
-    EXPECT_EQ(engine->at(x, rank)[count - 1], -(2.0F * 3 + r) + 10 * r);
+    EXPECT_EQ(engine->at(x, rank)[blocks - 1], -(2.0F * 3 + r) + 10 * r);
   }
   EXPECT_EQ((*out)[0], engine->at(x, 2)[0]);
 }
@@ -67,11 +67,11 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
 TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   auto first = open();
   auto second = open();
-  float* y = engine->memory(count);
+  float* y = engine->memory(blocks);
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(first->launch(stage(1, 1)).has_value());
     second->wait(*first->record());
-    EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 2, 0}, count)).has_value());
+    EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 2, 0}, blocks)).has_value());
     first->wait(*second->record());
   }
   engine.run_all();
@@ -79,7 +79,7 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   // A point of a queue that failed hands the failure on.
   EXPECT_TRUE(first->launch(launch_of("broken", {}, 1)).has_value());
   second->wait(*first->record());
-  EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 0, 0}, count)).has_value());
+  EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 0, 0}, blocks)).has_value());
   static_cast<void>(second->synchronize(0));
   engine.run_all();
   EXPECT_EQ(answer_of(*second).error().code(), errc::kernel_failed);
@@ -151,14 +151,14 @@ TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   queue_spec spec;
   spec.handover = std::make_shared<runtime::event>();
   auto s = open(spec);
-  float* y = engine->memory(count);
+  float* y = engine->memory(blocks);
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
   }
   EXPECT_TRUE(s->launch(launch_of("broken", {}, 1)).has_value());
   s = nullptr;
   s = open(spec);
-  EXPECT_TRUE(s->launch(launch_of("stage", {x, y, 1, 0}, count)).has_value());
+  EXPECT_TRUE(s->launch(launch_of("stage", {x, y, 1, 0}, blocks)).has_value());
   static_cast<void>(s->synchronize(0));
   engine.run_all();
   EXPECT_TRUE(answer_of(*s).has_value());

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "collective/collective.hpp"
+#include "devices.hpp"
 #include "stream/stream.hpp"
 #include "supervisor/supervisor.hpp"
-#include "tessera_support.hpp"
 
 namespace weir::test {
 

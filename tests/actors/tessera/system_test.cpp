@@ -7,8 +7,8 @@
 
 #include <functional>
 
-#include "actors/stage_pipeline.hpp"
-#include "stepped_system.hpp"
+#include "actors/system/stepped_system.hpp"
+#include "stage_pipeline.hpp"
 
 namespace weir::actors {
 namespace {
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using test::hand_engine;
 using test::launch_of;
 
-constexpr int count = 3;
+constexpr int few = 3;
 
 /// Actors take turns with tasks.
 class tessera_system : public test::stepped_system {
@@ -129,7 +129,7 @@ TEST(tessera_pipeline, equals_it_with_stages_that_are_killed_and_restarted) {
 
 struct tessera_actors : testing::Test {
   tessera_system system{7};
-  float* x = system.engine->memory(count);
+  float* x = system.engine->memory(few);
   stream_actor open(queue_spec spec) {
     return system.spawn(stream_queue, std::move(spec));
   }
@@ -141,7 +141,7 @@ struct tessera_actors : testing::Test {
     spec.deadline_ns = deadline_ns;
     return system.spawn(collective_group, std::move(spec));
   }
-  [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = count) const {
+  [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = few) const {
     join_order out;
     out.rank = rank;
     out.what.call.count = elements;
@@ -173,11 +173,10 @@ struct tessera_actors : testing::Test {
 
 TEST_F(tessera_actors, a_stream_tells_failures_with_origin_text_and_causes) {
   const auto stream = open();
-  EXPECT_TRUE(
-      system
-          .ask<std::uint64_t>(stream, launch_atom_v,
-                              by_reference(launch_of("stage", {x, x, 1, 2}, count)))
-          .has_value());
+  EXPECT_TRUE(system
+                  .ask<std::uint64_t>(stream, launch_atom_v,
+                                      by_reference(launch_of("stage", {x, x, 1, 2}, few)))
+                  .has_value());
   EXPECT_EQ(or_throw(system.ask<std::uint64_t>(stream, sync_atom_v)), 1U);
   EXPECT_EQ(system.engine->at(x, 3)[0], 8.0F);
   const auto refused = system.ask<std::uint64_t>(
@@ -204,7 +203,7 @@ TEST_F(tessera_actors, a_synchronization_has_a_deadline) {
   auto spec = spec_on(system.engine);
   spec.deadline_ns = 5'000'000'000;
   const auto stream = open(spec);
-  request(stream, launch_atom_v, by_reference(launch_of("stage", {x, x, 1, 2}, count)));
+  request(stream, launch_atom_v, by_reference(launch_of("stage", {x, x, 1, 2}, few)));
   request(stream, sync_atom_v);
   system.step_all();  // no task runs
   system.advance(4s);
@@ -253,20 +252,20 @@ TEST_F(tessera_actors, a_stream_that_cannot_be_opened_says_why_to_everybody) {
 TEST_F(tessera_actors, ranks_that_join_are_answered_when_all_is_done) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
-    std::fill_n(system.engine->at(x, r), count, static_cast<float>(r));
+    std::fill_n(system.engine->at(x, r), few, static_cast<float>(r));
     request(group, join_atom_v, share_of(r));
   }
   system.go_on_all();
   for (const auto& a : answers()) {
     EXPECT_EQ(or_throw(a), 0U);
   }
-  EXPECT_EQ(system.engine->at(x, 1)[count - 1], 6.0F);
+  EXPECT_EQ(system.engine->at(x, 1)[few - 1], 6.0F);
 }
 
 TEST_F(tessera_actors, every_rank_hears_the_text_of_a_mismatch) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
-    request(group, join_atom_v, share_of(r, r == 2 ? count - 1 : count));
+    request(group, join_atom_v, share_of(r, r == 2 ? few - 1 : few));
   }
   system.go_on_all();
   for (const auto& a : answers()) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tessera_support.hpp"
+#include "devices.hpp"
 
 namespace weir::actors {
 namespace {
@@ -244,9 +244,10 @@ TEST_F(collective_state_test, keeps_what_it_is_told_to_until_the_share_has_ended
     join(order);
   }
   memory.reset();
-  EXPECT_FALSE(kept.expired());
+  take(1000);
+  expect_all(errc::timeout, {"found it running"});
+  EXPECT_FALSE(kept.expired()) << "nobody waits, but it has not run";
   engine.run_all();
-  take();
   EXPECT_TRUE(kept.expired());
 }
 

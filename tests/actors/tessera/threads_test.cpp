@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "actors/stage_pipeline.hpp"
+#include "stage_pipeline.hpp"
 
 namespace weir::actors {
 namespace {
