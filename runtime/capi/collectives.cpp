@@ -114,6 +114,8 @@ tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
   return out;
 }
 
+thread_local int groups = 0;  // NOLINT: brackets belong to a thread
+
 }  // namespace
 }  // namespace weir::capi
 
@@ -227,6 +229,22 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
     return post(
         mesh, describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis),
         stream, "tessBarrier");
+  });
+}
+
+tessStatus_t tessGroupStart(void) {
+  ++groups;
+  return TESS_OK;
+}
+
+tessStatus_t tessGroupEnd(void) {
+  return run([&]() -> result<void> {
+    if (groups == 0) {
+      return error(errc::invalid_argument,
+                   "tessGroupEnd failed: expected a group that has been started");
+    }
+    --groups;
+    return {};
   });
 }
 

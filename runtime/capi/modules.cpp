@@ -257,4 +257,44 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
   });
 }
 
+tessStatus_t tessCacheVerify(tessContext_t ctx) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessCacheVerify"));
+    return of->cache() == nullptr ? result<void>() : of->cache()->verify();
+  });
+}
+
+tessStatus_t tessCacheClear(tessContext_t ctx) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessCacheClear"));
+    return of->cache() == nullptr ? result<void>() : of->cache()->clear();
+  });
+}
+
+tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessCacheGetStats"));
+    tessCacheStats out{};
+    if (of->cache() != nullptr) {
+      const runtime::cache_stats s = of->cache()->stats();
+      out.enabled = 1;
+      out.hits = s.hits;
+      out.misses = s.misses;
+      out.stale = s.stale;
+      out.quarantined = s.quarantined;
+      out.writes = s.writes;
+      out.entries = s.entries;
+      out.bytes = s.bytes;
+    }
+    return copy_struct("tessCacheGetStats", out, stats);
+  });
+}
+
+tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(stream, "tessStreamGetDeterminism"));
+    return copy_struct("tessStreamGetDeterminism", s->what->last_determinism(), out);
+  });
+}
+
 }  // extern "C"

@@ -302,6 +302,33 @@ TESS_API tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* r
                                    tessStream_t stream);
 TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream);
 
+/** Brackets for programs that were written for libraries that need them. Calls take
+ * effect at once; an end without a start is TESS_ERR_INVALID_VALUE. */
+TESS_API tessStatus_t tessGroupStart(void);
+TESS_API tessStatus_t tessGroupEnd(void);
+
+/* Determinism and cache */
+
+/** What the stream's last launch was told; all zero before the first. */
+TESS_API tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out);
+
+typedef struct {
+  uint32_t structSize;
+  uint32_t enabled; /**< 0: there is no cache; all else is zero then */
+  uint64_t hits;
+  uint64_t misses;
+  uint64_t stale;
+  uint64_t quarantined; /**< damaged entries that were renamed */
+  uint64_t writes;
+  uint64_t entries;
+  uint64_t bytes;
+} tessCacheStats;
+
+/** Reads every entry: TESS_ERR_CACHE_CORRUPT if one is damaged. */
+TESS_API tessStatus_t tessCacheVerify(tessContext_t ctx);
+TESS_API tessStatus_t tessCacheClear(tessContext_t ctx);
+TESS_API tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats);
+
 /* Graphs */
 
 typedef struct tessGraph* tessGraph_t;

@@ -4,6 +4,7 @@
 #include "weir/runtime/stream/collective.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -67,6 +68,22 @@ struct planned {
   collective_choice how;
 };
 
+/// The same call by another schedule, in place, to be compared with.
+result<std::shared_ptr<const collective_plan>> plan_to_verify(stream& on,
+                                                              const collective_plan& plan,
+                                                              int ranks) {
+  topology shape;
+  shape.workers = 3;
+  collective_call call = plan.call();
+  plan_options other;
+  other.how = plan.options().how == algorithm::tree ? algorithm::ring : algorithm::tree;
+  other.chunk_bytes = 4096;
+  if (!is_legal(other.how, call, ranks, shape)) {
+    other.how = algorithm::direct;
+  }
+  return on.of().plans().get(call, ranks, shape, other);
+}
+
 result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
   context& of = on.of();
   const auto& settings = of.settings();
@@ -76,7 +93,7 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   }
   shape.workers = static_cast<int>(of.workers());
   const numerics_policy policy = of.policy();
-  const std::vector<collective_hint> hints = of.hints();
+  const std::vector<collective_hint> hints = of.hints(what.axes);
   choice_sources sources;
   sources.hints = hints;
   sources.forced = what.how;
@@ -180,7 +197,10 @@ ref<operation> collective_operation::clone() const {
     copy.outputs = g.outputs;
     groups.push_back(std::move(copy));
   }
-  return make_ref<collective_operation>(plan_, how_, std::move(groups), scratch_limit_);
+  const auto out =
+      make_ref<collective_operation>(plan_, how_, std::move(groups), scratch_limit_);
+  out->verify_by(verify_);
+  return out;
 }
 
 void collective_operation::submit(submission& to) {
@@ -225,6 +245,9 @@ void collective_operation::open(collective_group& g) {
   }
   g.skip = static_cast<bool>(poison);
   g.broken = {};
+  if (verify_ != nullptr && !g.skip) {
+    keep_inputs(g);
+  }
   const std::size_t scratch = plan_->scratch_bytes();
   if (g.skip || scratch == 0) {
     return;
@@ -248,7 +271,57 @@ void collective_operation::open(collective_group& g) {
   }
 }
 
+void collective_operation::keep_inputs(collective_group& g) {
+  const std::size_t bytes = extent(plan_->call(), 1, false);
+  g.before.resize(bytes * g.inputs.size());
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    std::memcpy(g.before.data() + r * bytes, g.inputs[r], bytes);
+  }
+}
+
+result<void> collective_operation::verify(collective_group& g) const {
+  const collective_call& call = plan_->call();
+  const std::size_t bytes = extent(call, 1, false);
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    outputs.push_back(g.before.data() + r * bytes);
+    inputs.push_back(outputs.back());
+  }
+  std::vector<std::byte> scratch(verify_->scratch_bytes() + scratch_alignment);
+  collective_buffers buffers;
+  buffers.inputs = inputs;
+  buffers.outputs = outputs;
+  buffers.scratch = aligned(scratch.data());
+  for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
+    WEIR_CHECK(run_step(*verify_, i, buffers));
+  }
+  const auto ranks = g.inputs.size();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (call.kind == collective_kind::reduce && static_cast<int>(r) != call.root) {
+      continue;
+    }
+    const bool shard = call.kind == collective_kind::reduce_scatter;
+    const std::size_t length = shard ? bytes / ranks : bytes;
+    const std::size_t at = shard ? r * length : 0;
+    const std::size_t there = shard && call.packed_shards ? 0 : at;
+    if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
+      return error(errc::determinism_violation,
+                   fmt::format("collective not verified \"{}\": expected the bits of "
+                               "algorithm {}, found others by {} on rank {}",
+                               name_of(call.kind), name_of(verify_->options().how),
+                               name_of(plan_->options().how), r));
+    }
+  }
+  return {};
+}
+
 void collective_operation::close(collective_group& g, std::int64_t started) {
+  if (verify_ != nullptr && !g.skip && !g.broken) {
+    if (auto same = guarded([&] { return verify(g); }); !same) {
+      g.broken = {std::make_shared<const error>(std::move(same).error()), number};
+    }
+  }
   failure poison = g.broken;
   for (lane* of : g.lanes) {
     poison.merge(of->poison);
@@ -330,6 +403,11 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     return ref<operation>(make_ref<rank_share>(
         std::move(p.plan), p.how, what, std::move(group), digest_of_policy(policy)));
   }
+  std::shared_ptr<const collective_plan> verify;
+  if (on.of().settings().verify_determinism && reduces(what.call.kind) &&
+      what.call.level > 0) {
+    WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
+  }
   std::vector<collective_group> groups;
   for (auto& group : m.shape.groups(what.axes)) {
     collective_group g;
@@ -340,8 +418,10 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     g.ranks = std::move(group);
     groups.push_back(std::move(g));
   }
-  return ref<operation>(make_ref<collective_operation>(
-      std::move(p.plan), p.how, std::move(groups), on.memory_limit()));
+  const auto out = make_ref<collective_operation>(std::move(p.plan), p.how,
+                                                  std::move(groups), on.memory_limit());
+  out->verify_by(std::move(verify));
+  return ref<operation>(out);
 }
 
 }  // namespace weir::runtime

@@ -305,15 +305,26 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   }
   const std::lock_guard lock(mutex_);
   for (const plan_record& plan : out->plans()) {
-    const auto more = hints_of(plan);
-    hints_.insert(hints_.end(), more.begin(), more.end());
+    std::optional<axis_set> axes;
+    if (!plan.axis.empty()) {
+      WEIR_TRY(axes, parse_axes(std::string_view(plan.axis)));
+    }
+    for (const collective_hint& hint : hints_of(plan)) {
+      hints_.emplace_back(axes, hint);
+    }
   }
   return out;
 }
 
-std::vector<collective_hint> context::hints() const {
+std::vector<collective_hint> context::hints(axis_set axes) const {
   const std::lock_guard lock(mutex_);
-  return hints_;
+  std::vector<collective_hint> out;
+  for (const auto& [only, hint] : hints_) {
+    if (!only || *only == axes) {
+      out.push_back(hint);
+    }
+  }
+  return out;
 }
 
 result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {

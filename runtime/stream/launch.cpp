@@ -379,6 +379,7 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
   policy.deterministic |= what.deterministic;
   plan->determinism =
       describe(on, policy, on.of().settings(), what.kernel.module->policy());
+  on.note(plan->determinism);
   ref<operation> out;
   if (what.persistent) {
     out = make_ref<persistent_operation>(plan, on);

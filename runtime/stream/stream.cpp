@@ -248,6 +248,16 @@ void stream::note(const error& e) {
   last_message_ = e.message();
 }
 
+tessDeterminism stream::last_determinism() const {
+  const std::lock_guard lock(small_mutex_);
+  return determinism_;
+}
+
+void stream::note(const tessDeterminism& d) {
+  const std::lock_guard lock(small_mutex_);
+  determinism_ = d;
+}
+
 void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
                              std::uint64_t number) {
   const std::lock_guard lock(small_mutex_);

@@ -238,6 +238,28 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
 }
 
+TEST(TesseraCollective, VerificationComparesTwoSchedules) {
+  const environment verify({{"TESS_VERIFY_DETERMINISM", "1"}});
+  session s(4);
+  constexpr std::size_t count = 4 * 5003;
+  auto* x = numbered(s, 4, count);
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_MAX, nullptr, s.stream));
+  ASSERT_TESS(
+      tessReduceScatter(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessAllGather(s.mesh, x, count, TESS_INT64, nullptr, s.stream));
+  EXPECT_EQ(s.read(x, count, 2)[77], 4 * number(3, 77));
+}
+
+TEST(TesseraCollective, BarriersAndBracketsAreThere) {
+  session s(4);
+  EXPECT_TESS(tessGroupStart());
+  EXPECT_TESS(tessBarrier(s.mesh, "dp", s.stream));
+  EXPECT_TESS(tessGroupEnd());
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
 TEST(TesseraCollective, GivesTheSameBitsOnAnyNumberOfWorkers) {
   std::vector<std::vector<float>> results;
   for (const char* workers : {"1", "2", "4"}) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sizes, numbers, lives of contexts, policy, and what bad arguments get.
-#include <dlfcn.h>
-
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "support.hpp"
+#include "weir/runtime/module/cache.hpp"
 
 namespace weir::test {
 namespace {
@@ -236,6 +236,10 @@ TEST(TesseraContract, KernelsSeeTheDescriptorOfTheirLaunch) {
     ASSERT_TESS(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &at,
                            sizeof at, s.stream));
     seen.push_back(s.read(at, 1)[0]);
+    tessDeterminism told{};
+    told.structSize = sizeof told;
+    ASSERT_TESS(tessStreamGetDeterminism(s.stream, &told));
+    EXPECT_EQ(told.digest, seen.back().digest);
   }
   EXPECT_EQ(seen[0].level, 2U);
   EXPECT_EQ(seen[1].level, 1U);
@@ -325,6 +329,43 @@ TEST(TesseraContract, EveryCallRefusesWhatNamesNothing) {
   EXPECT_EQ(tessProfilerStop(nullptr, nullptr), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessSetNumericsPolicy(nullptr, nullptr), TESS_ERR_NOT_INITIALIZED);
   EXPECT_EQ(tessGetNumericsPolicy(s.context, nullptr), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraContract, ADamagedCacheEntryIsFound) {
+  const std::string folder = testing::TempDir() + "tessera_cache_contract";
+  const environment cached({{"TESS_CACHE_DIR", folder.c_str()}});
+  {
+    session s;
+    tessCacheStats stats{};
+    stats.structSize = sizeof stats;
+    ASSERT_TESS(tessCacheClear(s.context));
+    ASSERT_TESS(tessCacheGetStats(s.context, &stats));
+    EXPECT_EQ(stats.enabled, 1U);
+    EXPECT_EQ(stats.entries, 0U);
+    EXPECT_TESS(tessCacheVerify(s.context));
+    runtime::cache_options options;
+    options.folder = folder;
+    auto cache = or_throw(runtime::module_cache::open(options));
+    runtime::cache_key key;
+    key.kernel = "idle";
+    const std::vector<std::byte> content(100, std::byte{7});
+    or_throw(cache->put(key, content));
+  }
+  std::string file;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      file = entry.path();
+    }
+  }
+  ASSERT_FALSE(file.empty());
+  std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
+  damaged.seekp(-3, std::ios::end);
+  damaged.put('x');
+  damaged.close();
+  session s;
+  EXPECT_EQ(tessCacheVerify(s.context), TESS_ERR_CACHE_CORRUPT);
+  EXPECT_TESS(tessCacheClear(s.context));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TesseraContract, BackendsThatAreNotThereAreUnsupported) {

@@ -42,6 +42,7 @@ struct collective_group {
   std::vector<lane*> lanes;  ///< set when it is submitted
   std::vector<access> held;
   std::unique_ptr<std::byte[]> scratch;
+  std::vector<std::byte> before;  ///< inputs, where the result is verified
   bool skip = false;
   failure broken;  ///< of a step; under the operation's mutex
 };
@@ -61,7 +62,10 @@ class collective_operation final : public operation {
   [[nodiscard]] std::uint64_t bytes() const noexcept override;
   [[nodiscard]] std::string details() const override;
   [[nodiscard]] ref<operation> clone() const override;
-  [[nodiscard]] collective_group& group(std::size_t i) { return groups_[i]; }
+  /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
+  void verify_by(std::shared_ptr<const collective_plan> plan) {
+    verify_ = std::move(plan);
+  }
 
  private:
   static constexpr std::uint32_t whole = 0xFFFFFFF0;
@@ -70,12 +74,15 @@ class collective_operation final : public operation {
 
   void open(collective_group& g);
   void close(collective_group& g, std::int64_t started);
+  void keep_inputs(collective_group& g);
+  [[nodiscard]] result<void> verify(collective_group& g) const;
   [[nodiscard]] result<void> run_step_of(collective_group& g, std::uint32_t index);
 
   std::shared_ptr<const collective_plan> plan_;
   collective_choice how_;
   std::vector<collective_group> groups_;
   std::size_t scratch_limit_;
+  std::shared_ptr<const collective_plan> verify_;
   std::vector<std::int64_t> started_;  ///< by group
   std::mutex mutex_;
 };

@@ -124,8 +124,8 @@ class context : public std::enable_shared_from_this<context> {
   /// @error as of runtime::load_module
   [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
       bytes_view image);
-  /// What modules have proposed for collectives so far.
-  [[nodiscard]] std::vector<collective_hint> hints() const;
+  /// What modules have proposed for collectives along these axes so far.
+  [[nodiscard]] std::vector<collective_hint> hints(axis_set axes) const;
   /// Null: there is none.
   [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
 
@@ -163,7 +163,8 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<std::unique_ptr<lane_set>> spare_lanes_;
   std::vector<std::shared_ptr<operation_observer>> observers_;
   std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
-  std::vector<collective_hint> hints_;
+  /// With the axes that each is for; none: any.
+  std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints_;
   std::unique_ptr<module_cache> cache_;
   trust_policy trust_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);

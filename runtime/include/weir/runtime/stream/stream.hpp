@@ -95,6 +95,9 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] std::uint64_t next_ordinal() noexcept {
     return ordinals_.fetch_add(1, std::memory_order_relaxed);
   }
+  /// What the last launch was told of numbers; zero if there was none.
+  [[nodiscard]] tessDeterminism last_determinism() const;
+  void note(const tessDeterminism& d);
   /// Text of the failure that `synchronize` gave last.
   [[nodiscard]] std::string last_message() const;
   void note(const error& e);
@@ -146,6 +149,7 @@ class stream : public std::enable_shared_from_this<stream> {
   // Under a mutex of their own.
   mutable std::mutex small_mutex_;
   std::string last_message_;
+  tessDeterminism determinism_{};
   std::vector<std::weak_ptr<persistent_run>> persistent_;
   std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
 };
