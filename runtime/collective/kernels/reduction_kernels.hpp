@@ -21,7 +21,7 @@ struct reduction_kernels {
   /// nodes <- elements op elements
   void (*pair)(const std::byte* left, const std::byte* right, std::byte* to,
                std::size_t count);
-  /// nodes <- nodes op nodes; `to` may be one of them
+  /// nodes <- nodes op nodes; `to` may be the left ones
   void (*join)(const std::byte* left, const std::byte* right, std::byte* to,
                std::size_t count);
   /// elements <- nodes

@@ -57,9 +57,15 @@ struct tile_loops {
   struct join {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
-      const auto* const a = reinterpret_cast<const firm<N>*>(left);
-      const auto* const b = reinterpret_cast<const firm<N>*>(right);
-      auto* const y = reinterpret_cast<firm<N>*>(to);
+      const auto* const __restrict b = reinterpret_cast<const firm<N>*>(right);
+      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      if (left == to) {  // said apart, since a compiler would take it for an overlap
+        for (std::size_t i = 0; i < count; ++i) {
+          y[i].value = Op::template apply<N>(y[i].value, b[i].value);
+        }
+        return;
+      }
+      const auto* const __restrict a = reinterpret_cast<const firm<N>*>(left);
       for (std::size_t i = 0; i < count; ++i) {
         y[i].value = Op::template apply<N>(a[i].value, b[i].value);
       }
