@@ -65,7 +65,7 @@ void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns
              what.number,
              what.bytes(),
              lane,
-             what.enqueued_ns,
+             what.enqueued(),
              start_ns,
              end_ns};
     const std::lock_guard lock(mutex_);

@@ -332,7 +332,7 @@ void collective_operation::close(collective_group& g, std::int64_t started) {
     }
   }
   g.scratch = nullptr;
-  if (!g.skip && observer != nullptr) {
+  if (!g.skip && started != 0) {
     for (const int rank : g.ranks) {
       observe(static_cast<unsigned>(rank), started);
     }

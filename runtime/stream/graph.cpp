@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/clock.hpp"
 #include "weir/runtime/stream/stream.hpp"
 
 namespace weir::runtime {
@@ -22,11 +23,13 @@ error lost(std::string_view why) {
 /// Takes over failures at the start of a run, gives them back at its end.
 class frame : public operation {
  public:
-  frame(lane_set& outside, std::vector<lane_set*> inside, bool enters)
+  /// `began` gets the time at which a run enters; null: this leaves.
+  frame(lane_set& outside, std::vector<lane_set*> inside,
+        std::atomic<std::int64_t>* began)
       : operation(kind::other),
         outside_(outside),
         inside_(std::move(inside)),
-        enters_(enters) {}
+        began_(began) {}
 
   void submit(submission& to) override {
     std::vector<access> accesses;
@@ -43,11 +46,14 @@ class frame : public operation {
   }
 
   void step(lane_set&, unsigned, std::uint32_t) noexcept override {
+    if (began_ != nullptr) {
+      began_->store(now_ns(), std::memory_order_relaxed);
+    }
     for (lane_set* lanes : inside_) {
       for (std::size_t i = 0; i < lanes->size(); ++i) {
         lane& in = lanes->at(i);
         lane& out = lanes->size() == outside_.size() ? outside_.at(i) : outside_.of(0);
-        if (enters_) {
+        if (began_ != nullptr) {
           in.poison = out.poison;
         } else {
           out.poison.merge(std::exchange(in.poison, {}));
@@ -59,7 +65,7 @@ class frame : public operation {
  private:
   lane_set& outside_;
   std::vector<lane_set*> inside_;
-  bool enters_;
+  std::atomic<std::int64_t>* began_;
 };
 
 }  // namespace
@@ -211,6 +217,7 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
     }
     copy->number = out->nodes_.size() + 1;
     copy->urgent = node.what->urgent;
+    out->adopt(*copy, *from->streams[node.chain]);
     for (const ref<point>& p : node.what->waits) {
       if (const auto found = points.find(p.get()); found != points.end()) {
         copy->waits.push_back(found->second);
@@ -225,6 +232,12 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
   }
   out->from_ = std::move(from);
   return out;
+}
+
+void graph_exec::adopt(operation& what, const stream& recorded_on) const {
+  what.graph_of = of_.get();
+  what.graph_began = &began_;
+  what.stream_number = recorded_on.number();
 }
 
 graph_exec::~graph_exec() {
@@ -244,8 +257,8 @@ result<const capture*> graph_exec::capture_for(submission_port::session& in, str
   for (const auto& lanes : lanes_) {
     inside.push_back(lanes.get());
   }
-  made.frame = {make_ref<frame>(on.chain(), inside, true),
-                make_ref<frame>(on.chain(), inside, false)};
+  made.frame = {make_ref<frame>(on.chain(), inside, &began_),
+                make_ref<frame>(on.chain(), inside, nullptr)};
   WEIR_CHECK(in.to().begin_capture(&graph_is_made));
   const auto submit = [&](operation& what, lane_set& lanes) {
     submission to(in, lanes, false);
@@ -349,6 +362,7 @@ result<void> graph_exec::update(std::size_t node, ref<operation> what) {
   auto in = of_->port().enter();
   what->number = nodes_[node].what->number;
   what->waits = nodes_[node].what->waits;
+  adopt(*what, *from_->streams[nodes_[node].chain]);
   nodes_[node].what = std::move(what);
   captures_.clear();
   return {};

@@ -266,9 +266,7 @@ class persistent_operation final : public launch_operation {
  private:
   /// The last device's end lets the stream go on, with what went wrong.
   void ended(unsigned lane, result<void> outcome, std::int64_t start) {
-    if (start != 0) {
-      observe(lane, start);
-    }
+    observe(lane, start);
     {
       const std::lock_guard lock(mutex_);
       outcomes_[lane] = std::move(outcome);

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "weir/base/clock.hpp"
+#include "weir/runtime/stream/context.hpp"
 #include "weir/runtime/stream/point.hpp"
 
 namespace weir::runtime {
@@ -102,13 +103,18 @@ void operation::fail(lane& of, error why) const {
 }
 
 void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
-  if (observer != nullptr) {
-    observer->ended(*this, lane, start_ns, now_ns());
+  if (start_ns == 0) {
+    return;
+  }
+  const auto by = graph_of == nullptr ? observer : graph_of->observer();
+  if (by != nullptr) {
+    by->ended(*this, lane, start_ns, now_ns());
   }
 }
 
 std::int64_t operation::begin() const noexcept {
-  return observer == nullptr ? 0 : now_ns();
+  const bool heard = graph_of == nullptr ? observer != nullptr : graph_of->observed();
+  return heard ? now_ns() : 0;
 }
 
 error operation::thrown() noexcept {

@@ -135,6 +135,9 @@ class context : public std::enable_shared_from_this<context> {
   /// `by` hears of operations that are enqueued from now on, until `unobserve`.
   void observe(std::shared_ptr<operation_observer> by);
   void unobserve(const operation_observer* by);
+  [[nodiscard]] bool observed() const noexcept {
+    return observed_.load(std::memory_order_acquire);
+  }
   /// For operations: whoever listens, or null.
   [[nodiscard]] std::shared_ptr<operation_observer> observer() const;
 

@@ -3,6 +3,7 @@
 /// Graphs: operations as streams recorded them, and how they run again as a whole.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -93,11 +94,14 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   };
 
   graph_exec() = default;
+  /// Makes an operation one of this graph.
+  void adopt(operation& what, const stream& recorded_on) const;
   [[nodiscard]] result<const capture*> capture_for(submission_port::session& in,
                                                    stream& on);
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
+  std::atomic<std::int64_t> began_{0};  ///< when the run that goes on entered
   std::vector<graph_node> nodes_;
   std::vector<std::unique_ptr<lane_set>> lanes_;    ///< by chain
   std::map<std::uint64_t, made_capture> captures_;  ///< by number of the stream

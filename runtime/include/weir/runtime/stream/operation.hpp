@@ -3,6 +3,7 @@
 /// One operation of a stream: what it is made of as tasks, and what each of them does.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,7 @@
 
 namespace weir::runtime {
 
+class context;
 class operation;
 class point;
 class stream;
@@ -88,6 +90,14 @@ class operation : public counted {
   std::uint64_t stream_number = 0;  ///< number of its stream
   std::int64_t enqueued_ns = 0;     ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
+  /// Of an operation in a graph: whose observers hear of each run, and when that began.
+  const context* graph_of = nullptr;
+  const std::atomic<std::int64_t>* graph_began = nullptr;
+
+  [[nodiscard]] std::int64_t enqueued() const noexcept {
+    return graph_began == nullptr ? enqueued_ns
+                                  : graph_began->load(std::memory_order_relaxed);
+  }
 
  protected:
   /// Notes failures of what it waited for. True if the lane is to run it.
