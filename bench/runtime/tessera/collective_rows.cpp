@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rows about all-reduces of floats on two workers. Bandwidth is bytes of one buffer over
+/// time; traffic is what all devices read and write.
+#include <emmintrin.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "rows.hpp"
+
+namespace weir::bench {
+namespace {
+
+struct size_row {
+  const char* name;
+  std::size_t bytes;
+  double bar;  ///< against OpenMPI
+  int batch;
+};
+constexpr size_row sizes[] = {{"64KiB", std::size_t{64} << 10, 3, 40},
+                              {"1MiB", std::size_t{1} << 20, 3.5, 6},
+                              {"64MiB", std::size_t{64} << 20, 4, 1}};
+
+/// Numbers of every device and room for their sum.
+class reduction_bench : public tessera {
+ public:
+  reduction_bench(int devices, std::size_t bytes, bool spread = false)
+      : tessera(devices, 2), bytes_(bytes) {
+    or_throw(tessMalloc(mesh, bytes, &from_));
+    or_throw(tessMalloc(mesh, bytes, &to_));
+    std::mt19937_64 dice(7);
+    std::normal_distribution<float> normal;
+    std::uniform_int_distribution<int> exponent(-30, 30);
+    std::vector<float> some(65536 + 1024);
+    for (float& x : some) {
+      x = spread ? std::ldexp(normal(dice), exponent(dice)) : normal(dice);
+    }
+    for (int r = 0; r < devices; ++r) {
+      void* at = nullptr;
+      or_throw(tessMemGetRankPtr(mesh, from_, r, &at));
+      for (std::size_t done = 0; done < bytes; done += 65536 * 4) {
+        std::memcpy(static_cast<char*>(at) + done, some.data() + 37 * r,
+                    std::min<std::size_t>(65536 * 4, bytes - done));
+      }
+    }
+  }
+
+  /// Seconds of one all-reduce in a batch.
+  [[nodiscard]] double seconds(int level, int batch) const {
+    const tessNumericsPolicy policy{level == 2 ? 1 : 0, level > 0 ? 1 : 0, 1, 0};
+    or_throw(tessSetNumericsPolicy(context, &policy));
+    tessCollectiveDesc d{};
+    d.structSize = sizeof d;
+    d.kind = TESS_COLLECTIVE_ALL_REDUCE;
+    d.sendbuf = from_;
+    d.recvbuf = to_;
+    d.count = bytes_ / 4;
+    d.dtype = TESS_FP32;
+    return seconds_of([&] {
+             for (int i = 0; i < batch; ++i) {
+               or_throw(tessCollective(mesh, &d, stream));
+             }
+             synchronize();
+           }) /
+           batch;
+  }
+
+ private:
+  std::size_t bytes_;
+  void* from_ = nullptr;
+  void* to_ = nullptr;
+};
+
+#ifdef WEIR_BENCH_MPIRUN
+std::vector<double> mpi_seconds(int ranks, std::size_t bytes) {
+  const std::string line =
+      std::string(WEIR_BENCH_MPIRUN " --allow-run-as-root --oversubscribe -n ") +
+      std::to_string(ranks) + " " WEIR_BENCH_MPI_PEER " " + std::to_string(bytes) + " 9";
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
+  std::vector<double> out;
+  double value = 0;
+  while (pipe != nullptr && std::fscanf(pipe.get(), "%lf", &value) == 1) {
+    out.push_back(value);
+  }
+  if (out.size() != 9) {
+    throw std::runtime_error("no figures from: " + line);
+  }
+  return out;
+}
+
+/// Bandwidth over OpenMPI's; both take turns.
+measured against_mpi(int devices, const size_row& row) {
+  const reduction_bench ours(devices, row.bytes);
+  std::vector<double> mine;
+  std::vector<double> theirs;
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto more = mpi_seconds(devices, row.bytes);
+    theirs.insert(theirs.end(), more.begin(), more.end());
+    static_cast<void>(ours.seconds(1, row.batch));
+    for (int i = 0; i < 9; ++i) {
+      mine.push_back(ours.seconds(1, row.batch));
+    }
+  }
+  std::fprintf(stderr, "allreduce %s of %d: %.3g us, OpenMPI %.3g us\n", row.name,
+               devices, median(mine) * 1e6, median(theirs) * 1e6);
+  return {median(theirs) / median(mine), 1.0};
+}
+#endif
+
+/// Time at one level over the time at level 0, sample by sample.
+double level_ratio(const size_row& row, int level, bool spread) {
+  const reduction_bench ours(4, row.bytes, spread);
+  static_cast<void>(ours.seconds(0, row.batch));
+  static_cast<void>(ours.seconds(level, row.batch));
+  return median(repeat(15, [&] {
+    const double free_order = ours.seconds(0, row.batch);
+    return ours.seconds(level, row.batch) / free_order;
+  }));
+}
+
+void stream_copy(char* to, const char* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+  _mm_sfence();
+}
+
+/// Bytes per second that two threads read and write in their best copy.
+class copy_bench {
+ public:
+  explicit copy_bench(std::size_t bytes)
+      : bytes_(bytes), from_(allocate(bytes)), to_(allocate(bytes)) {}
+
+  [[nodiscard]] double traffic() const {
+    const double plain = seconds(
+        [](char* to, const char* from, std::size_t n) { std::memcpy(to, from, n); });
+    return 2.0 * static_cast<double>(bytes_) / std::min(plain, seconds(stream_copy));
+  }
+
+ private:
+  using block = std::unique_ptr<char, void (*)(void*)>;
+
+  static block allocate(std::size_t bytes) {
+    block out(static_cast<char*>(std::aligned_alloc(4096, bytes)), std::free);
+    std::memset(out.get(), 1, bytes);
+    return out;
+  }
+  template <class Copy>
+  [[nodiscard]] double seconds(Copy copy) const {
+    const std::size_t half = bytes_ / 2;
+    return min_seconds(5, [&] {
+      std::thread other([&] { copy(to_.get(), from_.get(), half); });
+      copy(to_.get() + half, from_.get() + half, half);
+      other.join();
+    });
+  }
+
+  std::size_t bytes_;
+  block from_;
+  block to_;
+};
+
+double best_traffic(const reduction_bench& of, int devices, std::size_t bytes) {
+  static_cast<void>(of.seconds(1, 1));
+  const std::vector<double> all = repeat(9, [&] { return of.seconds(1, 1); });
+  return 2.0 * devices * static_cast<double>(bytes) /
+         *std::min_element(all.begin(), all.end());
+}
+
+constexpr std::size_t large = std::size_t{64} << 20;
+
+measured traffic_ratio(int devices) {
+  const reduction_bench ours(devices, large);
+  const copy_bench copies(std::size_t{256} << 20);
+  return median(repeat(3, [&] {
+    const double peer = copies.traffic();
+    return best_traffic(ours, devices, large) / peer;
+  }));
+}
+
+double eight_over_two() {
+  const reduction_bench two(2, large);
+  const reduction_bench eight(8, large);
+  return median(repeat(
+      3, [&] { return best_traffic(eight, 8, large) / best_traffic(two, 2, large); }));
+}
+
+}  // namespace
+
+void add_collective_rows(program& bench) {
+#ifdef WEIR_BENCH_MPIRUN
+  for (const size_row& row : sizes) {
+    for (const int devices : {2, 4}) {
+      bench.add(
+          std::string("allreduce_") + row.name + "_" + std::to_string(devices) + "_ratio",
+          "ratio", at_least(row.bar), [=] { return against_mpi(devices, row); });
+    }
+  }
+#else
+  std::fprintf(stderr, "allreduce_*_ratio left out: OpenMPI is not installed\n");
+#endif
+  for (const size_row& row : sizes) {
+    const std::string id = std::string("allreduce_") + row.name;
+    bench.add(id + "_level1_time", "ratio", at_most(1.3),
+              [row] { return level_ratio(row, 1, false); });
+    bench.add(id + "_level2_time", "ratio", at_most(3),
+              [row] { return level_ratio(row, 2, false); });
+    bench.add(id + "_level2_spread_time", "ratio", no_bar,
+              [row] { return level_ratio(row, 2, true); });
+  }
+  bench.add("allreduce_traffic_2", "ratio", at_least(0.8),
+            [] { return traffic_ratio(2); });
+  bench.add("allreduce_traffic_4", "ratio", no_bar, [] { return traffic_ratio(4); });
+  bench.add("allreduce_traffic_8_over_2", "ratio", at_least(0.5),
+            [] { return eight_over_two(); });
+}
+
+}  // namespace weir::bench

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rows about launches, events and replayed graphs on one device.
+#include <ctime>
+
+#include "rows.hpp"
+#include "weir/runtime/module/fatbin.hpp"
+
+namespace weir::bench {
+namespace {
+
+int empty_kernel(const tessBlockContext*, const void*) {
+  return 0;
+}
+
+constexpr tessLaunchConfig one_block{{1, 1, 1}, {1, 1, 1}, 0, 0};
+constexpr int batch = 1000;  // stays below what an engine takes without waiting
+
+/// A context with a kernel that does nothing.
+class launcher : public tessera {
+ public:
+  explicit launcher(int workers) : tessera(1, workers) {
+    tessUnregisterHostKernel("empty");  // of the row before
+    or_throw(tessRegisterHostKernel("empty", reinterpret_cast<void (*)()>(empty_kernel),
+                                    nullptr, 0, TESS_KERNEL_DETERMINISTIC));
+    runtime::fatbin_builder builder;
+    runtime::kernel_record record;
+    record.name = "empty";
+    record.flags = TESS_KERNEL_DETERMINISTIC;
+    weir::or_throw(builder.add_kernel(std::move(record)));
+    builder.add_code(runtime::section_kind::cpu_registered, "host");
+    const auto image = weir::or_throw(builder.build());
+    tessModule_t module = nullptr;
+    or_throw(tessModuleLoad(context, image.data(), image.size(), &module));
+    or_throw(tessKernelGet(module, "empty", &kernel));
+  }
+
+  void launch() const {
+    or_throw(tessLaunch(kernel, mesh, one_block, nullptr, 0, stream));
+  }
+
+  tessKernel_t kernel = nullptr;
+};
+
+double process_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// Processor time of the thread that enqueues.
+double launch_ns() {
+  const launcher l(2);
+  const double s = median(repeat(101, [&] {
+    const double took = thread_seconds_of([&] {
+      for (int i = 0; i < batch; ++i) {
+        l.launch();
+      }
+    });
+    l.synchronize();
+    return took;
+  }));
+  return s * 1e9 / batch;
+}
+
+/// Launches over the processor time of all threads, from the first call to the end of the
+/// last kernel: what one core does.
+double launches_per_s() {
+  const launcher l(1);
+  return median(repeat(25, [&] {
+    const double start = process_seconds();
+    for (int i = 0; i < 20 * batch; ++i) {
+      l.launch();
+    }
+    l.synchronize();
+    return 20 * batch / (process_seconds() - start);
+  }));
+}
+
+/// A record on one stream and a wait for it on another, both together.
+double event_ns() {
+  const launcher l(2);
+  tessStream_t other = nullptr;
+  tessEvent_t event = nullptr;
+  or_throw(tessStreamCreate(l.mesh, 0, &other));
+  or_throw(tessEventCreate(&event));
+  const double s = median(repeat(101, [&] {
+    const double took = thread_seconds_of([&] {
+      for (int i = 0; i < batch; ++i) {
+        or_throw(tessEventRecord(event, l.stream));
+        or_throw(tessStreamWaitEvent(other, event));
+      }
+    });
+    l.synchronize();
+    or_throw(tessStreamSynchronize(other));
+    return took;
+  }));
+  or_throw(tessEventDestroy(event));
+  return s * 1e9 / batch;
+}
+
+/// A graph of empty launches, from the call to the end of its last node.
+double replayed_node_ns(int workers) {
+  const launcher l(workers);
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  or_throw(tessStreamBeginCapture(l.stream));
+  for (int i = 0; i < batch; ++i) {
+    l.launch();
+  }
+  or_throw(tessStreamEndCapture(l.stream, &graph));
+  or_throw(tessGraphInstantiate(graph, &exec));
+  const double s = median(repeat(101, [&] {
+    return seconds_of([&] {
+      for (int i = 0; i < 10; ++i) {
+        or_throw(tessGraphLaunch(exec, l.stream));
+      }
+      l.synchronize();
+    });
+  }));
+  return s * 1e9 / (10 * batch);
+}
+
+}  // namespace
+
+void add_launch_rows(program& bench) {
+  bench.add("tess_launch_ns", "ns", at_most(500), [] { return launch_ns(); });
+  bench.add("tess_launches_per_s", "1/s", at_least(1e6), [] { return launches_per_s(); });
+  bench.add("tess_event_ns", "ns", at_most(300), [] { return event_ns(); });
+  bench.add("tess_replayed_node_ns", "ns", at_most(100),
+            [] { return replayed_node_ns(1); });
+  bench.add("tess_replayed_node_2_ns", "ns", no_bar, [] { return replayed_node_ns(2); });
+}
+
+}  // namespace weir::bench
