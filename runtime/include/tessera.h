@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /**
  * @file
  * The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules,

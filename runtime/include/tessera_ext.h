@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /**
  * @file
  * What the Tessera runtime offers beyond its specification. Structures begin with

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /**
  * @file
  * What a kernel for processors is compiled against: the context of a block, the services

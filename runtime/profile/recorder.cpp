@@ -74,6 +74,33 @@ void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns
   }
 }
 
+/// The moment of enqueueing, the time of running, and the arrow from one to the other.
+void recorder::add_events(const record& r, std::uint64_t flow,
+                          std::vector<std::string>& events) const {
+  const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
+  const std::int64_t started = r.started - since_;
+  const std::int64_t took = r.ended - r.started;
+  const std::string name = quoted(r.name);
+  events.push_back(fmt::format(
+      R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0.000,"cat":"enqueue","name":{}}})",
+      r.stream, microseconds(enqueued), name));
+  events.push_back(fmt::format(
+      R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
+      r.stream, microseconds(enqueued), flow));
+  const double gigabytes =
+      took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
+  events.push_back(fmt::format(
+      R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
+      R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
+      R"("GB/s":{:.3f}{}{}}}}})",
+      r.lane + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
+      name, r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes,
+      r.details.empty() ? "" : ",", r.details));
+  events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
+                               R"("id":{},"cat":"enqueue","name":"run"}})",
+                               r.lane + 1, r.stream, microseconds(started), flow));
+}
+
 std::string recorder::to_json() const {
   std::vector<record> all;
   {
@@ -89,31 +116,9 @@ std::string recorder::to_json() const {
   std::set<std::uint64_t> streams;
   std::uint64_t flow = 0;
   for (const record& r : all) {
-    const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
-    const std::int64_t started = r.started - since_;
-    const std::int64_t took = r.ended - r.started;
-    const std::string name = quoted(r.name);
     lanes.emplace(r.lane, r.stream);
     streams.insert(r.stream);
-    ++flow;
-    events.push_back(fmt::format(
-        R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0.000,"cat":"enqueue","name":{}}})",
-        r.stream, microseconds(enqueued), name));
-    events.push_back(fmt::format(
-        R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
-        r.stream, microseconds(enqueued), flow));
-    const double gigabytes =
-        took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
-    events.push_back(fmt::format(
-        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
-        R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
-        R"("GB/s":{:.3f}{}{}}}}})",
-        r.lane + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
-        name, r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes,
-        r.details.empty() ? "" : ",", r.details));
-    events.push_back(fmt::format(
-        R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
-        r.lane + 1, r.stream, microseconds(started), flow));
+    add_events(r, ++flow, events);
   }
   const auto named = [&](std::string_view what, std::uint64_t pid, std::uint64_t tid,
                          const std::string& name) {

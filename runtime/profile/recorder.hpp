@@ -40,6 +40,9 @@ class recorder final : public operation_observer {
     std::int64_t ended;
   };
 
+  void add_events(const record& r, std::uint64_t flow,
+                  std::vector<std::string>& events) const;
+
   std::vector<std::pair<std::string, std::string>> settings_;
   std::int64_t since_;
   mutable std::mutex mutex_;

@@ -90,7 +90,7 @@ struct corner {
 
 /// Tasks in rows: one below all that it waits for.
 std::vector<corner> places_of(const captured_graph& g,
-                             const std::vector<outer_edge>& edges) {
+                              const std::vector<outer_edge>& edges) {
   std::vector<corner> at(g.size());
   for (const outer_edge& e : edges) {  // by `to`, so earlier tasks are settled
     at[e.to].y = std::max(at[e.to].y, at[e.from].y + 1);

@@ -41,7 +41,7 @@ enum class errc : std::uint16_t {
   hash_mismatch = 41,
   out_of_range = 42,
   generation_skew = 43,
-  hole = 44,  ///< a block that should hold data is not allocated
+  hole = 44,           ///< a block that should hold data is not allocated
   cache_corrupt = 45,  ///< an entry of a cache that may be deleted
   // system: exit 5
   io = 50,

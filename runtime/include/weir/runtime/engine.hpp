@@ -259,8 +259,8 @@ class engine {
                          options);
   }
 
-  /// Tasks that can be submitted one by one before a submission has to wait, as far as the
-  /// window goes. Retires what has ended.
+  /// Tasks that can be submitted one by one before a submission has to wait, as far as
+  /// the window goes. Retires what has ended.
   [[nodiscard]] std::uint32_t room();
 
   /// From here to `end_capture`, submissions are recorded besides being carried out.
