@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a profiler writes: JSON by a reader of its own, lanes without overlaps, moments
+/// in their order, flows in pairs.
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "support.hpp"
+#include "support/temp_folder.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A value of JSON; numbers keep their text.
+struct json_value {
+  enum class type { null, boolean, number, text, list, object } is = type::null;
+  std::string text;
+  std::vector<json_value> items;
+  std::map<std::string, json_value> members;
+
+  [[nodiscard]] const json_value& operator[](const std::string& name) const {
+    static const json_value none;
+    const auto at = members.find(name);
+    return at == members.end() ? none : at->second;
+  }
+  [[nodiscard]] int64_t whole() const {
+    return is == type::number ? std::stoll(text) : std::numeric_limits<int64_t>::min();
+  }
+  /// Nanoseconds of a number of microseconds with three decimals.
+  [[nodiscard]] std::optional<int64_t> nanoseconds() const {
+    const std::size_t dot = text.find('.');
+    if (is != type::number || dot == std::string::npos || text.size() != dot + 4) {
+      return std::nullopt;
+    }
+    const int64_t fraction = std::stoll(text.substr(dot + 1));
+    const int64_t micros = std::stoll(text.substr(0, dot));
+    return micros * 1000 + (text[0] == '-' ? -fraction : fraction);
+  }
+};
+
+/// Reads what RFC 8259 calls JSON and nothing else.
+class json_reader {
+ public:
+  explicit json_reader(std::string_view text) : rest_(text) {}
+
+  std::optional<json_value> document() {
+    json_value out;
+    if (!value(out, 0)) {
+      return std::nullopt;
+    }
+    blanks();
+    return rest_.empty() ? std::optional(std::move(out)) : std::nullopt;
+  }
+  [[nodiscard]] std::string where() const { return std::string(rest_.substr(0, 60)); }
+
+ private:
+  void blanks() {
+    while (!rest_.empty() && std::string_view(" \t\r\n").find(rest_[0]) != rest_.npos) {
+      rest_.remove_prefix(1);
+    }
+  }
+  bool eat(std::string_view what) {
+    if (rest_.substr(0, what.size()) != what) {
+      return false;
+    }
+    rest_.remove_prefix(what.size());
+    return true;
+  }
+  bool value(json_value& out, int depth) {
+    blanks();
+    if (rest_.empty() || depth > 20) {
+      return false;
+    }
+    switch (rest_[0]) {
+      case '{': return object(out, depth);
+      case '[': return list(out, depth);
+      case '"': out.is = json_value::type::text; return text(out.text);
+      case 't': out.is = json_value::type::boolean; return eat("true");
+      case 'f': out.is = json_value::type::boolean; return eat("false");
+      case 'n': return eat("null");
+      default: return number(out);
+    }
+  }
+  bool object(json_value& out, int depth) {
+    out.is = json_value::type::object;
+    static_cast<void>(eat("{"));
+    blanks();
+    if (eat("}")) {
+      return true;
+    }
+    do {
+      std::string name;
+      json_value member;
+      blanks();
+      if (!text(name) || (blanks(), !eat(":")) || !value(member, depth + 1) ||
+          !out.members.emplace(std::move(name), std::move(member)).second) {
+        return false;
+      }
+      blanks();
+    } while (eat(","));
+    return eat("}");
+  }
+  bool list(json_value& out, int depth) {
+    out.is = json_value::type::list;
+    static_cast<void>(eat("["));
+    blanks();
+    if (eat("]")) {
+      return true;
+    }
+    do {
+      out.items.emplace_back();
+      if (!value(out.items.back(), depth + 1)) {
+        return false;
+      }
+      blanks();
+    } while (eat(","));
+    return eat("]");
+  }
+  bool text(std::string& out) {
+    if (!eat("\"")) {
+      return false;
+    }
+    while (!rest_.empty() && rest_[0] != '"') {
+      const auto c = static_cast<unsigned char>(rest_[0]);
+      if (c < 0x20 || c >= 0x7F) {  // names of the tests are ASCII
+        return false;
+      }
+      if (c == '\\') {
+        const bool unicode = rest_.size() > 5 && rest_[1] == 'u';
+        if (rest_.size() < 2 ||
+            (!unicode && std::string_view("\"\\/bfnrt").find(rest_[1]) == rest_.npos)) {
+          return false;
+        }
+        rest_.remove_prefix(unicode ? 6 : 2);
+        out += '?';
+        continue;
+      }
+      out += rest_[0];
+      rest_.remove_prefix(1);
+    }
+    return eat("\"");
+  }
+  bool digits(std::string& out) {
+    const std::size_t before = out.size();
+    while (!rest_.empty() && std::isdigit(static_cast<unsigned char>(rest_[0])) != 0) {
+      out += rest_[0];
+      rest_.remove_prefix(1);
+    }
+    return out.size() > before;
+  }
+  bool number(json_value& out) {
+    out.is = json_value::type::number;
+    if (eat("-")) {
+      out.text += '-';
+    }
+    const std::size_t first = out.text.size();
+    if (!digits(out.text) || (out.text[first] == '0' && out.text.size() > first + 1)) {
+      return false;
+    }
+    if (eat(".")) {
+      out.text += '.';
+      if (!digits(out.text)) {
+        return false;
+      }
+    }
+    return true;  // nobody here writes exponents
+  }
+
+  std::string_view rest_;
+};
+
+json_value parsed_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  json_reader reader(text);
+  auto out = reader.document();
+  EXPECT_TRUE(out.has_value()) << path << " is no JSON at: " << reader.where();
+  return out ? std::move(*out) : json_value{};
+}
+
+/// What the events of a trace have to keep; counts of what was found.
+struct trace_facts {
+  std::map<std::string, int> operations;            ///< by category, on devices
+  std::map<int64_t, std::map<int64_t, int>> lanes;  ///< events by pid and tid
+  int flows = 0;
+};
+
+struct timed_event {
+  int64_t start;
+  int64_t end;
+};
+
+void check_operation(const json_value& event, int64_t start, int64_t took) {
+  const json_value& args = event["args"];
+  const int64_t enqueued = args["enqueue_ns"].whole();
+  EXPECT_GE(enqueued, -1'000'000'000'000) << "enqueue_ns is there";
+  EXPECT_LE(enqueued, args["start_ns"].whole());
+  EXPECT_LE(args["start_ns"].whole(), args["stop_ns"].whole());
+  EXPECT_EQ(args["start_ns"].whole(), start);
+  EXPECT_EQ(args["stop_ns"].whole(), start + took);
+  EXPECT_GE(args["bytes"].whole(), 0);
+}
+
+trace_facts check_trace(const json_value& trace) {
+  using type = json_value::type;
+  trace_facts out;
+  EXPECT_EQ(trace["displayTimeUnit"].text, "ns");
+  EXPECT_EQ(trace["metadata"].is, type::object);
+  EXPECT_EQ(trace["traceEvents"].is, type::list);
+  std::map<std::pair<int64_t, int64_t>, std::vector<timed_event>> lanes;
+  std::map<std::pair<int64_t, int64_t>, std::string> named;
+  std::map<int64_t, std::vector<std::pair<char, int64_t>>> flows;
+  for (const json_value& event : trace["traceEvents"].items) {
+    const std::string& phase = event["ph"].text;
+    const std::pair<int64_t, int64_t> lane{event["pid"].whole(), event["tid"].whole()};
+    EXPECT_GE(lane.first, 0);
+    EXPECT_GE(lane.second, 0);
+    if (phase == "M") {
+      if (event["name"].text == "thread_name") {
+        named[lane] = event["args"]["name"].text;
+      }
+      continue;
+    }
+    const auto start = event["ts"].nanoseconds();
+    if (!start) {
+      ADD_FAILURE() << "a moment without three decimals: " << event["ts"].text;
+      continue;
+    }
+    if (phase == "X") {
+      const auto took = event["dur"].nanoseconds();
+      EXPECT_TRUE(took && *took >= 0) << event["dur"].text;
+      EXPECT_FALSE(event["name"].text.empty());
+      lanes[lane].push_back({*start, *start + took.value_or(0)});
+      ++out.lanes[lane.first][lane.second];
+      if (lane.first > 0) {
+        ++out.operations[event["cat"].text];
+        check_operation(event, *start, took.value_or(0));
+      }
+    } else {
+      EXPECT_TRUE(phase == "s" || phase == "f") << phase;
+      flows[event["id"].whole()].emplace_back(phase[0], *start);
+    }
+  }
+  for (auto& [lane, events] : lanes) {
+    EXPECT_TRUE(named.count(lane) == 1) << lane.first << " " << lane.second;
+    std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.start, a.end) < std::tie(b.start, b.end);
+    });
+    for (std::size_t i = 1; i < events.size(); ++i) {
+      EXPECT_LE(events[i - 1].end, events[i].start)
+          << "overlap on pid " << lane.first << " tid " << lane.second;
+    }
+  }
+  for (const auto& [id, ends] : flows) {
+    EXPECT_TRUE(ends.size() == 2 && ends[0].first == 's' && ends[1].first == 'f' &&
+                ends[0].second <= ends[1].second)
+        << "flow " << id;
+  }
+  out.flows = static_cast<int>(flows.size());
+  return out;
+}
+
+int traced_kernel(const tessBlockContext* block, const void* args) {
+  auto* x = *static_cast<int64_t* const*>(args);
+  x[block->blockIndex[0]] += block->blockIndex[0];
+  return 0;
+}
+int refusing_kernel(const tessBlockContext*, const void*) {
+  return 7;
+}
+
+std::vector<registered_module::entry> traced_kernels() {
+  return {{"traced", traced_kernel, {pointer_to("x", TESS_INT64)}},
+          {"refusing", refusing_kernel, {}}};
+}
+
+tessLaunchConfig traced_blocks(int n) {
+  return {{n, 1, 1}, {1, 1, 1}, 0, 0};
+}
+
+TEST(TesseraTrace, HasOneLaneForEachDeviceAndStream) {
+  const environment workers({{"TESS_NUM_THREADS", "3"}});
+  const temp_folder folder;
+  session s(4, {2, 1, 2, 1});
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(64);
+  auto* y = s.memory<int64_t>(64);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessStream_t other = nullptr;
+  tessEvent_t event = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, -1, &other));
+  ASSERT_TESS(tessEventCreate(&event));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  std::vector<int64_t> host(64);
+  constexpr int rounds = 60;
+  for (int i = 0; i < rounds; ++i) {
+    tessStream_t const on = i % 3 == 0 ? other : s.stream;
+    int64_t* at = i % 3 == 0 ? y : x;
+    ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(i % 2 == 0 ? 1 : 64), &at,
+                           sizeof at, on));
+    ASSERT_TESS(tessMemcpyAsync(at, host.data(), 512, TESS_COPY_H2D, on));
+    ASSERT_TESS(tessMemcpyAsync(at, at + 32, 256, TESS_COPY_D2D, on));
+    ASSERT_TESS(tessMemsetAsync(at, i, 100, on));
+    ASSERT_TESS(tessAllReduce(s.mesh, at, 64, TESS_INT64, TESS_COLL_MAX,
+                              i % 2 == 0 ? "dp" : nullptr, on));
+    ASSERT_TESS(tessEventRecord(event, on));
+    ASSERT_TESS(tessStreamWaitEvent(on == other ? s.stream : other, event));
+    ASSERT_TESS(tessLaunchHostFunc(
+        on, [](void*) {}, nullptr));
+  }
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_TESS(tessStreamSynchronize(other));
+  const std::string path = folder / "trace.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const trace_facts facts = check_trace(parsed_file(path));
+  EXPECT_EQ(facts.operations.at("kernel"), rounds * 4);
+  EXPECT_EQ(facts.operations.at("copy"), rounds * 8);
+  EXPECT_EQ(facts.operations.at("fill"), rounds * 4);
+  EXPECT_EQ(facts.operations.at("collective"), rounds * 4);
+  EXPECT_GE(facts.operations.at("host"), rounds);
+  for (int64_t device = 1; device <= 4; ++device) {
+    EXPECT_EQ(facts.lanes.at(device).size(), 2U) << "streams of device " << device;
+  }
+  int events = 0;
+  for (const auto& [category, count] : facts.operations) {
+    events += count;
+  }
+  EXPECT_EQ(facts.flows, events);
+}
+
+TEST(TesseraTrace, OfNothingIsATrace) {
+  const temp_folder folder;
+  session s(2);
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  const std::string path = folder / "empty.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  EXPECT_TRUE(check_trace(parsed_file(path)).operations.empty());
+}
+
+TEST(TesseraTrace, LeavesOutWhatDidNotRun) {
+  const temp_folder folder;
+  session s(2);
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(8);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  ASSERT_TESS(tessLaunch(m["refusing"], s.mesh, traced_blocks(1), nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  const std::string path = folder / "failed.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const trace_facts facts = check_trace(parsed_file(path));
+  EXPECT_EQ(facts.operations.at("kernel"), 2) << "the refusing one on each device";
+}
+
+TEST(TesseraTrace, ShowsReplaysOfGraphsToo) {
+  const temp_folder folder;
+  session s(2);
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(8);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  }
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  const std::string path = folder / "graph.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const trace_facts facts = check_trace(parsed_file(path));
+  EXPECT_EQ(facts.operations.at("kernel"), 5 * 2);
+  EXPECT_EQ(facts.operations.at("collective"), 5 * 2);
+}
+
+/// Several profilers at once, started and stopped while streams are busy.
+TEST(TesseraTrace, ProfilersComeAndGoWhileStreamsWork) {
+  const temp_folder folder;
+  session s(2);
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(8);
+  std::atomic<bool> stop{false};
+  std::thread work([&] {
+    while (!stop) {
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));
+      }
+      EXPECT_TESS(tessStreamSynchronize(s.stream));
+    }
+  });
+  std::vector<std::string> paths;
+  for (int i = 0; i < 8; ++i) {
+    tessProfiler_t outer = nullptr;
+    tessProfiler_t inner = nullptr;
+    EXPECT_TESS(tessProfilerStart(s.context, &outer));
+    EXPECT_TESS(tessProfilerStart(s.context, &inner));
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    EXPECT_TESS(tessProfilerStop(outer, nullptr));
+    paths.push_back(folder / (std::to_string(i) + ".json"));
+    EXPECT_TESS(tessProfilerStop(inner, paths.back().c_str()));
+  }
+  stop = true;
+  work.join();
+  for (const std::string& path : paths) {
+    check_trace(parsed_file(path));
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
