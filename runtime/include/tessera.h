@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules,
-/// launches, collectives, numerics policy and profiler. What goes beyond the specification
-/// is in tessera_ext.h. C99 and C++; every function may be called from any thread.
+/// launches, collectives, numerics policy and profiler. What goes beyond the
+/// specification is in tessera_ext.h. C99 and C++; every function may be called from any
+/// thread.
 /// @source{Tessera Runtime & ABI, sections 4, 6 and 19}
 #ifndef TESSERA_H_
 #define TESSERA_H_
