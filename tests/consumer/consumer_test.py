@@ -15,6 +15,23 @@ def run(*command):
     return done.stdout
 
 
+def c_programs(source, installed, temp, own):
+    """A C program against the Tessera library: by pkg-config, and by CMake."""
+    [found] = pathlib.Path(installed).glob("lib/**/pkgconfig/tessera.pc")
+    os.environ["PKG_CONFIG_PATH"] = str(found.parent)
+    flags = run("pkg-config", "--cflags", "--libs", "tessera").split()
+    program = os.path.join(temp, "tessera")
+    run("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic-errors", str(source), "-o", program, *flags)
+    os.environ["LD_LIBRARY_PATH"] = str(found.parent.parent)
+    for each in (program, os.path.join(own, "tessera")):
+        if run(each).strip() != "tessera 1.0 on 8 devices":
+            sys.exit(f"{each} did not find its devices")
+    exported = run("nm", "-D", "--defined-only", str(found.parent.parent / "libtessera.so.1")).split("\n")
+    names = {line.split()[-1] for line in exported if line}
+    if foreign := sorted(n for n in names if not n.startswith(("tess", "TESSERA_1"))):
+        sys.exit(f"libtessera exports {foreign}, expected names with tess alone")
+
+
 def main():
     cmake, build, compiler = sys.argv[1:4]
     project = pathlib.Path(__file__).resolve().parent / "project"
@@ -28,6 +45,7 @@ def main():
         said = run(os.path.join(own, "consumer"))
         if said.split() != ["base", "runtime", "formats", "storage"]:
             sys.exit(f"the consumer said {said!r}, expected one word per library")
+        c_programs(project / "tessera.c", moved, temp, own)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
             sys.exit(f"the installed command line said {version!r}, expected version 0.1.0")
