@@ -127,8 +127,14 @@ extern "C" {
 tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
                             tessStream_t stream) {
   return run([&]() -> result<void> {
-    if (desc == nullptr || desc->structSize != sizeof(tessCollectiveDesc)) {
-      return null_argument("tessCollective", "a description with its size");
+    if (desc == nullptr) {
+      return null_argument("tessCollective", "a description");
+    }
+    if (desc->structSize < sizeof(tessCollectiveDesc)) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessCollective failed: expected a structSize of at least "
+                               "{}, found {}",
+                               sizeof(tessCollectiveDesc), desc->structSize));
     }
     return post(mesh, *desc, stream, "tessCollective");
   });

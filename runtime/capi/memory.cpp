@@ -118,8 +118,9 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
     WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
-    return devPtr == nullptr ? result<void>()
-                             : s->what->of().free_later(s->what->on(), devPtr);
+    return devPtr == nullptr
+               ? result<void>()
+               : s->what->of().free_later(s->what->on(), devPtr, s->what.get());
   });
 }
 

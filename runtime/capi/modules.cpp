@@ -91,14 +91,15 @@ result<void> register_kernel(const char* name, void (*entry)(void),
   made.entry = entry;
   made.flags = flags;
   for (int i = 0; i < count; ++i) {
-    if (params[i].structSize != sizeof(tessParamInfo) || params[i].kind > 2 ||
+    if (params[i].structSize < sizeof(tessParamInfo) || params[i].kind > 2 ||
         params[i].direction > 2) {
-      return error(errc::invalid_argument,
-                   fmt::format("{} failed: expected a description of parameter {} with "
-                               "structSize {}, kind and direction up to 2, found {}, {}, "
-                               "{}",
-                               call, i, sizeof(tessParamInfo), params[i].structSize,
-                               params[i].kind, params[i].direction));
+      return error(
+          errc::invalid_argument,
+          fmt::format("{} failed: expected a description of parameter {} with "
+                      "structSize from {} on, kind and direction up to 2, found {}, {}, "
+                      "{}",
+                      call, i, sizeof(tessParamInfo), params[i].structSize,
+                      params[i].kind, params[i].direction));
     }
     made.parameters.push_back(parameter_of(params[i]));
   }

@@ -47,7 +47,7 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
                              "found {}",
                              what, at == nullptr ? "null" : "another address"));
   }
-  if (place->memory->devices().size() != on.on()->ranks()) {
+  if (!on.fits(*place)) {
     return error(errc::invalid_argument,
                  fmt::format("collective not posted: expected an instance of the {} on "
                              "each of {} devices, found {}",

@@ -186,6 +186,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
     for (const auto& weak : m->streams) {
       if (const auto s = weak.lock()) {
         auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
+        end->keeps = s;  // it may have been closed
         in.make_room(s->lanes());
         s->enqueue(in, end);
         ends.push_back(std::move(end));
@@ -279,13 +280,16 @@ numerics_policy context::policy() const {
   return out;
 }
 
-result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
+result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at,
+                                 const stream* only) {
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
   auto in = port_->enter();
   const auto user = make_ref<last_use>(std::move(memory), frees_);
   for (const auto& weak : m->streams) {
-    if (const auto s = weak.lock()) {
+    const auto s = weak.lock();
+    if (s != nullptr && (only == nullptr || s.get() == only)) {
       auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
+      end->keeps = s;
       end->when_reached([user] {});
       s->enqueue(in, std::move(end));
     }

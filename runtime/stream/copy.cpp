@@ -54,6 +54,9 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
                      fmt::format("{}", bytes));
     }
   }
+  if (out.known && out.place.memory->symmetric() && !on.fits(out.place)) {
+    return refused(what, "memory of the stream's mesh", "another mesh's");
+  }
   if (device && !out.on_device()) {
     return refused(what, "memory of a device", "memory of the host");
   }

@@ -331,6 +331,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   for (const auto& [number, made] : what->captures_) {
     if (const auto s = made.on.lock()) {
       auto end = make_ref<point>(s->chain().mesh, s->lanes(), what->of_->bell());
+      end->keeps = s;
       end->when_reached([what] {});
       s->enqueue(in, std::move(end));
     }

@@ -322,6 +322,12 @@ result<void> fill_in(stream& on, const launch_request& what, launch_plan& plan) 
     std::memcpy(&pointer, plan.args.data() + p.offset, sizeof pointer);
     auto place = pointer == nullptr ? std::nullopt : on.of().memory().find(pointer);
     if (place && place->memory->symmetric()) {
+      if (!on.fits(*place)) {
+        return error(errc::invalid_argument,
+                     fmt::format("kernel not launched \"{}\": expected memory of the "
+                                 "stream's mesh as {}, found another mesh's",
+                                 record.name, p.name));
+      }
       plan.pointers.push_back({p.offset, std::move(*place)});
     } else if (pointer != nullptr) {
       plan.touches_host = true;

@@ -3,6 +3,7 @@
 /// Streams: order of enqueueing, waits, holding back.
 #include "weir/runtime/stream/stream.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -201,6 +202,10 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
                            number_, limit / 1'000'000))
         .hint("its work goes on");
   }
+  {
+    const auto in = of().port().enter();
+    ended_ = std::max(ended_, last->number);
+  }
   if (last->found()) {
     note(*last->found().what);
     return error(*last->found().what);
@@ -210,6 +215,9 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
 
 bool stream::idle() {
   auto in = of().port().enter();
+  if (operations_ == ended_) {
+    return true;
+  }
   if (!looked_for_ || looked_at_ != operations_) {
     looked_for_ = make_ref<point>(lanes_->mesh, lanes(), of().bell());
     in.make_room(lanes());

@@ -151,6 +151,22 @@ TEST(TesseraMemory, KnowsWhatAnAddressIs) {
   EXPECT_EQ(tessHostAlloc(64, &pinned, TESS_MEM_GLOBAL), TESS_ERR_INVALID_VALUE);
 }
 
+TEST(TesseraMemory, BelongsToItsMesh) {
+  session s(4);
+  const int two[] = {0, 1};
+  tessMesh_t smaller = nullptr;
+  void* x = nullptr;
+  void* rank = nullptr;
+  ASSERT_TESS(tessMeshCreate(s.context, two, 2, {2, 1, 1, 1}, &smaller));
+  ASSERT_TESS(tessMalloc(smaller, 64, &x));
+  EXPECT_EQ(tessMemsetAsync(x, 0, 64, s.stream), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessAllReduce(s.mesh, x, 8, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessMemGetRankPtr(smaller, x, 1, &rank));
+  EXPECT_TESS(tessMemsetAsync(rank, 0, 64, s.stream));  // one instance is one address
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
 TEST(TesseraMemory, FreeWantsTheStartAndTheMesh) {
   session s(4);
   auto* x = s.memory<char>(100);

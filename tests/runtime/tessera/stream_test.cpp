@@ -256,6 +256,10 @@ TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   EXPECT_EQ(done, 1);
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  ASSERT_TESS(tessStreamQuery(s.stream, &done));
+  EXPECT_EQ(done, 1) << "at once after a synchronization";
 }
 
 TEST(TesseraStream, StreamsAndEventsMayGoWhileTheirWorkIsPending) {

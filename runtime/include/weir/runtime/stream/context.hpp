@@ -102,8 +102,10 @@ class context : public std::enable_shared_from_this<context> {
   /// The policy of the module last loaded, if the program has set none.
   void suggest_policy(const numerics_policy& policy);
 
-  /// Frees memory once all that its mesh's streams were given so far has ended.
-  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
+  /// Frees memory once all that its mesh's streams, or `only` that one, were given so far
+  /// has ended. @error{invalid_argument, no memory of this mesh begins there}
+  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at,
+                                        const stream* only = nullptr);
 
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }

@@ -87,8 +87,9 @@ class operation : public counted {
   std::vector<ref<point>> waits;  ///< points of other streams
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
-  std::uint64_t stream_number = 0;  ///< number of its stream
-  std::int64_t enqueued_ns = 0;     ///< if somebody observes
+  std::shared_ptr<const void> keeps;  ///< lives until the last step has ended
+  std::uint64_t stream_number = 0;    ///< number of its stream
+  std::int64_t enqueued_ns = 0;       ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
   /// Of an operation in a graph: whose observers hear of each run, and when that began.
   const context* graph_of = nullptr;

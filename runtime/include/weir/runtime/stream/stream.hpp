@@ -3,6 +3,7 @@
 /// A stream: operations in order on the devices of a mesh, or on one rank of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -83,6 +84,12 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] const stream_options& options() const noexcept { return options_; }
   [[nodiscard]] unsigned lanes() const noexcept { return lanes_->devices(); }
   [[nodiscard]] lane_set& chain() noexcept { return *lanes_; }
+  /// Whether a symmetric place has an instance for each of the stream's devices.
+  [[nodiscard]] bool fits(const memory_place& place) const {
+    const auto devices = place.memory->devices();
+    return place.rank != 0 || std::equal(devices.begin(), devices.end(),
+                                         mesh_->devices.begin(), mesh_->devices.end());
+  }
   /// Rank in the mesh of a lane.
   [[nodiscard]] int rank_of(unsigned lane) const noexcept {
     return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
@@ -142,6 +149,7 @@ class stream : public std::enable_shared_from_this<stream> {
   std::deque<ref<operation>> held_;
   std::vector<ref<point>> pending_waits_;
   ref<point> looked_for_;        ///< by `idle`
+  std::uint64_t ended_ = 0;      ///< operations that a synchronization has seen end
   std::uint64_t looked_at_ = 0;  ///< operations then
   std::shared_ptr<graph_recording> recording_;
   bool recording_only_ = false;
