@@ -30,6 +30,8 @@ lint: packages  ## checks layers, sizes, words, messages, format and the tour
 	@echo "weir: lint is clean"
 
 bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
+	@scripts/install-packages bench
+	@cmake build/release >/dev/null
 	@scripts/build release benches
 	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)'
 
