@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "weir/runtime/stream/work.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -142,7 +144,9 @@ void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t
 void collective_state::begin(share& s, std::int64_t now_ns) {
   runtime::stream& queue = *queues_[s.place];
   for (const event_ptr& point : s.order.after) {
-    queue.wait(*point);
+    if (auto waits = queue.wait(*point); !waits) {
+      queue.enqueue(runtime::make_failing(std::move(waits).error()));
+    }
   }
   if (s.what) {
     queue.enqueue(std::exchange(s.what, {}));

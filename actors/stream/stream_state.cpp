@@ -23,7 +23,7 @@ result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
   const queue_spec& s = out->spec_;
   WEIR_TRY(out->queue_, runtime::stream::make(s.on, s.options));
   if (s.handover) {
-    out->queue_->wait(*s.handover);
+    WEIR_CHECK(out->queue_->wait(*s.handover));
   }
   return out;
 }
@@ -95,8 +95,8 @@ event_ptr stream_state::record() {
   return out;
 }
 
-std::uint64_t stream_state::wait(const runtime::event& point) {
-  queue_->wait(point);
+result<std::uint64_t> stream_state::wait(const runtime::event& point) {
+  WEIR_CHECK(queue_->wait(point));
   return operations_;
 }
 

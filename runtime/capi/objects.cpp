@@ -126,7 +126,10 @@ result<std::shared_ptr<exec_object>> find(tessGraphExec_t h, std::string_view ca
 
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
   const auto before = e.of.lock();
-  if (before != nullptr && before.get() != &to) {
+  if (before.get() == &to) {
+    return {};
+  }
+  if (before != nullptr) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected an event and a stream of one context, "
                              "found two",

@@ -268,7 +268,7 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     const std::lock_guard lock(e->mutex);
     if (e->point.latest()) {
       WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-      s->what->wait(e->point);
+      return s->what->wait(e->point);
     }
     return {};
   });
@@ -281,6 +281,10 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
       return null_argument("tessEventQuery", "a place for the answer");
     }
     const auto p = e->point.latest();
+    if (p && p->captured) {
+      return error(errc::invalid_argument,
+                   "event not asked: expected one that was not recorded in a capture");
+    }
     *done = !p || p->reached() ? 1 : 0;
     return {};
   });
@@ -295,11 +299,14 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
     if (!p || of == nullptr) {
       return {};
     }
-    if (const auto recording = p->capture.lock()) {
+    if (p->captured) {
       auto in = of->port().enter();
-      recording->spoil("an event of it was waited for");
+      if (const auto recording = p->capture.lock()) {
+        recording->spoil("an event of it was waited for");
+      }
       return error(errc::invalid_argument,
-                   "event not waited for: expected one that is not being captured");
+                   "event not waited for: expected one that was not recorded in a "
+                   "capture");
     }
     return wait_for(p, *of);
   });

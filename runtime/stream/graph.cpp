@@ -105,6 +105,7 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
     points_.emplace(p, made_.nodes.size());
     if (by.recording_only()) {
       p->capture = weak_from_this();
+      p->captured = true;
     }
   }
   made_.nodes.push_back(std::move(node));

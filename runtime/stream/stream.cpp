@@ -15,6 +15,9 @@
 namespace weir::runtime {
 namespace {
 
+/// Waits without an operation between them before those are looked for that are over.
+constexpr std::size_t many_waits = 16;
+
 /// Takes the failures of all lanes and leaves them clean.
 class collector final : public joining_operation {
  public:
@@ -163,16 +166,25 @@ void stream::record(event& into) {
   into.set(std::move(mark));
 }
 
-void stream::wait(const event& for_) {
+result<void> stream::wait(const event& for_) {
   ref<point> p = for_.latest();
-  if (!p) {
-    return;
+  if (!p || (p->over() && !p->captured)) {
+    return {};
   }
   auto in = of().port().enter();
   if (recording_ == nullptr) {
     graph_recording::join(*p, *this);
   }
+  if (p->captured && (recording_ == nullptr || recording_ != p->capture.lock())) {
+    return error(errc::invalid_argument,
+                 "event not waited for: expected one that will be reached, found one of "
+                 "another capture");
+  }
+  if (pending_waits_.size() >= many_waits) {
+    std::erase_if(pending_waits_, [](const ref<point>& w) { return w->over(); });
+  }
   pending_waits_.push_back(std::move(p));
+  return {};
 }
 
 result<void> stream::synchronize(std::int64_t limit_ns) {

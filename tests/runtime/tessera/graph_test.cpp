@@ -232,6 +232,25 @@ TEST(TesseraGraph, CapturesThatCannotBeWholeAreRefused) {
             TESS_ERR_UNSUPPORTED);
 }
 
+TEST(TesseraGraph, EventsOfACaptureAreReachedNowhereElse) {
+  session s(2);
+  tessEvent_t mark = nullptr;
+  tessGraph_t graph = nullptr;
+  int done = 0;
+  ASSERT_TESS(tessEventCreate(&mark));
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessEventRecord(mark, s.stream));
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  EXPECT_EQ(tessEventQuery(mark, &done), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessEventSynchronize(mark), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessStreamWaitEvent(s.stream, mark), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessGraphDestroy(graph));
+  EXPECT_EQ(tessStreamWaitEvent(s.stream, mark), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  ASSERT_TESS(tessEventRecord(mark, s.stream));
+  EXPECT_TESS(tessEventSynchronize(mark));
+}
+
 TEST(TesseraGraph, AFailureInAGraphIsTheStreams) {
   session s(2);
   const registered_module m(s.context, graph_kernels());

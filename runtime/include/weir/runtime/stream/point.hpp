@@ -3,6 +3,7 @@
 /// A point in a stream: what an event names, what other streams and threads wait for.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <limits>
@@ -31,6 +32,12 @@ class point final : public operation {
   [[nodiscard]] bool reached() const noexcept {
     return left_.load(std::memory_order_seq_cst) == 0;
   }
+  /// All lanes are there and none had a failure: nothing is left to wait for.
+  [[nodiscard]] bool over() const noexcept {
+    return reached() &&
+           std::none_of(failures_.begin(), failures_.end(),
+                        [](const failure& f) { return static_cast<bool>(f); });
+  }
   /// Monotonic time at which the last lane was there.
   [[nodiscard]] std::int64_t when_ns() const noexcept {
     return when_.load(std::memory_order_relaxed);
@@ -55,6 +62,7 @@ class point final : public operation {
 
   /// The capture that it is in without having run; nothing for all others.
   std::weak_ptr<graph_recording> capture;
+  bool captured = false;  ///< was recorded in a capture, which may have ended since
 
  private:
   const void* mesh_;
