@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "weir/runtime/stream/work.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::actors {
 

@@ -39,7 +39,7 @@ class stream_state {
   /// 0 where there is nothing to do. @error{out_of_range; as of runtime::make_copy}
   [[nodiscard]] result<std::uint64_t> copy(const copy_order& order);
   [[nodiscard]] event_ptr record();
-  result<std::uint64_t> wait(const runtime::event& point);
+  [[nodiscard]] result<std::uint64_t> wait(const runtime::event& point);
 
   /// Asks for an answer when everything before has ended.
   [[nodiscard]] ticket synchronize(std::int64_t now_ns);

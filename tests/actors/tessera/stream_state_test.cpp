@@ -70,15 +70,15 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   float* y = engine->memory(blocks);
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(first->launch(stage(1, 1)).has_value());
-    second->wait(*first->record());
+    or_throw(second->wait(*first->record()));
     EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 2, 0}, blocks)).has_value());
-    first->wait(*second->record());
+    or_throw(first->wait(*second->record()));
   }
   engine.run_all();
   EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4);
   // A point of a queue that failed hands the failure on.
   EXPECT_TRUE(first->launch(launch_of("broken", {}, 1)).has_value());
-  second->wait(*first->record());
+  or_throw(second->wait(*first->record()));
   EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 0, 0}, blocks)).has_value());
   static_cast<void>(second->synchronize(0));
   engine.run_all();
