@@ -192,14 +192,15 @@ result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind
   const memory_place place = table_->find(at);
   const bool fits = place.memory != nullptr && place.rank == 0 && place.offset == 0 &&
                     place.memory->kind() == kind && place.memory->owner() == owner;
-  // Of two threads that remove the same, one finds it.
-  if (fits && table_->remove(place.memory)) {
-    return place.memory;
-  }
+  // Imported twice, memory stays known until both have been removed.
   if (kind == memory_kind::imported) {
     if (auto alias = take_alias(at, owner); alias != nullptr) {
       return alias;
     }
+  }
+  // Of two threads that remove the same, one finds it.
+  if (fits && table_->remove(place.memory)) {
+    return place.memory;
   }
   return error(
       errc::invalid_argument,

@@ -228,6 +228,20 @@ TEST_F(SymmetricMemory, ForeignMemoryIsReleasedOnceByTheLastHolder) {
   EXPECT_EQ(memory_.size(), 0U);
 }
 
+TEST_F(SymmetricMemory, ForeignMemoryAdoptedTwiceIsKnownUntilBothAreRemoved) {
+  std::vector<std::byte> foreign(64);
+  int released = 0;
+  const auto release = [&] { ++released; };
+  (void)or_throw(memory_.adopt(foreign.data(), 64, 2, release));
+  (void)or_throw(memory_.adopt(foreign.data(), 64, 2, release));
+  (void)or_throw(memory_.remove(foreign.data(), memory_kind::imported));
+  EXPECT_EQ(released, 1);
+  EXPECT_TRUE(memory_.find(foreign.data() + 8).has_value());
+  (void)or_throw(memory_.remove(foreign.data(), memory_kind::imported));
+  EXPECT_EQ(released, 2);
+  EXPECT_FALSE(memory_.find(foreign.data() + 8).has_value());
+}
+
 #if !defined(WEIR_ASAN)
 TEST_F(SymmetricMemory, WritesBeyondTheEndAreReported) {
   const std::vector<std::int32_t> devices{2, 6};
