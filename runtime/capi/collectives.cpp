@@ -145,7 +145,7 @@ tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtyp
   return run([&] {
     return post(mesh,
                 describe(TESS_COLLECTIVE_ALL_REDUCE, buffer, buffer, count, dtype,
-                         static_cast<int>(op), axis),
+                         value_of(op), axis),
                 stream, "tessAllReduce");
   });
 }
@@ -155,7 +155,7 @@ tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int d
   return run([&] {
     return post(mesh,
                 describe(TESS_COLLECTIVE_REDUCE_SCATTER, inout, inout, count, dtype,
-                         static_cast<int>(op), axis),
+                         value_of(op), axis),
                 stream, "tessReduceScatter");
   });
 }

@@ -10,8 +10,8 @@ namespace {
 
 using runtime::memory_kind;
 
-result<void> copy(void* dst, const void* src, std::size_t bytes, tessCopyKind kind,
-                  int rank, tessStream_t stream, std::string_view call) {
+result<void> copy(void* dst, const void* src, std::size_t bytes, int kind, int rank,
+                  tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto s, find(stream, call));
   runtime::copy_request what;
@@ -24,9 +24,9 @@ result<void> copy(void* dst, const void* src, std::size_t bytes, tessCopyKind ki
     case TESS_COPY_D2H: what.kind = runtime::copy_kind::device_to_host; break;
     case TESS_COPY_D2D: what.kind = runtime::copy_kind::device_to_device; break;
     default:
-      return error(errc::invalid_argument,
-                   fmt::format("{} failed: expected a kind of copy, found {}", call,
-                               static_cast<int>(kind)));
+      return error(
+          errc::invalid_argument,
+          fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
   }
   WEIR_TRY(auto operation, runtime::make_copy(*s->what, what));
   if (operation) {
@@ -130,11 +130,11 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
     if (hostPtr == nullptr) {
       return null_argument("tessHostAlloc", "a place for the pointer");
     }
-    if (kind != TESS_MEM_PINNED_HOST) {
+    if (value_of(kind) != TESS_MEM_PINNED_HOST) {
       return error(errc::invalid_argument,
                    fmt::format("host memory not allocated: expected the kind "
                                "TESS_MEM_PINNED_HOST, found {}",
-                               static_cast<int>(kind)));
+                               value_of(kind)));
     }
     WEIR_TRY(const auto made, of->memory().allocate_host(bytes));
     *hostPtr = made == nullptr ? nullptr : made->data();
@@ -168,7 +168,9 @@ tessStatus_t tessHostUnregister(void* hostPtr) {
 
 tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyKind kind,
                              tessStream_t stream) {
-  return run([&] { return copy(dst, src, bytes, kind, -1, stream, "tessMemcpyAsync"); });
+  return run([&] {
+    return copy(dst, src, bytes, value_of(kind), -1, stream, "tessMemcpyAsync");
+  });
 }
 
 tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
@@ -180,7 +182,7 @@ tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                "found {}",
                                rank));
     }
-    return copy(dst, src, bytes, kind, rank, stream, "tessMemcpyRankAsync");
+    return copy(dst, src, bytes, value_of(kind), rank, stream, "tessMemcpyRankAsync");
   });
 }
 

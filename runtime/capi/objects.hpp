@@ -98,6 +98,15 @@ tessStatus_t run(Body&& body) noexcept {
   }
 }
 
+/// Number behind an enumeration that a C program may have given any value.
+template <class Enum>
+[[nodiscard]] int value_of(const Enum& from) noexcept {
+  int out = 0;
+  static_assert(sizeof from == sizeof out);
+  std::memcpy(&out, &from, sizeof out);
+  return out;
+}
+
 template <class Handle>
 [[nodiscard]] std::uintptr_t number_of(Handle h) noexcept {
   return reinterpret_cast<std::uintptr_t>(h);

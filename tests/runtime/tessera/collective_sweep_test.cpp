@@ -3,6 +3,7 @@
 /// Collectives of every axis of every mesh of 1 to 16 devices, through the C interface,
 /// against a scalar oracle. WEIR_TEST_SWEEP=all takes every type, operation and count for
 /// each; otherwise they take turns.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -42,13 +43,15 @@ class swept_mesh {
 
   void put(void* buffer, const std::vector<bytes>& what) const {
     for (std::size_t r = 0; r < what.size(); ++r) {
-      std::memcpy(on_rank(buffer, r), what[r].data(), what[r].size());
+      std::copy(what[r].begin(), what[r].end(),
+                static_cast<std::byte*>(on_rank(buffer, r)));
     }
   }
   [[nodiscard]] std::vector<bytes> get(void* buffer, std::size_t size) const {
     std::vector<bytes> out(static_cast<std::size_t>(shape.ranks()), bytes(size));
     for (std::size_t r = 0; r < out.size(); ++r) {
-      std::memcpy(out[r].data(), on_rank(buffer, r), size);
+      std::copy_n(static_cast<const std::byte*>(on_rank(buffer, r)), size,
+                  out[r].begin());
     }
     return out;
   }
