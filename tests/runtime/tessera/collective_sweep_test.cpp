@@ -84,8 +84,11 @@ struct swept_call {
 tessStatus_t post(const swept_mesh& m, const swept_call& what) {
   const collective_call& c = what.call;
   const int type = static_cast<int>(c.type);
-  const auto op = static_cast<tessCollOp>(c.op);
-  if (what.in_place && what.algorithm == nullptr && !c.packed_shards) {
+  const bool of_the_specification =
+      c.op == reduction_op::sum || c.op == reduction_op::max || c.op == reduction_op::min;
+  if (of_the_specification && what.in_place && what.algorithm == nullptr &&
+      !c.packed_shards) {
+    const auto op = static_cast<tessCollOp>(c.op);
     switch (c.kind) {
       case collective_kind::all_reduce:
         return tessAllReduce(m.mesh, m.to, c.count, type, op, what.axis, m.stream);

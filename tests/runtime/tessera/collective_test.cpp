@@ -96,7 +96,6 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
             TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, 14, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, 32, TESS_COLL_SUM, nullptr), TESS_ERR_INVALID_VALUE);
-  EXPECT_EQ(reduce(x, 10, TESS_INT64, 5, nullptr), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, TESS_INT64, TESS_COLL_SUM, "xp"), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(reduce(x, 10, TESS_COMPLEX64, TESS_COLL_MAX, nullptr), TESS_ERR_UNSUPPORTED);
   EXPECT_EQ(
@@ -113,6 +112,11 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   d.sendbuf = x;
   d.count = 10;
   d.dtype = TESS_FP32;
+  d.op = 5;
+  EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_INVALID_VALUE);
+  d.op = TESS_COLL_PRODUCT;
+  EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_UNSUPPORTED) << "at level 2";
+  d.op = TESS_COLL_SUM;
   d.wireDtype = TESS_BF16;
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION);
 }
