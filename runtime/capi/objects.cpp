@@ -11,7 +11,9 @@
 namespace weir::capi {
 namespace {
 
-thread_local std::string last_message;  // NOLINT: one per thread is what it is for
+// One per thread is what they are for.
+thread_local std::string last_message;            // NOLINT
+thread_local const char* last_literal = nullptr;  // NOLINT: instead, if it is set
 
 template <class Table, class Handle>
 auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
@@ -30,17 +32,18 @@ tables& all() {
   return *made;
 }
 
-tessStatus_t fail(tessStatus_t status, std::string text) noexcept {
-  last_message = std::move(text);
+tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
+  last_literal = text;
   return status;
 }
 
 tessStatus_t fail(const error& e) noexcept {
   try {
-    return fail(status_of(e.code()), e.message());
-  } catch (...) {
-    last_message.clear();
+    last_message = e.message();
+    last_literal = nullptr;
     return status_of(e.code());
+  } catch (...) {
+    return fail(status_of(e.code()), "call failed: no memory for the reason");
   }
 }
 
@@ -215,7 +218,7 @@ const char* tessStatusString(tessStatus_t status) {
 }
 
 const char* tessGetLastErrorMessage(void) {
-  return last_message.c_str();
+  return last_literal != nullptr ? last_literal : last_message.c_str();
 }
 
 }  // extern "C"

@@ -69,8 +69,8 @@ struct tables {
 /// Never destroyed: threads of the program may call until the very end.
 [[nodiscard]] tables& all();
 
-/// Notes the text for `tessGetLastErrorMessage`.
-tessStatus_t fail(tessStatus_t status, std::string text) noexcept;
+/// Notes the text for `tessGetLastErrorMessage`; a literal where there may be no memory.
+tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
 tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] tessStatus_t status_of(errc code) noexcept;
 
@@ -90,11 +90,8 @@ tessStatus_t run(Body&& body) noexcept {
     return TESS_OK;
   } catch (const std::bad_alloc&) {
     return fail(TESS_ERR_OUT_OF_MEMORY, "call failed: no memory");
-  } catch (const std::exception& e) {
-    return fail(TESS_ERR_LAUNCH_FAILED,
-                std::string("call failed: an exception: ") + e.what());
   } catch (...) {
-    return fail(TESS_ERR_LAUNCH_FAILED, "call failed: an exception of unknown type");
+    return fail(TESS_ERR_LAUNCH_FAILED, "call failed: an exception");
   }
 }
 

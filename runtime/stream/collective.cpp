@@ -398,15 +398,17 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
                       extent(what.call, ranks, output_is_packed(what.call)), "output"));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
-  if (on.options().rank >= 0) {
-    WEIR_TRY(auto group, m.shape.group_of(what.axes, on.options().rank));
-    return ref<operation>(make_ref<rank_share>(
-        std::move(p.plan), p.how, what, std::move(group), digest_of_policy(policy)));
-  }
   std::shared_ptr<const collective_plan> verify;
   if (on.of().settings().verify_determinism && reduces(what.call.kind) &&
       what.call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
+  }
+  if (on.options().rank >= 0) {
+    WEIR_TRY(auto group, m.shape.group_of(what.axes, on.options().rank));
+    const auto share = make_ref<rank_share>(std::move(p.plan), p.how, what,
+                                            std::move(group), digest_of_policy(policy));
+    share->verify = std::move(verify);
+    return ref<operation>(share);
   }
   std::vector<collective_group> groups;
   for (auto& group : m.shape.groups(what.axes)) {

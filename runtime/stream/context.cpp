@@ -178,20 +178,23 @@ result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> d
   return out;
 }
 
+std::vector<std::shared_ptr<stream>> context::streams_of(const mesh& m) {
+  const auto in = port_->enter();
+  std::vector<std::shared_ptr<stream>> out;
+  for (const auto& weak : m.streams) {
+    if (auto s = weak.lock()) {
+      out.push_back(std::move(s));
+    }
+  }
+  return out;
+}
+
 bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
-  {
-    auto in = port_->enter();
-    for (const auto& weak : m->streams) {
-      if (const auto s = weak.lock()) {
-        auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
-        end->keeps = s;  // it may have been closed
-        in.make_room(s->lanes());
-        s->enqueue(in, end);
-        ends.push_back(std::move(end));
-      }
-    }
+  for (const auto& s : streams_of(*m)) {
+    ends.push_back(make_ref<point>(s->chain().mesh, s->lanes(), bell_));
+    s->enqueue(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
     return bell_.wait([&] { return p->reached(); }, deadline);
@@ -199,6 +202,10 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
 }
 
 void context::drop_mesh(const std::shared_ptr<mesh>& m) {
+  {
+    auto in = port_->enter();
+    meetings_->forget(in, *m);
+  }
   static_cast<void>(drain(m, -1));
   static_cast<void>(memory_->remove_all(m->number));
 }
@@ -219,10 +226,8 @@ result<void> context::shut_down() {
   }
   result<void> out;
   for (const auto& m : open) {
-    for (const auto& weak : m->streams) {
-      if (const auto s = weak.lock()) {
-        s->stop_persistent();
-      }
+    for (const auto& s : streams_of(*m)) {
+      s->stop_persistent();
     }
     if (!drain(m, stop_limit_ns)) {
       out = error(errc::timeout,
@@ -283,18 +288,14 @@ numerics_policy context::policy() const {
 result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at,
                                  const stream* only) {
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
-  auto in = port_->enter();
   const auto user = make_ref<last_use>(std::move(memory), frees_);
-  for (const auto& weak : m->streams) {
-    const auto s = weak.lock();
-    if (s != nullptr && (only == nullptr || s.get() == only)) {
+  for (const auto& s : streams_of(*m)) {
+    if (only == nullptr || s.get() == only) {
       auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
-      end->keeps = s;
       end->when_reached([user] {});
-      s->enqueue(in, std::move(end));
+      s->enqueue(std::move(end));
     }
   }
-  std::erase_if(m->streams, [](const auto& weak) { return weak.expired(); });
   return {};
 }
 

@@ -321,6 +321,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   }
   WEIR_TRY(const capture* const tasks, capture_for(in, *on));
   static_cast<void>(tasks);
+  ++runs_;
   auto run = make_ref<graph_run>(shared_from_this());
   in.make_room(run->tasks(on->lanes()));
   on->enqueue(in, std::move(run));
@@ -332,7 +333,6 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   for (const auto& [number, made] : what->captures_) {
     if (const auto s = made.on.lock()) {
       auto end = make_ref<point>(s->chain().mesh, s->lanes(), what->of_->bell());
-      end->keeps = s;
       end->when_reached([what] {});
       s->enqueue(in, std::move(end));
     }
@@ -347,9 +347,22 @@ result<void> graph_exec::update(std::size_t node, ref<operation> what) {
                              nodes_.size(), node));
   }
   // Runs in flight have the old operation: let them end, then make the captures anew.
+  for (;;) {
+    const std::uint64_t seen = wait_for_runs();
+    const auto in = of_->port().enter();
+    if (seen == runs_) {
+      replace(node, std::move(what));
+      return {};
+    }
+  }
+}
+
+std::uint64_t graph_exec::wait_for_runs() {
   std::vector<std::shared_ptr<stream>> used;
+  std::uint64_t seen = 0;
   {
-    auto in = of_->port().enter();
+    const auto in = of_->port().enter();
+    seen = runs_;
     for (const auto& [number, made] : captures_) {
       if (auto s = made.on.lock()) {
         used.push_back(std::move(s));
@@ -361,13 +374,15 @@ result<void> graph_exec::update(std::size_t node, ref<operation> what) {
     s->enqueue(end);
     of_->bell().wait([&] { return end->reached(); }, -1);
   }
-  auto in = of_->port().enter();
+  return seen;
+}
+
+void graph_exec::replace(std::size_t node, ref<operation> what) {
   what->number = nodes_[node].what->number;
   what->waits = nodes_[node].what->waits;
   adopt(*what, *from_->streams[nodes_[node].chain]);
   nodes_[node].what = std::move(what);
   captures_.clear();
-  return {};
 }
 
 }  // namespace weir::runtime

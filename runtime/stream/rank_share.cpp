@@ -134,6 +134,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     groups.push_back(std::move(g));
     const auto all = make_ref<collective_operation>(
         first.plan, first.how, std::move(groups), first.on->memory_limit());
+    all->verify_by(first.verify);
     all->number = first.number;
     all->stream_number = first.stream_number;
     all->observer = first.observer;
@@ -147,6 +148,17 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
   }
   for (const ref<rank_share>& s : shares) {
     s->proceed(in);
+  }
+}
+
+void meeting_point::forget(submission_port::session& in, const mesh& m) {
+  for (axis_set axes = 1; axes <= whole_mesh; ++axes) {
+    for (const std::vector<int>& ranks : m.shape.groups(axes)) {
+      for (const meeting_outcome& over :
+           meetings_.drop_group(group_number(m, axes, ranks.front()))) {
+        tell(in, over);
+      }
+    }
   }
 }
 

@@ -25,6 +25,7 @@ class rank_share final : public lane_operation {
   void proceed(submission_port::session& in);
 
   std::shared_ptr<const collective_plan> plan;
+  std::shared_ptr<const collective_plan> verify;  ///< may be null
   collective_choice how;
   collective_request request;
   std::vector<int> ranks;  ///< of the group, in the mesh

@@ -89,6 +89,7 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   out->memory_limit_ = out->of().settings().stream_memory;
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
   auto in = out->of().port().enter();
+  std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
   out->mesh_->streams.push_back(out);
   return out;
 }
@@ -108,6 +109,9 @@ void stream::enqueue(ref<operation> what) {
 void stream::enqueue(submission_port::session& in, ref<operation> what) {
   what->number = ++operations_;
   what->stream_number = number_;
+  if (closed_) {
+    what->keeps = shared_from_this();  // the closing operation does so no longer
+  }
   if (!pending_waits_.empty()) {
     what->waits = std::exchange(pending_waits_, {});
   }
@@ -243,6 +247,7 @@ void stream::close() {
   auto in = of().port().enter();
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
+    forget_recording();  // which keeps its streams
     enqueue(in, make_ref<closing>(shared_from_this()));
   }
 }

@@ -229,6 +229,9 @@ std::uint32_t engine::room() {
   impl_->retire(impl_->window);
   return impl_->window - static_cast<std::uint32_t>(impl_->next - impl_->oldest);
 }
+std::uint32_t engine::window() const noexcept {
+  return impl_->window;
+}
 bool engine::run_one() {
   return impl_->workers.run_one();
 }

@@ -262,6 +262,8 @@ class engine {
   /// Tasks that can be submitted one by one before a submission has to wait, as far as
   /// the window goes. Retires what has ended.
   [[nodiscard]] std::uint32_t room();
+  /// Tasks that can be in flight. @threads{safe from any thread}
+  [[nodiscard]] std::uint32_t window() const noexcept;
 
   /// From here to `end_capture`, submissions are recorded besides being carried out.
   /// Their kernels find `argument` in the context.

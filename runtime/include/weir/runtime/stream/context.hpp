@@ -93,6 +93,8 @@ class context : public std::enable_shared_from_this<context> {
       std::span<const std::int32_t> devices, const mesh_axes& axes);
   /// Waits for the mesh's streams and frees its memory.
   void drop_mesh(const std::shared_ptr<mesh>& m);
+  /// Streams of the mesh that are there.
+  [[nodiscard]] std::vector<std::shared_ptr<stream>> streams_of(const mesh& m);
   /// All that was enqueued on the mesh so far has ended. `limit_ns` < 0: no limit.
   [[nodiscard]] bool drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns);
 

@@ -99,8 +99,13 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] result<const capture*> capture_for(submission_port::session& in,
                                                    stream& on);
 
+  /// Waits for the runs that were launched so far; their number.
+  [[nodiscard]] std::uint64_t wait_for_runs();
+  void replace(std::size_t node, ref<operation> what);
+
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
+  std::uint64_t runs_ = 0;              ///< launched
   std::atomic<std::int64_t> began_{0};  ///< when the run that goes on entered
   std::vector<graph_node> nodes_;
   std::vector<std::unique_ptr<lane_set>> lanes_;    ///< by chain

@@ -21,6 +21,8 @@ class meeting_point {
   /// A rank has come with its share, which holds its stream until all are there, or until
   /// something else ends the meeting.
   void join(submission_port::session& in, const ref<rank_share>& share);
+  /// The mesh goes: whoever still waits in one of its groups is told so.
+  void forget(submission_port::session& in, const mesh& m);
   /// Everybody who still waits is told that the time is over.
   void end_all(submission_port::session& in);
 

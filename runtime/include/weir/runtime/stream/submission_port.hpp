@@ -24,7 +24,7 @@ class submission_port {
     /// The caller is about to submit so many tasks. Waits for room with the port open, so
     /// that no kernel ever runs in a thread of the program.
     void make_room(std::uint32_t tasks) {
-      tasks = std::min(tasks, enough);
+      tasks = std::min({tasks, enough, port_->engine_.window() / 2});
       while (port_->credits_ < tasks) {
         port_->credits_ = port_->engine_.room();
         if (port_->credits_ >= tasks) {
