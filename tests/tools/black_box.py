@@ -131,6 +131,7 @@ class Usage(Case):
         self.assertGreaterEqual(facts["machine"]["cores"], 1)
         self.assertTrue(facts["kernels"]["kernel_set"])
         self.assertEqual(facts["libraries"]["caf"], "0.17.6")
+        self.assertLessEqual({"none", "lz4", "zstd", "szip", "zfp", "blosc2"}, set(facts["built_in"]["compression"]))
         self.assertTrue(all(f["writable"] for f in facts["folders"]))
         self.assertIn("kernel_set", self.weir("doctor").stdout.decode())
 

@@ -18,6 +18,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/runtime/engine.hpp"
 
@@ -98,9 +99,23 @@ json kernel_facts() {
           {"parameters", (*model)->parameter_count()}};
 }
 
+// What the message format says of its own build.
+json compressions() {
+  json out = {"none"};
+  const formats::self_test_report report = formats::self_test();
+  for (const formats::cbor_value& row : *report.facts.find("features")->array()) {
+    const formats::cbor_map& facts = *row.map();
+    if (*facts.find("kind")->text() == "compression" &&
+        *facts.find("state")->text() == "on") {
+      out.push_back(*facts.find("name")->text());
+    }
+  }
+  return out;
+}
+
 json built_in() {
-  return {{"formats", {"tensogram"}},
-          {"compression", {"none", "zstd"}},
+  return {{"formats", {"tensogram", "safetensors", "gguf", "fatbin"}},
+          {"compression", compressions()},
           {"volumes", {"hn4"}},
           {"devices", {"cpu"}},
           {"models", {"prose"}}};
