@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Collectives.
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -54,8 +58,16 @@ result<collective_kind> kind_of(int kind) {
 static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
               static_cast<int>(collective_kind::barrier) == TESS_COLLECTIVE_BARRIER);
 
-result<void> post(tessMesh_t handle, const tessCollectiveDesc& d, tessStream_t stream,
-                  std::string_view call) {
+/// Calls between the brackets of one thread.
+struct group {
+  int depth = 0;
+  std::vector<std::pair<tessStream_t, runtime::collective_request>> calls;
+  std::optional<error> broken;  ///< the first that failed
+};
+thread_local group open_group;  // NOLINT: brackets belong to a thread
+
+result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream_t stream,
+                      std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
@@ -94,10 +106,57 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc& d, tessStream_t s
   what.chunk_bytes = d.chunkBytes;
   WEIR_TRY(what.wire, wire_of(d.wireDtype));
   WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
-  if (operation) {
+  if (open_group.depth > 0) {
+    open_group.calls.push_back({stream, what});  // whose buffers may go before its end
+  } else if (operation) {
     s->what->enqueue(std::move(operation));
   }
   return {};
+}
+
+/// A call that spoils its group if it fails.
+result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
+                  std::string_view call) {
+  auto posted = [&]() -> result<void> {
+    if (d == nullptr) {
+      return null_argument(call, "a description");
+    }
+    if (d->structSize < sizeof(tessCollectiveDesc)) {
+      return error(errc::invalid_argument,
+                   fmt::format("{} failed: expected a structSize of at least {}, found "
+                               "{}",
+                               call, sizeof(tessCollectiveDesc), d->structSize));
+    }
+    return post_one(handle, *d, stream, call);
+  }();
+  if (!posted && open_group.depth > 0 && !open_group.broken) {
+    open_group.broken = posted.error();
+  }
+  return posted;
+}
+
+result<void> end_group() {
+  constexpr std::string_view call = "tessGroupEnd";
+  WEIR_CHECK(outside_tasks(call));
+  if (open_group.depth == 0) {
+    return error(errc::invalid_argument,
+                 "tessGroupEnd failed: expected a group that has been started");
+  }
+  if (open_group.depth > 1) {
+    --open_group.depth;
+    return {};
+  }
+  const group ended = std::exchange(open_group, {});
+  if (ended.broken) {
+    return error(ended.broken->code(), "group not posted: one of its calls failed")
+        .because(*ended.broken);
+  }
+  std::vector<runtime::grouped_call> calls;
+  for (const auto& [handle, what] : ended.calls) {
+    WEIR_TRY(const auto s, find(handle, call));
+    calls.push_back({s->what, what});
+  }
+  return runtime::enqueue_group(calls);
 }
 
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
@@ -114,8 +173,6 @@ tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
   return out;
 }
 
-thread_local int groups = 0;  // NOLINT: brackets belong to a thread
-
 }  // namespace
 }  // namespace weir::capi
 
@@ -126,46 +183,33 @@ extern "C" {
 
 tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
                             tessStream_t stream) {
-  return run([&]() -> result<void> {
-    if (desc == nullptr) {
-      return null_argument("tessCollective", "a description");
-    }
-    if (desc->structSize < sizeof(tessCollectiveDesc)) {
-      return error(errc::invalid_argument,
-                   fmt::format("tessCollective failed: expected a structSize of at least "
-                               "{}, found {}",
-                               sizeof(tessCollectiveDesc), desc->structSize));
-    }
-    return post(mesh, *desc, stream, "tessCollective");
-  });
+  return run([&] { return post(mesh, desc, stream, "tessCollective"); });
 }
 
 tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(mesh,
-                describe(TESS_COLLECTIVE_ALL_REDUCE, buffer, buffer, count, dtype,
-                         value_of(op), axis),
-                stream, "tessAllReduce");
+    const auto d = describe(TESS_COLLECTIVE_ALL_REDUCE, buffer, buffer, count, dtype,
+                            value_of(op), axis);
+    return post(mesh, &d, stream, "tessAllReduce");
   });
 }
 
 tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int dtype,
                                tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(mesh,
-                describe(TESS_COLLECTIVE_REDUCE_SCATTER, inout, inout, count, dtype,
-                         value_of(op), axis),
-                stream, "tessReduceScatter");
+    const auto d = describe(TESS_COLLECTIVE_REDUCE_SCATTER, inout, inout, count, dtype,
+                            value_of(op), axis);
+    return post(mesh, &d, stream, "tessReduceScatter");
   });
 }
 
 tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype,
                            const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(mesh,
-                describe(TESS_COLLECTIVE_ALL_GATHER, inout, inout, count, dtype, 0, axis),
-                stream, "tessAllGather");
+    const auto d =
+        describe(TESS_COLLECTIVE_ALL_GATHER, inout, inout, count, dtype, 0, axis);
+    return post(mesh, &d, stream, "tessAllGather");
   });
 }
 
@@ -175,7 +219,7 @@ tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtyp
     auto d =
         describe(TESS_COLLECTIVE_BROADCAST, buffer, buffer, count, dtype, 0, nullptr);
     d.root = root;
-    return post(mesh, d, stream, "tessBroadcast");
+    return post(mesh, &d, stream, "tessBroadcast");
   });
 }
 
@@ -185,7 +229,7 @@ tessStatus_t tessReduce(tessMesh_t mesh, const void* sendbuf, void* recvbuf, siz
   return run([&] {
     auto d = describe(TESS_COLLECTIVE_REDUCE, sendbuf, recvbuf, count, dtype, op, axis);
     d.root = root;
-    return post(mesh, d, stream, "tessReduce");
+    return post(mesh, &d, stream, "tessReduce");
   });
 }
 
@@ -194,7 +238,7 @@ tessStatus_t tessGather(tessMesh_t mesh, const void* sendbuf, void* recvbuf, siz
   return run([&] {
     auto d = describe(TESS_COLLECTIVE_GATHER, sendbuf, recvbuf, count, dtype, 0, axis);
     d.root = root;
-    return post(mesh, d, stream, "tessGather");
+    return post(mesh, &d, stream, "tessGather");
   });
 }
 
@@ -204,7 +248,7 @@ tessStatus_t tessScatter(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   return run([&] {
     auto d = describe(TESS_COLLECTIVE_SCATTER, sendbuf, recvbuf, count, dtype, 0, axis);
     d.root = root;
-    return post(mesh, d, stream, "tessScatter");
+    return post(mesh, &d, stream, "tessScatter");
   });
 }
 
@@ -212,10 +256,9 @@ tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                           size_t count, int dtype, const char* axis,
                           tessStream_t stream) {
   return run([&] {
-    return post(
-        mesh,
-        describe(TESS_COLLECTIVE_ALL_TO_ALL, sendbuf, recvbuf, count, dtype, 0, axis),
-        stream, "tessAllToAll");
+    const auto d =
+        describe(TESS_COLLECTIVE_ALL_TO_ALL, sendbuf, recvbuf, count, dtype, 0, axis);
+    return post(mesh, &d, stream, "tessAllToAll");
   });
 }
 
@@ -226,32 +269,28 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
     auto d = describe(TESS_COLLECTIVE_SEND, sendbuf, recvbuf, count, dtype, 0, nullptr);
     d.root = source;
     d.peer = target;
-    return post(mesh, d, stream, "tessSendRecv");
+    return post(mesh, &d, stream, "tessSendRecv");
   });
 }
 
 tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
   return run([&] {
-    return post(
-        mesh, describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis),
-        stream, "tessBarrier");
+    const auto d =
+        describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis);
+    return post(mesh, &d, stream, "tessBarrier");
   });
 }
 
 tessStatus_t tessGroupStart(void) {
-  ++groups;
-  return TESS_OK;
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessGroupStart"));
+    ++open_group.depth;
+    return {};
+  });
 }
 
 tessStatus_t tessGroupEnd(void) {
-  return run([&]() -> result<void> {
-    if (groups == 0) {
-      return error(errc::invalid_argument,
-                   "tessGroupEnd failed: expected a group that has been started");
-    }
-    --groups;
-    return {};
-  });
+  return run([] { return end_group(); });
 }
 
 }  // extern "C"

@@ -95,6 +95,19 @@ result<void> close_context(tessContext_t ctx) {
 }
 
 }  // namespace
+
+result<void> check_policy(const tessNumericsPolicy& policy) {
+  for (const int field : {policy.stableReductions, policy.deterministic,
+                          policy.rngStateless, policy.allowFastMath}) {
+    if (field != 0 && field != 1) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("policy not set: expected fields of 0 or 1, found {}", field));
+    }
+  }
+  return {};
+}
+
 }  // namespace weir::capi
 
 using namespace weir;        // NOLINT: the functions of the interface are global
@@ -256,14 +269,7 @@ tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* 
     if (policy == nullptr) {
       return null_argument("tessSetNumericsPolicy", "a policy");
     }
-    for (const int field : {policy->stableReductions, policy->deterministic,
-                            policy->rngStateless, policy->allowFastMath}) {
-      if (field != 0 && field != 1) {
-        return error(
-            errc::invalid_argument,
-            fmt::format("policy not set: expected fields of 0 or 1, found {}", field));
-      }
-    }
+    WEIR_CHECK(check_policy(*policy));
     return of->set_policy({policy->stableReductions != 0, policy->deterministic != 0,
                            policy->rngStateless != 0, policy->allowFastMath != 0});
   });

@@ -25,7 +25,8 @@ enum class handle_kind : std::uint8_t {
   kernel,
   profiler,
   graph,
-  graph_exec
+  graph_exec,
+  fatbin
 };
 
 /// @threads{safe from any thread}

@@ -35,20 +35,6 @@ result<void> copy(void* dst, const void* src, std::size_t bytes, int kind, int r
   return {};
 }
 
-/// Takes memory; if there is none, waits for what is about to be freed and tries again.
-result<void*> allocate(const std::shared_ptr<mesh>& on, std::size_t bytes) {
-  auto& memory = on->of->memory();
-  auto made = memory.allocate(on->devices, bytes, on->number);
-  if (!made && made.error().code() == errc::out_of_memory && on->of->frees_pending() &&
-      on->of->drain(on, -1)) {
-    made = memory.allocate(on->devices, bytes, on->number);
-  }
-  if (!made) {
-    return std::move(made).error();
-  }
-  return *made == nullptr ? nullptr : (*made)->data();
-}
-
 result<std::shared_ptr<context>> host_context(std::string_view call) {
   return any_context(call);
 }
@@ -84,7 +70,8 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
     if (devPtr == nullptr) {
       return null_argument("tessMalloc", "a place for the pointer");
     }
-    WEIR_TRY(*devPtr, allocate(m, bytes));
+    WEIR_CHECK(outside_tasks("tessMalloc"));
+    WEIR_TRY(*devPtr, m->of->allocate(m, bytes));
     return {};
   });
 }
@@ -99,17 +86,12 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
 
 tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
   return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMallocAsync"));
     WEIR_TRY(const auto s, find(stream, "tessMallocAsync"));
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    if (const std::size_t most = s->what->memory_limit(); most != 0 && bytes > most) {
-      return error(errc::out_of_memory,
-                   fmt::format("tessMallocAsync failed: expected at most {} bytes on "
-                               "stream {}, found {}",
-                               most, s->what->number(), bytes));
-    }
-    WEIR_TRY(*devPtr, allocate(s->what->on(), bytes));
+    WEIR_TRY(*devPtr, s->what->of().allocate(*s->what, bytes));
     return {};
   });
 }
@@ -118,9 +100,54 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
     WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
-    return devPtr == nullptr
-               ? result<void>()
-               : s->what->of().free_later(s->what->on(), devPtr, s->what.get());
+    return devPtr == nullptr ? result<void>()
+                             : s->what->of().free_later(*s->what, devPtr);
+  });
+}
+
+tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
+    const runtime::pool_counters now = m->pool.counters();
+    tessMemPoolStats out{};
+    out.usedBytes = now.used;
+    out.usedPeakBytes = now.used_peak;
+    out.reservedBytes = now.reserved;
+    out.reservedPeakBytes = now.reserved_peak;
+    out.keepBytes = now.keeps;
+    out.reuses = now.reused;
+    return copy_struct("tessMemPoolGetStats", out, stats);
+  });
+}
+
+tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolSetKeep"));
+    m->pool.set_keep(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessMemPoolTrim(tessMesh_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolTrim"));
+    m->pool.trim(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
+                                    size_t* limitBytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(stream, "tessStreamGetMemoryUse"));
+    const auto& budget = s->what->budget();
+    if (usedBytes != nullptr) {
+      *usedBytes = budget->used();
+    }
+    if (limitBytes != nullptr) {
+      *limitBytes = budget->limit();
+    }
+    return {};
   });
 }
 

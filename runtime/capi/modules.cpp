@@ -90,19 +90,7 @@ result<void> register_kernel(const char* name, void (*entry)(void),
   made.name = name;
   made.entry = entry;
   made.flags = flags;
-  for (int i = 0; i < count; ++i) {
-    if (params[i].structSize < sizeof(tessParamInfo) || params[i].kind > 2 ||
-        params[i].direction > 2) {
-      return error(
-          errc::invalid_argument,
-          fmt::format("{} failed: expected a description of parameter {} with "
-                      "structSize from {} on, kind and direction up to 2, found {}, {}, "
-                      "{}",
-                      call, i, sizeof(tessParamInfo), params[i].structSize,
-                      params[i].kind, params[i].direction));
-    }
-    made.parameters.push_back(parameter_of(params[i]));
-  }
+  WEIR_TRY(made.parameters, parameters_of(params, count, call));
   return runtime::register_host_kernel(std::move(made));
 }
 
@@ -143,6 +131,26 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
 }
 
 }  // namespace
+
+result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
+                                                    int count, std::string_view call) {
+  std::vector<kernel_parameter> out;
+  for (int i = 0; i < count; ++i) {
+    if (params[i].structSize < sizeof(tessParamInfo) || params[i].kind > 2 ||
+        params[i].direction > 2) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("{} failed: expected a description of parameter {} with "
+                      "structSize from {} on, kind and direction up to 2, found {}, {}, "
+                      "{}",
+                      call, i, sizeof(tessParamInfo), params[i].structSize,
+                      params[i].kind, params[i].direction));
+    }
+    out.push_back(parameter_of(params[i]));
+  }
+  return out;
+}
+
 }  // namespace weir::capi
 
 using namespace weir;        // NOLINT: the functions of the interface are global

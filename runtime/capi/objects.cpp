@@ -127,6 +127,10 @@ result<std::shared_ptr<exec_object>> find(tessGraphExec_t h, std::string_view ca
   return look_up(all().execs, h, call, "executable graph");
 }
 
+result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view call) {
+  return look_up(all().fatbins, h, call, "module in the making");
+}
+
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
   const auto before = e.of.lock();
   if (before.get() == &to) {

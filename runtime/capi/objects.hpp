@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "capi/handles.hpp"
 #include "tessera_ext.h"
+#include "weir/runtime/module/fatbin.hpp"
 #include "weir/runtime/stream/context.hpp"
 #include "weir/runtime/stream/graph.hpp"
 #include "weir/runtime/stream/stream.hpp"
@@ -53,6 +55,12 @@ struct exec_object {
   std::shared_ptr<context> of;
   std::shared_ptr<runtime::graph_exec> what;
 };
+/// A module that is being made; it copies the code that it is given.
+struct fatbin_object {
+  std::mutex mutex;
+  runtime::fatbin_builder what;
+  std::list<byte_vector> code;
+};
 struct profiler_object;
 
 struct tables {
@@ -65,6 +73,7 @@ struct tables {
   handle_table<profiler_object> profilers{handle_kind::profiler};
   handle_table<graph_object> graphs{handle_kind::graph};
   handle_table<exec_object> execs{handle_kind::graph_exec};
+  handle_table<fatbin_object> fatbins{handle_kind::fatbin};
 };
 /// Never destroyed: threads of the program may call until the very end.
 [[nodiscard]] tables& all();
@@ -128,9 +137,17 @@ template <class Handle>
                                                          std::string_view call);
 [[nodiscard]] result<std::shared_ptr<exec_object>> find(tessGraphExec_t h,
                                                         std::string_view call);
+[[nodiscard]] result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h,
+                                                          std::string_view call);
+/// The parameters that an array of descriptions says.
+/// @error{invalid_argument, a description without its size, or of no kind or direction}
+[[nodiscard]] result<std::vector<runtime::kernel_parameter>> parameters_of(
+    const tessParamInfo* params, int count, std::string_view call);
 /// @error{invalid_argument, the event is of streams of another context}
 [[nodiscard]] result<void> bind_event(event_object& e, context& to,
                                       std::string_view call);
+/// @error{invalid_argument, fields other than 0 and 1}
+[[nodiscard]] result<void> check_policy(const tessNumericsPolicy& policy);
 /// The context of calls that name none. @error{not_initialized, there is none}
 [[nodiscard]] result<std::shared_ptr<context>> any_context(std::string_view call);
 

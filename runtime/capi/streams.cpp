@@ -137,7 +137,7 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                            "tessStreamCreateEx", &made));
     if (desc->structSize >= sizeof(tessStreamDesc)) {
       if (desc->memoryLimit != 0) {
-        made->what->set_memory_limit(desc->memoryLimit);
+        made->what->budget()->set_limit(desc->memoryLimit);
       }
       if (desc->timeoutMs >= 0) {
         made->what->set_limit(desc->timeoutMs * 1'000'000);
@@ -196,7 +196,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
-    s->what->set_memory_limit(bytes);
+    s->what->budget()->set_limit(bytes);
     return {};
   });
 }

@@ -171,6 +171,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
       }
     }
     made->memory = std::move(memory);
+    made->memory->lend();
     made->managed.context = made.get();
     made->managed.deleter = &exported<Managed>::drop;
     tensor& t = made->managed.tensor;

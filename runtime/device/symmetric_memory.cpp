@@ -213,6 +213,12 @@ result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind
                                           : "one of another kind or owner"));
 }
 
+result<void> symmetric_memory::restore(const allocation_ptr& memory) try {
+  return table_->add(memory);
+} catch (const std::bad_alloc&) {
+  return no_memory("restore memory on devices");
+}
+
 std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
   std::vector<allocation_ptr> removed;
   for (auto& memory : table_->all()) {

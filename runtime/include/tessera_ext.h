@@ -84,7 +84,7 @@ typedef struct {
   int32_t priority; /**< lower is more urgent */
   int32_t rank;     /**< bound to this rank: collectives on it are its share; -1: none */
   int32_t reserved;
-  size_t memoryLimit; /**< bytes; 0: the default */
+  size_t memoryLimit; /**< bytes of tessMallocAsync, scratch and shared; 0: default */
   int64_t timeoutMs;  /**< of tessStreamSynchronize; 0: none, -1: the default */
 } tessStreamDesc;
 
@@ -141,10 +141,33 @@ TESS_API tessStatus_t tessMemGetInfo(tessMesh_t mesh, int rank, size_t* freeByte
 TESS_API tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
                                                tessPointerAttributes* attributes);
 /** Memory on the stream's mesh that other streams may use behind what the stream has now.
- */
+ * It counts against the stream's limit until it is given back. */
 TESS_API tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream);
-/** Gives memory back behind what the stream has now. */
+/** Gives memory back behind what the stream has now. What tessMallocAsync gave goes to
+ * the pool of the mesh, which keeps it for requests of as many bytes: of this stream at
+ * once, of others when the stream is that far. */
 TESS_API tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream);
+
+/** A mesh's pool. Bytes are those of one instance. */
+typedef struct {
+  uint32_t structSize;
+  uint32_t reserved;
+  size_t usedBytes; /**< handed out by tessMallocAsync and not given back */
+  size_t usedPeakBytes;
+  size_t reservedBytes; /**< handed out or kept */
+  size_t reservedPeakBytes;
+  size_t keepBytes; /**< most that is kept; 64 MiB at first */
+  uint64_t reuses;  /**< requests that kept memory served */
+} tessMemPoolStats;
+
+TESS_API tessStatus_t tessMemPoolGetStats(tessMesh_t mesh, tessMemPoolStats* stats);
+/** The pool keeps at most so many bytes from now on; 0: none. */
+TESS_API tessStatus_t tessMemPoolSetKeep(tessMesh_t mesh, size_t bytes);
+/** Lets go of what was kept longest until at most so many bytes are kept. */
+TESS_API tessStatus_t tessMemPoolTrim(tessMesh_t mesh, size_t bytes);
+/** What a stream has by tessMallocAsync, and its limit (0: none). Either may be null. */
+TESS_API tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
+                                             size_t* limitBytes);
 TESS_API tessStatus_t tessHostRegister(void* hostPtr, size_t bytes);
 TESS_API tessStatus_t tessHostUnregister(void* hostPtr);
 
@@ -242,6 +265,67 @@ TESS_API tessStatus_t tessRegisterHostKernel(const char* name, void (*entry)(voi
                                              uint32_t flags);
 TESS_API tessStatus_t tessUnregisterHostKernel(const char* name);
 
+/* Making modules */
+
+typedef struct tessFatbin* tessFatbin_t;
+
+/** A kernel of a module: its name, parameters (their offsets are worked out), and what
+ * the shared object's table says of it. */
+typedef struct {
+  uint32_t structSize;
+  uint32_t flags; /**< TESS_KERNEL_* */
+  const char* name;
+  const char* symbol; /**< null: the name */
+  const tessParamInfo* params;
+  int32_t paramCount;
+  uint32_t defaultBlock[3]; /**< 0: the module says nothing */
+  uint32_t maxThreads;      /**< 0: 1024 */
+  uint32_t sharedBytes;
+  uint64_t targets; /**< bit i: code i has it; 0: all do */
+} tessFatbinKernel;
+
+/** A hint for collectives of some kind, type and size. */
+typedef struct {
+  uint32_t structSize;
+  uint32_t
+      collective;     /**< 0 all, 1 all-reduce, 2 reduce-scatter, 3 gather, 4 broadcast */
+  uint32_t dtype;     /**< 0: any */
+  uint32_t algorithm; /**< 0 none, 1 ring, 2 tree, 3 hierarchical, 4 direct */
+  const char* axis;   /**< null: any */
+  uint64_t leastBytes;
+  uint64_t mostBytes;  /**< included; 0: no limit */
+  uint64_t chunkBytes; /**< 0: chosen */
+  uint32_t wireDtype;  /**< 0, or a narrower type between ranks where the policy allows */
+  uint32_t reserved;
+} tessFatbinPlan;
+
+/** An empty module for the ABI of this library. It belongs to no context. */
+TESS_API tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin);
+TESS_API tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin);
+/** `kind` is "CPU_SO", "CPU_REGISTERED" (without bytes), "PTX", "CUBIN", "NVVM_BC",
+ * "ROCDL_BC" or "HSACO"; `arch` e.g. "x86-64-v3". The bytes are copied. `index` may be
+ * null; it gets the number for tessFatbinKernel.targets. */
+TESS_API tessStatus_t tessFatbinAddCode(tessFatbin_t fatbin, const char* kind,
+                                        const char* arch, const void* bytes, size_t size,
+                                        int* index);
+TESS_API tessStatus_t tessFatbinAddKernel(tessFatbin_t fatbin,
+                                          const tessFatbinKernel* kernel);
+TESS_API tessStatus_t tessFatbinAddPlan(tessFatbin_t fatbin, const tessFatbinPlan* plan);
+/** What counts for a context whose program sets nothing. `wireQuantisation` 0 forbids the
+ * module's own plans a narrower type between ranks. */
+TESS_API tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin,
+                                          const tessNumericsPolicy* policy,
+                                          int wireQuantisation, uint64_t seed);
+/** JSON about tiles and fusion for tessExplain. */
+TESS_API tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json);
+/** SHA-256 of what the module was compiled from. */
+TESS_API tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32);
+TESS_API tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor);
+/** The module's bytes, for tessModuleLoad or a file; the same calls give the same bytes.
+ * `secretKey64`, an Ed25519 key as seed and public half, signs it; null: no signature. */
+TESS_API tessStatus_t tessFatbinBuild(tessFatbin_t fatbin, const void* secretKey64,
+                                      void* buffer, size_t* size);
+
 /* Collectives */
 
 /** Further operations of collectives, beside tessCollOp. */
@@ -294,14 +378,18 @@ TESS_API tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* r
                                    size_t count, int dtype, const char* axis,
                                    tessStream_t stream);
 /** From one rank of the mesh to another, in the streams of both: on a mesh stream the one
- *  call does it; on rank-bound streams each of the two ranks calls it. */
+ *  call does it; on rank-bound streams each of the two ranks calls it, and no other. */
 TESS_API tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                                    size_t count, int dtype, int source, int target,
                                    tessStream_t stream);
 TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream);
 
-/** Brackets for programs that were written for libraries that need them. Calls take
- * effect at once; an end without a start is TESS_ERR_INVALID_VALUE. */
+/** Collectives that this thread calls between the two are checked at once and begin
+ * together at the outermost end: all, or none if one of the calls failed, whose status
+ * the end returns. Nothing of other threads comes between them. Those on the stream of
+ * one rank wait for their peers together and may run in any order, so ranks need not
+ * agree on it. All other calls take effect at once. An end without a start is
+ * TESS_ERR_INVALID_VALUE. */
 TESS_API tessStatus_t tessGroupStart(void);
 TESS_API tessStatus_t tessGroupEnd(void);
 

@@ -252,11 +252,11 @@ void collective_operation::open(collective_group& g) {
   if (g.skip || scratch == 0) {
     return;
   }
-  if (scratch_limit_ != 0 && scratch > scratch_limit_) {
+  if (scratch > scratch_limit_) {
     g.broken = {std::make_shared<const error>(
                     errc::out_of_memory,
                     fmt::format("collective not run: expected scratch of at most {} "
-                                "bytes, which is the stream's limit, found {}",
+                                "bytes, which the stream's limit leaves, found {}",
                                 scratch_limit_, scratch)),
                 number};
   } else if (g.scratch == nullptr) {
@@ -374,14 +374,56 @@ void collective_operation::step(lane_set& lanes, unsigned group,
   }
 }
 
+namespace {
+
+/// The ranks of the mesh that a send on a stream of one of them is between.
+result<std::vector<int>> pair_of(const stream& on, const collective_request& what) {
+  const int own = on.options().rank;
+  WEIR_TRY(const std::vector<int> group, on.on()->shape.group_of(what.axes, own));
+  const int source = group[static_cast<std::size_t>(what.call.root)];
+  const int target = group[static_cast<std::size_t>(what.call.peer)];
+  if (own != source && own != target) {
+    return error(errc::invalid_argument,
+                 fmt::format("send not posted: expected the stream of rank {} or {}, "
+                             "found one of rank {}",
+                             source, target, own));
+  }
+  return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
+}
+
+std::vector<collective_group> groups_of(const mesh& m, axis_set axes,
+                                        const std::optional<memory_place>& from,
+                                        const std::optional<memory_place>& to) {
+  std::vector<collective_group> groups;
+  for (auto& group : m.shape.groups(axes)) {
+    collective_group g;
+    for (const int rank : group) {
+      g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
+      g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
+    }
+    g.ranks = std::move(group);
+    groups.push_back(std::move(g));
+  }
+  return groups;
+}
+
+}  // namespace
+
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
   collective_request what = asked;
   const numerics_policy policy = on.of().policy();
   what.call.level = policy.level();
   what.call.wide = on.of().settings().numerics == numerics_mode::promote;
   const mesh& m = *on.on();
-  const int ranks = m.shape.group_size(what.axes);
+  int ranks = m.shape.group_size(what.axes);
   WEIR_CHECK(check_call(what.call, ranks));
+  std::vector<int> pair;
+  if (what.call.kind == collective_kind::send && on.options().rank >= 0) {
+    WEIR_TRY(pair, pair_of(on, what));
+    ranks = static_cast<int>(pair.size());
+    what.call.root = 0;
+    what.call.peer = ranks - 1;
+  }
   const bool needs_memory =
       what.call.count > 0 && what.call.kind != collective_kind::barrier;
   if (what.call.count == 0 && what.call.kind != collective_kind::barrier) {
@@ -404,24 +446,18 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
   }
   if (on.options().rank >= 0) {
-    WEIR_TRY(auto group, m.shape.group_of(what.axes, on.options().rank));
+    std::vector<int> group = std::move(pair);
+    if (group.empty()) {
+      WEIR_TRY(group, m.shape.group_of(what.axes, on.options().rank));
+    }
     const auto share = make_ref<rank_share>(std::move(p.plan), p.how, what,
                                             std::move(group), digest_of_policy(policy));
     share->verify = std::move(verify);
+    share->scratch_limit = on.budget()->room();
     return ref<operation>(share);
   }
-  std::vector<collective_group> groups;
-  for (auto& group : m.shape.groups(what.axes)) {
-    collective_group g;
-    for (const int rank : group) {
-      g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
-      g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
-    }
-    g.ranks = std::move(group);
-    groups.push_back(std::move(g));
-  }
-  const auto out = make_ref<collective_operation>(std::move(p.plan), p.how,
-                                                  std::move(groups), on.memory_limit());
+  const auto out = make_ref<collective_operation>(
+      std::move(p.plan), p.how, groups_of(m, what.axes, from, to), on.budget()->room());
   out->verify_by(std::move(verify));
   return ref<operation>(out);
 }

@@ -22,23 +22,6 @@ namespace {
 constexpr std::uint32_t window = 1U << 15;
 constexpr std::int64_t stop_limit_ns = 5'000'000'000;
 
-/// Lets go of memory with the last point that holds this.
-class last_use : public counted {
- public:
-  last_use(allocation_ptr memory, std::shared_ptr<std::atomic<int>> pending)
-      : memory_(std::move(memory)), pending_(std::move(pending)) {
-    ++*pending_;
-  }
-  ~last_use() override {
-    memory_ = nullptr;
-    --*pending_;
-  }
-
- private:
-  allocation_ptr memory_;
-  std::shared_ptr<std::atomic<int>> pending_;
-};
-
 /// Tells several observers.
 class observers final : public operation_observer {
  public:
@@ -64,20 +47,38 @@ algorithm algorithm_of(const plan_record& plan) {
   }
 }
 
+/// What travels between ranks by a plan; nothing where no wire format is of that type.
+std::optional<wire_format> wire_of(const plan_record& plan) {
+  const auto type = [&](dtype t) { return static_cast<std::uint32_t>(t); };
+  if (plan.wire_dtype == 0 || plan.wire_dtype == plan.dtype) {
+    return wire_format::plain;
+  }
+  return plan.wire_dtype == type(dtype::bf16)       ? std::optional(wire_format::bf16)
+         : plan.wire_dtype == type(dtype::fp8_e4m3) ? std::optional(wire_format::fp8_e4m3)
+         : plan.wire_dtype == type(dtype::fp8_e5m2) ? std::optional(wire_format::fp8_e5m2)
+                                                    : std::nullopt;
+}
+
 /// What a module's plan says, one hint per kind of collective.
 std::vector<collective_hint> hints_of(const plan_record& plan) {
+  const std::optional<wire_format> wire = wire_of(plan);
+  if (!wire || (plan.algorithm == 0 && *wire == wire_format::plain)) {
+    return {};
+  }
   constexpr collective_kind kinds[] = {
       collective_kind::all_reduce, collective_kind::reduce_scatter,
       collective_kind::all_gather, collective_kind::broadcast};
   std::vector<collective_hint> out;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    if (plan.algorithm != 0 && (plan.collective == 0 || plan.collective == i + 1)) {
+    if (plan.collective == 0 || plan.collective == i + 1) {
       collective_hint hint;
       hint.kind = kinds[i];
       hint.type = static_cast<int>(plan.dtype);
       hint.least_bytes = plan.least_bytes;
       hint.most_bytes = plan.most_bytes;
-      hint.how = algorithm_of(plan);
+      // Rounding happens once per phase, which only this one has.
+      hint.how = *wire == wire_format::plain ? algorithm_of(plan) : algorithm::direct;
+      hint.wire = *wire;
       hint.chunk_bytes = plan.chunk_bytes;
       out.push_back(hint);
     }
@@ -86,6 +87,14 @@ std::vector<collective_hint> hints_of(const plan_record& plan) {
 }
 
 }  // namespace
+
+mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
+           std::span<const std::int32_t> ids, const mesh_shape& s)
+    : of(std::move(context_of)),
+      number(number_of),
+      devices(ids.begin(), ids.end()),
+      shape(s),
+      pool(of->memory(), devices, number) {}
 
 context::context(runtime_settings settings)
     : settings_(std::move(settings)), policy_(settings_.policy) {}
@@ -194,7 +203,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
     ends.push_back(make_ref<point>(s->chain().mesh, s->lanes(), bell_));
-    s->enqueue(ends.back());
+    s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
     return bell_.wait([&] { return p->reached(); }, deadline);
@@ -208,6 +217,7 @@ void context::drop_mesh(const std::shared_ptr<mesh>& m) {
   }
   static_cast<void>(drain(m, -1));
   static_cast<void>(memory_->remove_all(m->number));
+  m->pool.set_keep(0);
 }
 
 result<void> context::shut_down() {
@@ -235,6 +245,7 @@ result<void> context::shut_down() {
       continue;
     }
     static_cast<void>(memory_->remove_all(m->number));
+    m->pool.set_keep(0);
   }
   // Steps that have done their work still let go of what they used.
   const std::int64_t deadline = now_ns() + stop_limit_ns;
@@ -285,24 +296,11 @@ numerics_policy context::policy() const {
   return out;
 }
 
-result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at,
-                                 const stream* only) {
-  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
-  const auto user = make_ref<last_use>(std::move(memory), frees_);
-  for (const auto& s : streams_of(*m)) {
-    if (only == nullptr || s.get() == only) {
-      auto end = make_ref<point>(s->chain().mesh, s->lanes(), bell_);
-      end->when_reached([user] {});
-      s->enqueue(std::move(end));
-    }
-  }
-  return {};
-}
-
 result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view image) {
   load_options options;
   options.trust = trust_;
   options.cache = cache_.get();
+  options.from_files = settings_.code_from_cache;
   WEIR_TRY(auto out, runtime::load_module(image, options));
   if (const auto& p = out->policy()) {
     suggest_policy(
@@ -310,6 +308,9 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   }
   const std::lock_guard lock(mutex_);
   for (const plan_record& plan : out->plans()) {
+    if (plan.wire_dtype != 0 && out->policy() && !out->policy()->wire_quantisation) {
+      continue;  // the module's own policy forbids what the plan proposes
+    }
     std::optional<axis_set> axes;
     if (!plan.axis.empty()) {
       WEIR_TRY(axes, parse_axes(std::string_view(plan.axis)));

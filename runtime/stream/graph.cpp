@@ -334,7 +334,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
     if (const auto s = made.on.lock()) {
       auto end = make_ref<point>(s->chain().mesh, s->lanes(), what->of_->bell());
       end->when_reached([what] {});
-      s->enqueue(in, std::move(end));
+      s->enqueue_beside(in, std::move(end));
     }
   }
 }
@@ -371,7 +371,7 @@ std::uint64_t graph_exec::wait_for_runs() {
   }
   for (const auto& s : used) {
     auto end = make_ref<point>(s->chain().mesh, s->lanes(), of_->bell());
-    s->enqueue(end);
+    s->enqueue_beside(end);
     of_->bell().wait([&] { return end->reached(); }, -1);
   }
   return seen;

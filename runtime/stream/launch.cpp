@@ -60,6 +60,8 @@ class launch_operation : public operation {
   [[nodiscard]] std::string_view name() const noexcept override {
     return plan_->kernel.kernel->record.name;
   }
+  /// Blocks of one device that have shared memory at a time.
+  [[nodiscard]] std::int64_t resident() const noexcept { return slices_.slices; }
   [[nodiscard]] std::string details() const override {
     const grid_launch& g = plan_->grid;
     return fmt::format(
@@ -372,6 +374,21 @@ result<void> shape(stream& on, const launch_request& what, launch_plan& plan) {
   return on.of().backend().check(grid, what.persistent);
 }
 
+bool fits_shared(const stream& on, const launch_request& what, std::int64_t blocks) {
+  return what.shared_bytes == 0 ||
+         on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
+}
+
+ref<operation> over_limit(const stream& on, const launch_request& what) {
+  return make_failing(
+      error(errc::out_of_memory,
+            fmt::format("kernel not run \"{}\": expected shared memory of all blocks at "
+                        "work within the {} bytes that the stream's limit leaves, found "
+                        "{} bytes for each",
+                        what.kernel.kernel->record.name, on.budget()->room(),
+                        what.shared_bytes)));
+}
+
 }  // namespace
 
 result<ref<operation>> make_launch(stream& on, const launch_request& what) {
@@ -385,7 +402,9 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
       describe(on, policy, on.of().settings(), what.kernel.module->policy());
   on.note(plan->determinism);
   ref<operation> out;
-  if (what.persistent) {
+  if (what.persistent && !fits_shared(on, what, plan->grid.blocks())) {
+    out = over_limit(on, what);
+  } else if (what.persistent) {
     out = make_ref<persistent_operation>(plan, on);
   } else if (policy.deterministic &&
              (what.kernel.kernel->record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
@@ -395,7 +414,9 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
                           "deterministic, as the policy asks, found one that is not",
                           what.kernel.kernel->record.name)));
   } else {
-    out = make_ref<launch_operation>(plan, on);
+    const auto launch = make_ref<launch_operation>(plan, on);
+    out = fits_shared(on, what, launch->resident()) ? ref<operation>(launch)
+                                                    : over_limit(on, what);
   }
   out->urgent = what.urgent;
   return out;

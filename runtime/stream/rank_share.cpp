@@ -18,6 +18,17 @@ namespace {
 std::uint64_t group_number(const mesh& m, axis_set axes, int lowest) {
   return m.number << 32 | std::uint64_t{axes} << 24 | static_cast<std::uint64_t>(lowest);
 }
+/// The same for the two of a send: no axis has that number.
+std::uint64_t pair_number(const mesh& m, int source, int target) {
+  static_assert(max_ranks <= 1 << 12);
+  return m.number << 32 | static_cast<std::uint64_t>(source) << 12 |
+         static_cast<std::uint64_t>(target);
+}
+std::uint64_t number_of(const mesh& m, const rank_share& share) {
+  return share.request.call.kind == collective_kind::send
+             ? pair_number(m, share.ranks.front(), share.ranks.back())
+             : group_number(m, share.request.axes, share.ranks.front());
+}
 
 error why_ended(const meeting_outcome& what, std::string_view name) {
   const auto text = [&](std::string_view expected, std::string_view found) {
@@ -31,6 +42,9 @@ error why_ended(const meeting_outcome& what, std::string_view name) {
     case meeting_state::determinism_violation:
       return {errc::determinism_violation,
               text("all ranks of the group under one policy", "policies that differ")};
+    case meeting_state::cancelled:
+      return {errc::timeout, text("all ranks of the group",
+                                  "that they will not come: the mesh is gone")};
     default:
       return {errc::timeout, text("all ranks of the group in time",
                                   fmt::format("{} of them", what.tickets.size()))};
@@ -66,6 +80,19 @@ void rank_share::proceed(submission_port::session& in) {
   std::exchange(on, nullptr)->proceed(in);
 }
 
+void share_group::admitted(submission_port::session& in, stream& of) {
+  of.hold();  // nothing passes between two of them
+  std::uint64_t next = number - shares_.size();
+  for (const ref<rank_share>& share : shares_) {
+    share->number = ++next;
+    share->stream_number = stream_number;
+    share->observer = observer;
+    share->enqueued_ns = enqueued_ns;
+    share->admitted(in, of);
+  }
+  of.proceed(in);
+}
+
 meeting_point::meeting_point(context& of)
     : of_(of),
       meetings_(of.settings().rendezvous_limit_ms > 0
@@ -75,9 +102,17 @@ meeting_point::meeting_point(context& of)
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
   const mesh& m = *share->on->on();
   const int rank = share->on->options().rank;
-  const std::uint64_t group = group_number(m, share->request.axes, share->ranks.front());
-  // The group may be known already; that is no failure.
-  static_cast<void>(meetings_.add_group(group, static_cast<int>(share->ranks.size())));
+  if (over_ || m.gone) {
+    meeting_outcome none;
+    none.state = meeting_state::cancelled;
+    share->end(in, why_ended(none, name_of(share->request.call.kind)));
+    share->proceed(in);
+    return;
+  }
+  const std::uint64_t group = number_of(m, *share);
+  if (meetings_.add_group(group, static_cast<int>(share->ranks.size()))) {
+    groups_[m.number].push_back(group);
+  }
   const auto place = static_cast<int>(
       std::find(share->ranks.begin(), share->ranks.end(), rank) - share->ranks.begin());
   collective_call same = share->request.call;
@@ -117,9 +152,11 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
   if (what.state == meeting_state::complete) {
     collective_group g;
     const rank_share& first = *shares.front();
+    std::size_t scratch_limit = first.scratch_limit;
     g.ranks = first.ranks;
     for (const ref<rank_share>& s : shares) {
       const int rank = s->on->options().rank;
+      scratch_limit = std::min(scratch_limit, s->scratch_limit);
       const auto& memory = of_.memory();
       const auto there = [&](const void* at) {
         return memory.translate(const_cast<void*>(at), rank);
@@ -132,8 +169,8 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     }
     std::vector<collective_group> groups;
     groups.push_back(std::move(g));
-    const auto all = make_ref<collective_operation>(
-        first.plan, first.how, std::move(groups), first.on->memory_limit());
+    const auto all = make_ref<collective_operation>(first.plan, first.how,
+                                                    std::move(groups), scratch_limit);
     all->verify_by(first.verify);
     all->number = first.number;
     all->stream_number = first.stream_number;
@@ -151,13 +188,15 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
   }
 }
 
-void meeting_point::forget(submission_port::session& in, const mesh& m) {
-  for (axis_set axes = 1; axes <= whole_mesh; ++axes) {
-    for (const std::vector<int>& ranks : m.shape.groups(axes)) {
-      for (const meeting_outcome& over :
-           meetings_.drop_group(group_number(m, axes, ranks.front()))) {
-        tell(in, over);
-      }
+void meeting_point::forget(submission_port::session& in, mesh& m) {
+  m.gone = true;
+  const auto known = groups_.extract(m.number);
+  if (known.empty()) {
+    return;
+  }
+  for (const std::uint64_t group : known.mapped()) {
+    for (const meeting_outcome& over : meetings_.drop_group(group)) {
+      tell(in, over);
     }
   }
 }
@@ -181,6 +220,7 @@ void meeting_point::look_later() {
 }
 
 void meeting_point::end_all(submission_port::session& in) {
+  over_ = true;
   for (const meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {
     tell(in, over);

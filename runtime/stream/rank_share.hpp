@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "weir/runtime/stream/collective.hpp"
@@ -30,10 +31,31 @@ class rank_share final : public lane_operation {
   collective_request request;
   std::vector<int> ranks;  ///< of the group, in the mesh
   std::uint64_t descriptor;
+  std::size_t scratch_limit = static_cast<std::size_t>(-1);
   std::shared_ptr<class stream> on;  ///< while it waits
 
  protected:
   result<void> run(unsigned) override { return {}; }
+};
+
+/// Shares of one rank that come to their meetings all at once, so that ranks need not
+/// agree on the order in which they ask for them.
+class share_group final : public lane_operation {
+ public:
+  explicit share_group(std::vector<ref<rank_share>> shares)
+      : lane_operation(kind::other), shares_(std::move(shares)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
+  [[nodiscard]] std::uint32_t numbers() const noexcept override {
+    return static_cast<std::uint32_t>(shares_.size());
+  }
+  void admitted(submission_port::session& in, stream& on) override;
+
+ protected:
+  result<void> run(unsigned) override { return {}; }
+
+ private:
+  std::vector<ref<rank_share>> shares_;
 };
 
 }  // namespace weir::runtime

@@ -120,6 +120,7 @@ void take_cache(const reader& from, runtime_settings& s) {
     s.cache_folder = fmt::format("{}/tessera", *home);
   }
   s.cache_strict = from.flag("TESS_CACHE_STRICT", false);
+  s.code_from_cache = from.flag("TESS_CODE_FROM_CACHE", false);
 }
 
 std::string_view name_of(numerics_mode mode) {
@@ -202,6 +203,7 @@ std::vector<std::pair<std::string, std::string>> runtime_settings::listed() cons
       {"TESS_REQUIRE_SIGNED", yes(require_signed)},
       {"TESS_CACHE_DIR", cache_folder},
       {"TESS_CACHE_STRICT", yes(cache_strict)},
+      {"TESS_CODE_FROM_CACHE", yes(code_from_cache)},
   };
 }
 

@@ -86,7 +86,7 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   out->lanes_->urgent = options.priority < 0;
   out->lanes_->host_used = false;
   out->number_ = out->of().next_stream();
-  out->memory_limit_ = out->of().settings().stream_memory;
+  out->budget_->set_limit(out->of().settings().stream_memory);
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
   auto in = out->of().port().enter();
   std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
@@ -106,12 +106,17 @@ void stream::enqueue(ref<operation> what) {
   enqueue(in, std::move(what));
 }
 
-void stream::enqueue(submission_port::session& in, ref<operation> what) {
-  what->number = ++operations_;
-  what->stream_number = number_;
+void stream::number(operation& what) {
+  operations_ += what.numbers();
+  what.number = operations_;
+  what.stream_number = number_;
   if (closed_) {
-    what->keeps = shared_from_this();  // the closing operation does so no longer
+    what.keeps = shared_from_this();  // the closing operation does so no longer
   }
+}
+
+void stream::enqueue(submission_port::session& in, ref<operation> what) {
+  number(*what);
   if (!pending_waits_.empty()) {
     what->waits = std::exchange(pending_waits_, {});
   }
@@ -125,6 +130,25 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
       return;
     }
   }
+  pass(in, std::move(what));
+}
+
+void stream::enqueue_beside(ref<operation> what) {
+  auto in = of().port().enter();
+  in.make_room(what->tasks(lanes()));
+  enqueue_beside(in, std::move(what));
+}
+
+void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
+  if (recording_ == nullptr) {
+    enqueue(in, std::move(what));
+    return;
+  }
+  number(*what);  // what the stream waits for is the recording's
+  pass(in, std::move(what));
+}
+
+void stream::pass(submission_port::session& in, ref<operation> what) {
   if (holds_ > 0 || !held_.empty()) {
     held_.push_back(std::move(what));
   } else {
@@ -157,11 +181,15 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
 
 void stream::proceed(submission_port::session& in) {
   --holds_;
+  if (std::exchange(proceeds_, true)) {
+    return;  // an operation let go at once: the loop below goes on, however many do
+  }
   while (holds_ == 0 && !held_.empty()) {
     ref<operation> next = std::move(held_.front());
     held_.pop_front();
     admit(in, std::move(next));
   }
+  proceeds_ = false;
 }
 
 void stream::record(event& into) {
@@ -237,7 +265,7 @@ bool stream::idle() {
   if (!looked_for_ || looked_at_ != operations_) {
     looked_for_ = make_ref<point>(lanes_->mesh, lanes(), of().bell());
     in.make_room(lanes());
-    enqueue(in, looked_for_);
+    enqueue_beside(in, looked_for_);
     looked_at_ = operations_;
   }
   return looked_for_->reached();

@@ -5,6 +5,7 @@
 /// rank's own address is found from it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,7 @@ enum class memory_kind : std::uint8_t {
 };
 
 /// One allocation, however many share it: its memory goes back when the last one lets go,
-/// so whoever has work in flight on it keeps it. Immutable.
+/// so whoever has work in flight on it keeps it. Immutable but for `lend`.
 /// @threads{safe from any thread}
 class allocation {
  public:
@@ -52,6 +53,11 @@ class allocation {
   }
   /// Whether each rank has an instance of its own.
   [[nodiscard]] bool symmetric() const noexcept { return kind_ == memory_kind::device; }
+  /// Another library has it from now on, until nobody knows when: it serves nobody else.
+  void lend() const noexcept { lent_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool lent() const noexcept {
+    return lent_.load(std::memory_order_relaxed);
+  }
 
  private:
   friend class symmetric_memory;
@@ -65,6 +71,7 @@ class allocation {
   std::shared_ptr<device_backend> backend_;
   std::function<void()> on_release_;
   std::shared_ptr<const std::function<void(const error&)>> on_damage_;
+  mutable std::atomic<bool> lent_{false};
 };
 using allocation_ptr = std::shared_ptr<const allocation>;
 
@@ -132,6 +139,9 @@ class symmetric_memory {
   /// @error{invalid_argument, nothing of this kind and owner begins there}
   [[nodiscard]] result<allocation_ptr> remove(const void* at, memory_kind kind,
                                               std::uint64_t owner = 0);
+  /// Puts back what `remove` took out.
+  /// @error{already_exists, it overlaps something that has become known; out_of_memory}
+  [[nodiscard]] result<void> restore(const allocation_ptr& memory);
   /// Takes out everything of one owner, in no order.
   [[nodiscard]] std::vector<allocation_ptr> remove_all(std::uint64_t owner);
 

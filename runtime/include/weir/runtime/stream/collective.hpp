@@ -34,6 +34,18 @@ struct collective_request {
 [[nodiscard]] result<ref<operation>> make_collective(stream& on,
                                                      const collective_request& what);
 
+/// Calls that are to begin together.
+struct grouped_call {
+  std::shared_ptr<stream> on;
+  collective_request what;
+};
+/// Makes all of them, and if all can be made, puts them into their streams at once: no
+/// other thread's operation comes between those of one context. On mesh streams in the
+/// order of the list; those on the stream of one rank wait for their peers together, and
+/// may run in any order.
+/// @error as make_collective; nothing is enqueued then
+[[nodiscard]] result<void> enqueue_group(std::span<const grouped_call> calls);
+
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
   std::vector<int> ranks;  ///< in the mesh

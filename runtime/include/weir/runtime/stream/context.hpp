@@ -22,6 +22,7 @@
 #include "weir/runtime/stream/doorbell.hpp"
 #include "weir/runtime/stream/janitor.hpp"
 #include "weir/runtime/stream/lane_set.hpp"
+#include "weir/runtime/stream/memory_pool.hpp"
 #include "weir/runtime/stream/operation.hpp"
 #include "weir/runtime/stream/settings.hpp"
 #include "weir/runtime/stream/submission_port.hpp"
@@ -33,20 +34,18 @@ class meeting_point;
 class stream;
 
 /// Devices along axes. Rank r is position r in `devices`.
-/// @threads{immutable but for its streams, which the session guards}
+/// @threads{immutable but for its streams, which the session guards, and its pool}
 struct mesh {
   mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
-       std::span<const std::int32_t> ids, const mesh_shape& s)
-      : of(std::move(context_of)),
-        number(number_of),
-        devices(ids.begin(), ids.end()),
-        shape(s) {}
+       std::span<const std::int32_t> ids, const mesh_shape& s);
 
   std::shared_ptr<context> of;
   std::uint64_t number;  ///< of this mesh in its context; owner of its memory
   std::vector<std::int32_t> devices;
   mesh_shape shape;
+  memory_pool pool;
   std::vector<std::weak_ptr<stream>> streams;
+  bool gone = false;  ///< its ranks meet no more
 
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
@@ -104,10 +103,20 @@ class context : public std::enable_shared_from_this<context> {
   /// The policy of the module last loaded, if the program has set none.
   void suggest_policy(const numerics_policy& policy);
 
-  /// Frees memory once all that its mesh's streams, or `only` that one, were given so far
-  /// has ended. @error{invalid_argument, no memory of this mesh begins there}
-  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at,
-                                        const stream* only = nullptr);
+  /// An instance of so many bytes on each device of the mesh; null for 0 bytes. If there
+  /// is not enough, lets go of what pools keep and waits for what is about to be freed.
+  /// @error{out_of_memory}
+  [[nodiscard]] result<void*> allocate(const std::shared_ptr<mesh>& m, std::size_t bytes);
+  /// The same from the pool of the stream's mesh; counts against the stream's limit.
+  /// @error{out_of_memory; invalid_argument, a stream that only records: its capture is
+  /// lost}
+  [[nodiscard]] result<void*> allocate(stream& by, std::size_t bytes);
+  /// Frees memory once all that its mesh's streams were given so far has ended.
+  /// @error{invalid_argument, no memory of this mesh begins there}
+  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
+  /// The same behind what one stream was given so far. Memory of the pool goes there.
+  /// @error{invalid_argument, as above, or a stream that only records}
+  [[nodiscard]] result<void> free_later(stream& by, void* at);
 
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
@@ -133,6 +142,8 @@ class context : public std::enable_shared_from_this<context> {
   /// Null: there is none.
   [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
 
+  /// Lets go of what the pools of all meshes keep.
+  void trim_pools();
   /// Some memory waits for streams before it goes back.
   [[nodiscard]] bool frees_pending() const noexcept { return *frees_ != 0; }
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "weir/runtime/collective/rendezvous.hpp"
 #include "weir/runtime/stream/context.hpp"
@@ -21,9 +23,9 @@ class meeting_point {
   /// A rank has come with its share, which holds its stream until all are there, or until
   /// something else ends the meeting.
   void join(submission_port::session& in, const ref<rank_share>& share);
-  /// The mesh goes: whoever still waits in one of its groups is told so.
-  void forget(submission_port::session& in, const mesh& m);
-  /// Everybody who still waits is told that the time is over.
+  /// The mesh goes: whoever waits in one of its groups, or comes later, is told so.
+  void forget(submission_port::session& in, mesh& m);
+  /// Everybody who still waits is told that the time is over, and so is who comes later.
   void end_all(submission_port::session& in);
 
  private:
@@ -32,6 +34,8 @@ class meeting_point {
 
   context& of_;
   rendezvous meetings_;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> groups_;  ///< by number of the mesh
+  bool over_ = false;
 };
 
 }  // namespace weir::runtime

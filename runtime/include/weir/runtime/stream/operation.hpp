@@ -74,6 +74,8 @@ class operation : public counted {
   virtual void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept = 0;
   /// Tasks that `submit` submits on so many devices, or about so.
   [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
+  /// How many of its stream's operations it stands for; the last has its number.
+  [[nodiscard]] virtual std::uint32_t numbers() const noexcept { return 1; }
   /// Called when it has been submitted to its stream's lanes, with the session in hand.
   virtual void admitted(submission_port::session&, stream&) {}
   /// The same once more, for a graph. Null if it cannot be in one.

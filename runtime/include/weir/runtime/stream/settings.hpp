@@ -58,6 +58,7 @@ struct runtime_settings {
   std::string trusted_keys;
   std::string cache_folder;  ///< empty: no cache on disk
   bool cache_strict = false;
+  bool code_from_cache = false;  ///< code of modules is loaded from the cache's files
   log_level log = log_level::silent;
   /// Gets lines of the log; without it they go to standard error.
   std::function<void(log_level, std::string_view)> on_log;

@@ -55,6 +55,9 @@ class stream : public std::enable_shared_from_this<stream> {
   void enqueue(ref<operation> what);
   /// As `enqueue`, with the session in hand and room made.
   void enqueue(submission_port::session& in, ref<operation> what);
+  /// The same for points of the runtime's own: no recording gets them.
+  void enqueue_beside(ref<operation> what);
+  void enqueue_beside(submission_port::session& in, ref<operation> what);
 
   void record(event& into);
   /// The stream's next operations wait for the event's latest point, if it has one.
@@ -110,9 +113,10 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] std::string last_message() const;
   void note(const error& e);
   void set_limit(std::int64_t ns) noexcept { limit_ns_ = ns; }
-  /// Most that it may have in scratch and in memory of its own, bytes; 0: no limit.
-  void set_memory_limit(std::size_t bytes) noexcept { memory_limit_ = bytes; }
-  [[nodiscard]] std::size_t memory_limit() const noexcept { return memory_limit_; }
+  /// What it has of memory of its own; scratch has to fit into the rest.
+  [[nodiscard]] const std::shared_ptr<memory_budget>& budget() const noexcept {
+    return budget_;
+  }
 
   /// What is enqueued goes into a recording besides running (or instead, if `only`).
   /// Null ends it. With the session in hand.
@@ -132,6 +136,8 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
+  void number(operation& what);
+  void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
   /// The first point that it waits for and that is itself held back, or null.
   [[nodiscard]] static point* held_point(const operation& what);
@@ -142,10 +148,11 @@ class stream : public std::enable_shared_from_this<stream> {
   std::unique_ptr<lane_set> lanes_;
   std::atomic<std::uint64_t> ordinals_{0};
   std::atomic<std::int64_t> limit_ns_{0};
-  std::atomic<std::size_t> memory_limit_{0};
+  std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
   // Under the session.
   std::uint64_t operations_ = 0;
   unsigned holds_ = 0;
+  bool proceeds_ = false;  ///< what is held back is being admitted
   bool closed_ = false;
   std::deque<ref<operation>> held_;
   std::vector<ref<point>> pending_waits_;

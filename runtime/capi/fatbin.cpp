@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Making modules.
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+
+namespace weir::capi {
+namespace {
+
+result<void> check_size(std::string_view call, std::uint32_t found,
+                        std::size_t expected) {
+  if (found < expected) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a structSize of at least {}, found {}",
+                             call, expected, found));
+  }
+  return {};
+}
+
+result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
+                      const void* bytes, std::size_t size, int* index) {
+  constexpr std::string_view call = "tessFatbinAddCode";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (kind == nullptr || arch == nullptr || (bytes == nullptr && size != 0)) {
+    return null_argument(call, "a kind of code, what runs it, and its bytes");
+  }
+  auto known = runtime::code_kind_named(kind);
+  if (!known) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("{} failed: expected a kind of code, found \"{}\"", call, kind));
+  }
+  const std::lock_guard lock(f->mutex);
+  const auto* const first = static_cast<const std::byte*>(bytes);
+  f->code.emplace_back(first, first + size);
+  const std::size_t at = f->what.add_code(*known, arch, f->code.back());
+  if (index != nullptr) {
+    *index = static_cast<int>(at);
+  }
+  return {};
+}
+
+result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
+  constexpr std::string_view call = "tessFatbinAddKernel";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (kernel == nullptr) {
+    return null_argument(call, "a description");
+  }
+  WEIR_CHECK(check_size(call, kernel->structSize, sizeof(tessFatbinKernel)));
+  if (kernel->name == nullptr || kernel->paramCount < 0 ||
+      (kernel->params == nullptr && kernel->paramCount > 0)) {
+    return null_argument(call, "a name and the parameters");
+  }
+  runtime::kernel_record record;
+  record.name = kernel->name;
+  record.symbol = kernel->symbol == nullptr ? "" : kernel->symbol;
+  record.flags = kernel->flags;
+  WEIR_TRY(record.parameters, parameters_of(kernel->params, kernel->paramCount, call));
+  std::copy(kernel->defaultBlock, kernel->defaultBlock + 3, record.default_block.begin());
+  if (kernel->maxThreads != 0) {
+    record.most_threads = kernel->maxThreads;
+  }
+  record.shared_bytes = kernel->sharedBytes;
+  if (kernel->targets != 0) {
+    record.targets = kernel->targets;
+  }
+  const std::lock_guard lock(f->mutex);
+  return f->what.add_kernel(std::move(record));
+}
+
+result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
+  constexpr std::string_view call = "tessFatbinAddPlan";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (plan == nullptr) {
+    return null_argument(call, "a description");
+  }
+  WEIR_CHECK(check_size(call, plan->structSize, sizeof(tessFatbinPlan)));
+  runtime::plan_record record;
+  record.collective = plan->collective;
+  record.dtype = plan->dtype;
+  record.axis = plan->axis == nullptr ? "" : plan->axis;
+  record.algorithm = plan->algorithm;
+  record.least_bytes = plan->leastBytes;
+  record.most_bytes =
+      plan->mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : plan->mostBytes;
+  record.chunk_bytes = plan->chunkBytes;
+  record.wire_dtype = plan->wireDtype;
+  const std::lock_guard lock(f->mutex);
+  f->what.add_plan(std::move(record));
+  return {};
+}
+
+result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
+                        std::uint64_t seed) {
+  constexpr std::string_view call = "tessFatbinSetPolicy";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (policy == nullptr) {
+    return null_argument(call, "a policy");
+  }
+  WEIR_CHECK(check_policy(*policy));
+  const std::lock_guard lock(f->mutex);
+  f->what.set_policy({policy->stableReductions != 0, policy->deterministic != 0,
+                      policy->rngStateless != 0, policy->allowFastMath != 0, wire != 0,
+                      seed});
+  return {};
+}
+
+result<void> build(tessFatbin_t handle, const void* key, void* buffer,
+                   std::size_t* size) {
+  constexpr std::string_view call = "tessFatbinBuild";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (size == nullptr) {
+    return null_argument(call, "a size");
+  }
+  runtime::secret_key secret{};
+  if (key != nullptr) {
+    std::memcpy(secret.data(), key, secret.size());
+  }
+  const std::lock_guard lock(f->mutex);
+  WEIR_TRY(const byte_vector made, f->what.build(key == nullptr ? nullptr : &secret));
+  const std::size_t room = std::exchange(*size, made.size());
+  if (buffer == nullptr) {
+    return {};
+  }
+  if (room < made.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
+                             made.size(), room));
+  }
+  std::memcpy(buffer, made.data(), made.size());
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::capi
+
+using namespace weir;        // NOLINT: the functions of the interface are global
+using namespace weir::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
+  return run([&]() -> result<void> {
+    if (fatbin == nullptr) {
+      return null_argument("tessFatbinCreate", "a place for the module");
+    }
+    *fatbin =
+        handle_of<tessFatbin_t>(all().fatbins.add(std::make_shared<fatbin_object>()));
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
+  return run([&]() -> result<void> {
+    if (all().fatbins.remove(number_of(fatbin)) == nullptr) {
+      return stale("tessFatbinDestroy", "module in the making");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinAddCode(tessFatbin_t fatbin, const char* kind, const char* arch,
+                               const void* bytes, size_t size, int* index) {
+  return run([&] { return add_code(fatbin, kind, arch, bytes, size, index); });
+}
+
+tessStatus_t tessFatbinAddKernel(tessFatbin_t fatbin, const tessFatbinKernel* kernel) {
+  return run([&] { return add_kernel(fatbin, kernel); });
+}
+
+tessStatus_t tessFatbinAddPlan(tessFatbin_t fatbin, const tessFatbinPlan* plan) {
+  return run([&] { return add_plan(fatbin, plan); });
+}
+
+tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin, const tessNumericsPolicy* policy,
+                                 int wireQuantisation, uint64_t seed) {
+  return run([&] { return set_policy(fatbin, policy, wireQuantisation, seed); });
+}
+
+tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetExplain"));
+    if (json == nullptr) {
+      return null_argument("tessFatbinSetExplain", "a text");
+    }
+    const std::lock_guard lock(f->mutex);
+    f->what.set_explain(json);
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetSourceHash"));
+    if (hash32 == nullptr) {
+      return null_argument("tessFatbinSetSourceHash", "a hash");
+    }
+    runtime::digest256 hash{};
+    std::memcpy(hash.data(), hash32, hash.size());
+    const std::lock_guard lock(f->mutex);
+    f->what.set_source_hash(hash);
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));
+    constexpr int most = std::numeric_limits<std::uint16_t>::max();
+    if (major < 0 || major > most || minor < 0 || minor > most) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessFatbinSetAbi failed: expected numbers in [0, {}], "
+                               "found {} and {}",
+                               most, major, minor));
+    }
+    const std::lock_guard lock(f->mutex);
+    f->what.set_abi(
+        {static_cast<std::uint16_t>(major), static_cast<std::uint16_t>(minor)});
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinBuild(tessFatbin_t fatbin, const void* secretKey64, void* buffer,
+                             size_t* size) {
+  return run([&] { return build(fatbin, secretKey64, buffer, size); });
+}
+
+}  // extern "C"

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Blocks that are kept, and who may have them next.
+#include "weir/runtime/stream/memory_pool.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace weir::runtime {
+
+std::size_t memory_budget::room() const noexcept {
+  const std::size_t most = limit_;
+  const std::size_t used = used_;
+  return most == 0     ? std::numeric_limits<std::size_t>::max()
+         : used < most ? most - used
+                       : 0;
+}
+
+bool memory_budget::charge(std::size_t bytes) noexcept {
+  std::size_t used = used_;
+  for (;;) {
+    const std::size_t most = limit_;
+    if (bytes > std::numeric_limits<std::size_t>::max() - used ||
+        (most != 0 && used + bytes > most)) {
+      return false;
+    }
+    if (used_.compare_exchange_weak(used, used + bytes)) {
+      return true;
+    }
+  }
+}
+
+memory_pool::memory_pool(symmetric_memory& memory, std::span<const std::int32_t> devices,
+                         std::uint64_t owner)
+    : memory_(memory), devices_(devices.begin(), devices.end()), owner_(owner) {
+  counts_.keeps = usual_keep;
+}
+
+allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto fits = [&](const kept& k) {
+    return k.memory->bytes() == bytes && (k.stream == stream || k.end->reached());
+  };
+  // Its own last block is likeliest in the caches.
+  const auto found = std::find_if(kept_.rbegin(), kept_.rend(), fits);
+  if (found == kept_.rend()) {
+    return nullptr;
+  }
+  allocation_ptr out = std::move(found->memory);
+  kept_.erase(std::next(found).base());
+  ++counts_.reused;
+  return out;
+}
+
+result<void*> memory_pool::hand_out(allocation_ptr memory,
+                                    const std::shared_ptr<memory_budget>& pays) {
+  void* const at = memory->data();
+  const std::lock_guard lock(mutex_);
+  out_.emplace(at, handed_out{memory->bytes(), pays});
+  counts_.used += memory->bytes();
+  counts_.used_peak = std::max(counts_.used_peak, counts_.used);
+  counts_.reserved_peak = std::max(counts_.reserved_peak, counts_.reserved);
+  return at;
+}
+
+result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
+                                const std::shared_ptr<memory_budget>& pays) {
+  allocation_ptr memory = find_kept(stream, bytes);
+  if (memory != nullptr) {
+    if (auto known = memory_.restore(memory); !known) {
+      const std::lock_guard lock(mutex_);
+      counts_.reserved -= bytes;
+      return std::move(known).error();
+    }
+    return hand_out(std::move(memory), pays);
+  }
+  WEIR_TRY(memory, memory_.allocate(devices_, bytes, owner_));
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.reserved += bytes;
+  }
+  return hand_out(std::move(memory), pays);
+}
+
+bool memory_pool::owns(const void* at) const {
+  const std::lock_guard lock(mutex_);
+  return out_.contains(at);
+}
+
+bool memory_pool::settle(const allocation_ptr& memory) {
+  const auto found = out_.find(memory->data());
+  if (found == out_.end()) {
+    return false;
+  }
+  found->second.pays->discharge(found->second.bytes);
+  counts_.used -= found->second.bytes;
+  out_.erase(found);
+  return true;
+}
+
+void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
+                            ref<point> end) {
+  std::vector<kept> gone;
+  const std::lock_guard lock(mutex_);
+  if (!settle(memory)) {
+    return;
+  }
+  if (memory->lent()) {
+    counts_.reserved -= memory->bytes();
+    return;
+  }
+  kept_.push_back({memory, stream, std::move(end)});
+  gone = over(counts_.keeps);
+}
+
+void memory_pool::forget(const allocation_ptr& memory) {
+  const std::lock_guard lock(mutex_);
+  if (settle(memory)) {
+    counts_.reserved -= memory->bytes();
+  }
+}
+
+std::vector<memory_pool::kept> memory_pool::over(std::size_t bytes) {
+  std::size_t left = counts_.reserved - counts_.used;
+  auto last = kept_.begin();
+  for (; left > bytes; ++last) {
+    left -= last->memory->bytes();
+  }
+  std::vector<kept> out(std::make_move_iterator(kept_.begin()),
+                        std::make_move_iterator(last));
+  kept_.erase(kept_.begin(), last);
+  counts_.reserved = counts_.used + left;
+  return out;
+}
+
+void memory_pool::set_keep(std::size_t bytes) {
+  std::vector<kept> gone;
+  const std::lock_guard lock(mutex_);
+  counts_.keeps = bytes;
+  gone = over(bytes);
+}
+
+void memory_pool::trim(std::size_t bytes) {
+  std::vector<kept> gone;
+  const std::lock_guard lock(mutex_);
+  gone = over(bytes);
+}
+
+pool_counters memory_pool::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives that begin together, and sends between two ranks.
+#include <thread>
+#include <utility>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A stream for each rank of the session's mesh.
+std::vector<tessStream_t> rank_streams(const session& s, int ranks) {
+  std::vector<tessStream_t> out(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
+    EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &out[static_cast<std::size_t>(r)]));
+  }
+  return out;
+}
+
+/// x[i] = 10 * rank + i on every rank.
+int64_t* ranked(session& s, int ranks, std::size_t count) {
+  auto* x = s.memory<int64_t>(count);
+  for (int r = 0; r < ranks; ++r) {
+    std::vector<int64_t> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = 10 * r + static_cast<int64_t>(i);
+    }
+    EXPECT_TESS(
+        tessMemcpyRankAsync(x, values.data(), count * 8, TESS_COPY_H2D, r, s.stream));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+  }
+  return x;
+}
+
+TEST(TesseraGroup, CallsBeginAtTheOutermostEnd) {
+  session s(4);
+  auto* x = ranked(s, 4, 4);
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_MAX, nullptr, s.stream));
+  ASSERT_TESS(tessGroupEnd());
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13})) << "not yet";
+  ASSERT_TESS(tessGroupEnd());
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{60, 64, 68, 72}));
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraGroup, OneBadCallAndNoneBegins) {
+  session s(4);
+  auto* x = ranked(s, 4, 4);
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  EXPECT_EQ(tessAllReduce(s.mesh, x, 5, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
+            TESS_ERR_INVALID_VALUE)
+      << "refused at once";
+  EXPECT_EQ(tessAllReduce(s.mesh, x, 1, TESS_COMPLEX64, TESS_COLL_MAX, "dp", s.stream),
+            TESS_ERR_UNSUPPORTED);
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE) << "the first that failed";
+  EXPECT_EQ(s.read(x, 4, 2), (std::vector<int64_t>{20, 21, 22, 23}));
+  // What a call named may have gone before the end.
+  tessStream_t brief = nullptr;
+  void* y = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &brief));
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessBarrier(s.mesh, nullptr, s.stream));
+  ASSERT_TESS(tessBarrier(s.mesh, nullptr, brief));
+  ASSERT_TESS(tessStreamDestroy(brief));
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessMalloc(s.mesh, 32, &y));
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, y, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessFree(s.mesh, y));
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
+  // The next group is not this one.
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_MIN, nullptr, s.stream));
+  ASSERT_TESS(tessGroupEnd());
+  EXPECT_EQ(s.read(x, 4, 3), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
+  const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
+  session s(8);
+  auto* x = ranked(s, 8, 2);
+  auto* y = s.memory<int64_t>(2);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto of = rank_streams(s, 8);
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[6]));
+  EXPECT_EQ(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[2]),
+            TESS_ERR_INVALID_VALUE)
+      << "neither of the two";
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[1]));
+  EXPECT_TESS(tessStreamSynchronize(of[6]));
+  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_EQ(s.read(y, 2, 1), (std::vector<int64_t>{60, 61}));
+  EXPECT_EQ(s.read(y, 2, 6), (std::vector<int64_t>{0, 0}));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 3, 3, of[3]));
+  EXPECT_TESS(tessStreamSynchronize(of[3]));
+  EXPECT_EQ(s.read(y, 2, 3), (std::vector<int64_t>{30, 0}));
+  // On a mesh stream the one call is both.
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 5, 0, s.stream));
+  EXPECT_EQ(s.read(y, 2, 0), (std::vector<int64_t>{50, 51}));
+  // Two that disagree about one message.
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 0, 1, of[0]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 0, 1, of[1]));
+  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_COLLECTIVE_MISMATCH);
+}
+
+TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
+  const environment limit({{"TESS_TIMEOUT_MS", "20000"}, {"TESS_NUM_THREADS", "1"}});
+  constexpr int ranks = 8;
+  session s(ranks);
+  auto* x = ranked(s, ranks, 1);
+  auto* left = s.memory<int64_t>(1);
+  auto* right = s.memory<int64_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto of = rank_streams(s, ranks);
+  // Each rank sends to both neighbours and hears from both, in an order of its own.
+  const auto exchange = [&](int rank) {
+    const int next = (rank + 1) % ranks;
+    const int before = (rank + ranks - 1) % ranks;
+    tessStream_t const on = of[static_cast<std::size_t>(rank)];
+    EXPECT_TESS(tessGroupStart());
+    for (int i = 0; i < 4; ++i) {
+      switch ((i + rank) % 4) {
+        case 0:
+          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, rank, next, on));
+          break;
+        case 1:
+          EXPECT_TESS(tessSendRecv(s.mesh, x, right, 1, TESS_INT64, next, rank, on));
+          break;
+        case 2:
+          EXPECT_TESS(tessSendRecv(s.mesh, x, right, 1, TESS_INT64, rank, before, on));
+          break;
+        default:
+          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, before, rank, on));
+      }
+    }
+    EXPECT_TESS(tessGroupEnd());
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back(exchange, rank);
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    ASSERT_TESS(tessStreamSynchronize(of[static_cast<std::size_t>(rank)]));
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    EXPECT_EQ(s.read(left, 1, rank)[0], (rank + ranks - 1) % ranks * 10) << rank;
+    EXPECT_EQ(s.read(right, 1, rank)[0], (rank + 1) % ranks * 10) << rank;
+  }
+}
+
+TEST(TesseraGroup, RanksNeedNotAgreeOnTheOrderOfAxes) {
+  const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
+  session s(4, {2, 1, 2, 1});
+  auto* x = ranked(s, 4, 1);
+  auto* y = ranked(s, 4, 1);
+  auto* z = s.memory<int64_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto of = rank_streams(s, 4);
+  const auto sum = [&](int64_t* at, const char* axis, tessStream_t on) {
+    EXPECT_TESS(tessAllReduce(s.mesh, at, 1, TESS_INT64, TESS_COLL_SUM, axis, on));
+  };
+  for (std::size_t r = 0; r < 4; ++r) {
+    ASSERT_TESS(tessGroupStart());
+    sum(r < 2 ? x : y, r < 2 ? "tp" : "dp", of[r]);
+    sum(r < 2 ? y : x, r < 2 ? "dp" : "tp", of[r]);
+    ASSERT_TESS(tessGroupEnd());
+    // What comes behind the group comes behind all of it.
+    ASSERT_TESS(tessMemcpyAsync(z, x, 8, TESS_COPY_D2D, of[r]));
+  }
+  for (const tessStream_t stream : of) {
+    EXPECT_TESS(tessStreamSynchronize(stream));
+  }
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_EQ(s.read(x, 1, r)[0], r < 2 ? 10 : 50);
+    EXPECT_EQ(s.read(z, 1, r)[0], r < 2 ? 10 : 50);
+    EXPECT_EQ(s.read(y, 1, r)[0], r % 2 == 0 ? 20 : 40);
+  }
+}
+
+TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
+  const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
+  session s(2);
+  auto* x = ranked(s, 2, 2);
+  const auto of = rank_streams(s, 2);
+  const tessNumericsPolicy loose{0, 0, 1, 0};
+  const tessNumericsPolicy firm{1, 1, 1, 0};
+  // Their first calls are made under different policies, their second differ.
+  for (std::size_t r = 0; r < 2; ++r) {
+    ASSERT_TESS(tessSetNumericsPolicy(s.context, r == 0 ? &firm : &loose));
+    ASSERT_TESS(tessGroupStart());
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[r]));
+    ASSERT_TESS(tessSendRecv(s.mesh, x, x, r + 1, TESS_INT64, 0, 1, of[r]));
+    ASSERT_TESS(tessGroupEnd());
+  }
+  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_TESS(tessStreamSynchronize(of[0]));
+}
+
+TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
+  const environment limit({{"TESS_TIMEOUT_MS", "100000"}});
+  session s(2);
+  auto* x = ranked(s, 2, 1);
+  const auto of = rank_streams(s, 2);
+  // The first meeting is complete when all others are enqueued.
+  ASSERT_TESS(tessBarrier(s.mesh, "dp", of[0]));
+  for (int i = 0; i < 6'000; ++i) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
+  }
+  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));
+  ASSERT_TESS(tessBarrier(s.mesh, "dp", of[1]));
+  for (int i = 0; i < 6'000; ++i) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[1]));
+  }
+  const tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};
+  tessStream_t third = nullptr;
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &third));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, third));
+  EXPECT_TESS(tessStreamSynchronize(of[0]));
+  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send came first";
+}
+
+TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
+  const environment forever({{"TESS_TIMEOUT_MS", "0"}});
+  session s(2);
+  auto* x = s.memory<int64_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto of = rank_streams(s, 2);
+  // One that waits, one behind it, and one that is sent: nobody comes.
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[0]));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));
+  tessStatus_t waited = TESS_OK;
+  std::thread waits([&] { waited = tessStreamSynchronize(of[0]); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TESS(tessMeshDestroy(s.mesh));
+  waits.join();
+  EXPECT_EQ(waited, TESS_ERR_TIMEOUT);
+  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_INVALID_VALUE) << "it went too";
+}
+
+TEST(TesseraGroup, AContextThatGoesEndsThemToo) {
+  const environment forever({{"TESS_TIMEOUT_MS", "0"}});
+  session s(2);
+  auto* x = s.memory<int64_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto of = rank_streams(s, 2);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[0]));
+  }
+  EXPECT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
+}
+
+}  // namespace
+}  // namespace weir::test

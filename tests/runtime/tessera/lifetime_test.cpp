@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams, graphs and contexts below the C interface: what they leave behind, small
+/// windows, changes while they run.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "weir/runtime/engine.hpp"
+#include "weir/runtime/stream/collective.hpp"
+#include "weir/runtime/stream/context.hpp"
+#include "weir/runtime/stream/graph.hpp"
+#include "weir/runtime/stream/stream.hpp"
+#include "weir/runtime/stream/work.hpp"
+
+namespace weir::test {
+namespace {
+
+using runtime::context;
+using runtime::graph_exec;
+using runtime::graph_recording;
+using runtime::mesh;
+using runtime::ref;
+using runtime::stream;
+
+std::shared_ptr<mesh> mesh_on(context& of, int devices) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(devices));
+  std::iota(ids.begin(), ids.end(), 0);
+  return or_throw(of.make_mesh(ids, {0, 0, devices, 0}));
+}
+
+/// Whether it becomes true within ten seconds.
+bool soon(const std::function<bool()>& what) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!what()) {
+    if (std::chrono::steady_clock::now() > end) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
+  for (const bool closed_by_synchronization : {true, false}) {
+    auto of = or_throw(context::make({}));
+    auto m = mesh_on(*of, 2);
+    auto s = or_throw(stream::make(m, {}));
+    auto recording = std::make_shared<graph_recording>();
+    {
+      const auto in = of->port().enter();
+      recording->take_part(*s);
+      s->record_into(recording, false);
+    }
+    std::atomic<int> runs{0};
+    s->enqueue(runtime::make_host_function([&] { ++runs; }));
+    if (closed_by_synchronization) {
+      or_throw(s->synchronize());
+      EXPECT_NE(s->last_recording(), nullptr);
+    }
+    const std::weak_ptr<graph_recording> left = std::exchange(recording, nullptr);
+    const std::weak_ptr<stream> closed = s;
+    s->close();
+    s = nullptr;
+    EXPECT_TRUE(of->shut_down().has_value());
+    EXPECT_TRUE(soon([&] { return closed.expired() && left.expired(); }))
+        << "synchronized: " << closed_by_synchronization;
+    EXPECT_EQ(runs, 1);
+    m = nullptr;
+    const std::weak_ptr<context> last = std::exchange(of, nullptr);
+    EXPECT_TRUE(last.expired());
+  }
+}
+
+/// The numbers of ranks, summed by a ring along all of them.
+void sum_ranks(const std::shared_ptr<mesh>& m, const std::shared_ptr<stream>& s,
+               std::int64_t* at, std::size_t count) {
+  runtime::collective_request sum;
+  sum.call.kind = runtime::collective_kind::all_reduce;
+  sum.call.type = dtype::int64;
+  sum.call.count = count;
+  sum.input = at;
+  sum.output = at;
+  sum.how = runtime::algorithm::ring;
+  sum.chunk_bytes = 64;
+  ref<runtime::operation> what = or_throw(runtime::make_collective(*s, sum));
+  EXPECT_GT(what->tasks(m->ranks()), 8U) << "more tasks than the window takes";
+  s->enqueue(std::move(what));
+}
+
+TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
+  constexpr std::size_t count = 200;
+  runtime::engine_options options;
+  options.workers = 2;
+  options.window = 8;
+  options.heap = 0;
+  const auto workers = or_throw(runtime::engine::create(options));
+  auto of = or_throw(context::over(*workers, {}));
+  const auto m = mesh_on(*of, 4);
+  const auto s = or_throw(stream::make(m, {}));
+  const auto other = or_throw(stream::make(m, {}));
+  auto* const x =
+      static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
+  std::vector<std::int64_t> host(count);
+  std::iota(host.begin(), host.end(), 1);
+  const auto copy = [&](void* to, const void* from, runtime::copy_kind kind, int rank) {
+    runtime::copy_request what;
+    what.to = to;
+    what.from = from;
+    what.bytes = count * sizeof(std::int64_t);
+    what.kind = kind;
+    what.rank = rank;
+    s->enqueue(or_throw(runtime::make_copy(*s, what)));
+  };
+  copy(x, host.data(), runtime::copy_kind::host_to_device, -1);
+  sum_ranks(m, s, x, count);
+  sum_ranks(m, s, x, count);
+  std::vector<std::int64_t> got(count);
+  copy(got.data(), x, runtime::copy_kind::device_to_host, 3);
+  or_throw(s->synchronize());
+  for (std::size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(got[i], static_cast<std::int64_t>(16 * (i + 1))) << i;
+  }
+  // Many small ones, of two threads, with events between them.
+  std::atomic<int> runs{0};
+  std::thread second([&] {
+    for (int i = 0; i < 500; ++i) {
+      other->enqueue(runtime::make_host_function([&] { ++runs; }));
+    }
+  });
+  runtime::event mark;
+  for (int i = 0; i < 500; ++i) {
+    s->enqueue(runtime::make_host_function([&] { ++runs; }));
+    s->record(mark);
+    or_throw(other->wait(mark));
+  }
+  second.join();
+  or_throw(other->synchronize());
+  or_throw(s->synchronize());
+  EXPECT_EQ(runs, 1000);
+  EXPECT_TRUE(of->shut_down().has_value());
+}
+
+TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
+  auto of = or_throw(context::make({}));
+  const auto m = mesh_on(*of, 2);
+  const auto recorded_on = or_throw(stream::make(m, {}));
+  std::atomic<int> sum{0};
+  const auto adds = [&](int n) {
+    return runtime::make_host_function([&sum, n] { sum += n; });
+  };
+  auto recording = std::make_shared<graph_recording>();
+  {
+    const auto in = of->port().enter();
+    recording->take_part(*recorded_on);
+    recorded_on->record_into(recording, true);
+  }
+  recorded_on->enqueue(adds(1));
+  recorded_on->enqueue(adds(1));
+  std::shared_ptr<const runtime::graph> made;
+  {
+    const auto in = of->port().enter();
+    made = or_throw(recording->finish(recorded_on.get()));
+  }
+  const auto exec = or_throw(graph_exec::make(made));
+  constexpr int launches = 200;
+  constexpr int threads = 2;
+  std::vector<std::thread> launchers;
+  for (int t = 0; t < threads; ++t) {
+    launchers.emplace_back([&] {
+      const auto s = or_throw(stream::make(m, {}));
+      for (int i = 0; i < launches; ++i) {
+        or_throw(exec->launch(s));
+      }
+      or_throw(s->synchronize());
+      s->close();
+    });
+  }
+  for (int i = 0; i < 30; ++i) {
+    or_throw(exec->update(1, adds(1000)));
+  }
+  for (std::thread& t : launchers) {
+    t.join();
+  }
+  // The first node ran in every launch, the second as it was or as it is: 1 or 1000.
+  constexpr int runs = threads * launches;
+  const int updated = (sum - 2 * runs) / 999;
+  EXPECT_EQ(sum, 2 * runs + 999 * updated);
+  EXPECT_TRUE(updated >= 0 && updated <= runs) << sum;
+  const int before = sum;
+  or_throw(exec->launch(recorded_on));
+  or_throw(recorded_on->synchronize());
+  EXPECT_EQ(sum - before, 1001) << "the update is there";
+  EXPECT_TRUE(of->shut_down().has_value());
+}
+
+}  // namespace
+}  // namespace weir::test
