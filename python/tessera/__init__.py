@@ -14,8 +14,9 @@
 Calls that name no context, mesh or stream use the last context, the last mesh and that mesh's default stream.
 docs/tessera.md says what the calls do.
 """
-from . import collectives, module
-from .arrays import Array, array, empty, from_dlpack, pointer_attributes, zeros
+from . import building, collectives, module
+from .arrays import Array, array, empty, from_dlpack, pointer_attributes, registered, zeros
+from .building import Builder
 from .contexts import Context, Mesh, Policy, init, mesh, set_log, version
 from .dtypes import DType, dtype
 from .errors import (AbiVersionMismatch, ArchMismatch, CacheCorrupt, CollectiveMismatch, DeterminismViolation, Error,

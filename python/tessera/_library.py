@@ -4,7 +4,7 @@ import ctypes
 import os
 import pathlib
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t,
-                    c_uint, c_uint32, c_void_p)
+                    c_uint, c_uint32, c_uint64, c_void_p)
 
 from .errors import error_of
 
@@ -83,6 +83,34 @@ class PointerAttributes(Sized):
                 ("base", c_void_p), ("bytes", c_size_t), ("offset", c_size_t)]
 
 
+class MemPoolStats(Sized):
+    _fields_ = [("structSize", c_uint32), ("reserved", c_uint32), ("usedBytes", c_size_t), ("usedPeakBytes", c_size_t),
+                ("reservedBytes", c_size_t), ("reservedPeakBytes", c_size_t), ("keepBytes", c_size_t),
+                ("reuses", c_uint64)]
+
+
+class CacheStats(Sized):
+    _fields_ = [("structSize", c_uint32), ("enabled", c_uint32),
+                *((f, c_uint64) for f in ("hits", "misses", "stale", "quarantined", "writes", "entries", "bytes"))]
+
+
+class Determinism(Sized):
+    _fields_ = [*((f, c_uint32) for f in ("structSize", "version", "level", "tree", "stableToggles", "fastMath")),
+                *((f, c_uint64) for f in ("seed", "stream", "ordinal", "digest"))]
+
+
+class FatbinKernel(Sized):
+    _fields_ = [("structSize", c_uint32), ("flags", c_uint32), ("name", c_char_p), ("symbol", c_char_p),
+                ("params", POINTER(ParamInfo)), ("paramCount", c_int32), ("defaultBlock", c_uint32 * 3),
+                ("maxThreads", c_uint32), ("sharedBytes", c_uint32), ("targets", c_uint64)]
+
+
+class FatbinPlan(Sized):
+    _fields_ = [("structSize", c_uint32), ("collective", c_uint32), ("dtype", c_uint32), ("algorithm", c_uint32),
+                ("axis", c_char_p), ("leastBytes", c_uint64), ("mostBytes", c_uint64), ("chunkBytes", c_uint64),
+                ("wireDtype", c_uint32), ("reserved", c_uint32)]
+
+
 LogFn = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 HostFn = CFUNCTYPE(None, c_void_p)
 
@@ -108,6 +136,10 @@ _CALLS = {
     "tessMemcpyRankAsync": [c_void_p, c_void_p, c_size_t, c_int, c_int, H],
     "tessMemsetAsync": [c_void_p, c_int, c_size_t, H], "tessMemGetRankPtr": [H, c_void_p, c_int, OUT],
     "tessMemGetInfo": [H, c_int, SIZE_OUT, SIZE_OUT],
+    "tessMallocAsync": [OUT, c_size_t, H], "tessFreeAsync": [c_void_p, H],
+    "tessMemPoolGetStats": [H, POINTER(MemPoolStats)], "tessMemPoolSetKeep": [H, c_size_t],
+    "tessMemPoolTrim": [H, c_size_t], "tessStreamGetMemoryUse": [H, SIZE_OUT, SIZE_OUT],
+    "tessHostRegister": [c_void_p, c_size_t], "tessHostUnregister": [c_void_p],
     "tessPointerGetAttributes": [H, c_void_p, POINTER(PointerAttributes)],
     "tessMemExportDlpack": [H, c_void_p, POINTER(TensorDesc), OUT],
     "tessMemImportDlpack": [H, c_void_p, c_uint, c_int, POINTER(TensorInfo)],
@@ -117,7 +149,14 @@ _CALLS = {
     "tessKernelGetInfo": [H, POINTER(KernelInfo)], "tessKernelGetParam": [H, c_int, POINTER(ParamInfo)],
     "tessPackArgs": [H, OUT, c_int, c_void_p, SIZE_OUT], "tessExplain": [H, c_char_p, SIZE_OUT],
     "tessLaunch": [H, H, LaunchConfig, c_void_p, c_size_t, H],
-    "tessCollective": [H, POINTER(CollectiveDesc), H],
+    "tessCollective": [H, POINTER(CollectiveDesc), H], "tessGroupStart": [], "tessGroupEnd": [],
+    "tessStreamGetDeterminism": [H, POINTER(Determinism)], "tessCacheVerify": [H], "tessCacheClear": [H],
+    "tessCacheGetStats": [H, POINTER(CacheStats)],
+    "tessFatbinCreate": [OUT], "tessFatbinDestroy": [H], "tessFatbinSetAbi": [H, c_int, c_int],
+    "tessFatbinAddCode": [H, c_char_p, c_char_p, c_char_p, c_size_t, INT_OUT],
+    "tessFatbinAddKernel": [H, POINTER(FatbinKernel)], "tessFatbinAddPlan": [H, POINTER(FatbinPlan)],
+    "tessFatbinSetPolicy": [H, POINTER(NumericsPolicy), c_int, c_uint64], "tessFatbinSetExplain": [H, c_char_p],
+    "tessFatbinSetSourceHash": [H, c_char_p], "tessFatbinBuild": [H, c_char_p, c_char_p, SIZE_OUT],
     "tessSetNumericsPolicy": [H, POINTER(NumericsPolicy)], "tessGetNumericsPolicy": [H, POINTER(NumericsPolicy)],
     "tessStreamBeginCapture": [H], "tessStreamEndCapture": [H, OUT], "tessStreamTakeGraph": [H, OUT],
     "tessGraphGetNodeCount": [H, SIZE_OUT], "tessGraphExport": [H, c_char_p, c_char_p, SIZE_OUT],

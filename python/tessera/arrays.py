@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays on a mesh: an instance of the same shape on each device."""
+import contextlib
 import ctypes
 import math
 import weakref
@@ -46,18 +47,26 @@ class Instance:
 
 
 class Array:
-    """Memory of one shape and type on every device of a mesh, row-major."""
+    """Memory of one shape and type on every device of a mesh, row-major. With a stream it comes from the mesh's pool and
+    goes back behind what that stream has then; it counts against the stream's limit."""
 
-    def __init__(self, shape, element_type="fp32", mesh=None):
+    def __init__(self, shape, element_type="fp32", mesh=None, stream=None):
+        mesh = mesh or (stream.mesh.itself() if stream is not None else None)
         self.mesh, self.dtype = mesh or current_mesh(), dtype(element_type)
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(n < 0 for n in self.shape):
             raise invalid(f"array not made: expected extents of at least 0, found {self.shape}")
         self.size = math.prod(self.shape)
         self.nbytes = self.size * self.dtype.size
-        self.address = c.made("tessMalloc", self.mesh.handle, self.nbytes)
+        self._stream = stream
+        if stream is None:
+            self.address = c.made("tessMalloc", self.mesh.handle, self.nbytes)
+        else:
+            address = ctypes.c_void_p()
+            c.call("tessMallocAsync", ctypes.byref(address), self.nbytes, stream.handle)
+            self.address = address.value
         # Freeing waits for nothing, and the memory for the work in flight.
-        self._finish = weakref.finalize(self, c.quietly, "tessFree", self.mesh.handle, self.address)
+        self._finish = weakref.finalize(self, _give_back, self.mesh.handle, self.address, stream and stream.handle)
 
     def __repr__(self):
         return f"tessera.Array({self.shape}, {self.dtype.name!r}, ranks={self.mesh.ranks})"
@@ -66,7 +75,7 @@ class Array:
         """Gives the memory back behind the work in flight. Views keep theirs."""
         if self._finish.detach() is not None:
             address, self.address = self.address, None
-            c.call("tessFree", self.mesh.handle, address)
+            c.check(_give_back(self.mesh.handle, address, self._stream and self._stream.handle))
 
     def on(self, rank):
         """The instance of a rank."""
@@ -132,9 +141,26 @@ class Array:
             c.call("tessMemcpyRankAsync", to, source, self.nbytes, kind, rank, stream.handle)
 
 
-def empty(shape, element_type="fp32", mesh=None):
-    """Memory with any content."""
-    return Array(shape, element_type, mesh)
+def _give_back(mesh, address, stream):
+    """Status of freeing: to the stream that it came from, if that is still there."""
+    if stream is not None and c.lib.tessFreeAsync(address, stream) == 0:
+        return 0
+    return c.lib.tessFree(mesh, address)
+
+
+def empty(shape, element_type="fp32", mesh=None, stream=None):
+    """Memory with any content; with a stream, from the pool."""
+    return Array(shape, element_type, mesh, stream)
+
+
+@contextlib.contextmanager
+def registered(values):
+    """Inside `with`, the runtime knows the memory of a NumPy array: copies that leave it are refused."""
+    c.call("tessHostRegister", values.ctypes.data, values.nbytes)
+    try:
+        yield values
+    finally:
+        c.call("tessHostUnregister", values.ctypes.data)
 
 
 def zeros(shape, element_type="fp32", mesh=None):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives: each call serves every group of ranks along the axis, on the mesh's default stream if none is given."""
+import contextlib
 import ctypes
 
 from . import _library as c
@@ -27,6 +28,20 @@ def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=
         wireDtype=dtype(wire).id if wire is not None else 0, packedShards=1 if packed_shards else 0)
     c.call("tessCollective", mesh.handle, ctypes.byref(desc), (stream or default_stream(mesh)).handle)
     return out if out is not None else source
+
+
+@contextlib.contextmanager
+def group():
+    """Collectives that this thread calls inside `with group():` begin together at its end: all, or none if one of the
+    calls or anything else in the block raises."""
+    c.call("tessGroupStart")
+    try:
+        yield
+    except BaseException:
+        c.lib.tessCollective(None, None, None)  # a call that fails: the group begins none of them
+        c.lib.tessGroupEnd()
+        raise
+    c.call("tessGroupEnd")
 
 
 def all_reduce(mesh, array, op="sum", axis=None, stream=None, out=None, **how):
@@ -71,7 +86,7 @@ def all_to_all(mesh, array, axis=None, stream=None, out=None, **how):
 
 
 def send_recv(mesh, array, source, target, stream=None, out=None, **how):
-    """Rank `target` of the mesh gets what rank `source` has."""
+    """Rank `target` of the mesh gets what rank `source` has. On streams of one rank, both of the two call it."""
     return _post("send", mesh, array, out, "sum", None, stream, root=source, peer=target, **how)
 
 

@@ -32,6 +32,10 @@ def current_mesh():
     return _current("mesh")
 
 
+Pool = collections.namedtuple("Pool", "used used_peak reserved reserved_peak keep reuses")
+Cache = collections.namedtuple("Cache", "enabled hits misses stale quarantined writes entries bytes")
+
+
 class Context:
     """An engine with devices. Lives until `shutdown`, or until nothing refers to it and another one was made."""
 
@@ -64,6 +68,19 @@ class Context:
         return Device(props.ordinal, props.name.decode(), props.backend.decode(), props.arch.decode(), props.memory,
                       props.alignment, tuple(props.maxGrid), tuple(props.maxBlock), props.maxThreads,
                       props.maxPersistentBlocks, props.maxSharedBytes)
+
+    def cache(self):
+        """Counters of the cache of modules."""
+        out = c.CacheStats()
+        c.call("tessCacheGetStats", self.handle, ctypes.byref(out))
+        return Cache(bool(out.enabled), *(getattr(out, f) for f in Cache._fields[1:]))
+
+    def verify_cache(self):
+        """Reads every entry; raises CacheCorrupt if one is damaged."""
+        c.call("tessCacheVerify", self.handle)
+
+    def clear_cache(self):
+        c.call("tessCacheClear", self.handle)
 
     @property
     def policy(self):
@@ -105,6 +122,10 @@ class Mesh:
     def __exit__(self, *exception):
         self.destroy()
 
+    def itself(self):
+        """The mesh, also from a stream that only knows it weakly."""
+        return self
+
     @property
     def ranks(self):
         return len(self.devices)
@@ -133,6 +154,20 @@ class Mesh:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         c.call("tessMemGetInfo", self.handle, rank, ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
+
+    def pool(self):
+        """Bytes of one instance that arrays with a stream use, and that are kept for the next."""
+        out = c.MemPoolStats()
+        c.call("tessMemPoolGetStats", self.handle, ctypes.byref(out))
+        return Pool(out.usedBytes, out.usedPeakBytes, out.reservedBytes, out.reservedPeakBytes, out.keepBytes, out.reuses)
+
+    def keep_pool(self, size):
+        """The pool keeps at most so many bytes from now on."""
+        c.call("tessMemPoolSetKeep", self.handle, size)
+
+    def trim_pool(self, size=0):
+        """Lets go of kept memory until at most so many bytes are left."""
+        c.call("tessMemPoolTrim", self.handle, size)
 
 
 def init():

@@ -77,6 +77,18 @@ class Stream:
     def set_memory_limit(self, size):
         c.call("tessStreamSetMemoryLimit", self.handle, size)
 
+    def memory_use(self):
+        """(bytes that it has from the pool, its limit; 0: none)."""
+        used, limit = ctypes.c_size_t(), ctypes.c_size_t()
+        c.call("tessStreamGetMemoryUse", self.handle, ctypes.byref(used), ctypes.byref(limit))
+        return used.value, limit.value
+
+    def determinism(self):
+        """What the last launch was told of numbers, as a dictionary; all zero before the first."""
+        out = c.Determinism()
+        c.call("tessStreamGetDeterminism", self.handle, ctypes.byref(out))
+        return {name: getattr(out, name) for name, _ in out._fields_[1:]}
+
     def last_message(self):
         """Text of the failure that `synchronize` raised last."""
         return c.text("tessStreamGetLastMessage", self.handle)
