@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <thread>
 
 #include "cli/elements.hpp"
 #include "cli/output.hpp"
+#include "cli/time_slice.hpp"
 #include "watch/progress.hpp"
 
 namespace weir::tools {
@@ -75,6 +81,24 @@ TEST(Input, IsReadWholeButNeverBeyondItsLimit) {
   ::close(ends[0]);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code(), errc::out_of_range);
+}
+
+TEST(TimeSlices, AreLongWhereTheKernelKnowsThemAndLeaveTheShareAlone) {
+  // Words of sched_attr: 4 holds niceness, 6 and 7 the slice.
+  std::array<std::uint32_t, 12> before{}, child{};
+  std::thread([&] {
+    ASSERT_EQ(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 5), 0);
+    ASSERT_EQ(::syscall(SYS_sched_getattr, 0, before.data(), sizeof(before), 0), 0);
+    prefer_long_time_slices();
+    std::thread([&] {
+      ASSERT_EQ(::syscall(SYS_sched_getattr, 0, child.data(), sizeof(child), 0), 0);
+    }).join();
+  }).join();
+  EXPECT_EQ(child[1], std::uint32_t{SCHED_OTHER});
+  EXPECT_EQ(child[4], 5U);
+  const bool knows_slices = before[6] != 0;
+  EXPECT_EQ(child[6], knows_slices ? 100'000'000U : 0U);
+  EXPECT_EQ(child[7], 0U);
 }
 
 TEST(Progress, SaysWhatMatters) {

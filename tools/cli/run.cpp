@@ -12,6 +12,7 @@
 #include "commands.hpp"
 #include "config/config.hpp"
 #include "report/report.hpp"
+#include "time_slice.hpp"
 #include "watch/progress.hpp"
 #include "watch/run_log.hpp"
 #include "weir/base/file.hpp"
@@ -173,6 +174,7 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   callbacks.progress = [&](const actors::run_progress& p) { tell.progress(p); };
   callbacks.warning = [&](const std::string& text) { tell.warning(text); };
   callbacks.control = &control;
+  prefer_long_time_slices();
   const auto report = call(config, callbacks);
   tell.line().clear();
   if (!report) {
