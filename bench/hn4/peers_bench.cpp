@@ -104,8 +104,7 @@ std::optional<double> package_seconds(const std::string& what) {
 /// does; every block's checksums are verified.
 double load_seconds() {
   const auto load = [] {
-    const hn4_volume volume = or_throw(hn4_volume::open(
-        or_throw(open_mapped_device(model().image)), device_mode::read_only));
+    const hn4_volume volume = or_throw(hn4_volume::open(model().image));
     const hn4_stream stream = or_throw(volume.stream("m"));
     const auto directory = or_throw(tensor_directory::of_stream(stream));
     std::vector<hn4_tensor> all;

@@ -210,6 +210,9 @@ struct stream_map {
 
 [[nodiscard]] result<void> put_stream(core& c, std::string_view tag, bytes_view source,
                                       const hn4_put_options& options);
+/// Replaces a tag if every block of the new shards lies below `end`; says whether it did.
+[[nodiscard]] result<bool> put_below(core& c, std::string_view tag, bytes_view source,
+                                     const hn4_put_options& options, std::uint64_t end);
 /// All copies, North last. The epoch ring and everything else must be durable before.
 [[nodiscard]] result<void> write_superblocks(block_device& device, const superblock& sb);
 [[nodiscard]] result<void> remove_tag(core& c, std::string_view tag);

@@ -295,8 +295,10 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
   WEIR_CHECK(check_state(*c));
   c->writable = options.mode == device_mode::writable;
   if (c->writable && !c->read_only_reason.empty() && !c->recoverable) {
-    return error(errc::unsupported, fmt::format("cannot open \"{}\" for writing: {}",
-                                                c->device->name(), c->read_only_reason))
+    return hn4_error(hn4_code::access_denied,
+                     fmt::format("cannot open \"{}\" for writing: {}", c->device->name(),
+                                 c->read_only_reason),
+                     errc::unsupported)
         .at(c->place(0, "superblock"))
         .hint("open it for reading, and put its tags into a new volume");
   }

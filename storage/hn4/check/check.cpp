@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
+#include "hn4/write/utf8.hpp"
 #include "weir/storage/hn4_check.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage {
 
@@ -40,6 +42,19 @@ class stretched_device final : public block_device {
   std::uint64_t size_;
 };
 
+// Refuses nothing that can be looked at.
+result<std::shared_ptr<core>> examine(std::shared_ptr<block_device> device) {
+  // The vote alone says how large the volume should be.
+  core first;
+  first.device = device;
+  first.examine = true;
+  WEIR_CHECK(vote(first));
+  if (first.sb.capacity > device->size()) {
+    device = std::make_shared<stretched_device>(device, first.sb.capacity);
+  }
+  return mount(std::move(device), {device_mode::read_only, false, true});
+}
+
 result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
   checker check(c, device_size);
   check.report.geometry = c.geometry;
@@ -62,31 +77,26 @@ result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
 }  // namespace hn4
 
 result<hn4_check_report> hn4_check(std::unique_ptr<block_device> device) {
-  using namespace hn4;
-  const std::shared_ptr<block_device> shared = std::move(device);
-  const std::uint64_t size = shared->size();
-  // The vote alone says how large the volume should be.
-  core first;
-  first.device = shared;
-  first.examine = true;
-  WEIR_CHECK(vote(first));
-  std::shared_ptr<block_device> whole = shared;
-  if (first.sb.capacity > size) {
-    whole = std::make_shared<stretched_device>(shared, first.sb.capacity);
-  }
-  WEIR_TRY(const auto c, mount(whole, {device_mode::read_only, false, true}));
-  return check_whole(*c, size);
+  const std::uint64_t size = device->size();
+  WEIR_TRY(const auto c, hn4::examine(std::move(device)));
+  return hn4::check_whole(*c, size);
+}
+
+result<hn4_volume> hn4_volume::open_damaged(std::unique_ptr<block_device> device) {
+  WEIR_TRY(auto c, hn4::examine(std::move(device)));
+  return hn4_volume(std::move(c));
 }
 
 result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
                                               const std::string& to) {
-  WEIR_TRY(const hn4_volume source, hn4_volume::open(from));
+  WEIR_TRY(auto device, open_file_device(from, device_mode::read_only));
+  WEIR_TRY(const hn4_volume source, hn4_volume::open_damaged(std::move(device)));
   const hn4_geometry& g = source.geometry();
   hn4_format_options options;
   options.profile = g.profile;
   options.capacity = g.capacity;
   options.sector = g.sector;
-  options.label = source.label();
+  options.label = hn4::is_utf8(source.label()) ? source.label() : "";
   WEIR_CHECK(hn4_format(to, options));
   WEIR_TRY(hn4_volume target, hn4_volume::open(to, device_mode::writable));
   WEIR_TRY(const auto tags, source.tags());
@@ -97,10 +107,18 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
     const auto copied = [&]() -> result<void> {
       WEIR_TRY(const hn4_stream stream, source.stream(tag.name));
       WEIR_TRY(const byte_vector bytes, stream.read_all());
+      const auto shards = stream.shards();
       hn4_put_options put;
-      put.shards = static_cast<std::uint32_t>(stream.shards().size());
+      put.shards = static_cast<std::uint32_t>(shards.size());
+      put.compress = std::any_of(shards.begin(), shards.end(),
+                                 [](const hn4_shard& s) { return s.compressed; });
       row.bytes = bytes.size();
-      return target.put(tag.name, bytes, put);
+      auto stored = target.put(tag.name, bytes, put);
+      if (!stored && code_of(stored.error()) == hn4_code::no_space) {
+        put.shards = 0;  // shards that were scattered may not fit in one piece
+        stored = target.put(tag.name, bytes, put);
+      }
+      return stored;
     }();
     if (!copied) {
       row.problem = copied.error().message();

@@ -56,6 +56,7 @@ result<void> add_shard(const core& c, stream_map& map, const entry& e) {
   shard.blocks = blocks_for(c.geometry, a.mass);
   shard.generation = a.write_gen;
   shard.create_clock = a.create_clock;
+  shard.compressed = a.has(class_bits::compressed);
   const bool fits = map.strict || shard.blocks <= c.geometry.blocks;
   if (!checked_add(map.size, a.mass, map.size) || !fits) {
     return bad_shard(
@@ -133,6 +134,31 @@ std::uint64_t hn4_stream::size() const noexcept {
 }
 std::span<const hn4_shard> hn4_stream::shards() const noexcept {
   return map_->shards;
+}
+std::vector<hn4_extent> hn4_stream::extents() const {
+  const std::uint64_t bs = map_->geometry.block, cap = map_->geometry.payload;
+  std::vector<hn4_extent> all;
+  for (std::size_t i = 0; i < map_->shards.size(); ++i) {
+    const hn4_shard& s = map_->shards[i];
+    for (std::uint64_t n = 0; n < s.blocks; ++n) {
+      const auto block = map_->sources[i].path.block(n);
+      if (!block) {
+        continue;
+      }
+      const hn4_extent one{*block * bs, s.offset + n * cap,
+                           std::min(cap, s.bytes - n * cap), 1};
+      if (!all.empty() && all.back().at + all.back().blocks * bs == one.at &&
+          all.back().offset + all.back().bytes == one.offset) {
+        all.back().bytes += one.bytes;
+        ++all.back().blocks;
+      } else {
+        all.push_back(one);
+      }
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const hn4_extent& x, const hn4_extent& y) { return x.at < y.at; });
+  return all;
 }
 const std::vector<std::string>& hn4_stream::warnings() const noexcept {
   return map_->warnings;

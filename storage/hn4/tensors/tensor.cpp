@@ -2,6 +2,7 @@
 /// @file
 /// Directories of stored files, and typed tensors out of volumes.
 #include <fmt/core.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <new>
@@ -89,6 +90,25 @@ std::string_view name_of(container_format format) noexcept {
   }
 }
 
+namespace {
+
+// Large tensors ask for large pages: touching new memory page by page takes longer than
+// filling it.
+std::shared_ptr<void> allocate(std::size_t size) {
+  constexpr std::size_t large_page = std::size_t{2} << 20;
+  const std::align_val_t aligned{size >= large_page ? large_page : alignment};
+  void* memory = ::operator new(std::max(size, alignment), aligned, std::nothrow);
+  if (memory == nullptr) {
+    return nullptr;
+  }
+  if (size >= large_page) {
+    (void)::madvise(memory, align_down(size, large_page), MADV_HUGEPAGE);
+  }
+  return {memory, [aligned](void* p) { ::operator delete(p, aligned); }};
+}
+
+}  // namespace
+
 result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
   tensor_directory directory;
   const parser parse = parser_for(file, file.size(), directory.format_);
@@ -149,17 +169,15 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
     tensor.is_view_ = true;
     return tensor;
   }
-  constexpr std::align_val_t aligned{alignment};
-  void* memory = ::operator new(std::max(size, alignment), aligned, std::nothrow);
+  const std::shared_ptr<void> memory = allocate(size);
   if (memory == nullptr) {
     return hn4_error(hn4_code::no_memory, fmt::format("cannot hold tensor \"{}\" of {} "
                                                       "bytes",
                                                       info.name, size));
   }
-  tensor.holder_ = std::shared_ptr<const void>(
-      memory, [](const void* p) { ::operator delete(const_cast<void*>(p), aligned); });
-  const mutable_bytes to(static_cast<std::byte*>(memory), size);
+  const mutable_bytes to(static_cast<std::byte*>(memory.get()), size);
   WEIR_CHECK(stream.read(info.offset, to));
+  tensor.holder_ = memory;
   tensor.bytes_ = to;
   return tensor;
 }

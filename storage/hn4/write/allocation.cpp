@@ -170,15 +170,21 @@ anchor buried(anchor a) {
   return a;
 }
 
-void adopt_entry(core& c, const anchor& a, std::uint64_t slot) {
-  const auto place =
-      std::lower_bound(c.entries.begin(), c.entries.end(), slot,
-                       [](const entry& x, std::uint64_t s) { return x.slot < s; });
-  if (place != c.entries.end() && place->slot == slot) {
-    place->a = a;
-  } else {
-    c.entries.insert(place, {a, slot});
+void adopt_entries(core& c, std::vector<entry> changed) {
+  const auto by_slot = [](const entry& x, const entry& y) { return x.slot < y.slot; };
+  std::sort(changed.begin(), changed.end(), by_slot);
+  const auto old_end = static_cast<std::ptrdiff_t>(c.entries.size());
+  for (const entry& e : changed) {
+    const auto place =
+        std::lower_bound(c.entries.begin(), c.entries.begin() + old_end, e, by_slot);
+    if (place != c.entries.begin() + old_end && place->slot == e.slot) {
+      place->a = e.a;
+    } else {
+      c.entries.push_back(e);
+    }
   }
+  std::inplace_merge(c.entries.begin(), c.entries.begin() + old_end, c.entries.end(),
+                     by_slot);
 }
 
 error write_failed(core& c, std::string what, error cause) {

@@ -31,8 +31,8 @@ void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits
 /// The entry keeps its identity only, as the reference's reaper leaves it: nothing in it
 /// can be taken for a live shard's, whatever byte of it is damaged later.
 [[nodiscard]] anchor buried(anchor a);
-/// Puts a changed or new entry into the directory in memory.
-void adopt_entry(core& c, const anchor& a, std::uint64_t slot);
+/// Puts changed and new entries, one per slot, into the directory in memory.
+void adopt_entries(core& c, std::vector<entry> changed);
 /// After a failed write the state of the device is unknown: no more writing.
 [[nodiscard]] error write_failed(core& c, std::string what, error cause);
 

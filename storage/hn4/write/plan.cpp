@@ -287,6 +287,15 @@ void planner::free_replaced() {
   }
 }
 
+std::uint64_t planner::end() const noexcept {
+  std::uint64_t end = 0;
+  for (const planned_shard& s : shards) {
+    const std::uint64_t name = s.name_block != 0 ? s.name_block + 1 : 0;
+    end = std::max({end, name, s.first + blocks_for(c_.geometry, s.source.size())});
+  }
+  return end;
+}
+
 result<void> planner::plan() {
   const bytes_view whole = source_;
   WEIR_CHECK(collect());

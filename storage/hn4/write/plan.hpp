@@ -29,6 +29,8 @@ class planner {
       : c_(c), tag_(tag), source_(source), options_(options) {}
 
   result<void> plan();
+  /// Behind the last block that the new shards take.
+  [[nodiscard]] std::uint64_t end() const noexcept;
 
   std::vector<planned_shard> shards;
   std::vector<entry> replaced;  ///< entries that end with this store

@@ -115,15 +115,17 @@ result<void> carry_out(core& c, planner& p, std::string_view tag,
 }
 
 void adopt(core& c, planner& p) {
+  std::vector<entry> changed;
   for (const entry& e : p.replaced) {
-    adopt_entry(c, buried(e.a), e.slot);
+    changed.push_back({buried(e.a), e.slot});
   }
   if (p.grown) {
-    adopt_entry(c, p.grown->a, p.grown->slot);
+    changed.push_back(*p.grown);
   }
   for (const planned_shard& s : p.shards) {
-    adopt_entry(c, s.a, s.slot);
+    changed.push_back({s.a, s.slot});
   }
+  adopt_entries(c, std::move(changed));
   p.bits_free.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(p.bits_free));
 }
@@ -156,16 +158,25 @@ result<void> check_request(const core& c, std::string_view tag, bytes_view sourc
 
 }  // namespace
 
-result<void> put_stream(core& c, std::string_view tag, bytes_view source,
-                        const hn4_put_options& options) {
+result<bool> put_below(core& c, std::string_view tag, bytes_view source,
+                       const hn4_put_options& options, std::uint64_t end) {
   WEIR_CHECK(check_request(c, tag, source));
   planner p(c, tag, source, options);
   WEIR_CHECK(p.plan());
+  if (p.end() > end) {
+    return false;
+  }
   auto done = carry_out(c, p, tag, options);
   if (!done) {
     return write_failed(c, fmt::format("store tag \"{}\"", tag), std::move(done).error());
   }
   adopt(c, p);
+  return true;
+}
+
+result<void> put_stream(core& c, std::string_view tag, bytes_view source,
+                        const hn4_put_options& options) {
+  WEIR_CHECK(put_below(c, tag, source, options, UINT64_MAX));
   return {};
 }
 

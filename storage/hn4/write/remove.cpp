@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Removing a tag, and moving tags together.
+/// Removing a tag.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -59,28 +59,14 @@ result<void> remove_tag(core& c, std::string_view tag) {
     return write_failed(c, fmt::format("remove tag \"{}\"", tag),
                         std::move(done).error());
   }
+  std::vector<entry> changed;
   for (const entry& e : all) {
-    adopt_entry(c, buried(e.a), e.slot);
+    changed.push_back({buried(e.a), e.slot});
   }
+  adopt_entries(c, std::move(changed));
   bits.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(bits));
   return {};
 }
 
 }  // namespace weir::storage::hn4
-
-namespace weir::storage {
-
-result<std::size_t> hn4_volume::compact() {
-  WEIR_TRY(const auto all, tags());
-  std::size_t moved = 0;
-  for (const hn4_tag& tag : all) {
-    WEIR_TRY(const hn4_stream before, stream(tag.name));
-    WEIR_TRY(const byte_vector bytes, before.read_all());
-    WEIR_CHECK(put(tag.name, bytes));
-    ++moved;
-  }
-  return moved;
-}
-
-}  // namespace weir::storage

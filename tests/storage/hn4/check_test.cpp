@@ -3,6 +3,7 @@
 /// Checks of whole volumes: clean ones have no finding, every kind of damage has its own.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "../../../storage/hn4/core.hpp"
@@ -161,6 +162,39 @@ TEST(Hn4Check, WhatCanBeReadIsSavedIntoANewVolume) {
                   ->findings.empty());
   EXPECT_EQ(hn4_repair(scratch / "v", scratch / "w").error().code(),
             errc::already_exists);
+}
+
+TEST(Hn4Check, OfACutAndLockedVolumeIsSavedWhatIsThere) {
+  const weir::test::temp_folder scratch;
+  const std::string path = scratch / "v";
+  std::uint64_t end = 0;
+  {
+    ASSERT_TRUE(hn4_format(path, fixed_format()));
+    hn4_volume volume = or_throw(hn4_volume::open(path, device_mode::writable));
+    hn4_put_options packed = fixed_put(3);
+    packed.compress = true;
+    ASSERT_TRUE(volume.put("front", byte_vector(30'000, std::byte{7}), packed));
+    ASSERT_TRUE(volume.put("back", noise(30'000, 2), fixed_put(1)));
+    end = or_throw(volume.stream("back")).extents().front().at + 4096;
+  }
+  {
+    const auto device = or_throw(open_file_device(path, device_mode::writable));
+    const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+    core->sb.state |= hn4::state_bits::locked;
+    ASSERT_TRUE(hn4::write_superblocks(*device, core->sb));
+  }
+  EXPECT_EQ(hn4_volume::open(path).error().code(), errc::locked);
+  std::filesystem::resize_file(path, end);
+  const auto saved = or_throw(hn4_repair(path, scratch / "w"));
+  ASSERT_EQ(saved.size(), 2U);
+  EXPECT_EQ(saved[0].name, "back");
+  EXPECT_NE(saved[0].problem.find("-0x4"), std::string::npos) << saved[0].problem;
+  EXPECT_TRUE(saved[1].problem.empty()) << saved[1].problem;
+  const hn4_stream front =
+      or_throw(or_throw(hn4_volume::open(scratch / "w")).stream("front"));
+  EXPECT_TRUE(or_throw(front.read_all()) == byte_vector(30'000, std::byte{7}));
+  EXPECT_EQ(front.shards().size(), 3U);
+  EXPECT_TRUE(front.shards().front().compressed);
 }
 
 }  // namespace

@@ -147,6 +147,34 @@ TEST(Hn4Volume, AnyRangeOfAStreamIsThatRangeOfTheSource) {
   }
 }
 
+TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
+  const auto device = formatted();
+  hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+  const byte_vector bytes = noise(90'000, 3);
+  ASSERT_TRUE(volume.put("before", noise(9000, 1), fixed_put()));
+  ASSERT_TRUE(volume.put("t", noise(20'000, 2), fixed_put()));
+  ASSERT_TRUE(volume.remove("before"));
+  ASSERT_TRUE(volume.put("t", bytes, fixed_put(30)));
+  const auto extents = or_throw(volume.stream("t")).extents();
+  EXPECT_GE(extents.size(), 2U);
+  std::uint64_t total = 0, end = 0;
+  for (const hn4_extent& e : extents) {
+    EXPECT_GE(e.at, end) << "in the order of the device, and apart";
+    end = e.at + e.blocks * 4096;
+    total += e.bytes;
+    for (std::uint64_t n = 0, at = e.offset; n < e.blocks; ++n) {
+      byte_vector block(4096);
+      ASSERT_TRUE(device->read(e.at + n * 4096, block));
+      const std::size_t stored = load_le<std::uint32_t>(&block[40]) >> 4;
+      ASSERT_TRUE(std::equal(block.begin() + 48,
+                             block.begin() + 48 + static_cast<std::ptrdiff_t>(stored),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(at)));
+      at += stored;
+    }
+  }
+  EXPECT_EQ(total, bytes.size());
+}
+
 TEST(Hn4Volume, ReadingAtAndPastTheEnd) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));

@@ -144,6 +144,15 @@ struct hn4_shard {
   std::uint64_t blocks = 0;
   std::uint32_t generation = 0;
   std::uint32_t create_clock = 0;
+  bool compressed = false;  ///< its blocks are, where that is shorter
+};
+
+/// Blocks of a stream that follow each other on the device.
+struct hn4_extent {
+  std::uint64_t at = 0;      ///< byte of the device where the first block begins
+  std::uint64_t offset = 0;  ///< in the stream
+  std::uint64_t bytes = 0;   ///< of the stream
+  std::uint64_t blocks = 0;
 };
 
 /// What a read did to get at a block that the plain rules do not find.
@@ -201,6 +210,9 @@ class hn4_stream {
   /// Total bytes, at least 1.
   [[nodiscard]] std::uint64_t size() const noexcept;
   [[nodiscard]] std::span<const hn4_shard> shards() const noexcept;
+  /// Where the directory says that the blocks lie, in the order of the device: reads in
+  /// that order go forward. Blocks without a place are left out.
+  [[nodiscard]] std::vector<hn4_extent> extents() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
   /// Reads from `offset`; returns how many bytes: `to.size()`, fewer only where the
@@ -249,6 +261,12 @@ class hn4_volume {
                                                device_mode mode = device_mode::read_only);
   [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device,
                                                device_mode mode);
+  /// Opens for reading whatever has one valid superblock and a layout that makes sense:
+  /// cut, locked and half written volumes too. Bytes that are not there read as zeros, so
+  /// that no block of them passes its checks.
+  /// @error{corrupt; io}
+  [[nodiscard]] static result<hn4_volume> open_damaged(
+      std::unique_ptr<block_device> device);
   /// Opens as the reference implementation would, for reading; its codes are in the
   /// errors (`code_of`). Every stream is then strict.
   [[nodiscard]] static result<hn4_volume> open_strictly(
@@ -296,8 +314,10 @@ class hn4_volume {
   /// Removes a tag, durably; a crash leaves it or not, never a part of it.
   /// @error{not_found; invalid_argument, read-only volume; io}
   [[nodiscard]] result<void> remove(std::string_view tag);
-  /// Stores every tag again at the lowest place it fits, so that free space grows
-  /// together. Returns how many were moved. @error{as put; as read}
+  /// Stores again, lower, every tag that fits below where it ends, so that free space
+  /// grows together at the end. Tags keep their number of shards and their compression;
+  /// each is held in memory while it moves. Returns how many moves that took.
+  /// @error{as put; as read}
   [[nodiscard]] result<std::size_t> compact();
   /// Writes the index beside the image (IMAGE.index) that lets later opens find a tag
   /// without reading the whole directory. It is a hint: it counts only while length,

@@ -48,8 +48,9 @@ struct hn4_saved_tag {
   std::string problem;  ///< why it is not in the new volume; empty if it is
 };
 /// Makes a volume like that at `from` and stores every tag in it that can be read whole.
-/// `from` is only read.
-/// @error{already_exists, `to`; as hn4_volume::open; as put}
+/// `from` is only read, and may be cut, locked or half written. Tags keep their number of
+/// shards and their compression.
+/// @error{already_exists, `to`; as hn4_volume::open_damaged; as put}
 [[nodiscard]] result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
                                                             const std::string& to);
 
