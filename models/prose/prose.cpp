@@ -8,18 +8,17 @@
 #include <algorithm>
 #include <array>
 
-#include "prose/graph/graph.hpp"
 #include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
-#include "prose/record.hpp"
+#include "prose/replicas.hpp"
 
 namespace weir::models {
 
 struct prose::impl {
-  std::unique_ptr<graph<float>> g;
+  std::unique_ptr<replicas> g;
   state_image image;
   std::string kernel_set;
-  std::array<pulse_record, max_in_flight> records;
+  std::array<std::vector<pulse_record>, max_in_flight> records;  ///< by device
   std::array<std::uint64_t, max_in_flight>
       serials{};  ///< ticket of each record, 0 if it is free
   std::uint64_t last_serial = 0;
@@ -68,8 +67,8 @@ result<void> check_config(const prose_config& c) {
   if (c.blocks == 0 || c.blocks > 64) {
     return bad("blocks", "1 to 64", c.blocks);
   }
-  if (c.lanes == 0 || c.lanes > 4096) {
-    return bad("lanes", "1 to 4096", c.lanes);
+  if (c.lanes == 0 || c.lanes > runtime::max_ranks) {
+    return bad("lanes", "1 to 1024", c.lanes);
   }
   if (c.max_chunk == 0 || c.max_chunk > 1U << 20U) {
     return bad("max_chunk", "1 to 1048576", c.max_chunk);
@@ -116,11 +115,12 @@ prose::~prose() {
 
 result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
                                              const prose_config& config,
-                                             std::string_view kernels) {
+                                             std::string_view kernels,
+                                             std::uint32_t devices) {
   WEIR_CHECK(check_config(config));
   WEIR_TRY(const kernel_table<float>* table, select_kernels(kernels));
   auto state = std::make_unique<impl>();
-  WEIR_TRY(state->g, graph<float>::create(task_place(&engine), config, *table));
+  WEIR_TRY(state->g, replicas::create(engine, config, *table, devices));
   state->image = state_image(config, state->g->layout(), state->g->state());
   state->kernel_set = gemm_name();
   state->clocks.resize(config.lanes);
@@ -147,16 +147,21 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
                     empty ? "tokens in at least one lane" : "a finished pulse before",
                     empty ? "none" : fmt::format("{} in flight", max_in_flight)));
   }
-  pulse_record& record = impl_->records[slot];
-  for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
-    if (!impl_->g->place().ended(id)) {
-      WEIR_CHECK(impl_->g->place().wait(id));
+  std::vector<pulse_record>& records = impl_->records[slot];
+  for (const pulse_record& record : records) {
+    for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
+      if (!impl_->g->place().ended(id)) {
+        WEIR_CHECK(impl_->g->place().wait(id));
+      }
     }
   }
-  fill_record(record, p, lanes, impl_->clocks);
-  WEIR_CHECK(impl_->g->submit_pulse(record));
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    impl_->clocks[i] = record.lanes[i].after;
+  impl_->g->fill(records, p, lanes, impl_->clocks);
+  WEIR_CHECK(impl_->g->submit_pulse(records));
+  auto clock = impl_->clocks.begin();
+  for (const pulse_record& record : records) {
+    for (const lane_record& lane : record.lanes) {
+      *clock++ = lane.after;
+    }
   }
   impl_->serials[slot] = ++impl_->last_serial;
   return pulse_ticket{impl_->last_serial};
@@ -170,18 +175,22 @@ result<pulse_result> prose::finish(pulse_ticket ticket) {
                              ticket.serial));
   }
   impl_->serials[slot] = 0;
-  const pulse_record& record = impl_->records[slot];
-  for (runtime::task_id id : record.results) {
-    WEIR_CHECK(impl_->g->place().wait(id));
+  const std::vector<pulse_record>& records = impl_->records[slot];
+  for (const pulse_record& record : records) {
+    for (runtime::task_id id : record.results) {
+      WEIR_CHECK(impl_->g->place().wait(id));
+    }
   }
   pulse_result out;
-  out.scored = record.scored;
-  out.gradient_norm = record.gradient_norm;
-  for (const lane_record& lane : record.lanes) {
-    out.nats_q32 += lane.pending_nats_q32;
-    out.scored += lane.scores_pending ? 1 : 0;
-    for (const window_record& w : lane.windows) {
-      out.nats_q32 += w.nats_q32[0] + w.nats_q32[1];
+  out.scored = records.front().scored;
+  out.gradient_norm = records.front().gradient_norm;
+  for (const pulse_record& record : records) {
+    for (const lane_record& lane : record.lanes) {
+      out.nats_q32 += lane.pending_nats_q32;
+      out.scored += lane.scores_pending ? 1 : 0;
+      for (const window_record& w : lane.windows) {
+        out.nats_q32 += w.nats_q32[0] + w.nats_q32[1];
+      }
     }
   }
   return out;
@@ -192,9 +201,11 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
   if (impl_->serials[slot] != ticket.serial) {
     return true;
   }
-  const auto& ids = impl_->records[slot].results;
-  return std::all_of(ids.begin(), ids.end(),
-                     [&](runtime::task_id id) { return impl_->g->place().ended(id); });
+  const auto over = [&](runtime::task_id id) { return impl_->g->place().ended(id); };
+  const auto& records = impl_->records[slot];
+  return std::all_of(records.begin(), records.end(), [&](const pulse_record& record) {
+    return std::all_of(record.results.begin(), record.results.end(), over);
+  });
 }
 
 const std::vector<named_region>& prose::regions() const noexcept {
@@ -214,9 +225,8 @@ result<std::vector<runtime::task_id>> prose::submit_snapshot(std::span<std::byte
   return impl_->image.submit_copies(impl_->g->place(), to);
 }
 
-/// Takes over counters and clocks that were written behind the host's back.
+/// Takes over clocks that were written behind the host's back.
 void prose::impl::read_back() {
-  g->submitted_counters().load_from(g->state().counters.p);
   for (std::size_t i = 0; i < clocks.size(); ++i) {
     const std::uint64_t* clock = g->state().lanes[i].clock.p;
     clocks[i] = {clock[0], clock[1]};
@@ -226,7 +236,11 @@ void prose::impl::read_back() {
 result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view bytes) {
   WEIR_CHECK(impl_->idle());
   WEIR_CHECK(impl_->image.restore(kind, lane, bytes));
-  impl_->read_back();
+  if (kind == region_kind::context) {
+    impl_->read_back();
+  } else {
+    impl_->g->spread();
+  }
   return {};
 }
 
@@ -241,6 +255,11 @@ result<std::uint64_t> prose::context_hash() {
 result<std::uint64_t> prose::state_hash() {
   WEIR_CHECK(impl_->idle());
   return impl_->image.state_hash();
+}
+
+result<void> prose::check_replicas() {
+  WEIR_CHECK(impl_->idle());
+  return impl_->g->check();
 }
 
 result<void> prose::reset_context(std::uint32_t lane) {
@@ -286,6 +305,7 @@ result<void> prose::load_parameter(std::string_view name,
   }
   WEIR_CHECK(impl_->idle());
   std::memcpy(t.data(), bytes.data(), size);
+  impl_->g->spread();
   return {};
 }
 

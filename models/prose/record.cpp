@@ -43,7 +43,7 @@ void plan_windows(const prose::lane_input& in, lane_record& lane) {
 
 void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
-                 const std::vector<lane_clock>& clocks) {
+                 std::span<const lane_clock> clocks) {
   record.builds = p.ph == phase::build;
   record.active = p.active_levels;
   record.update = p.update;

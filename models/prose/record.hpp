@@ -52,6 +52,6 @@ struct pulse_record {
 /// Fills a record from the pulse and its inputs; `clocks` are the lanes' before it.
 void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
-                 const std::vector<lane_clock>& clocks);
+                 std::span<const lane_clock> clocks);
 
 }  // namespace weir::models

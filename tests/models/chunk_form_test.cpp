@@ -89,7 +89,7 @@ TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
     in.tokens = text;
     models::pulse p;
     p.ph = models::phase::build;
-    models::fill_record(record, p, {&in, 1}, {models::lane_clock{}});
+    models::fill_record(record, p, {&in, 1}, std::vector{models::lane_clock{}});
     or_throw(g.submit_pulse(record));
   };
   const auto text = some_tokens(200, config.vocab, 8);

@@ -54,10 +54,13 @@ inline constexpr int scores_size = window_rows * window_rows;
 template <class R>
 result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
                                                    const prose_config& config,
-                                                   const kernel_table<R>& kernels) {
-  std::unique_ptr<graph> g(new graph(std::move(place), config, kernels));
+                                                   const kernel_table<R>& kernels,
+                                                   const buffer<R>& shared_sum) {
+  WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
+  std::unique_ptr<graph> g(
+      new graph(std::move(place), config, kernels, over_lanes, shared_sum.p != nullptr));
   WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));
-  WEIR_CHECK(g->allocate_gradients());
+  WEIR_CHECK(g->allocate_gradients(shared_sum));
   g->windows_.resize(2);
   for (auto& slot : g->windows_) {
     slot.resize(config.lanes);
@@ -66,10 +69,14 @@ result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
 }
 
 template <class R>
-result<void> graph<R>::allocate_gradients() {
+result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
   for (int lane = 0; lane < n_.lanes; ++lane) {
     lane_gradients<R> g;
-    WEIR_TRY(g.all, place_.template allocate<R>(layout_.size(), "gradients"));
+    if (lane == 0 && shares_) {
+      g.all = shared_sum;
+    } else {
+      WEIR_TRY(g.all, place_.template allocate<R>(layout_.size(), "gradients"));
+    }
     g.memories.resize(static_cast<std::size_t>(n_.blocks));
     for (auto& levels : g.memories) {
       levels.resize(static_cast<std::size_t>(n_.levels));

@@ -24,12 +24,12 @@ runtime::footprint graph<R>::squares_part(int parameter, int count) const {
   return squares_.part(parameter, count);
 }
 
-/// Whether the gradients are complete after this window: there is one lane, and the chunk
-/// starts here.
+/// Whether the gradients are complete after this window: there is one lane and no larger
+/// sum, and the chunk starts here.
 template <class R>
 bool graph<R>::finishes(const spot& s) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
-  return n_.lanes == 1 && s.rows == &lane.windows.front();
+  return n_.lanes == 1 && !shares_ && s.rows == &lane.windows.front();
 }
 
 template <class R>

@@ -16,6 +16,7 @@
 #include "prose/layout.hpp"
 #include "prose/record.hpp"
 #include "prose/state.hpp"
+#include "weir/runtime/collective/reduction.hpp"
 
 namespace weir::models {
 
@@ -110,15 +111,27 @@ struct graph_sizes {
   int head_stride;
 };
 
+/// Which tasks of a pulse: all of them, or those up to the sum over the graph's lanes, or
+/// those that step by the sum.
+enum class pulse_part : std::uint8_t { whole, gradients, step };
+
 template <class R>
 class graph {
  public:
+  /// `shared_sum` is where the gradients' sum over the lanes goes, flat as the
+  /// parameters, if it is one part of a larger sum.
   [[nodiscard]] static result<std::unique_ptr<graph>> create(
-      task_place place, const prose_config& config, const kernel_table<R>& kernels);
+      task_place place, const prose_config& config, const kernel_table<R>& kernels,
+      const buffer<R>& shared_sum = {});
 
   /// Submits every task of the pulse. The record stays where it is until its last task
   /// has ended.
   [[nodiscard]] result<void> submit_pulse(pulse_record& record);
+  /// The same in two calls, for a graph with a shared sum. Of a Build pulse, the last
+  /// task of the first call ends when this graph's part of the sum is there; the second
+  /// call steps by what stands in its place by then.
+  [[nodiscard]] result<void> submit_gradients(pulse_record& record);
+  [[nodiscard]] result<void> submit_step(pulse_record& record);
 
   [[nodiscard]] task_place& place() { return place_; }
   [[nodiscard]] model_state<R>& state() { return state_; }
@@ -155,13 +168,16 @@ class graph {
     std::vector<runtime::task_id> results;  ///< relative to the first task
   };
 
-  graph(task_place place, const prose_config& config, const kernel_table<R>& kernels)
+  graph(task_place place, const prose_config& config, const kernel_table<R>& kernels,
+        const runtime::reducer& over_lanes, bool shares)
       : place_(std::move(place)),
         config_(config),
         layout_(config),
         n_(config),
-        k_(&kernels) {}
-  result<void> allocate_gradients();
+        k_(&kernels),
+        over_lanes_(over_lanes),
+        shares_(shares) {}
+  result<void> allocate_gradients(const buffer<R>& shared_sum);
   result<window*> window_at(int lane, std::size_t index);
   result<void> allocate_block(block& b);
   result<void> allocate_heads(block& b);
@@ -172,9 +188,10 @@ class graph {
   result<void> allocate_window(window& w);
 
   // submit.hpp
-  [[nodiscard]] pulse_shape shape_of(const pulse_record& record) const;
-  result<void> submit_tasks(pulse_record& record);
-  result<void> replay(pulse_record& record, const recording& known);
+  [[nodiscard]] pulse_shape shape_of(const pulse_record& record, pulse_part part) const;
+  result<void> submit(pulse_record& record, pulse_part part);
+  result<void> submit_tasks(pulse_record& record, pulse_part part);
+  result<void> replay(pulse_record& record, pulse_part part, const recording& known);
   void count_accumulated(const pulse_record& record);
   [[nodiscard]] static pulse_record& pulse_of(const runtime::task_context& context,
                                               pulse_record* submitted);
@@ -244,10 +261,13 @@ class graph {
 
   // optimize.hpp
   void reduce(pulse_record& record);
+  void hand_over();
+  void measure();
   void clip(pulse_record& record);
   void step(const pulse_record& record);
   result<void> run_clip(pulse_record& record);
   void run_reduce(int group);
+  void run_squares(int group);
   void run_step(int group, bool active, bool accumulated);
   [[nodiscard]] double rate_at(const pulse_record& record) const;
 
@@ -332,6 +352,8 @@ class graph {
   parameter_layout layout_;
   graph_sizes n_;
   const kernel_table<R>* k_;
+  runtime::reducer over_lanes_;
+  bool shares_;  ///< the sum over the lanes is a part of a larger one
   model_state<R> state_;
   std::vector<lane_gradients<R>> gradients_;
   buffer<double> squares_;     ///< per parameter

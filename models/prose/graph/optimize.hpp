@@ -12,24 +12,33 @@
 
 namespace weir::models {
 
-/// Adds the lanes' gradients pairwise, neighbours first, an odd last one carried up, into
-/// lane 0.
+/// Adds the lanes' gradients into lane 0, by the tree and the arithmetic of a level 1
+/// all-reduce: lanes that are spread over ranks have the same sum.
 template <class R>
 void graph<R>::run_reduce(int group) {
+  std::vector<const std::byte*> lanes(static_cast<std::size_t>(n_.lanes));
   for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
-    const auto count = static_cast<int>(info(parameter).padded());
-    for (int step = 1; step < n_.lanes; step *= 2) {
-      for (int lane = 0; lane + step < n_.lanes; lane += 2 * step) {
-        k_->add(gradient(lane, parameter), gradient(lane + step, parameter), count);
-      }
+    for (int lane = 0; lane < n_.lanes; ++lane) {
+      lanes[static_cast<std::size_t>(lane)] =
+          reinterpret_cast<const std::byte*>(gradient(lane, parameter));
     }
-    squares_.p[parameter] = k_->squares(gradient(0, parameter), count);
+    auto* const sum = reinterpret_cast<std::byte*>(gradient(0, parameter));
+    over_lanes_.reduce(lanes, {&sum, 1},
+                       static_cast<std::size_t>(info(parameter).padded()));
+  }
+}
+
+template <class R>
+void graph<R>::run_squares(int group) {
+  for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
+    squares_.p[parameter] =
+        k_->squares(gradient(0, parameter), static_cast<int>(info(parameter).padded()));
   }
 }
 
 template <class R>
 void graph<R>::reduce(pulse_record& record) {
-  if (n_.lanes == 1) {
+  if (n_.lanes == 1 && !shares_) {
     return;
   }
   for (int lane = 0; lane < n_.lanes; ++lane) {
@@ -43,7 +52,7 @@ void graph<R>::reduce(pulse_record& record) {
       return {};
     });
   }
-  for (int g = 0; g < static_cast<int>(layout_.groups().size()); ++g) {
+  for (int g = 0; n_.lanes > 1 && g < static_cast<int>(layout_.groups().size()); ++g) {
     const auto& parameters = layout_.groups()[static_cast<std::size_t>(g)].parameters;
     for (int parameter : parameters) {
       accesses_.writes(squares_part(parameter));
@@ -55,6 +64,34 @@ void graph<R>::reduce(pulse_record& record) {
     }
     task("reduce", [this, g](const runtime::task_context&) -> result<void> {
       run_reduce(g);
+      if (!shares_) {
+        run_squares(g);
+      }
+      return {};
+    });
+  }
+  if (shares_) {
+    hand_over();
+  }
+}
+
+/// One task behind all that make this graph's part of the sum.
+template <class R>
+void graph<R>::hand_over() {
+  accesses_.reads(gradients_[0].all.all());
+  task("gradients", [](const runtime::task_context&) -> result<void> { return {}; });
+}
+
+/// Sums of squares of a sum that others have completed; those of a sum of our own are
+/// there already.
+template <class R>
+void graph<R>::measure() {
+  for (int g = 0; shares_ && g < static_cast<int>(layout_.groups().size()); ++g) {
+    for (int parameter : layout_.groups()[static_cast<std::size_t>(g)].parameters) {
+      accesses_.reads(gradient_part(0, parameter)).writes(squares_part(parameter));
+    }
+    task("squares", [this, g](const runtime::task_context&) -> result<void> {
+      run_squares(g);
       return {};
     });
   }

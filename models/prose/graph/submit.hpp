@@ -4,6 +4,8 @@
 /// tasks with the same accesses, so the engine records the first and replays the others.
 #pragma once
 
+#include <algorithm>
+
 #include "prose/graph/graph.hpp"
 
 namespace weir::models {
@@ -22,9 +24,11 @@ pulse_record& graph<R>::pulse_of(const runtime::task_context& context,
 }
 
 template <class R>
-typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record) const {
+typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record,
+                                                  pulse_part part) const {
   pulse_shape shape;
   const auto add = [&](auto value) { shape.push_back(static_cast<char>(value)); };
+  add(part);
   add(slot_);
   add(record.builds);
   for (std::uint32_t l = 0; record.builds && l < static_cast<std::uint32_t>(n_.levels);
@@ -52,21 +56,25 @@ void graph<R>::count_accumulated(const pulse_record& record) {
 }
 
 template <class R>
-result<void> graph<R>::submit_tasks(pulse_record& record) {
+result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
   failed_.reset();
   first_ = 0;
-  for (int lane = 0; lane < n_.lanes; ++lane) {
+  const int lanes = part == pulse_part::step ? 0 : n_.lanes;
+  for (int lane = 0; lane < lanes; ++lane) {
     forward(record, lane);
   }
-  if (record.builds) {
-    for (int lane = 0; lane < n_.lanes; ++lane) {
-      backward(record, lane);
-    }
+  for (int lane = 0; record.builds && lane < lanes; ++lane) {
+    backward(record, lane);
+  }
+  if (record.builds && part != pulse_part::step) {
     reduce(record);
+  }
+  if (record.builds && part != pulse_part::gradients) {
+    measure();
     clip(record);
     step(record);
   }
-  record.first = first_;
+  record.first = part == pulse_part::step ? record.first : first_;
   record.last = last_;
   if (failed_) {
     return *failed_;
@@ -75,44 +83,71 @@ result<void> graph<R>::submit_tasks(pulse_record& record) {
 }
 
 template <class R>
-result<void> graph<R>::replay(pulse_record& record, const recording& known) {
-  WEIR_TRY(record.first, place_.replay(known.tasks, &record));
-  record.last = last_ = record.first + known.tasks.size() - 1;
+result<void> graph<R>::replay(pulse_record& record, pulse_part part,
+                              const recording& known) {
+  WEIR_TRY(const runtime::task_id first, place_.replay(known.tasks, &record));
+  record.first = part == pulse_part::step ? record.first : first;
+  record.last = last_ = first + known.tasks.size() - 1;
   for (const runtime::task_id result : known.results) {
-    record.results.push_back(record.first + result);
+    record.results.push_back(first + result);
   }
   return {};
 }
 
 template <class R>
-result<void> graph<R>::submit_pulse(pulse_record& record) {
-  slot_ = (slot_ + 1) % windows_.size();
+result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   std::size_t windows = 0;
   for (const lane_record& lane : record.lanes) {
     windows += lane.windows.size();
   }
   const bool records = place_.captures() && windows <= most_windows_recorded;
-  const pulse_shape shape = records ? shape_of(record) : pulse_shape();
-  result<void> submitted;
+  const pulse_shape shape = records ? shape_of(record, part) : pulse_shape();
   if (const auto known = recordings_.find(shape); known != recordings_.end()) {
-    submitted = replay(record, known->second);
-  } else if (records && recordings_.size() < most_recordings) {
-    WEIR_CHECK(place_.begin_capture(&record));
-    submitted = submit_tasks(record);
-    auto tasks = place_.end_capture();
-    if (submitted && tasks) {
-      recording& r = recordings_[shape];
-      r.tasks = std::move(*tasks);
-      for (const runtime::task_id id : record.results) {
-        r.results.push_back(id - record.first);
-      }
-    }
-  } else {
-    submitted = submit_tasks(record);
+    return replay(record, part, known->second);
   }
+  if (!records || recordings_.size() >= most_recordings) {
+    return submit_tasks(record, part);
+  }
+  const std::size_t results = record.results.size();
+  WEIR_CHECK(place_.begin_capture(&record));
+  auto submitted = submit_tasks(record, part);
+  auto tasks = place_.end_capture();
+  if (submitted && tasks) {
+    recording& r = recordings_[shape];
+    r.tasks = std::move(*tasks);
+    for (std::size_t i = results; i < record.results.size(); ++i) {
+      r.results.push_back(record.results[i] - first_);
+    }
+  }
+  return submitted;
+}
+
+template <class R>
+result<void> graph<R>::submit_pulse(pulse_record& record) {
+  slot_ = (slot_ + 1) % windows_.size();
+  auto submitted = submit(record, pulse_part::whole);
   if (record.builds) {
     count_accumulated(record);
   }
+  return submitted;
+}
+
+template <class R>
+result<void> graph<R>::submit_gradients(pulse_record& record) {
+  slot_ = (slot_ + 1) % windows_.size();
+  const bool none = std::all_of(record.lanes.begin(), record.lanes.end(),
+                                [](const lane_record& l) { return l.windows.empty(); });
+  if (none && !record.builds) {
+    record.first = record.last = 0;
+    return {};
+  }
+  return submit(record, pulse_part::gradients);
+}
+
+template <class R>
+result<void> graph<R>::submit_step(pulse_record& record) {
+  auto submitted = submit(record, pulse_part::step);
+  count_accumulated(record);
   return submitted;
 }
 

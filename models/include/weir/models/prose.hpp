@@ -99,6 +99,12 @@ class parameter_digest {
   xxh3_stream hash_;
 };
 
+/// Length of the runs of neighbouring lanes in which `devices` share `lanes`: a power of
+/// two; the last run may be shorter. Sums over runs and then over devices are sums over
+/// lanes along one tree. @error{invalid_argument, no such length gives so many runs}
+[[nodiscard]] result<std::uint32_t> lanes_per_device(std::uint32_t lanes,
+                                                     std::uint32_t devices);
+
 /// The model of one run: parameters, moments, error buffers and one ContextMemory per
 /// lane.
 ///
@@ -114,11 +120,14 @@ class prose {
   /// @error{invalid_argument, a shape the kernels do not have: frequencies must start at
   /// 1, ascend, and divide 64
   ///        or be multiples of it}
+  /// @error{invalid_argument, a number of devices that `lanes_per_device` does not know}
   /// `kernels` is "auto", or an instruction set that this processor has: "x86-64",
-  /// "x86-64-v3", "x86-64-v4".
+  /// "x86-64-v3", "x86-64-v4". Each of several `devices` has a replica of the parameters
+  /// and computes a run of lanes; gradients meet in a level 1 all-reduce. The state is
+  /// the same for every number of devices.
   [[nodiscard]] static result<std::unique_ptr<prose>> create(
       runtime::engine& engine, const prose_config& config,
-      std::string_view kernels = "auto");
+      std::string_view kernels = "auto", std::uint32_t devices = 1);
   ~prose();
   prose(const prose&) = delete;
   prose& operator=(const prose&) = delete;
@@ -172,6 +181,10 @@ class prose {
   /// Over names, kinds and shapes of the regions: two models with equal layout can
   /// exchange images.
   [[nodiscard]] std::uint64_t layout_hash() const noexcept;
+
+  /// Waits for all tasks, then compares the devices' replicas.
+  /// @error{determinism_violation, they differ: something else than the model wrote}
+  [[nodiscard]] result<void> check_replicas();
 
   /// Empties a lane's memories, window and pending prediction; its position stays.
   [[nodiscard]] result<void> reset_context(std::uint32_t lane);

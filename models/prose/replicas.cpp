@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Cutting lanes into runs, pulses of all devices, and what keeps replicas alike.
+#include "prose/replicas.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir::models {
+
+namespace {
+
+/// One array of a replica and what to call it.
+struct replica_part {
+  const char* name;
+  void* at;
+  std::size_t bytes;
+};
+
+template <class R>
+replica_part part_of(const char* name, const buffer<R>& b) {
+  return {name, b.p, static_cast<std::size_t>(b.count) * sizeof(R)};
+}
+
+/// All that every device has, in one order.
+std::vector<replica_part> parts_of(const model_state<float>& s) {
+  std::vector<replica_part> out{part_of("parameters", s.parameters),
+                                part_of("counters", s.counters)};
+  for (const auto& moments : s.moments) {
+    out.push_back(part_of("moments", moments));
+  }
+  for (const auto& errors : s.errors) {
+    out.push_back(part_of("error buffers", errors));
+  }
+  return out;
+}
+
+}  // namespace
+
+result<std::uint32_t> lanes_per_device(std::uint32_t lanes, std::uint32_t devices) {
+  std::string possible;
+  for (std::uint32_t run = 1; run < 2 * lanes; run *= 2) {
+    const std::uint32_t needed = (lanes + run - 1) / run;
+    if (needed == devices) {
+      return run;
+    }
+    possible = fmt::format("{}{}{}", needed, possible.empty() ? "" : ", ", possible);
+  }
+  return error(
+      errc::invalid_argument,
+      fmt::format("spreading {} lanes over devices: expected {} of them, so that "
+                  "each has a run of neighbours whose length is a power of two, "
+                  "found {}",
+                  lanes, possible, devices));
+}
+
+result<std::unique_ptr<replicas>> replicas::create(runtime::engine& engine,
+                                                   const prose_config& config,
+                                                   const kernel_table<float>& kernels,
+                                                   std::uint32_t devices) {
+  WEIR_TRY(const std::uint32_t run, lanes_per_device(config.lanes, devices));
+  std::unique_ptr<replicas> r(new replicas(config));
+  if (devices > 1) {
+    WEIR_TRY(r->sum_,
+             device_sum::create(engine, devices, parameter_layout(config).size()));
+  }
+  prose_config own = config;
+  for (std::uint32_t d = 0; d < devices; ++d) {
+    own.lanes = std::min(run, config.lanes - d * run);
+    WEIR_TRY(auto g, graph<float>::create(task_place(&engine), own, kernels,
+                                          r->sum_ ? r->sum_->part(d) : buffer<float>()));
+    const auto& lanes = g->state().lanes;
+    if (d == 0) {
+      r->state_ = g->state();
+    } else {
+      r->state_.lanes.insert(r->state_.lanes.end(), lanes.begin(), lanes.end());
+    }
+    r->graphs_.push_back(std::move(g));
+  }
+  return r;
+}
+
+void replicas::fill(std::vector<pulse_record>& records, const pulse& p,
+                    std::span<const prose::lane_input> lanes,
+                    std::span<const lane_clock> clocks) const {
+  records.resize(graphs_.size());
+  std::size_t first = 0;
+  std::uint64_t scored = 0;
+  for (std::size_t d = 0; d < graphs_.size(); ++d) {
+    const std::size_t run = graphs_[d]->config().lanes;
+    fill_record(records[d], p, lanes.subspan(first, run), clocks.subspan(first, run));
+    first += run;
+    scored += records[d].scored;
+  }
+  // The loss is the mean over all lanes.
+  for (pulse_record& record : records) {
+    record.scored = scored;
+  }
+}
+
+result<void> replicas::submit_pulse(std::vector<pulse_record>& records) {
+  if (!sum_) {
+    return graphs_.front()->submit_pulse(records.front());
+  }
+  std::vector<runtime::task_id> ready;
+  for (std::size_t d = 0; d < graphs_.size(); ++d) {
+    WEIR_CHECK(graphs_[d]->submit_gradients(records[d]));
+    ready.push_back(records[d].last);
+  }
+  if (!records.front().builds) {
+    return {};
+  }
+  WEIR_CHECK(sum_->submit(ready));
+  for (std::size_t d = 0; d < graphs_.size(); ++d) {
+    WEIR_CHECK(graphs_[d]->submit_step(records[d]));
+  }
+  return {};
+}
+
+void replicas::spread() {
+  const auto from = parts_of(state_);
+  for (const auto& g : graphs_) {
+    const auto to = parts_of(g->state());
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (to[i].at != from[i].at) {
+        std::memcpy(to[i].at, from[i].at, from[i].bytes);
+      }
+    }
+    g->submitted_counters().load_from(state_.counters.p);
+  }
+}
+
+result<void> replicas::check() const {
+  const auto first = parts_of(state_);
+  for (std::size_t d = 1; d < graphs_.size(); ++d) {
+    const auto other = parts_of(graphs_[d]->state());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (std::memcmp(first[i].at, other[i].at, first[i].bytes) != 0) {
+        return error(errc::determinism_violation,
+                     fmt::format("comparing the replicas: expected the {} of device 0 on "
+                                 "device {}, found others",
+                                 first[i].name, d));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::models
