@@ -26,7 +26,7 @@ using namespace weir::storage;
 constexpr std::size_t shards = 8;
 constexpr std::size_t stream_bytes = std::size_t{192} << 20;
 constexpr std::uint64_t capacity = std::uint64_t{768} << 20;
-constexpr int repeats = 7;
+constexpr int repeats = 31;  // pairs of some 30 ms: bursts of others must not decide
 
 using crc_function = std::uint32_t (*)(std::uint32_t, const void*, std::size_t);
 

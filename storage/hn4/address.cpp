@@ -72,9 +72,12 @@ std::uint64_t step_of(std::uint64_t vector, std::uint64_t phi, unsigned k) noexc
 
 std::uint64_t land(const window& w, std::uint64_t gravity, std::uint64_t step,
                    std::uint64_t n, unsigned scale, std::uint64_t theta) noexcept {
+  // Divisions take longer than all the rest, and most addresses need none.
+  const auto modulo = [&](std::uint64_t x) { return x < w.phi ? x : x % w.phi; };
   const std::uint64_t unit = std::uint64_t{1} << scale;
-  const std::uint64_t off = mul_mod((n >> scale) % w.phi, step, w.phi);
-  const std::uint64_t f = ((gravity >> scale) + off + theta) % w.phi;
+  const std::uint64_t cluster = modulo(n >> scale);
+  const std::uint64_t off = step == 1 ? cluster : mul_mod(cluster, step, w.phi);
+  const std::uint64_t f = modulo((gravity >> scale) + off + theta);
   return w.base + (f << scale) + (n & (unit - 1)) + (gravity & (unit - 1));
 }
 
