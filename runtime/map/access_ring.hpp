@@ -65,6 +65,15 @@ class access_ring {
   [[nodiscard]] bool alive(access_ref ref) const noexcept {
     return ((ref - static_cast<access_ref>(tail_)) & ref_mask) < size();
   }
+  /// What is alive, for many questions while nothing is added or taken out.
+  struct live_range {
+    access_ref oldest;
+    std::uint32_t size;
+    [[nodiscard]] bool has(access_ref ref) const noexcept {
+      return ((ref - oldest) & ref_mask) < size;
+    }
+  };
+  [[nodiscard]] live_range live() const noexcept { return {oldest(), size()}; }
   [[nodiscard]] access_ref oldest() const noexcept {
     return static_cast<access_ref>(tail_) & ref_mask;
   }

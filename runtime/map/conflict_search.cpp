@@ -5,43 +5,106 @@
 #include "map/conflict_search.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace weir::runtime {
 
+task_id conflict_search::find_lone_writer(const access& a, const question& q) {
+  const access_entry* const e = map_.only_writer(a.bytes);
+  if (e == nullptr) {
+    return 0;
+  }
+  const task_id id = e->task;
+  const task_id floor = e->lo <= a.bytes.lo && a.bytes.hi <= e->hi ? id : 0;
+  if (q.prune && a.bytes.lo <= e->lo && e->hi <= a.bytes.hi) {
+    map_.prune_only_writer(a.bytes);
+  }
+  predecessors_.add(id, q.why);
+  return floor;
+}
+
 task_id conflict_search::find_writers(const access& a, const question& q) {
+  if (map_.lone_writer(a.bytes)) {
+    return find_lone_writer(a, q);
+  }
+  if (!map_.near(a.bytes, true)) {
+    return find_far_writers(a, q);
+  }
   task_id floor = 0;
-  candidates_.clear();
-  map_.conflicts(a.bytes, true, [&](access_ref ref, const access_entry& e) {
-    if (e.any_order && q.any_order && map_.same_bytes(ref, a.bytes)) {
-      companion_ = e.task;
+  std::array<task_id, region_index::room> found;
+  std::size_t count = 0;
+  map_.near_conflicts(a.bytes, true, [&](access_ref ref, const access_entry& e) {
+    if (is_companion(a, q, ref, e)) {
       return false;
     }
-    candidates_.push_back(e.task);
+    found[count++] = e.task;
     if (e.task > floor && !e.any_order && map_.covering(ref, a.bytes)) {
       floor = e.task;
     }
-    const bool gone = q.prune && map_.covered_by(a.bytes, ref);
-    pruned_ += static_cast<std::uint64_t>(gone);
-    return gone;
+    return q.prune && map_.covered_by(a.bytes, ref);
   });
   // What is older than a writer of all these bytes is ordered before that writer already.
-  for (const task_id id : candidates_) {
-    if (id >= floor) {
-      predecessors_.add(id, q.why);
+  for (std::size_t i = 0; i < count; ++i) {
+    add_from(found[i], q.why, floor);
+  }
+  return floor;
+}
+
+task_id conflict_search::find_far_writers(const access& a, const question& q) {
+  task_id floor = 0;
+  found_.clear();
+  map_.conflicts(a.bytes, true, [&](access_ref ref, const access_entry& e) {
+    if (is_companion(a, q, ref, e)) {
+      return false;
     }
+    found_.push_back(e.task);
+    if (e.task > floor && !e.any_order && map_.covering(ref, a.bytes)) {
+      floor = e.task;
+    }
+    return q.prune && map_.covered_by(a.bytes, ref);
+  });
+  for (const task_id id : found_) {
+    add_from(id, q.why, floor);
   }
   return floor;
 }
 
 void conflict_search::find_readers(const access& a, const question& q, task_id floor) {
-  map_.conflicts(a.bytes, false, [&](access_ref ref, const access_entry& e) {
-    if (e.task >= floor) {
-      predecessors_.add(e.task, q.why);
-    }
-    const bool gone = q.prune && map_.covered_by(a.bytes, ref);
-    pruned_ += static_cast<std::uint64_t>(gone);
-    return gone;
+  if (!map_.near(a.bytes, false)) {
+    find_far_readers(a, q, floor);
+    return;
+  }
+  map_.near_conflicts(a.bytes, false, [&](access_ref ref, const access_entry& e) {
+    add_from(e.task, q.why, floor);
+    return q.prune && map_.covered_by(a.bytes, ref);
   });
+}
+
+void conflict_search::find_far_readers(const access& a, const question& q,
+                                       task_id floor) {
+  map_.conflicts(a.bytes, false, [&](access_ref ref, const access_entry& e) {
+    add_from(e.task, q.why, floor);
+    return q.prune && map_.covered_by(a.bytes, ref);
+  });
+}
+
+std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, bool prune,
+                                           const access* grouped) {
+  if (map_.in_grid()) {
+    for (const access& a : accesses) {
+      if (is_ordered(a)) {
+        map_.prefetch(a.bytes);
+      }
+    }
+  }
+  std::uint32_t count = 0;
+  for (const access& a : accesses) {
+    if (is_ordered(a)) {
+      look_up(a, prune, &a == grouped);
+      ++count;
+    }
+  }
+  return count;
 }
 
 void conflict_search::look_up(const access& a, bool prune, bool any_order) {

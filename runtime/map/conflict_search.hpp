@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "map/dependency_map.hpp"
@@ -34,14 +35,16 @@ class conflict_search {
     failure_ = 0;
     companion_ = 0;
   }
-  /// Asks for the memory that look-ups of the access will need.
-  void prefetch(const access& a) const noexcept { map_.prefetch(a.bytes); }
   /// Adds a predecessor, which has not been retired.
   void add(task_id before, hazard why) { predecessors_.add(before, why); }
   /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
   /// covers are taken out of the map. With `any_order`, one that was registered so for
   /// the same bytes is no predecessor but a companion. @pre is_ordered(a)
   void look_up(const access& a, bool prune, bool any_order = false);
+  /// Does so for all that take part in the order of tasks; returns how many those are.
+  /// `grouped` is the one of them that commutes in any order, or null.
+  std::uint32_t look_up_all(std::span<const access> accesses, bool prune,
+                            const access* grouped);
   /// Registers an access of the newest task.
   access_ref insert(const access& a, task_id task, bool any_order = false) {
     const access_ref ref = map_.insert(a.bytes, a.mode != access_mode::read, task);
@@ -60,8 +63,8 @@ class conflict_search {
   [[nodiscard]] task_id failure() const noexcept { return failure_; }
   /// A task that this one commutes with in any order; 0 if there is none.
   [[nodiscard]] task_id companion() const noexcept { return companion_; }
-  /// Accesses pruned so far.
-  [[nodiscard]] std::uint64_t pruned() const noexcept { return pruned_; }
+  /// Conflicts so far that got no edge: a later write of all the bytes stands for them.
+  [[nodiscard]] std::uint64_t implied() const noexcept { return implied_; }
 
  private:
   /// What a look-up wants to know.
@@ -70,16 +73,35 @@ class conflict_search {
     bool prune;
     bool any_order;
   };
+  void add_from(task_id id, hazard why, task_id floor) {
+    if (id >= floor) {
+      predecessors_.add(id, why);
+    } else {
+      ++implied_;
+    }
+  }
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
   void find_readers(const access& a, const question& q, task_id floor);
+  task_id find_lone_writer(const access& a, const question& q);
+  // The same for views that are strided or many: apart, lest the usual case pay for it.
+  task_id find_far_writers(const access& a, const question& q);
+  void find_far_readers(const access& a, const question& q, task_id floor);
+  [[nodiscard]] bool is_companion(const access& a, const question& q, access_ref ref,
+                                  const access_entry& e) noexcept {
+    if (!e.any_order || !q.any_order || !map_.same_bytes(ref, a.bytes)) {
+      return false;
+    }
+    companion_ = e.task;
+    return true;
+  }
 
   dependency_map map_;
   predecessor_list predecessors_;
-  std::vector<task_id> candidates_;
+  std::vector<task_id> found_;
   task_id failure_ = 0;
   task_id companion_ = 0;
-  std::uint64_t pruned_ = 0;
+  std::uint64_t implied_ = 0;
 };
 
 }  // namespace weir::runtime

@@ -47,6 +47,7 @@ footprint dependency_map::bytes_of(access_ref ref, storage_id id) const noexcept
 }
 
 bool dependency_map::meets(const footprint& query, access_ref ref) noexcept {
+  ++tests_;
   const overlap answer =
       ring_.at(ref).dense ? decide_overlap(query, bytes_of(ref, query.id))
                           : decide_overlap(query, strided_[ref & (strided_.size() - 1)]);

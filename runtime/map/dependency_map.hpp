@@ -41,17 +41,60 @@ class dependency_map {
   template <class Visit>
   void conflicts(const footprint& query, bool writers, Visit&& visit) {
     dependents& of = storages_[query.id.index];
+    const bool dense = query.dense();
     (writers ? of.writers : of.readers)
         .query(ring_, grid_, query.lo, query.hi, [&](access_ref ref, const entry& e) {
-          ++tests_;
-          if ((query.dense() && e.dense) || meets(query, ref)) {
+          ++candidates_;
+          if ((dense && e.dense) || meets(query, ref)) {
             if constexpr (std::is_void_v<decltype(visit(ref, e))>) {
               visit(ref, e);
             } else {
-              return visit(ref, e);
+              const bool gone = visit(ref, e);
+              pruned_ += static_cast<std::uint64_t>(gone);
+              return gone;
             }
           }
           return false;
+        });
+  }
+  /// Whether `only_writer` finds all: a single access, and both it and the query dense.
+  [[nodiscard]] bool lone_writer(const footprint& query) noexcept {
+    region_index& of = storages_[query.id.index].writers;
+    if (!query.dense() || !of.alone()) {
+      return false;
+    }
+    const entry* const e = of.only(ring_);
+    return e == nullptr || (e->dense && !e->any_order);
+  }
+  /// The writer that shares a byte with the query, or null. @pre lone_writer(query)
+  [[nodiscard]] const entry* only_writer(const footprint& query) noexcept {
+    const entry* const e = storages_[query.id.index].writers.only(ring_);
+    if (e == nullptr || e->lo >= query.hi || query.lo >= e->hi) {
+      return nullptr;
+    }
+    ++candidates_;
+    return e;
+  }
+  /// @pre only_writer(query) is not null
+  void prune_only_writer(const footprint& query) noexcept {
+    storages_[query.id.index].writers.prune_only(ring_);
+    ++pruned_;
+  }
+  /// Whether `near_conflicts` finds all: few accesses, and a query that is dense.
+  [[nodiscard]] bool near(const footprint& query, bool writers) const noexcept {
+    const dependents& of = storages_[query.id.index];
+    return query.dense() && !(writers ? of.writers : of.readers).in_grid();
+  }
+  /// As `conflicts`, at most `region_index::room` times. @pre near(query, writers)
+  template <class Visit>
+  void near_conflicts(const footprint& query, bool writers, Visit&& visit) {
+    dependents& of = storages_[query.id.index];
+    (writers ? of.writers : of.readers)
+        .scan(ring_, query.lo, query.hi, [&](access_ref ref, const entry& e) {
+          ++candidates_;
+          const bool gone = (e.dense || meets(query, ref)) && visit(ref, e);
+          pruned_ += static_cast<std::uint64_t>(gone);
+          return gone;
         });
   }
   /// Whether some accesses are where a look-up may have to wait for memory.
@@ -148,7 +191,12 @@ class dependency_map {
     return ring_.size() == 0 && failed_.empty();
   }
 
+  /// Accesses whose first and last byte asked for a closer look.
+  [[nodiscard]] std::uint64_t candidates() const noexcept { return candidates_; }
+  /// Those of them that were not decided by that alone.
   [[nodiscard]] std::uint64_t tests() const noexcept { return tests_; }
+  /// Accesses taken out by look-ups.
+  [[nodiscard]] std::uint64_t pruned() const noexcept { return pruned_; }
   [[nodiscard]] std::uint64_t maybe() const noexcept { return maybe_; }
 
  private:
@@ -180,7 +228,9 @@ class dependency_map {
   /// those of entries that are not dense are set.
   std::vector<footprint> strided_;
   std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
+  std::uint64_t candidates_ = 0;
   std::uint64_t tests_ = 0;
+  std::uint64_t pruned_ = 0;
   std::uint64_t maybe_ = 0;
 };
 

@@ -35,7 +35,7 @@ class region_index {
     access_entry& e = ring.at(ref);
     e.owner = owner_;
     e.cells = 0;
-    if (count_ == room && !in_grid()) {
+    if (count_ == room) {
       make_place(ring, grid);
     }
     if (in_grid()) {
@@ -81,13 +81,39 @@ class region_index {
              Visit&& visit) {
     if (in_grid()) {
       grid.query(*directory_, owner_, lo, hi, visit);
-      return;
+    } else {
+      scan(ring, lo, hi, visit);
     }
+  }
+  [[nodiscard]] bool in_grid() const noexcept {
+    return directory_ != nullptr && directory_->total != 0;
+  }
+  [[nodiscard]] bool alone() const noexcept { return count_ <= 1 && !in_grid(); }
+  /// The only access, if it is alive; null if there is none. @pre alone()
+  [[nodiscard]] access_entry* only(access_ring& ring) noexcept {
+    if (count_ == 0 || !ring.alive(refs_[0])) {
+      return nullptr;
+    }
+    access_entry& e = ring.at(refs_[0]);
+    return e.owner == owner_ ? &e : nullptr;
+  }
+  /// Prunes the only access. @pre only() found it
+  void prune_only(access_ring& ring) noexcept {
+    ring.at(refs_[0]).pruned = true;
+    drop(0);
+  }
+  /// The same for the few accesses of an index that is not in the grid, at most `room`.
+  template <class Visit>
+  void scan(access_ring& ring, std::int64_t lo, std::int64_t hi, Visit&& visit) {
+    // A few are compared one by one, by their entries alone.
+    unsigned hits = count_ > few ? matches(place(lo), place(hi - 1)) : (1U << count_) - 1;
+    const access_ring::live_range live = ring.live();
     unsigned gone = 0;
-    for (unsigned hits = matches(place(lo), place(hi - 1)); hits != 0; hits &= hits - 1) {
+    for (; hits != 0; hits &= hits - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(hits));
       const access_ref ref = refs_[i];
-      if (!ring.alive(ref)) {
+      if (!live.has(ref)) {
+        gone |= 1U << i;
         continue;
       }
       access_entry& e = ring.at(ref);
@@ -96,10 +122,8 @@ class region_index {
         gone |= 1U << i;
       }
     }
-    while (gone != 0) {  // the last one first, which fills no place that is to go
-      const auto i = static_cast<unsigned>(std::bit_width(gone)) - 1;
-      drop(i);
-      gone ^= 1U << i;
+    if (gone != 0) {
+      drop_all(gone);
     }
   }
 
@@ -107,17 +131,16 @@ class region_index {
   static constexpr std::int32_t nowhere_first = std::numeric_limits<std::int32_t>::max();
   static constexpr std::int32_t nowhere_last = std::numeric_limits<std::int32_t>::min();
   static constexpr std::int64_t most_place = nowhere_first - 1;
+  static constexpr std::uint32_t few = 2;
 
-  [[nodiscard]] bool in_grid() const noexcept {
-    return directory_ != nullptr && directory_->total != 0;
-  }
   /// Bytes in units of 2^shift, so that they fit into 31 bits.
   [[nodiscard]] std::int32_t place(std::int64_t byte) const noexcept {
     return static_cast<std::int32_t>(std::min(byte >> shift_, most_place));
   }
+  /// @pre hi - 1 has a place
   void put(std::uint32_t i, std::int64_t lo, std::int64_t hi, access_ref ref) noexcept {
-    first_[i] = place(lo);
-    last_[i] = place(hi - 1);
+    first_[i] = static_cast<std::int32_t>(lo >> shift_);
+    last_[i] = static_cast<std::int32_t>((hi - 1) >> shift_);
     refs_[i] = ref;
   }
   void drop(std::uint32_t i) noexcept {
@@ -127,6 +150,19 @@ class region_index {
     refs_[i] = refs_[count_];
     first_[count_] = nowhere_first;
     last_[count_] = nowhere_last;
+  }
+  void drop_all(unsigned gone) noexcept {
+    if (gone == (1U << count_) - 1) {
+      first_.fill(nowhere_first);
+      last_.fill(nowhere_last);
+      count_ = 0;
+      return;
+    }
+    while (gone != 0) {  // the last one first, which fills no place that is to go
+      const auto i = static_cast<unsigned>(std::bit_width(gone)) - 1;
+      drop(i);
+      gone ^= 1U << i;
+    }
   }
   /// One bit per place whose bytes may meet [first, last].
   [[nodiscard]] unsigned matches(std::int32_t first, std::int32_t last) const noexcept {

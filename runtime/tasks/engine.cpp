@@ -275,9 +275,11 @@ engine_counters engine::counters() const noexcept {
   out.edges_waw = edges(hazard::waw);
   out.edges_asked = edges(hazard::asked) + edges(hazard::told);
   out.lookups = get(s.lookups);
+  out.candidates = get(s.candidates);
   out.exact_tests = get(s.exact_tests);
   out.maybe = get(s.maybe);
   out.pruned = get(s.pruned);
+  out.edges_pruned = get(s.edges_pruned);
   out.window_stalls = get(s.window_stalls);
   out.access_stalls = get(s.access_stalls);
   out.edge_stalls = get(s.edge_stalls);

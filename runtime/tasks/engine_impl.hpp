@@ -37,9 +37,11 @@ struct engine::impl {
     std::atomic<std::uint64_t> replayed{0};
     std::array<std::atomic<std::uint64_t>, hazards> edges{};  ///< by hazard
     std::atomic<std::uint64_t> lookups{0};
+    std::atomic<std::uint64_t> candidates{0};
     std::atomic<std::uint64_t> exact_tests{0};
     std::atomic<std::uint64_t> maybe{0};
     std::atomic<std::uint64_t> pruned{0};
+    std::atomic<std::uint64_t> edges_pruned{0};
     std::atomic<std::uint64_t> window_stalls{0};
     std::atomic<std::uint64_t> access_stalls{0};
     std::atomic<std::uint64_t> edge_stalls{0};
@@ -75,7 +77,9 @@ struct engine::impl {
     return id < oldest || (id < next && at(id).ended());
   }
 
-  [[nodiscard]] result<void> check(std::span<const access> accesses) const;
+  /// Whether a task may have these accesses, and what to say if it may not.
+  [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept;
+  [[nodiscard]] error refusal(std::span<const access> accesses) const;
   [[nodiscard]] result<void> check(const submit_options& with) const;
   /// Runs tasks until there is room for so many more, with so many accesses.
   void make_room(std::uint32_t count, std::size_t accesses);
@@ -102,6 +106,8 @@ struct engine::impl {
   /// Hangs the task into its predecessors' lists behind `edges` that it has already.
   /// Returns how many it waits for.
   std::uint32_t wire(task& t, std::uint32_t edges);
+  /// A predecessor that has ended hands its failure on.
+  static void inherit(task& t, const task& ended, hazard why) noexcept;
   /// One more edge; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
 
@@ -143,9 +149,11 @@ struct engine::impl {
   [[nodiscard]] edge* edge_of(task& t, std::uint32_t index);
   void return_edges(task& t);
   void note_tests() noexcept {
+    tallies.candidates.store(search.map().candidates(), std::memory_order_relaxed);
     tallies.exact_tests.store(search.map().tests(), std::memory_order_relaxed);
     tallies.maybe.store(search.map().maybe(), std::memory_order_relaxed);
-    tallies.pruned.store(search.pruned(), std::memory_order_relaxed);
+    tallies.pruned.store(search.map().pruned(), std::memory_order_relaxed);
+    tallies.edges_pruned.store(search.implied(), std::memory_order_relaxed);
   }
 
   /// Tasks of all kinds that have ended. @threads{safe from any thread}

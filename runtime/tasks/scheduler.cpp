@@ -117,22 +117,6 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
-bool scheduler::add_successor(task& before, edge& e) noexcept {
-  edge* head = before.successors.load(std::memory_order_acquire);
-  do {
-    if (head == sealed_mark()) {
-      return false;
-    }
-    e.next = head;
-    if (alone_) {
-      before.successors.store(&e, std::memory_order_relaxed);
-      return true;
-    }
-  } while (!before.successors.compare_exchange_weak(head, &e, std::memory_order_acq_rel,
-                                                    std::memory_order_acquire));
-  return true;
-}
-
 edge* scheduler::seal(task& t) noexcept {
   edge* head = nullptr;
   if (alone_) {

@@ -61,7 +61,21 @@ class scheduler {
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
   /// Adds "`e.to` waits for `before`"; false if `before` has ended.
-  [[nodiscard]] bool add_successor(task& before, edge& e) noexcept;
+  [[nodiscard]] bool add_successor(task& before, edge& e) const noexcept {
+    edge* head = before.successors.load(std::memory_order_acquire);
+    do {
+      if (head == sealed_mark()) {
+        return false;
+      }
+      e.next = head;
+      if (alone_) {
+        before.successors.store(&e, std::memory_order_relaxed);
+        return true;
+      }
+    } while (!before.successors.compare_exchange_weak(head, &e, std::memory_order_acq_rel,
+                                                      std::memory_order_acquire));
+    return true;
+  }
 
   bool run_one();
   /// Runs tasks until `t` has ended.

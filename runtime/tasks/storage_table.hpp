@@ -33,6 +33,15 @@ class storage_table {
     return id.generation != 0 && id.index < slots_.size() &&
            slots_[id.index].generation == id.generation && slots_[id.index].live;
   }
+  /// Whether it is a storage that has these bytes. @pre lo <= hi
+  [[nodiscard]] bool holds(storage_id id, std::int64_t lo,
+                           std::int64_t hi) const noexcept {
+    if (id.index >= slots_.size()) {
+      return false;
+    }
+    const slot& s = slots_[id.index];  // of a generation above 0 if it is live
+    return s.generation == id.generation && s.live && lo >= 0 && hi <= s.size;
+  }
   /// Whether this was a storage at some time.
   [[nodiscard]] bool known(storage_id id) const noexcept {
     return id.generation != 0 && id.index < slots_.size() &&

@@ -60,14 +60,16 @@ engine::impl::impl(const engine_options& o)
   }
 }
 
-result<void> engine::impl::check(std::span<const access> accesses) const {
-  const std::uint32_t most = std::min(search.map().most(), most_accesses);
-  if (accesses.size() > most) {
-    return error(
-        errc::out_of_range,
-        fmt::format("submission with many accesses: expected at most {}, found {}", most,
-                    accesses.size()));
+bool engine::impl::allowed(std::span<const access> accesses) const noexcept {
+  bool good = accesses.size() <= std::min(search.map().most(), most_accesses);
+  for (const access& a : accesses) {
+    const footprint& bytes = a.bytes;
+    good = good && (bytes.empty() || storages.holds(bytes.id, bytes.lo, bytes.hi));
   }
+  return good;
+}
+
+error engine::impl::refusal(std::span<const access> accesses) const {
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
     if (bytes.empty()) {
@@ -80,7 +82,7 @@ result<void> engine::impl::check(std::span<const access> accesses) const {
                       "index {} generation {}",
                       bytes.id.index, bytes.id.generation));
     }
-    if (bytes.lo < 0 || bytes.hi > storages.size(bytes.id)) {
+    if (!storages.holds(bytes.id, bytes.lo, bytes.hi)) {
       return error(
           errc::out_of_range,
           fmt::format("submission leaves its storage: expected bytes below {}, found "
@@ -88,7 +90,10 @@ result<void> engine::impl::check(std::span<const access> accesses) const {
                       storages.size(bytes.id), bytes.lo, bytes.hi));
     }
   }
-  return {};
+  return error(
+      errc::out_of_range,
+      fmt::format("submission with many accesses: expected at most {}, found {}",
+                  std::min(search.map().most(), most_accesses), accesses.size()));
 }
 
 void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
@@ -194,20 +199,7 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
 void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune,
                            const access* grouped) {
   search.start(t.id);
-  std::uint64_t count = 0;
-  if (search.map().in_grid()) {
-    for (const access& a : accesses) {
-      if (is_ordered(a)) {
-        search.prefetch(a);
-      }
-    }
-  }
-  for (const access& a : accesses) {
-    if (is_ordered(a)) {
-      search.look_up(a, prune, &a == grouped);
-      ++count;
-    }
-  }
+  const std::uint64_t count = search.look_up_all(accesses, prune, grouped);
   if (search.failure() != 0) {
     t.poison(search.failure());
   }
@@ -241,6 +233,7 @@ void engine::impl::leave_group(task& t) noexcept {
 
 void engine::impl::register_accesses(task& t, std::span<const access> accesses,
                                      bool manual, const access* grouped) {
+  std::uint16_t registered = 0;
   for (const access& a : accesses) {
     if (a.bytes.empty()) {
       continue;
@@ -248,12 +241,13 @@ void engine::impl::register_accesses(task& t, std::span<const access> accesses,
     const bool ordered = !manual && a.mode != access_mode::none;
     if (ordered) {
       search.insert(a, t.id, &a == grouped);
-      ++t.accesses;
+      ++registered;
     }
     if (!ordered || storages.fresh(a.bytes.id)) {
       storages.keep(a.bytes.id, t.id);
     }
   }
+  t.accesses = registered;
 }
 
 void engine::impl::add_asked(task& t, task_id before, bool manual) {
@@ -295,6 +289,13 @@ void engine::impl::return_edges(task& t) {
   }
 }
 
+void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
+  const task_id root = ended.root.load(std::memory_order_relaxed);
+  if (root != 0 && carries_failure(why)) {
+    t.poison(root);
+  }
+}
+
 bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
   edge* const e = before.ended() ? nullptr : edge_of(t, edges);
   if (e != nullptr) {
@@ -305,10 +306,7 @@ bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edg
     workers.help_until_ended(before);
   }
   if (e == nullptr || !workers.add_successor(before, *e)) {
-    const task_id root = before.root.load(std::memory_order_relaxed);
-    if (root != 0 && carries_failure(why)) {
-      t.poison(root);
-    }
+    inherit(t, before, why);
     return false;
   }
   tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(why)]);
@@ -316,8 +314,21 @@ bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edg
 }
 
 std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
+  task_body& body = body_of(t);
   for (const predecessor_list::item& p : search.found()) {
-    edges += static_cast<std::uint32_t>(wire_one(t, at(p.id), p.why, edges));
+    task& before = at(p.id);
+    if (edges >= inline_edges) {
+      edges += static_cast<std::uint32_t>(wire_one(t, before, p.why, edges));
+      continue;
+    }
+    edge& e = body.edges[edges];
+    e.set(t, carries_failure(p.why));
+    if (workers.add_successor(before, e)) {
+      tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(p.why)]);
+      ++edges;
+    } else {
+      inherit(t, before, p.why);
+    }
   }
   return edges;
 }
@@ -326,8 +337,12 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       const erased_kernel& kernel,
                                       const submit_options& with) {
   impl& s = *impl_;
-  WEIR_CHECK(s.check(accesses));
-  WEIR_CHECK(s.check(with));
+  if (!s.allowed(accesses)) {
+    return s.refusal(accesses);
+  }
+  if (!with.after.empty()) {
+    WEIR_CHECK(s.check(with));
+  }
   s.make_room(1, accesses.size());
   if (!s.replays.empty()) {
     s.show_replays(accesses.size());

@@ -292,6 +292,30 @@ TEST_P(Engine, CountsTimeInsideKernels) {
   EXPECT_LT(e->counters().kernel_ns, 1'000'000'000);
 }
 
+/// Five tasks in one thread, so that all are live while they are submitted.
+TEST(EngineCounters, SayWhatLookUpsHaveCompared) {
+  auto e = or_throw(engine::create({}));
+  const storage s = or_throw(e->allocate(64, "test"));
+  const tensor all = bytes_of(s);
+  const tensor even = or_throw(all.slice(0, 0, 64, 2));
+  const tensor odd = or_throw(all.slice(0, 1, 64, 2));
+  const auto nothing = [](const task_context&) {};
+  submit(*e, "all", {writes(all)}, nothing);
+  submit(*e, "even", {reads(even)}, nothing);       // finds "all"
+  submit(*e, "odd", {writes(odd)}, nothing);        // "all", and not "even"
+  submit(*e, "odd again", {reads(odd)}, nothing);   // "odd", which stands for "all"
+  submit(*e, "all again", {writes(all)}, nothing);  // all four, and covers them
+  const engine_counters c = e->counters();
+  EXPECT_EQ(c.lookups, 5U);
+  EXPECT_EQ(c.candidates, 9U);
+  EXPECT_EQ(c.exact_tests, 8U);  // all but two dense ones
+  EXPECT_EQ(c.maybe, 0U);
+  EXPECT_EQ(c.pruned, 4U);
+  EXPECT_EQ(c.edges_pruned, 1U);
+  EXPECT_EQ(c.edges_raw + c.edges_war + c.edges_waw, 7U);
+  EXPECT_TRUE(e->wait_all());
+}
+
 TEST_P(Engine, RunsSingleTasksOnRequestAndIdlesWithATimeout) {
   EXPECT_FALSE(e->run_one());
   const std::int64_t start = now_ns();

@@ -119,9 +119,11 @@ struct engine_counters {
   std::uint64_t edges_waw = 0;
   std::uint64_t edges_asked = 0;  ///< by `submit_options::after`
   std::uint64_t lookups = 0;      ///< accesses looked up
-  std::uint64_t exact_tests = 0;  ///< overlap decisions taken
+  std::uint64_t candidates = 0;   ///< live accesses that look-ups had to compare with
+  std::uint64_t exact_tests = 0;  ///< those that first and last bytes do not decide
   std::uint64_t maybe = 0;        ///< decisions that ended undecided
   std::uint64_t pruned = 0;  ///< accesses forgotten because a later write covers them
+  std::uint64_t edges_pruned = 0;   ///< conflicts that a later write stands for
   std::uint64_t window_stalls = 0;  ///< submissions that found the window full
   std::uint64_t access_stalls = 0;  ///< that found no room for their accesses
   std::uint64_t edge_stalls = 0;    ///< edges that found no room
@@ -255,7 +257,7 @@ class engine {
                                        const Kernel& kernel,
                                        const submit_options& options = {}) {
     static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
-    return submit_erased(name, accesses, {&kernel, sizeof(Kernel), &call<Kernel>},
+    return submit_erased(name, accesses, {&kernel, captured<Kernel>, &call<Kernel>},
                          options);
   }
 
@@ -287,7 +289,7 @@ class engine {
   [[nodiscard]] result<void> rebind(const capture& what, std::size_t index,
                                     const Kernel& kernel) {
     static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
-    return rebind_erased(what, index, &kernel, sizeof(Kernel), &call<Kernel>);
+    return rebind_erased(what, index, &kernel, captured<Kernel>, &call<Kernel>);
   }
 
   /// Runs tasks on this thread until the task has ended.
@@ -337,6 +339,9 @@ class engine {
       return kernel(context);
     }
   }
+  /// Bytes to copy of a kernel.
+  template <class Kernel>
+  static constexpr std::size_t captured = std::is_empty_v<Kernel> ? 0 : sizeof(Kernel);
   /// A kernel without its type.
   struct erased_kernel {
     const void* captures;

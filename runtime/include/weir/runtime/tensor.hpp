@@ -4,6 +4,7 @@
 /// decision.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -50,11 +51,32 @@ struct footprint {
   std::int64_t run = 0;    ///< bytes of the innermost block
   std::uint8_t depth = 0;  ///< progressions in use
   bool nested = true;      ///< every stride is at least the span of everything inside it
-  std::array<progression, max_dims> steps{};
+  std::array<progression, max_dims> steps{};  ///< those below `depth` count
+
+  footprint() = default;
+  /// Copies take the steps in use along, which are none for most: submissions copy much.
+  footprint(const footprint& from) noexcept { *this = from; }
+  footprint& operator=(const footprint& from) noexcept {
+    id = from.id;
+    lo = from.lo;
+    hi = from.hi;
+    run = from.run;
+    depth = from.depth;
+    nested = from.nested;
+    for (std::size_t i = 0; i < from.depth; ++i) {
+      steps[i] = from.steps[i];
+    }
+    return *this;
+  }
+  ~footprint() = default;
 
   [[nodiscard]] bool empty() const noexcept { return lo == hi; }
   [[nodiscard]] bool dense() const noexcept { return depth == 0; }
-  friend bool operator==(const footprint&, const footprint&) = default;
+  friend bool operator==(const footprint& a, const footprint& b) noexcept {
+    return a.id == b.id && a.lo == b.lo && a.hi == b.hi && a.run == b.run &&
+           a.depth == b.depth && a.nested == b.nested &&
+           std::equal(a.steps.begin(), a.steps.begin() + a.depth, b.steps.begin());
+  }
 
   /// Canonical form of a strided view. Strides and offset in bytes; a stride may be zero
   /// or negative.
