@@ -82,6 +82,10 @@ class Context:
     def clear_cache(self):
         c.call("tessCacheClear", self.handle)
 
+    def set_determinism(self, seed, stable_toggles=7):
+        """Seed of random numbers, and stable toggles, that launches are told from now on."""
+        c.call("tessSetDeterminism", self.handle, seed, stable_toggles)
+
     @property
     def policy(self):
         """How numbers are treated by what is enqueued later. Set a Policy, or `policy._replace(...)`."""

@@ -66,6 +66,15 @@ tessTensorInfo info_of_import(const dl::description& d) {
   return out;
 }
 
+result<void> check_ordinal(const context& of, int device, std::string_view what) {
+  if (device < allocation::host_device || device >= of.backend().device_count()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{}: expected a device in [0, {}) or -1, found {}", what,
+                             of.backend().device_count(), device));
+  }
+  return {};
+}
+
 result<void> check_device(const context& of, const dl::description& d, int device) {
   if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
     return error(errc::unsupported,
@@ -73,13 +82,7 @@ result<void> check_device(const context& of, const dl::description& d, int devic
                              "type {}",
                              d.device.type));
   }
-  if (device < allocation::host_device || device >= of.backend().device_count()) {
-    return error(errc::invalid_argument,
-                 fmt::format("import a tensor: expected a device in [0, {}) or -1, found "
-                             "{}",
-                             of.backend().device_count(), device));
-  }
-  return {};
+  return check_ordinal(of, device, "import a tensor");
 }
 
 template <class Managed>
@@ -126,6 +129,17 @@ tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flag
     }
     return import_tensor(*of, static_cast<dl::managed_tensor_versioned*>(managed), device,
                          info);
+  });
+}
+
+tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
+                                     int device) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemRegisterExternal";
+    WEIR_TRY(const auto of, find(ctx, call));
+    WEIR_CHECK(check_ordinal(*of, device, "register external memory"));
+    WEIR_CHECK(of->memory().adopt(static_cast<std::byte*>(ptr), bytes, device, {}));
+    return {};
   });
 }
 

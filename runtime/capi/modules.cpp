@@ -299,6 +299,14 @@ tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
   });
 }
 
+tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
+                                uint32_t stableToggles) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessSetDeterminism"));
+    return of->set_determinism(seed, stableToggles);
+  });
+}
+
 tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetDeterminism"));

@@ -215,7 +215,11 @@ TESS_API tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
 TESS_API tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed,
                                           unsigned flags, int device,
                                           tessTensorInfo* info);
-/** Lets go of an import whose `begin` this is. */
+/** Makes memory of the program known as memory of device `device`, or of the host if that
+ * is -1; it has to live until tessMemReleaseImported and the end of the work on it. */
+TESS_API tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
+                                              int device);
+/** Lets go of an import whose `begin` this is, or of external memory. */
 TESS_API tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin);
 
 /* Modules */
@@ -395,6 +399,12 @@ TESS_API tessStatus_t tessGroupEnd(void);
 
 /* Determinism and cache */
 
+/** What launches are told from now on: the seed of random numbers, instead of TESS_SEED
+ * or the module's, and the stable toggles (bits of tessDeterminism.stableToggles),
+ * instead of what the policy says. TESS_ERR_DETERMINISM_VIOLATION where TESS_POLICY_LOCK
+ * wants all of them. */
+TESS_API tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
+                                         uint32_t stableToggles);
 /** What the stream's last launch was told; all zero before the first. */
 TESS_API tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out);
 

@@ -426,8 +426,9 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   }
   const bool needs_memory =
       what.call.count > 0 && what.call.kind != collective_kind::barrier;
-  if (what.call.count == 0 && what.call.kind != collective_kind::barrier) {
-    return ref<operation>();
+  if (!needs_memory && what.call.kind != collective_kind::barrier &&
+      on.options().rank < 0) {
+    return ref<operation>();  // but a rank's share of nothing is one that others expect
   }
   std::optional<memory_place> from;
   std::optional<memory_place> to;
@@ -441,7 +442,7 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
   std::shared_ptr<const collective_plan> verify;
-  if (on.of().settings().verify_determinism && reduces(what.call.kind) &&
+  if (on.of().settings().verify_determinism && needs_memory && reduces(what.call.kind) &&
       what.call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
   }

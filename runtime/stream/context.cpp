@@ -279,6 +279,33 @@ result<void> context::set_policy(numerics_policy policy) {
   return {};
 }
 
+result<void> context::set_determinism(std::uint64_t seed, std::uint32_t toggles) {
+  constexpr std::uint32_t all = 7;
+  if ((toggles & ~all) != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("determinism not set: expected stable toggles of {:#x}, found {:#x}",
+                    all, toggles));
+  }
+  if (settings_.lock_stable && toggles != all) {
+    return error(errc::determinism_violation,
+                 fmt::format("determinism not set: expected all stable toggles, which "
+                             "are locked, found {:#x}",
+                             toggles))
+        .hint("TESS_POLICY_LOCK locks them");
+  }
+  seed_ = seed;
+  toggles_ = toggles;
+  return {};
+}
+
+void context::tell(tessDeterminism& d) const noexcept {
+  if (const std::uint32_t toggles = toggles_; toggles != not_set) {
+    d.stableToggles = toggles;
+    d.seed = seed_;
+  }
+}
+
 void context::suggest_policy(const numerics_policy& policy) {
   const std::lock_guard lock(mutex_);
   if (!policy_set_) {

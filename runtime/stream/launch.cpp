@@ -41,6 +41,7 @@ tessDeterminism describe(stream& on, const numerics_policy& policy,
   out.stableToggles = policy.stable_reductions ? 7 : 0;
   out.fastMath = policy.fast_math ? 1 : 0;
   out.seed = settings.seed != 0 ? settings.seed : of_module ? of_module->seed : 0;
+  on.of().tell(out);
   out.stream = on.number();
   out.ordinal = on.next_ordinal();
   std::array<std::byte, sizeof out> bytes{};

@@ -179,6 +179,11 @@ class Groups(Session):
         ts.launch(self.kernel("saxpy"), mesh, args=ts.pack_args(x, y, 4, 1.0))
         told = stream.determinism()
         self.assertEqual((told["version"], told["level"]), (1, 2))
+        self.context.set_determinism(2 ** 64 - 1, 1)
+        ts.launch(self.kernel("saxpy"), mesh, args=ts.pack_args(x, y, 4, 1.0))
+        now = stream.determinism()
+        self.assertEqual((now["seed"], now["stableToggles"]), (2 ** 64 - 1, 1))
+        self.assertNotEqual(now["digest"], told["digest"])
         self.assertEqual(json.loads(json.dumps(told)), told)
 
 

@@ -207,6 +207,32 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   EXPECT_TESS(tessStreamSynchronize(of[0]));
 }
 
+TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
+  const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
+  session s(2);
+  auto* x = ranked(s, 2, 4);
+  const auto of = rank_streams(s, 2);
+  const auto sum = [&](std::size_t r, std::size_t count) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", of[r]));
+  };
+  for (std::size_t r = 0; r < 2; ++r) {
+    sum(r, 0);
+    ASSERT_TESS(tessAllGather(s.mesh, x, 0, TESS_FP32, "dp", of[r]));
+    ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, of[r]));
+    sum(r, 4);
+  }
+  EXPECT_TESS(tessStreamSynchronize(of[0]));
+  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 12, 14, 16}));
+  sum(0, 0);
+  sum(0, 4);
+  sum(1, 4);
+  sum(1, 4);
+  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "what came behind was skipped";
+}
+
 TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   const environment limit({{"TESS_TIMEOUT_MS", "100000"}});
   session s(2);

@@ -16,20 +16,20 @@
 namespace weir::test {
 namespace {
 
-int quiet_kernel(const tessBlockContext*, const void*) {
+int matrix_quiet(const tessBlockContext*, const void*) {
   return 0;
 }
-int refusing_kernel(const tessBlockContext*, const void*) {
+int matrix_refusing(const tessBlockContext*, const void*) {
   return 7;
 }
-int throwing_kernel(const tessBlockContext*, const void*) {
+int matrix_throwing(const tessBlockContext*, const void*) {
   throw 7;
 }
 std::vector<registered_module::entry> matrix_kernels() {
-  return {{"m_quiet", quiet_kernel, {}},
-          {"m_refusing", refusing_kernel, {}},
-          {"m_throwing", throwing_kernel, {}},
-          {"m_unmarked", quiet_kernel, {}, 0}};
+  return {{"m_quiet", matrix_quiet, {}},
+          {"m_refusing", matrix_refusing, {}},
+          {"m_throwing", matrix_throwing, {}},
+          {"m_unmarked", matrix_quiet, {}, 0}};
 }
 tessLaunchConfig one_block(unsigned flags = 0) {
   return {{1, 1, 1}, {1, 1, 1}, 0, flags};
@@ -267,8 +267,8 @@ TEST(TesseraMatrix, UnsupportedAtOnce) {
 
 // TESS_ERR_COLLECTIVE_MISMATCH, TESS_ERR_DETERMINISM_VIOLATION, TESS_ERR_TIMEOUT
 
-struct pair {
-  pair() : s(2) {
+struct two_ranks {
+  two_ranks() : s(2) {
     x = s.memory<float>(16);
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     for (int r = 0; r < 2; ++r) {
@@ -287,7 +287,7 @@ struct pair {
 };
 
 TEST(TesseraMatrix, CollectiveMismatchLater) {
-  const pair p;
+  const two_ranks p;
   const auto sum = [&](int r, float* at, std::size_t count, int type, tessCollOp op) {
     ASSERT_TESS(tessAllReduce(p.s.mesh, at, count, type, op, nullptr, p.of[r]));
   };
@@ -328,7 +328,7 @@ TEST(TesseraMatrix, DeterminismViolationAtOnce) {
 }
 
 TEST(TesseraMatrix, DeterminismViolationLater) {
-  const pair p;
+  const two_ranks p;
   const registered_module m(p.s.context, matrix_kernels());
   const tessNumericsPolicy firm{1, 1, 1, 0};
   const tessNumericsPolicy free{0, 0, 1, 0};
@@ -346,7 +346,7 @@ TEST(TesseraMatrix, DeterminismViolationLaterWhereASecondScheduleGivesOtherBits)
   // A target one element behind its source: what is read depends on who was faster, which
   // is what the mode is there to find.
   const environment verify({{"TESS_VERIFY_DETERMINISM", "1"}, {"TESS_NUM_THREADS", "1"}});
-  const pair p;
+  const two_ranks p;
   constexpr std::size_t count = 5000;
   auto* x = const_cast<session&>(p.s).memory<float>(count + 1);
   const std::vector<float> ones(count + 1, 1);
@@ -374,7 +374,7 @@ TEST(TesseraMatrix, DeterminismViolationLaterWhereASecondScheduleGivesOtherBits)
 
 TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
-  const pair p;
+  const two_ranks p;
   ASSERT_TESS(tessStreamSetTimeout(p.of[0], 10'000));
   ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[0]));
   EXPECT_EQ(tessStreamSynchronize(p.of[0]), TESS_ERR_TIMEOUT);

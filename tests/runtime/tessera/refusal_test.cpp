@@ -190,6 +190,7 @@ void sweep_frames(sweeper& sweep, const zoo& z) {
   sweep("tessGetNumericsPolicy", &tessGetNumericsPolicy, {}, s.context, &policy);
   sweep("tessProfilerStart", &tessProfilerStart, {}, s.context, &profiler);
   sweep("tessProfilerStop", &tessProfilerStop, {1}, z.profiler, "/nowhere/trace.json");
+  sweep("tessSetDeterminism", &tessSetDeterminism, {}, s.context, 1, 7);
   sweep("tessCacheVerify", &tessCacheVerify, {}, s.context);
   sweep("tessCacheClear", &tessCacheClear, {}, s.context);
   sweep("tessCacheGetStats", &tessCacheGetStats, {}, s.context, &cache);
@@ -271,6 +272,7 @@ void sweep_memory(sweeper& sweep, const zoo& z) {
   ASSERT_TESS(tessMemExportDlpack(s.context, z.memory, &desc, &tensor));
   sweep("tessMemImportDlpack", &tessMemImportDlpack, {}, s.context, tensor, 0, -1, &info);
   ASSERT_TESS(tessMemImportDlpack(s.context, tensor, 0, -1, &info));
+  sweep("tessMemRegisterExternal", &tessMemRegisterExternal, {}, s.context, host, 8, -1);
   sweep("tessMemReleaseImported", &tessMemReleaseImported, {}, s.context, info.begin);
   ASSERT_TESS(tessMemReleaseImported(s.context, info.begin));
 }

@@ -100,6 +100,12 @@ class context : public std::enable_shared_from_this<context> {
   /// @error{determinism_violation, a locked policy}
   [[nodiscard]] result<void> set_policy(numerics_policy policy);
   [[nodiscard]] numerics_policy policy() const;
+  /// What launches are told from now on: seed and toggles of `tessDeterminism`.
+  /// @error{invalid_argument, toggles that are none; determinism_violation, a locked
+  /// policy that wants all of them}
+  [[nodiscard]] result<void> set_determinism(std::uint64_t seed, std::uint32_t toggles);
+  /// Fills in what a program has set; leaves the rest.
+  void tell(tessDeterminism& d) const noexcept;
   /// The policy of the module last loaded, if the program has set none.
   void suggest_policy(const numerics_policy& policy);
 
@@ -159,6 +165,7 @@ class context : public std::enable_shared_from_this<context> {
   void log(log_level level, std::string_view text) const;
 
  private:
+  static constexpr std::uint32_t not_set = ~std::uint32_t{0};
   explicit context(runtime_settings settings);
   [[nodiscard]] result<void> open(engine& workers);
 
@@ -172,6 +179,8 @@ class context : public std::enable_shared_from_this<context> {
   unsigned workers_ = 1;
   std::atomic<std::uint64_t> streams_{0};
   std::atomic<bool> observed_{false};
+  std::atomic<std::uint64_t> seed_{0};
+  std::atomic<std::uint32_t> toggles_{not_set};  ///< set behind the seed
   mutable std::mutex mutex_;
   // Under the mutex.
   numerics_policy policy_;

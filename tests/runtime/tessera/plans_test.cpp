@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What modules propose for collectives, and what launches are told of numbers.
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+/// Loads a module that has nothing but what `fill` puts into it.
+void load_filled(const session& s, const std::function<void(tessFatbin_t)>& fill) {
+  tessFatbin_t fatbin = nullptr;
+  tessModule_t module = nullptr;
+  std::size_t size = 0;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  fill(fatbin);
+  ASSERT_TESS(tessFatbinBuild(fatbin, nullptr, nullptr, &size));
+  std::vector<char> image(size);
+  ASSERT_TESS(tessFatbinBuild(fatbin, nullptr, image.data(), &size));
+  ASSERT_TESS(tessModuleLoad(s.context, image.data(), size, &module));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
+}
+tessFatbinPlan plan_of(std::uint32_t algorithm, std::uint32_t wire) {
+  tessFatbinPlan out{};
+  out.structSize = sizeof out;
+  out.collective = 1;
+  out.algorithm = algorithm;
+  out.wireDtype = wire;
+  return out;
+}
+
+/// The sum of four equal ranks, and whether every number of it is exact.
+bool sums_exactly(session& s) {
+  constexpr std::size_t count = 300;
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = 1 + static_cast<float>(i) / 1024;
+  }
+  auto* x = s.memory<float>(count);
+  EXPECT_TESS(tessMemcpyAsync(x, values.data(), count * 4, TESS_COPY_H2D, s.stream));
+  EXPECT_TESS(
+      tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream));
+  const std::vector<float> got = s.read(x, count, 3);
+  EXPECT_TESS(tessFree(s.mesh, x));
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_NEAR(got[i], 4 * values[i], 0.5) << i;
+  }
+  return std::equal(got.begin(), got.end(), values.begin(),
+                    [](float sum, float value) { return sum == 4 * value; });
+}
+
+constexpr tessNumericsPolicy fast{0, 0, 1, 1};
+
+TEST(TesseraPlans, WireFormatsCountWhereThePolicyLetsThem) {
+  session s(4);
+  const tessFatbinPlan plan = plan_of(0, TESS_BF16);
+  load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
+  EXPECT_TRUE(sums_exactly(s)) << "the default policy forbids it: no error, no rounding";
+  const tessNumericsPolicy stable{1, 0, 1, 1};
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &stable));
+  EXPECT_TRUE(sums_exactly(s));
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &fast));
+  EXPECT_FALSE(sums_exactly(s));
+}
+
+TEST(TesseraPlans, StrictNumericsKeepEveryBit) {
+  const environment strict({{"TESS_NUMERICS", "strict"}});
+  session s(4);
+  const tessFatbinPlan plan = plan_of(4, TESS_FP8_E4M3);
+  load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &fast));
+  EXPECT_TRUE(sums_exactly(s));
+}
+
+TEST(TesseraPlans, AModuleMayForbidItsOwnPlansToRound) {
+  for (const int permitted : {0, 1}) {
+    session s(4);
+    const tessFatbinPlan plan = plan_of(1, TESS_BF16);
+    load_filled(s, [&](tessFatbin_t f) {
+      ASSERT_TESS(tessFatbinAddPlan(f, &plan));
+      ASSERT_TESS(tessFatbinSetPolicy(f, &fast, permitted, 0));
+    });
+    // The module's policy is the context's: nobody has set another.
+    EXPECT_EQ(sums_exactly(s), permitted == 0);
+  }
+}
+
+TEST(TesseraPlans, TypesThatAreNoWireFormatArePassedOver) {
+  session s(4);
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &fast));
+  for (const int wire : {TESS_INT8, TESS_FP64, TESS_FP32}) {
+    const tessFatbinPlan plan = plan_of(4, static_cast<std::uint32_t>(wire));
+    load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
+    EXPECT_TRUE(sums_exactly(s)) << wire;
+  }
+}
+
+/// Algorithms and who chose them, in order, as the profiler saw them.
+std::string choices(session& s, const std::function<void()>& calls) {
+  const std::string path = testing::TempDir() + "tessera_plans.json";
+  tessProfiler_t profiler = nullptr;
+  EXPECT_TESS(tessProfilerStart(s.context, &profiler));
+  calls();
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_TESS(tessProfilerStop(profiler, path.c_str()));
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  std::remove(path.c_str());
+  return text.str();
+}
+
+TEST(TesseraPlans, AlgorithmsCountForTheirAxisTypeAndSize) {
+  session s(4, {2, 1, 2, 1});
+  tessFatbinPlan plan = plan_of(1, 0);
+  plan.axis = "dp";
+  plan.dtype = TESS_FP32;
+  plan.leastBytes = 400;
+  load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
+  auto* x = s.memory<float>(200);
+  const auto chosen = [&](std::size_t count, int type, const char* axis) {
+    return choices(s, [&] {
+      ASSERT_TESS(tessAllReduce(s.mesh, x, count, type, TESS_COLL_SUM, axis, s.stream));
+    });
+  };
+  const std::string hint = "\"algorithm\":\"ring\",\"chosen_by\":\"hint\"";
+  EXPECT_NE(chosen(100, TESS_FP32, "dp").find(hint), std::string::npos);
+  EXPECT_EQ(chosen(99, TESS_FP32, "dp").find(hint), std::string::npos);
+  EXPECT_EQ(chosen(100, TESS_FP32, "tp").find(hint), std::string::npos);
+  EXPECT_EQ(chosen(100, TESS_INT32, "dp").find(hint), std::string::npos);
+}
+
+int telling_kernel(const tessBlockContext* block, const void* args) {
+  **static_cast<tessDeterminism* const*>(args) = *block->determinism;
+  return 0;
+}
+
+TEST(TesseraPlans, SeedAndTogglesAreWhatTheProgramSets) {
+  const environment seeded({{"TESS_SEED", "5"}});
+  session s;
+  const registered_module m(
+      s.context, {{"telling", telling_kernel, {pointer_to("out", TESS_INT64)}}});
+  auto* x = s.memory<tessDeterminism>(1);
+  const auto told = [&] {
+    EXPECT_TESS(tessLaunch(m["telling"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &x,
+                           sizeof x, s.stream));
+    return s.read(x, 1)[0];
+  };
+  const tessDeterminism before = told();
+  EXPECT_EQ(before.seed, 5U);
+  EXPECT_EQ(before.stableToggles, 7U);
+  ASSERT_TESS(tessSetDeterminism(s.context, 99, 2));
+  const tessDeterminism after = told();
+  EXPECT_EQ(after.seed, 99U);
+  EXPECT_EQ(after.stableToggles, 2U);
+  EXPECT_NE(after.digest, before.digest);
+  EXPECT_EQ(tessSetDeterminism(s.context, 99, 8), TESS_ERR_INVALID_VALUE);
+  const environment locked({{"TESS_POLICY_LOCK", "stable"}});
+  session firm;
+  EXPECT_EQ(tessSetDeterminism(firm.context, 1, 3), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_TESS(tessSetDeterminism(firm.context, 1, 7));
+}
+
+TEST(TesseraPlans, ExternalMemoryHasADeviceAndAnEnd) {
+  session s(2);
+  std::vector<char> bytes(100, 1);
+  ASSERT_TESS(tessMemRegisterExternal(s.context, bytes.data(), 100, 1));
+  tessPointerAttributes a{};
+  a.structSize = sizeof a;
+  ASSERT_TESS(tessPointerGetAttributes(s.context, bytes.data() + 7, &a));
+  EXPECT_EQ(a.kind, TESS_POINTER_IMPORTED);
+  EXPECT_EQ(a.device, 1);
+  EXPECT_EQ(a.offset, 7U);
+  EXPECT_EQ(tessMemsetAsync(bytes.data(), 2, 101, s.stream), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessMemsetAsync(bytes.data(), 2, 100, s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  EXPECT_EQ(bytes, std::vector<char>(100, 2));
+  EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data() + 50, 100, 1),
+            TESS_ERR_INVALID_VALUE)
+      << "overlaps what is known";
+  EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data(), 0, 1),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data(), SIZE_MAX, 1),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data(), 100, 8),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessMemReleaseImported(s.context, bytes.data()));
+  EXPECT_EQ(tessMemsetAsync(bytes.data(), 2, 100, s.stream), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraPlans, AGroupOnAStreamThatRecordsIsPartOfTheRecording) {
+  session s(2);
+  auto* x = s.memory<int64_t>(1);
+  const int64_t one = 1;
+  ASSERT_TESS(tessMemcpyAsync(x, &one, 8, TESS_COPY_H2D, s.stream));
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessGroupStart());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", s.stream));
+  }
+  ASSERT_TESS(tessGroupEnd());
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  std::size_t nodes = 0;
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
+  EXPECT_EQ(nodes, 2U);
+  EXPECT_EQ(s.read(x, 1, 1)[0], 1) << "nothing ran";
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(s.read(x, 1, 1)[0], 16);
+}
+
+}  // namespace
+}  // namespace weir::test
