@@ -92,7 +92,7 @@ TEST_P(Engine, RefusesMoreMemoryThanThereIs) {
   EXPECT_FALSE(e->allocate(-1, "negative"));
 }
 
-TEST_P(Engine, GivesAReusedStorageANewGeneration) {
+TEST_P(Engine, GivesAReusedStorageANewGeneration) {  // T9
   const storage old = or_throw(e->allocate(64, "test"));
   const tensor view = bytes_of(old);
   ASSERT_TRUE(e->release(old.id));

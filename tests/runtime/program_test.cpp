@@ -156,7 +156,7 @@ class Program : public testing::TestWithParam<unsigned> {
 };
 INSTANTIATE_TEST_SUITE_P(Workers, Program, testing::Values(1U, 2U, 3U, 4U));
 
-TEST_P(Program, EqualsSerialExecution) {
+TEST_P(Program, EqualsSerialExecution) {  // T14: windows of many sizes
   run_programs(0);
 }
 TEST_P(Program, PoisonsExactlyWhatDependsOnAFailure) {

@@ -31,7 +31,7 @@ struct unit_map {
   std::vector<bool> used;
 };
 
-TEST(HeapRing, GivesNoByteTwice) {
+TEST(HeapRing, GivesNoByteTwice) {  // T10, T13
   test::dice d(20260201);
   for (int round = 0; round < 200; ++round) {
     heap_ring ring(static_cast<std::uint64_t>(d.in(1, 40)) * ring_unit);
@@ -58,7 +58,7 @@ TEST(HeapRing, GivesNoByteTwice) {
   }
 }
 
-TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {
+TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {  // T11
   heap_ring ring(10 * ring_unit);
   ring.add(4 * ring_unit, {1, 1});
   ring.add(4 * ring_unit, {2, 1});

@@ -354,7 +354,7 @@ TEST_P(Scopes, NeverOverwriteWhatATaskStillReads) {
   EXPECT_GT(stalls, 100U);
 }
 
-TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {
+TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
   engine_options o;
   o.workers = GetParam();
   o.window = 256;
