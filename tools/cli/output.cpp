@@ -90,13 +90,15 @@ result<std::uint64_t> parse_size(std::string_view text) {
     factor = std::uint64_t{1} << 20;
   } else if (unit == "GiB") {
     factor = std::uint64_t{1} << 30;
+  } else if (unit == "TiB") {
+    factor = std::uint64_t{1} << 40;
   }
   std::uint64_t bytes = 0;
   if (problem != std::errc() || factor == 0 || !checked_mul(number, factor, bytes)) {
     return error(
         errc::invalid_argument,
         fmt::format(
-            "cannot read a size: expected a number with B, KiB, MiB or GiB, found "
+            "cannot read a size: expected a number with B, KiB, MiB, GiB or TiB, found "
             "\"{}\"",
             text));
   }

@@ -136,9 +136,17 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
   for (const auto& s : stream.shards()) {
     out.print(
         "{}\n  {{\"seed\": \"{:016x}{:016x}\", \"offset\": {}, \"bytes\": {}, "
-        "\"blocks\": {}, \"generation\": {}, \"create_clock\": {}}}",
+        "\"blocks\": {}, \"generation\": {}, \"create_clock\": {}, \"compressed\": "
+        "{}}}",
         comma, s.seed.hi, s.seed.lo, s.offset, s.bytes, s.blocks, s.generation,
-        s.create_clock);
+        s.create_clock, s.compressed);
+    comma = ",";
+  }
+  out.write("], \"extents\": [");
+  comma = "";
+  for (const auto& e : stream.extents()) {
+    out.print("{}\n  {{\"at\": {}, \"offset\": {}, \"bytes\": {}, \"blocks\": {}}}",
+              comma, e.at, e.offset, e.bytes, e.blocks);
     comma = ",";
   }
   out.write("], \"tensors\": [");
@@ -184,8 +192,7 @@ command_result hn4_cat(const hn4_options& options, output& out) {
     return storage::hn4_error(
         storage::hn4_code::invalid_argument,
         fmt::format("cannot read tag \"{}\": expected an offset below {}, found {}",
-                    options.tag, stream.size(), options.offset),
-        errc::out_of_range);
+                    options.tag, stream.size(), options.offset));
   }
   WEIR_CHECK(copy_range(stream, options.offset, options.length,
                         [&](bytes_view bytes) -> result<void> {

@@ -70,7 +70,7 @@ void add_mkfs(verb_maker& make, hn4_options& o) {
                      "weir hn4 mkfs weights.hn4 --profile gaming --size 2GiB", &hn4_mkfs);
   v->add_option("--profile", o.profile,
                 "generic (default), gaming, ai, archive, pico, system, usb, hyper_cloud");
-  v->add_option("--size", o.size, "Capacity (default 128MiB)");
+  v->add_option("--size", o.size, "Capacity, such as 2GiB or 1TiB (default 128MiB)");
   v->add_option("--sector", o.sector, "512 (default) or 4096");
   v->add_option("--medium", o.medium, "ssd (default), rotational or tape");
   v->add_option("--label", o.label, "At most 31 bytes (default \"weir\")");
@@ -83,14 +83,15 @@ void add_writers(verb_maker& make, hn4_options& o) {
   const auto storing = [&](CLI::App* v) {
     v->add_option("--shards", o.shards, "Number of shards (default: as few as fit)");
     v->add_flag("--compress", o.compress, "Compress blocks where that is shorter");
-    auto* replace = v->add_flag("--replace", o.replace, "Replace what the tag holds");
-    v->add_flag("--append", o.append, "Add to what the tag holds")->excludes(replace);
     make.json(v);
+    return v->add_flag("--replace", o.replace, "Replace what the tag holds");
   };
   auto* put = make.tagged("put", "Store a file or standard input under a tag",
                           "weir hn4 put weights.hn4 licence < LICENSE", &hn4_put);
   put->add_option("FILE", o.file, "What to store; \"-\" is standard input (default)");
-  storing(put);
+  auto* replace = storing(put);
+  put->add_flag("--append", o.append, "Add to what the tag holds")->excludes(replace);
+  // What was appended to an imported file would be no part of it.
   auto* import = make.tagged(
       "import", "Store a safetensors, GGUF or other file, its tensors by name",
       "weir hn4 import weights.hn4 model:small model.safetensors", &hn4_import);
