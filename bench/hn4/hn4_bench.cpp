@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -41,6 +42,12 @@ std::uint32_t through_isal(std::uint32_t crc, const void* from, std::size_t size
 /// The fastest CRC-32 of those that are installed; they agree on a check value.
 crc_function fastest_crc() {
   std::vector<crc_function> all{&own_crc};
+  for (const char* library : {"libdeflate.so.0", "libisal.so.2"}) {
+    if (::dlopen(library, RTLD_NOW) == nullptr) {
+      std::fprintf(stderr, "note: %s is not installed: ratios are without its CRC-32\n",
+                   library);
+    }
+  }
   if (void* deflate = ::dlopen("libdeflate.so.0", RTLD_NOW)) {
     if (void* f = ::dlsym(deflate, "libdeflate_crc32")) {
       all.push_back(reinterpret_cast<crc_function>(f));
