@@ -39,7 +39,8 @@ result<void> restore_model(models::prose& model, const storage::checkpoint& from
 result<std::unique_ptr<prose_runner>> prose_runner::create(const model_spec& spec) {
   auto runner = std::make_unique<prose_runner>();
   WEIR_TRY(runner->engine_, runtime::engine::create(spec.engine));
-  WEIR_TRY(runner->model_, models::prose::create(*runner->engine_, spec.model));
+  WEIR_TRY(runner->model_,
+           models::prose::create(*runner->engine_, spec.model, "auto", spec.devices));
   if (spec.from) {
     WEIR_CHECK(restore_model(*runner->model_, *spec.from));
   }
@@ -125,6 +126,7 @@ void prose_runner::span(const char* line, const char* name, std::int64_t start_n
 
 result<engine_report> prose_runner::report(const trace_order& order) {
   WEIR_CHECK(engine_->wait_all());
+  WEIR_CHECK(model_->check_replicas());
   engine_report r;
   WEIR_TRY(r.parameter_hash, model_->parameter_hash());
   WEIR_TRY(r.context_hash, model_->context_hash());

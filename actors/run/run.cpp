@@ -154,6 +154,7 @@ result<void> runner::open_engine() {
   spec.model = model_of(config_, vocab_);
   spec.engine.workers = config_.workers;
   spec.engine.trace.mode = config_.trace;
+  spec.devices = config_.replicas == replica_policy::per_rank ? config_.ranks : 1;
   spec.from = newest_;
   WEIR_TRY(const auto info,
            session_->ask<local<model_info>>(orchestrator_, "building the model",

@@ -172,9 +172,8 @@ result<void> compare_config(std::string_view stored, const run_config& config) {
                    fmt::format("resuming the run failed for {}: expected {}, found {}",
                                key, before, value))
           .hint(
-              "a resumed run may change run.workers, run.trace, stream.prefetch, "
-              "stream.ranks and "
-              "checkpoint.every_tokens only");
+              "a resumed run may change run.workers, run.replicas, run.trace, "
+              "stream.prefetch, stream.ranks and checkpoint.every_tokens only");
     }
   }
   return {};
@@ -261,6 +260,13 @@ result<std::vector<std::string>> check_config(const run_config& c) {
     if (b.value < b.least || b.value > b.most) {
       return refuse(b.key, fmt::format("{} to {}", b.least, b.most),
                     fmt::to_string(b.value));
+    }
+  }
+  if (c.replicas == replica_policy::per_rank) {
+    if (auto run = models::lanes_per_device(c.lanes, c.ranks); !run) {
+      return refuse("stream.ranks", "a number of devices that can share the lanes",
+                    fmt::to_string(c.ranks))
+          .because(std::move(run).error());
     }
   }
   for (const auto& [key, value] : {std::pair{"model.rate", c.rate},

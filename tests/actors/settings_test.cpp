@@ -35,6 +35,7 @@ TEST(config_text, leaves_out_what_a_resumed_run_may_change) {
   const std::string stored = config_text(a_config(), 256);
   run_config c = a_config();
   c.workers = 7;
+  c.replicas = replica_policy::per_rank;
   c.prefetch = 0;
   c.trace = runtime::trace_mode::off;
   c.every_tokens = 5;
@@ -97,6 +98,25 @@ TEST(check_config, names_the_key_and_its_range) {
   EXPECT_EQ(r.error().code(), errc::invalid_argument);
   EXPECT_EQ(r.error().text(),
             "checking the settings failed for stream.ranks: expected 1 to 1, found 2");
+}
+
+TEST(check_config, knows_how_many_replicas_the_lanes_allow) {
+  run_config c = a_config();
+  c.replicas = replica_policy::per_rank;
+  c.lanes = 4;
+  for (const std::uint32_t ranks : {1U, 2U, 4U}) {
+    c.ranks = ranks;
+    EXPECT_TRUE(check_config(c)) << ranks;
+  }
+  c.ranks = 3;
+  const auto r = check_config(c);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::invalid_argument);
+  EXPECT_NE(r.error().text().find("stream.ranks"), std::string::npos);
+  EXPECT_NE(r.error().message().find("expected 1, 2, 4 of them"), std::string::npos)
+      << r.error().message();
+  c.replicas = replica_policy::one;
+  EXPECT_TRUE(check_config(c));
 }
 
 TEST(check_config, warns_of_a_chunk_that_the_slowest_level_never_fills) {

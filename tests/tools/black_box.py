@@ -197,6 +197,8 @@ class Runs(Case):
             hashes.add(self.run_it(f"a{i}", 2048, **keys)["state_hash"])
         self.assertEqual(len(hashes), 1)
         hashes = {self.run_it(f"b{r}", 2048, stream__lanes=4, stream__ranks=r)["state_hash"] for r in (1, 2, 4)}
+        hashes |= {self.run_it(f"d{r}{w}", 2048, stream__lanes=4, stream__ranks=r, run__replicas="per_rank",
+                               run__workers=w)["state_hash"] for r, w in ((1, 1), (2, 2), (4, 1), (4, 2))}
         self.assertEqual(len(hashes), 1)
 
     def test_chunk_sizes_of_the_test_phase_give_one_context(self):

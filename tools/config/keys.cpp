@@ -275,6 +275,7 @@ config_key changeable(config_key key) {
   }
 
 void add_run_and_stream(std::vector<config_key>& keys) {
+  using actors::replica_policy;
   using runtime::trace_mode;
   using storage::boundary_policy;
   using storage::end_policy;
@@ -283,6 +284,13 @@ void add_run_and_stream(std::vector<config_key>& keys) {
                          "Of every random number: equal seeds give equal bits"));
   keys.push_back(changeable(integer("run.workers", {1, 256}, WEIR_SETTING(workers),
                                     "Threads that run tasks; never changes a result")));
+  keys.push_back(changeable(choice(
+      "run.replicas",
+      std::array<std::pair<const char*, replica_policy>, 2>{
+          {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}}},
+      WEIR_SETTING(replicas),
+      "Sets of parameters: one, or one on each of stream.ranks devices, whose gradients "
+      "meet in an all-reduce; never changes a result")));
   keys.push_back(changeable(choice(
       "run.trace",
       std::array<std::pair<const char*, trace_mode>, 3>{{{"off", trace_mode::off},

@@ -183,6 +183,28 @@ TEST(resume, of_four_lanes_may_change_ranks) {
   EXPECT_EQ(r->state_hash, whole->state_hash);
 }
 
+TEST(resume, of_a_killed_run_may_change_the_number_of_replicas) {
+  test::small_runs runs(80'000);
+  auto config = longer(runs, "whole");
+  config.lanes = 4;
+  const auto whole = run(config);
+  ASSERT_TRUE(whole) << whole.error().message();
+  config.out = runs.path("killed");
+  config.replicas = replica_policy::per_rank;
+  config.ranks = 4;
+  run_and_kill(config, false, std::chrono::milliseconds(150));
+  config.ranks = 2;
+  config.workers = 2;
+  run_and_kill(config, true, std::chrono::milliseconds(90));
+  config.ranks = 4;
+  const auto part = run_until(config, 1, true);
+  ASSERT_TRUE(part) << part.error().message();
+  config.ranks = 1;
+  const auto r = resume(config);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->state_hash, whole->state_hash);
+}
+
 TEST(signal_scope, turns_a_signal_into_an_ordered_end) {
   test::small_runs runs(80'000);
   run_control control;

@@ -108,6 +108,29 @@ TEST(run, gives_one_state_for_four_lanes_on_any_ranks) {
   }
 }
 
+TEST(run, gives_that_state_with_a_replica_on_each_of_the_ranks) {
+  test::small_runs runs;
+  auto plain = runs.config("one");
+  plain.lanes = 4;
+  const auto one = run(plain);
+  ASSERT_TRUE(one) << one.error().message();
+  for (const std::uint32_t ranks : {1U, 2U, 4U}) {
+    for (const unsigned workers : {1U, 2U}) {
+      auto config = runs.config(fmt::format("r{}w{}", ranks, workers));
+      SCOPED_TRACE(config.name);
+      config.lanes = 4;
+      config.ranks = ranks;
+      config.workers = workers;
+      config.replicas = replica_policy::per_rank;
+      const auto r = run(config);
+      ASSERT_TRUE(r) << r.error().message();
+      EXPECT_EQ(r->state_hash, one->state_hash);
+      EXPECT_EQ(r->parameter_hash, one->parameter_hash);
+      EXPECT_EQ(r->bits_cumulative, one->bits_cumulative);
+    }
+  }
+}
+
 TEST(run, tells_different_seeds_apart) {
   test::small_runs runs;
   auto config = runs.config("a");

@@ -35,6 +35,10 @@ struct phase_budget {
   friend bool operator==(const phase_budget&, const phase_budget&) = default;
 };
 
+/// Sets of parameters in a run: one that all lanes use, or one for each rank of the
+/// stream, which then is a device of a mesh.
+enum class replica_policy : std::uint8_t { one, per_rank };
+
 /// Every setting of a run. Keys of the configuration file stand beside the members.
 /// "may change": a resumed run may have another value; all other keys are frozen.
 struct run_config {
@@ -42,6 +46,7 @@ struct run_config {
   std::string out;           ///< the run folder; created if it is not there
 
   unsigned workers = 1;                                     ///< run.workers; may change
+  replica_policy replicas = replica_policy::one;            ///< run.replicas; may change
   runtime::trace_mode trace = runtime::trace_mode::window;  ///< run.trace; may change
   std::int64_t deadline_s =
       600;  ///< run.deadline, of every request between actors, in s; may change
