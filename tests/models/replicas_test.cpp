@@ -22,7 +22,7 @@ namespace {
 using models::phase;
 using models::prose;
 
-constexpr std::size_t text_size = 1024;
+constexpr std::size_t tokens_per_lane = 1024;
 
 models::prose_config small(std::uint32_t lanes) {
   models::prose_config config;
@@ -47,7 +47,7 @@ class job {
     engine_ = or_throw(runtime::engine::create(options));
     model_ = or_throw(prose::create(*engine_, small(lanes), "auto", devices));
     for (std::uint32_t lane = 0; lane < lanes; ++lane) {
-      texts_.push_back(some_tokens(text_size, small(lanes).vocab, 70 + lane));
+      texts_.push_back(some_tokens(tokens_per_lane, small(lanes).vocab, 70 + lane));
     }
   }
   prose& model() { return *model_; }
