@@ -9,6 +9,12 @@
 #include "weir/base/clock.hpp"
 
 namespace weir::runtime {
+namespace {
+
+/// A call on this thread let go of the last that kept its janitor.
+thread_local bool janitor_is_gone = false;  // NOLINT: of the thread is what is asked for
+
+}  // namespace
 
 janitor::~janitor() {
   {
@@ -21,7 +27,8 @@ janitor::~janitor() {
     return;
   }
   if (thread_.get_id() == std::this_thread::get_id()) {
-    thread_.detach();  // a call let go of the last that kept this
+    thread_.detach();
+    janitor_is_gone = true;
   } else {
     thread_.join();
   }
@@ -56,6 +63,9 @@ void janitor::work() {
     lock.unlock();
     call();
     call = nullptr;
+    if (janitor_is_gone) {
+      return;  // and so is the mutex
+    }
     lock.lock();
   }
 }
