@@ -119,6 +119,9 @@ class [[nodiscard]] result : public tl::expected<T, ::weir::error> {
 
  public:
   using base::base;
+  /// Success. Says so itself, since a constructor of the compiler's making would zero the
+  /// whole room of an error each time.
+  result() requires std::is_default_constructible_v<base> {}
   result(::weir::error e)
       : base(tl::unexpect, std::move(e)) {}  // NOLINT: implicit on purpose
   result(base e) : base(std::move(e)) {}     // NOLINT
