@@ -219,20 +219,34 @@ void collective_operation::submit(submission& to) {
 
 void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
+  // The same worker has the same piece in the next collective: it is in its cache. The
+  // engine's first place is the submitter's.
+  const unsigned own = std::min(to.session().to().workers() - 1, 128U);
+  const bool in_place = own > 1 && plan_->options().how == algorithm::direct;
+  // Nothing is to be waited for: the submitter opens, so that it wakes a worker for each
+  // step, not one that wakes the next on its own processor.
+  const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
+                       to.session().all_ended();
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
     if (steps.size() <= 1) {
       to.add(*this, i, whole, g.held);
       continue;
     }
-    const task_id first = to.add(*this, i, opening, g.held);
+    std::vector<task_id> opened;
+    if (at_once) {
+      step(to.lanes(), i, opening);
+    } else {
+      opened.push_back(to.add(*this, i, opening, g.held));
+    }
     std::vector<task_id> ids;
     for (std::uint32_t s = 0; s < steps.size(); ++s) {
-      std::vector<task_id> after{first};
+      std::vector<task_id> after = opened;
       for (const std::uint32_t before : plan_->after(steps[s])) {
         after.push_back(ids[before]);
       }
-      ids.push_back(to.add(*this, i, s, {}, after));
+      const unsigned worker = in_place ? 1 + s % own : submit_options::anywhere;
+      ids.push_back(to.add(*this, i, s, {}, after, static_cast<std::uint8_t>(worker)));
     }
     to.add(*this, i, closing, g.held, ids);
   }

@@ -20,9 +20,20 @@ struct translated {
   memory_place place;
 };
 
-/// What all launches of one kind share.
-struct launch_plan {
+/// What launches of one kernel in one stream share: what has to live until they have run.
+struct launch_owner : counted {
+  launch_owner(module_kernel k, std::shared_ptr<runtime::mesh> m)
+      : kernel(std::move(k)), mesh(std::move(m)) {}
+
   module_kernel kernel;
+  std::shared_ptr<runtime::mesh> mesh;
+};
+
+/// One launch, and its runs in graphs.
+struct launch_plan : counted {
+  explicit launch_plan(ref<launch_owner> o) : owner(std::move(o)) {}
+
+  ref<launch_owner> owner;
   grid_launch grid;
   tessDeterminism determinism{};
   std::vector<std::byte> args;
@@ -52,14 +63,14 @@ tessDeterminism describe(stream& on, const numerics_policy& policy,
 
 class launch_operation : public operation {
  public:
-  launch_operation(const std::shared_ptr<const launch_plan>& plan, stream& on)
-      : operation(kind::launch), plan_(plan), mesh_(on.on()), rank_(on.options().rank) {
+  launch_operation(ref<launch_plan> plan, stream& on)
+      : operation(kind::launch), plan_(std::move(plan)), rank_(on.options().rank) {
     slices_ = plan_->grid.blocks() <= 1 ? slice_plan{plan_->grid.blocks(), 1, 1}
                                         : backend().plan(plan_->grid, workers_for(on));
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return plan_->kernel.kernel->record.name;
+    return plan_->owner->kernel.kernel->record.name;
   }
   /// Blocks of one device that have shared memory at a time.
   [[nodiscard]] std::int64_t resident() const noexcept { return slices_.slices; }
@@ -72,20 +83,15 @@ class launch_operation : public operation {
         slices_.slices, plan_->determinism.digest);
   }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<launch_operation>(plan_, mesh_, rank_, slices_);
+    return make_ref<launch_operation>(plan_, rank_, slices_);
   }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     const auto n = static_cast<std::uint32_t>(slices_.slices);
     return devices * (n <= 1 ? 1 : n + 2);
   }
 
-  launch_operation(std::shared_ptr<const launch_plan> plan, std::shared_ptr<mesh> on,
-                   int rank, const slice_plan& slices)
-      : operation(kind::launch),
-        plan_(std::move(plan)),
-        mesh_(std::move(on)),
-        rank_(rank),
-        slices_(slices) {}
+  launch_operation(ref<launch_plan> plan, int rank, const slice_plan& slices)
+      : operation(kind::launch), plan_(std::move(plan)), rank_(rank), slices_(slices) {}
 
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
@@ -148,7 +154,9 @@ class launch_operation : public operation {
     std::optional<error> why;
   };
 
-  [[nodiscard]] device_backend& backend() const { return mesh_->of->backend(); }
+  [[nodiscard]] device_backend& backend() const {
+    return plan_->owner->mesh->of->backend();
+  }
   /// Workers that a launch on one device is cut for, so that all devices keep them busy.
   [[nodiscard]] static unsigned workers_for(const stream& on) {
     const unsigned lanes = on.lanes();
@@ -199,19 +207,18 @@ class launch_operation : public operation {
       std::memcpy(args + p.offset, &there, sizeof there);
     }
     grid.args = {args, plan_->args.size()};
-    grid.device = mesh_->devices[static_cast<std::size_t>(rank)];
+    grid.device = plan_->owner->mesh->devices[static_cast<std::size_t>(rank)];
     grid.facts.rank = rank;
-    grid.facts.ranks = static_cast<std::int32_t>(mesh_->ranks());
-    const auto sizes = mesh_->shape.sizes();
+    grid.facts.ranks = static_cast<std::int32_t>(plan_->owner->mesh->ranks());
+    const auto sizes = plan_->owner->mesh->shape.sizes();
     std::copy(sizes.begin(), sizes.end(), grid.facts.axis_size.begin());
-    if (const auto at = mesh_->shape.coordinates(rank)) {
+    if (const auto at = plan_->owner->mesh->shape.coordinates(rank)) {
       std::copy(at->begin(), at->end(), grid.facts.axis_index.begin());
     }
     grid.facts.determinism = &plan_->determinism;
   }
 
-  std::shared_ptr<const launch_plan> plan_;
-  std::shared_ptr<mesh> mesh_;
+  ref<launch_plan> plan_;
   int rank_;
   slice_plan slices_;
   std::unique_ptr<std::int64_t[]> started_;
@@ -221,8 +228,8 @@ class launch_operation : public operation {
 /// Ends when its threads have; holds its stream until then.
 class persistent_operation final : public launch_operation {
  public:
-  persistent_operation(const std::shared_ptr<const launch_plan>& plan, stream& on)
-      : launch_operation(plan, on), stream_(on.shared_from_this()) {}
+  persistent_operation(ref<launch_plan> plan, stream& on)
+      : launch_operation(std::move(plan), on), stream_(on.shared_from_this()) {}
 
   [[nodiscard]] ref<operation> clone() const override { return {}; }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
@@ -252,7 +259,7 @@ class persistent_operation final : public launch_operation {
       place(grid, lane, args.data());
       const ref<persistent_operation> self(this);
       const std::shared_ptr<stream> on = stream_;  // until the run has ended
-      WEIR_TRY(const auto run, mesh_->of->backend().start_persistent(
+      WEIR_TRY(const auto run, plan_->owner->mesh->of->backend().start_persistent(
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
@@ -278,7 +285,7 @@ class persistent_operation final : public launch_operation {
       }
     }
     // A worker must not wait for the session.
-    mesh_->of->cleaner().later(
+    plan_->owner->mesh->of->cleaner().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }
   void release_stream();
@@ -393,8 +400,8 @@ ref<operation> over_limit(const stream& on, const launch_request& what) {
 }  // namespace
 
 result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  auto plan = std::make_shared<launch_plan>();
-  plan->kernel = what.kernel;
+  auto plan = make_ref<launch_plan>(on.shared_by_launches<launch_owner>(
+      what.kernel.kernel, [&] { return make_ref<launch_owner>(what.kernel, on.on()); }));
   WEIR_CHECK(shape(on, what, *plan));
   WEIR_CHECK(fill_in(on, what, *plan));
   numerics_policy policy = on.of().policy();
@@ -406,7 +413,7 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
   if (what.persistent && !fits_shared(on, what, plan->grid.blocks())) {
     out = over_limit(on, what);
   } else if (what.persistent) {
-    out = make_ref<persistent_operation>(plan, on);
+    out = make_ref<persistent_operation>(std::move(plan), on);
   } else if (policy.deterministic &&
              (what.kernel.kernel->record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
     out = make_failing(
@@ -415,9 +422,12 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
                           "deterministic, as the policy asks, found one that is not",
                           what.kernel.kernel->record.name)));
   } else {
-    const auto launch = make_ref<launch_operation>(plan, on);
-    out = fits_shared(on, what, launch->resident()) ? ref<operation>(launch)
-                                                    : over_limit(on, what);
+    auto launch = make_ref<launch_operation>(std::move(plan), on);
+    if (fits_shared(on, what, launch->resident())) {
+      out = std::move(launch);
+    } else {
+      out = over_limit(on, what);
+    }
   }
   out->urgent = what.urgent;
   return out;

@@ -58,8 +58,8 @@ bool inside_task() noexcept {
 }
 
 task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
-                        std::span<const access> accesses,
-                        std::span<const task_id> others) {
+                        std::span<const access> accesses, std::span<const task_id> others,
+                        std::uint8_t worker) {
   std::vector<task_id> after;
   for (const ref<point>& p : what.waits) {
     // A collective has all lanes of a group in hand.
@@ -69,6 +69,7 @@ task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
   }
   submit_options with;
   with.urgent = lanes_.urgent || what.urgent;
+  with.worker = worker;
   if (after.empty()) {
     with.after = others;
   } else {

@@ -17,6 +17,13 @@ point::point(const void* mesh, unsigned lanes, doorbell& bell)
       ids_(lanes, 0),
       failures_(lanes) {}
 
+ref<point> point::over_now(const void* mesh, doorbell& bell) {
+  auto out = make_ref<point>(mesh, 0, bell);
+  out->submitted_ = true;
+  out->when_.store(now_ns(), std::memory_order_relaxed);
+  return out;
+}
+
 ref<operation> point::clone() const {
   return make_ref<point>(mesh_, static_cast<unsigned>(ids_.size()), bell_);
 }

@@ -192,10 +192,32 @@ void stream::proceed(submission_port::session& in) {
   proceeds_ = false;
 }
 
+bool stream::rests(submission_port::session& in) {
+  if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
+    return false;
+  }
+  if (ended_ != operations_) {
+    if (!in.all_ended()) {
+      return false;
+    }
+    ended_ = operations_;
+  }
+  return !lanes_->poisoned();
+}
+
 void stream::record(event& into) {
-  auto mark = make_ref<point>(lanes_->mesh, lanes(), of().bell());
-  enqueue(mark);
-  into.set(std::move(mark));
+  ref<point> mark;
+  {
+    auto in = of().port().enter();
+    if (rests(in)) {
+      mark = point::over_now(lanes_->mesh, of().bell());
+    } else {
+      mark = make_ref<point>(lanes_->mesh, lanes(), of().bell());
+      in.make_room(lanes());
+      enqueue(in, mark);
+    }
+  }
+  into.set(std::move(mark));  // what was there goes with the port open
 }
 
 result<void> stream::wait(const event& for_) {
@@ -250,6 +272,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
     const auto in = of().port().enter();
     ended_ = std::max(ended_, last->number);
   }
+  forget_launches();
   if (last->found()) {
     note(*last->found().what);
     return error(*last->found().what);
@@ -276,6 +299,7 @@ void stream::close() {
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
     forget_recording();  // which keeps its streams
+    forget_launches();
     enqueue(in, make_ref<closing>(shared_from_this()));
   }
 }
@@ -309,6 +333,13 @@ tessDeterminism stream::last_determinism() const {
 void stream::note(const tessDeterminism& d) {
   const std::lock_guard lock(small_mutex_);
   determinism_ = d;
+}
+
+void stream::forget_launches() {
+  prepaid_refs before;
+  const std::lock_guard lock(small_mutex_);
+  before = std::exchange(launches_, {});
+  launched_ = nullptr;
 }
 
 void stream::note_persistent(const std::shared_ptr<persistent_run>& run,

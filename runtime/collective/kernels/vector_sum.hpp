@@ -32,6 +32,18 @@ WEIR_INLINE void store_lanes(const V& from, std::byte* to) noexcept {
   __builtin_memcpy(to, &from, sizeof from);
 }
 
+#if defined(__x86_64__)
+/// Past the caches. `to` is aligned to the vector's size, which is 32.
+template <class V>
+WEIR_INLINE void stream_lanes(const V& from, std::byte* to) noexcept {
+#if defined(__clang__)
+  __builtin_nontemporal_store(from, reinterpret_cast<V*>(to));
+#else
+  asm volatile("vmovntps %1, (%0)" : : "r"(to), "x"(from) : "memory");
+#endif
+}
+#endif
+
 /// Where the canonical tree over [first, last) is cut.
 constexpr int split_of(int first, int last) noexcept {
   int left = 1;
@@ -44,6 +56,8 @@ constexpr int split_of(int first, int last) noexcept {
 template <class T, std::size_t Bytes, int Ranks>
 struct vector_sum {
   using V = lanes_t<T, Bytes>;
+  /// From here on, outputs of one call together push each other out of the caches.
+  static constexpr std::size_t streamed_bytes = std::size_t{4} << 20;
 
   template <int First, int Last>
   WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t at,
@@ -70,7 +84,8 @@ struct vector_sum {
   }
 
   /// `Outputs` is the number of outputs, or 0 where it is known only when it runs.
-  template <int Outputs>
+  /// `Streams`: outputs go past the caches, and are aligned for that.
+  template <int Outputs, bool Streams>
   WEIR_INLINE static std::size_t loop(const std::byte* const* given_inputs,
                                       std::byte* const* given_outputs,
                                       std::size_t output_count, std::size_t bytes,
@@ -92,11 +107,33 @@ struct vector_sum {
       block(inputs.data(), at + Bytes, divisor, high);
       for (std::size_t r = 0; r < (Outputs == 0 ? output_count : Outputs); ++r) {
         std::byte* const to = (Outputs == 0 ? given_outputs[r] : outputs[r]) + at;
-        store_lanes(low, to);
-        store_lanes(high, to + Bytes);
+        store<Streams>(low, to);
+        store<Streams>(high, to + Bytes);
       }
     }
     return at / sizeof(T);
+  }
+
+  template <bool Streams>
+  WEIR_INLINE static void store(const V& from, std::byte* to) noexcept {
+    if constexpr (Streams) {
+      stream_lanes(from, to);
+    } else {
+      store_lanes(from, to);
+    }
+  }
+
+  /// Outputs that leave the caches anyway, without being read into them first.
+  WEIR_INLINE static bool can_stream(std::byte* const* outputs, std::size_t output_count,
+                                     std::size_t bytes) noexcept {
+    if (bytes * output_count < streamed_bytes) {
+      return false;
+    }
+    bool aligned = true;
+    for (std::size_t r = 0; r < output_count; ++r) {
+      aligned &= reinterpret_cast<std::uintptr_t>(outputs[r]) % Bytes == 0;
+    }
+    return aligned;
   }
 
   /// Elements that it did: all but less than a step's.
@@ -104,10 +141,20 @@ struct vector_sum {
                                      std::byte* const* outputs, std::size_t output_count,
                                      std::size_t count, std::uint32_t divisor) noexcept {
     const std::size_t bytes = count * sizeof(T);
-    if (output_count == Ranks) {
-      return loop<Ranks>(inputs, outputs, output_count, bytes, divisor);
+    if (output_count != Ranks) {
+      return loop<0, false>(inputs, outputs, output_count, bytes, divisor);
     }
-    return loop<0>(inputs, outputs, output_count, bytes, divisor);
+#if defined(__x86_64__)
+    if constexpr (Bytes == 32) {
+      if (can_stream(outputs, output_count, bytes)) {
+        const std::size_t done =
+            loop<Ranks, true>(inputs, outputs, output_count, bytes, divisor);
+        __builtin_ia32_sfence();
+        return done;
+      }
+    }
+#endif
+    return loop<Ranks, false>(inputs, outputs, output_count, bytes, divisor);
   }
 };
 

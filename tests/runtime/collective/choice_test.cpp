@@ -21,22 +21,33 @@ collective_choice choose(const collective_call& call, int ranks = 8,
 
 TEST(Choice, DefaultsFollowSizeTopologyAndLevel) {
   constexpr std::size_t mib = std::size_t{1} << 20;
-  EXPECT_EQ(choose(call_of(4)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(mib / 4)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(mib)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(8 * mib - 4)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(8 * mib)).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, {2, 1, true}).how, algorithm::hierarchical);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, {8, 1, true}).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, {3, 1, true}).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib, 1)).how, algorithm::direct);
-  EXPECT_EQ(choose(call_of(4, 2)).how, algorithm::direct);
+  const auto apart = [](int domains) { return topology{domains, 1, false}; };
+  EXPECT_EQ(choose(call_of(4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of(mib / 4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of(mib), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of(8 * mib - 4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(1)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(2)).how, algorithm::hierarchical);
+  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(8)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(3)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of(8 * mib, 1), 8, apart(1)).how, algorithm::direct);
+  EXPECT_EQ(choose(call_of(4, 2), 8, apart(1)).how, algorithm::direct);
   EXPECT_EQ(choose(call_of(4)).level, decided_by::fallback);
   collective_call moves = call_of(16 * mib, 1);
   moves.kind = collective_kind::broadcast;
-  EXPECT_EQ(choose(moves).how, algorithm::ring);
+  EXPECT_EQ(choose(moves, 8, apart(1)).how, algorithm::ring);
   moves.kind = collective_kind::all_to_all;
-  EXPECT_EQ(choose(moves).how, algorithm::direct);
+  EXPECT_EQ(choose(moves, 8, apart(1)).how, algorithm::direct);
+}
+
+TEST(Choice, RanksThatShareMemoryGoDirectlyByDefault) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  for (const int domains : {1, 2, 8}) {
+    for (const std::size_t bytes : {std::size_t{4}, mib, 8 * mib}) {
+      EXPECT_EQ(choose(call_of(bytes), 8, {domains, 1, true}).how, algorithm::direct)
+          << domains << " domains, " << bytes << " bytes";
+    }
+  }
 }
 
 TEST(Choice, HintsComeBeforeTheTunerAndTheCallerBeforeAll) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <cstring>
 #include <numeric>
+#include <random>
 
 #include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
@@ -310,6 +312,43 @@ TEST(Reduction, RefusesWhatDoesNotExist) {
   EXPECT_EQ(code(static_cast<dtype>(0), reduction_op::sum, 1), errc::invalid_argument);
   EXPECT_EQ(code(dtype::fp32, reduction_op::sum, 3), errc::invalid_argument);
   EXPECT_EQ(code(dtype::fp32, static_cast<reduction_op>(5), 1), errc::invalid_argument);
+}
+
+TEST(Reduction, LargeOutputsHaveTheSameBitsWhereverTheyBegin) {
+  // Sizes from which on outputs go past the caches, and addresses at which they may not.
+  constexpr std::size_t count = (std::size_t{5} << 18) + 13;
+  constexpr std::size_t room = count * sizeof(float) + 64;
+  std::mt19937 dice(11);
+  for (const int ranks : {2, 4}) {
+    std::vector<bytes> inputs;
+    for (int r = 0; r < ranks; ++r) {
+      inputs.emplace_back(room);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto x = static_cast<float>(static_cast<int>(dice()));
+        std::memcpy(inputs.back().data() + 4 * i, &x, sizeof x);
+      }
+    }
+    for (const std::size_t begin : {std::size_t{0}, std::size_t{4}}) {
+      std::vector<bytes> fast(inputs.size(), bytes(room));
+      std::vector<bytes> plain(inputs.size(), bytes(room));
+      std::vector<const std::byte*> from;
+      std::vector<std::byte*> to_fast;
+      std::vector<std::byte*> to_plain;
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        from.push_back(inputs[r].data());
+        const auto at = reinterpret_cast<std::uintptr_t>(fast[r].data());
+        to_fast.push_back(fast[r].data() + (32 - at % 32) % 32 + begin);
+        to_plain.push_back(plain[r].data());
+      }
+      const reduction what{dtype::fp32, reduction_op::average, 1, false};
+      or_throw(reducer::make(what)).reduce(from, to_fast, count);
+      or_throw(reducer::make_portable(what)).reduce(from, to_plain, count);
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        EXPECT_EQ(std::memcmp(to_fast[r], to_plain[r], count * sizeof(float)), 0)
+            << ranks << " ranks, begin " << begin << ", output " << r;
+      }
+    }
+  }
 }
 
 }  // namespace

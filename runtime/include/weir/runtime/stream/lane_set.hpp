@@ -3,6 +3,7 @@
 /// What keeps a stream in order: one lane per device, and one for the memory of the host.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -59,6 +60,11 @@ class lane_set {
   [[nodiscard]] lane& host() noexcept { return lanes_.back(); }
   [[nodiscard]] lane& at(std::size_t index) noexcept { return lanes_[index]; }
   [[nodiscard]] std::size_t size() const noexcept { return lanes_.size(); }
+  /// A lane has a failure. For who knows that no task holds a token.
+  [[nodiscard]] bool poisoned() const noexcept {
+    return std::any_of(lanes_.begin(), lanes_.end(),
+                       [](const lane& l) { return static_cast<bool>(l.poison); });
+  }
 
   const void* mesh = nullptr;  ///< whose devices; lanes of one mesh correspond
   bool host_used = false;      ///< an operation has held the lane of the host

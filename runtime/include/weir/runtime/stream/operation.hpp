@@ -35,10 +35,14 @@ class submission {
 
   [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
+  /// Its tasks are for now, not for a graph.
+  [[nodiscard]] bool runs_once() const noexcept { return owners_; }
   /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and
-  /// after what the operation waits for, and after `others`.
+  /// after what the operation waits for, and after `others`. `worker`: who had better run
+  /// it, as of `submit_options`.
   task_id add(operation& what, unsigned lane, std::uint32_t index,
-              std::span<const access> accesses, std::span<const task_id> others = {});
+              std::span<const access> accesses, std::span<const task_id> others = {},
+              std::uint8_t worker = submit_options::anywhere);
 
  private:
   submission_port::session& in_;

@@ -23,6 +23,8 @@ class point final : public operation {
  public:
   /// `mesh` tells whose lanes correspond. `bell` is rung when all lanes are there.
   point(const void* mesh, unsigned lanes, doorbell& bell);
+  /// One that is over from the beginning, for a stream of which nothing is under way.
+  [[nodiscard]] static ref<point> over_now(const void* mesh, doorbell& bell);
 
   void submit(submission& to) override;
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -13,6 +14,11 @@ namespace weir::runtime {
 /// @threads{safe from any thread}
 class counted {
  public:
+  /// Room of objects that were: those that come and go by the million are made by one
+  /// thread and end on another, which allocators do not like.
+  [[nodiscard]] static void* operator new(std::size_t bytes);
+  static void operator delete(void* at, std::size_t bytes) noexcept;
+
   counted() = default;
   counted(const counted&) noexcept {}
   counted& operator=(const counted&) = delete;
@@ -21,8 +27,8 @@ class counted {
   void retain(std::uint32_t times = 1) noexcept {
     count_.fetch_add(times, std::memory_order_relaxed);
   }
-  void release() noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  void release(std::uint32_t times = 1) noexcept {
+    if (count_.fetch_sub(times, std::memory_order_acq_rel) == times) {
       delete this;
     }
   }
@@ -45,6 +51,9 @@ class ref {
   ref(ref&& from) noexcept : to_(std::exchange(from.to_, nullptr)) {}
   template <class U>
   ref(const ref<U>& from) noexcept : ref(from.get()) {}  // NOLINT: as pointers convert
+  template <class U>
+  ref(ref<U>&& from) noexcept  // NOLINT: likewise
+      : to_(std::exchange(from.to_, nullptr)) {}
   ref& operator=(ref from) noexcept {
     std::swap(to_, from.to_);
     return *this;
@@ -54,12 +63,20 @@ class ref {
       to_->release();
     }
   }
+  /// Takes over a reference that is counted already.
+  [[nodiscard]] static ref adopt(T* to) noexcept {
+    ref out;
+    out.to_ = to;
+    return out;
+  }
   [[nodiscard]] T* get() const noexcept { return to_; }
   T* operator->() const noexcept { return to_; }
   T& operator*() const noexcept { return *to_; }
   explicit operator bool() const noexcept { return to_ != nullptr; }
 
  private:
+  template <class U>
+  friend class ref;
   T* to_ = nullptr;
 };
 
@@ -67,5 +84,41 @@ template <class T, class... Args>
 [[nodiscard]] ref<T> make_ref(Args&&... args) {
   return ref<T>(new T(std::forward<Args>(args)...));
 }
+
+/// References that are counted ahead: who takes one does not touch a count that those who
+/// let go of theirs are changing on other processors.
+/// @threads{one at a time}
+class prepaid_refs {
+ public:
+  prepaid_refs() = default;
+  explicit prepaid_refs(ref<counted> to) noexcept : to_(std::move(to)) {}
+  prepaid_refs(prepaid_refs&& from) noexcept
+      : to_(std::move(from.to_)), left_(std::exchange(from.left_, 0)) {}
+  prepaid_refs& operator=(prepaid_refs from) noexcept {
+    std::swap(to_, from.to_);
+    std::swap(left_, from.left_);
+    return *this;
+  }
+  ~prepaid_refs() {
+    if (left_ != 0) {
+      to_->release(left_);
+    }
+  }
+  /// The object has to be a T.
+  template <class T>
+  [[nodiscard]] ref<T> take() noexcept {
+    if (left_ == 0) {
+      to_->retain(ahead);
+      left_ = ahead;
+    }
+    --left_;
+    return ref<T>::adopt(static_cast<T*>(to_.get()));
+  }
+
+ private:
+  static constexpr std::uint32_t ahead = 256;
+  ref<counted> to_;
+  std::uint32_t left_ = 0;
+};
 
 }  // namespace weir::runtime

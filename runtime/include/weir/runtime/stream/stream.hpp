@@ -109,6 +109,18 @@ class stream : public std::enable_shared_from_this<stream> {
   /// What the last launch was told of numbers; zero if there was none.
   [[nodiscard]] tessDeterminism last_determinism() const;
   void note(const tessDeterminism& d);
+  /// What launches of the same `kernel` in a row share: `make()` if the last one was of
+  /// another. Kept until the stream is synchronized.
+  template <class T, class Make>
+  [[nodiscard]] ref<T> shared_by_launches(const void* kernel, Make&& make) {
+    prepaid_refs before;
+    const std::lock_guard lock(small_mutex_);
+    if (launched_ != kernel) {
+      before = std::exchange(launches_, prepaid_refs(make()));
+      launched_ = kernel;
+    }
+    return launches_.take<T>();
+  }
   /// Text of the failure that `synchronize` gave last.
   [[nodiscard]] std::string last_message() const;
   void note(const error& e);
@@ -139,6 +151,9 @@ class stream : public std::enable_shared_from_this<stream> {
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
+  /// Nothing of it is under way or to come, and no failure is left in it.
+  [[nodiscard]] bool rests(submission_port::session& in);
+  void forget_launches();
   /// The first point that it waits for and that is itself held back, or null.
   [[nodiscard]] static point* held_point(const operation& what);
 
@@ -166,6 +181,8 @@ class stream : public std::enable_shared_from_this<stream> {
   mutable std::mutex small_mutex_;
   std::string last_message_;
   tessDeterminism determinism_{};
+  const void* launched_ = nullptr;  ///< the kernel launched last
+  prepaid_refs launches_;           ///< what its launches share
   std::vector<std::weak_ptr<persistent_run>> persistent_;
   std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
 };

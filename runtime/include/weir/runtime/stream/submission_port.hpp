@@ -37,6 +37,11 @@ class submission_port {
       port_->credits_ -= std::min(port_->credits_, tasks);
     }
 
+    /// Every task that the engine was given has ended.
+    [[nodiscard]] bool all_ended() {
+      return port_->engine_.room() == port_->engine_.window();
+    }
+
    private:
     friend class submission_port;
     explicit session(submission_port& port) : port_(&port), lock_(port.mutex_) {}
