@@ -7,6 +7,7 @@
 #include "capi/handles.hpp"
 #include "tensogram/codec/bits/masks.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/formats/tensogram_validate.hpp"
 
 namespace weir::formats {
 
@@ -19,8 +20,8 @@ tgm_error code_of(const error& e) noexcept {
     case errc::corrupt:
     case errc::torn:
     case errc::unsupported_version: return TGM_FRAMING;
+    case errc::unknown_key: return TGM_METADATA;
     case errc::invalid_argument:
-    case errc::unknown_key: return TGM_ENCODING;
     case errc::unsupported:
     case errc::internal: return TGM_ENCODING;
     case errc::not_found:
@@ -96,19 +97,51 @@ result<tgm_bytes> hand_out(bytes_view bytes) {
   return tgm_bytes{data, bytes.size()};
 }
 
+error of_kind(const error& e, bytes_view message) {
+  if (e.code() != errc::corrupt && e.code() != errc::torn) {
+    return e;
+  }
+  errc kind = errc::invalid_argument;
+  validation_options structure_and_metadata;
+  structure_and_metadata.level = validation_level::metadata;
+  for (const auto& issue : validate_message(message, structure_and_metadata).issues) {
+    if (issue.severity == issue_severity::error) {
+      const bool framing = issue.level == validation_level::structure ||
+                           issue.code == "decode_object_failed";  // masks out of bounds
+      kind = framing ? e.code()
+                     : (issue.code == "decoded_size_mismatch" ? errc::invalid_argument
+                                                              : errc::unknown_key);
+      break;
+    }
+  }
+  error out = error(kind, e.text()).at(e.where()).hint(e.hint());
+  return e.cause() != nullptr ? std::move(out).because(*e.cause()) : std::move(out);
+}
+
+namespace {
+
+result<void> fill_message(tgm_message& to, const read_options& options, bool elements) {
+  WEIR_TRY(message_reader reader, message_reader::open(bytes_view(to.bytes), options));
+  to.reader.emplace(std::move(reader));
+  to.elements.resize(to.reader->object_count());
+  if (elements) {
+    WEIR_TRY(std::vector<byte_vector> all, to.reader->decode_all());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      to.elements[i] = std::move(all[i]);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 result<std::unique_ptr<tgm_message>> make_message(byte_vector bytes,
                                                   const read_options& options,
                                                   bool elements) {
   auto out = std::make_unique<tgm_message>();
   out->bytes = std::move(bytes);
-  WEIR_TRY(message_reader reader, message_reader::open(bytes_view(out->bytes), options));
-  out->reader.emplace(std::move(reader));
-  out->elements.resize(out->reader->object_count());
-  if (elements) {
-    WEIR_TRY(std::vector<byte_vector> all, out->reader->decode_all());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      out->elements[i] = std::move(all[i]);
-    }
+  if (const auto done = fill_message(*out, options, elements); !done) {
+    return of_kind(done.error(), out->bytes);
   }
   return out;
 }

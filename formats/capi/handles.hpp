@@ -85,6 +85,11 @@ struct json_message {
 [[nodiscard]] read_options options_of(const tgm_decode_options* options);
 /// @error{out_of_memory}
 [[nodiscard]] result<tgm_bytes> hand_out(bytes_view bytes);
+/// The failure of reading `message`, its code telling the kinds of the reference apart:
+/// damaged frames stay corrupt (TGM_FRAMING), damaged CBOR in sound frames becomes
+/// unknown_key (TGM_METADATA), a payload that cannot be decoded in a sound message
+/// invalid_argument (TGM_ENCODING).
+[[nodiscard]] error of_kind(const error& e, bytes_view message);
 /// A message on its own bytes, decoded if `elements`.
 [[nodiscard]] result<std::unique_ptr<tgm_message>> make_message(
     byte_vector bytes, const read_options& options, bool elements);

@@ -2,6 +2,7 @@
 /// @file
 /// C functions that encode, decode, find and judge messages.
 #include <cstdlib>
+#include <span>
 
 #include "capi/handles.hpp"
 #include "weir/base/file.hpp"
@@ -36,6 +37,31 @@ result<tgm_bytes> encode(const char* json, const void* const* data,
   return hand_out(bytes);
 }
 
+result<byte_vector> decode_one(bytes_view message, std::size_t object,
+                               const read_options& options) {
+  WEIR_TRY(const auto reader, message_reader::open(message, options));
+  return reader.decode(object);
+}
+
+/// A range beyond the object is a wrong request, as the reference sees it.
+result<byte_vector> decode_ranges(bytes_view message, std::size_t object,
+                                  std::span<const std::uint64_t> firsts,
+                                  std::span<const std::uint64_t> counts) {
+  WEIR_TRY(const auto reader, message_reader::open(message));
+  byte_vector all;
+  for (std::size_t r = 0; r < firsts.size(); ++r) {
+    const auto part = reader.decode_range(object, firsts[r], counts[r]);
+    if (!part) {
+      const error& e = part.error();
+      return e.code() == errc::out_of_range
+                 ? error(errc::invalid_argument, e.text()).at(e.where())
+                 : e;
+    }
+    append(all, *part);
+  }
+  return all;
+}
+
 byte_vector copy_of(bytes_view bytes) {
   return {bytes.begin(), bytes.end()};
 }
@@ -50,7 +76,9 @@ result<validation_options> level_of(const char* level, int canonical) {
     out.level = validation_level::metadata;
   } else if (name == "full") {
     out.level = validation_level::fidelity;
-  } else if (name != "default" && name != "checksum") {
+  } else if (name == "checksum") {
+    out.trial_decode = false;
+  } else if (name != "default") {
     return error(errc::invalid_argument,
                  "cannot validate: expected quick, metadata, default, checksum or full, "
                  "found \"" +
@@ -119,23 +147,23 @@ tgm_error tgm_decode_metadata(const void* data, size_t length, tgm_message** out
 tgm_error tgm_decode_object(const void* data, size_t length, size_t object,
                             const tgm_decode_options* options, tgm_bytes* out) {
   return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(const auto reader,
-             message_reader::open(view_of(data, length), options_of(options)));
-    WEIR_TRY(const auto elements, reader.decode(object));
-    return give(hand_out(elements), out);
+    const auto elements = decode_one(view_of(data, length), object, options_of(options));
+    if (!elements) {
+      return of_kind(elements.error(), view_of(data, length));
+    }
+    return give(hand_out(*elements), out);
   });
 }
 tgm_error tgm_decode_range(const void* data, size_t length, size_t object,
                            const uint64_t* firsts, const uint64_t* counts, size_t ranges,
                            tgm_bytes* out) {
   return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(const auto reader, message_reader::open(view_of(data, length)));
-    weir::byte_vector all;
-    for (std::size_t r = 0; r < ranges; ++r) {
-      WEIR_TRY(const auto part, reader.decode_range(object, firsts[r], counts[r]));
-      weir::append(all, part);
+    const auto all =
+        decode_ranges(view_of(data, length), object, {firsts, ranges}, {counts, ranges});
+    if (!all) {
+      return of_kind(all.error(), view_of(data, length));
     }
-    return give(hand_out(all), out);
+    return give(hand_out(*all), out);
   });
 }
 void tgm_message_free(tgm_message* message) {

@@ -54,7 +54,11 @@ result<std::unique_ptr<tgm_message>> decode_until_cancelled(
     if (cancelled) {
       return cancelled_task();
     }
-    WEIR_TRY(out->elements[i], out->reader->decode(i));
+    auto elements = out->reader->decode(i);
+    if (!elements) {
+      return of_kind(elements.error(), out->bytes);
+    }
+    out->elements[i] = std::move(*elements);
   }
   return out;
 }
@@ -110,9 +114,11 @@ tgm_error tgm_object_iterator_open(const void* data, size_t length,
   return guarded([&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_object_iterator>();
     made->bytes = view_of(data, length);
-    WEIR_TRY(message_reader reader,
-             message_reader::open(made->bytes, options_of(options)));
-    made->message.reader.emplace(std::move(reader));
+    auto reader = message_reader::open(made->bytes, options_of(options));
+    if (!reader) {
+      return of_kind(reader.error(), made->bytes);
+    }
+    made->message.reader.emplace(std::move(*reader));
     made->message.elements.resize(made->message.reader->object_count());
     *out = made.release();
     return {};

@@ -29,11 +29,42 @@ struct open_item {
         tag(t.number),
         offset(at) {}
 
+  /// Where the next key or value goes. What was announced is there already, up to
+  /// `most_reserved`.
+  cbor_value& next() {
+    left -= indefinite ? 0 : 1;
+    const std::size_t place = taken++;
+    if (kind != token_kind::map) {
+      return place < items.size() ? items[place] : items.emplace_back();
+    }
+    cbor_entry& entry =
+        place / 2 < entries.size() ? entries[place / 2] : entries.emplace_back();
+    return place % 2 == 0 ? entry.key : entry.value;
+  }
+  /// How many of the next places are there, and will hold no container's end.
+  std::size_t ready() const {
+    const std::size_t places =
+        kind == token_kind::map ? 2 * entries.size() : items.size();
+    return places > taken + 1 ? places - taken - 1 : 0;
+  }
+  /// The next of them.
+  cbor_value& next_ready() {
+    --left;
+    const std::size_t place = taken++;
+    if (kind != token_kind::map) {
+      return items[place];
+    }
+    cbor_entry& entry = entries[place / 2];
+    return place % 2 == 0 ? entry.key : entry.value;
+  }
+  /// Of a map: the last entry has no value yet.
+  bool has_key() const { return kind == token_kind::map && taken % 2 != 0; }
+
   cbor_value* target;  ///< becomes its value; stays where it is until then
   token_kind kind;
   bool indefinite;
-  bool has_key = false;  ///< of a map: the last entry has no value yet
-  std::uint64_t left;    ///< values still to come, if definite
+  std::uint64_t left;     ///< values still to come, if definite
+  std::size_t taken = 0;  ///< values that have come
   std::uint64_t tag;
   std::size_t offset;
   cbor_array items;                 ///< of an array or a tag
@@ -48,6 +79,9 @@ class decoder {
     stack_.reserve(8);
     do {
       cbor_token t;
+      if (!stack_.empty()) {
+        take_scalars(stack_.back());
+      }
       if (!short_token(from_.subspan(at_), t)) {
         WEIR_CHECK(long_token(t));
       }
@@ -67,6 +101,26 @@ class decoder {
   }
 
  private:
+  /// Short integers and texts in a row, but for the last value of a container: what
+  /// accept() would do with each.
+  void take_scalars(open_item& top) {
+    cbor_token t;
+    for (std::size_t n = top.ready(); n > 0; --n) {
+      if (!short_token(from_.subspan(at_), t) || t.kind > token_kind::text ||
+          (t.kind == token_kind::text && !is_text(t.content))) {
+        return;
+      }
+      at_ += t.size;
+      cbor_value& to = top.next_ready();
+      if (t.kind == token_kind::text) {
+        to.become<std::string>(t.content);
+      } else {
+        to.become<cbor_integer>(
+            cbor_integer{t.kind == token_kind::negative_integer, t.number});
+      }
+    }
+  }
+
   result<void> long_token(cbor_token& t) {
     auto read = next_token(from_.subspan(at_));
     if (!read) {
@@ -100,7 +154,7 @@ class decoder {
     if (in_chunks()) {
       return add_chunk(t);
     }
-    if (t.kind == token_kind::text && !is_utf8(t.content)) {
+    if (t.kind == token_kind::text && !is_text(t.content)) {
       return bad("text in UTF-8", "other bytes");
     }
     if (t.kind >= token_kind::text_chunks) {
@@ -115,13 +169,7 @@ class decoder {
     if (stack_.empty()) {
       return item_.value;
     }
-    open_item& top = stack_.back();
-    top.left -= top.indefinite ? 0 : 1;
-    if (top.kind != token_kind::map) {
-      return top.items.emplace_back();
-    }
-    top.has_key = !top.has_key;
-    return top.has_key ? top.entries.emplace_back().key : top.entries.back().value;
+    return stack_.back().next();
   }
 
   static void fill(cbor_value& to, const cbor_token& t) {
@@ -154,7 +202,7 @@ class decoder {
     if (t.kind != (text ? token_kind::text : token_kind::bytes)) {
       return bad("a piece of the string", "another item");
     }
-    if (text && !is_utf8(t.content)) {
+    if (text && !is_text(t.content)) {
       return bad("text in UTF-8", "other bytes");
     }
     chunks_ += t.content;
@@ -176,9 +224,9 @@ class decoder {
     open_item& item = stack_.emplace_back(next_slot(), t, start_);
     const std::uint64_t reserved = std::min(t.number, most_reserved);
     if (t.kind == token_kind::map) {
-      item.entries.reserve(reserved);
+      item.entries.resize(reserved);
     } else if (t.kind == token_kind::array) {
-      item.items.reserve(reserved);
+      item.items.resize(reserved);
     }
     return container ? close_full() : result<void>();
   }
@@ -195,7 +243,7 @@ class decoder {
     if (stack_.empty() || !stack_.back().indefinite) {
       return bad("an item", "the end of an indefinite one");
     }
-    if (stack_.back().has_key) {
+    if (stack_.back().has_key()) {
       return bad("a value for the last key", "the end of the map");
     }
     close();

@@ -2,8 +2,10 @@
 // The C interface: messages there and back, values, files, streams, failures.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <utility>
 
 #include "formats/support.hpp"
 #include "support/temp_folder.hpp"
@@ -106,6 +108,46 @@ TEST(tgm_c, values_keep_their_kind) {
   EXPECT_EQ(std::string(text, length), "x");
   EXPECT_EQ(tgm_value_find(deep, "y"), nullptr);
   tgm_message_free(message);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, failures_have_the_codes_of_the_reference) {
+  const two_arrays arrays;
+  const auto data = arrays.data();
+  const auto lengths = arrays.lengths();
+  tgm_encode_options bare = tgm_encode_options_default();
+  bare.hashing = 0;
+  tgm_bytes bytes{};
+  ASSERT_EQ(
+      tgm_encode_with_options(two_objects, data.data(), lengths.data(), 2, &bare, &bytes),
+      TGM_OK);
+  tgm_message* message = nullptr;
+  /// What decoding says with one byte changed; the byte is put back.
+  const auto with = [&](std::size_t at, std::uint8_t byte) {
+    const std::uint8_t had = std::exchange(bytes.data[at], byte);
+    const tgm_error code = tgm_decode(bytes.data, bytes.length, &message);
+    bytes.data[at] = had;
+    return code;
+  };
+  EXPECT_EQ(with(0, 'X'), TGM_FRAMING);
+  EXPECT_EQ(with(24, 'X'), TGM_FRAMING) << "the first frame";
+  EXPECT_EQ(with(40, 0xFF), TGM_METADATA) << "the metadata's first byte of CBOR";
+  const std::string text(reinterpret_cast<const char*>(bytes.data), bytes.length);
+  EXPECT_EQ(with(text.rfind("float64"), 'g'), TGM_METADATA) << "an unknown dtype";
+  const std::size_t payload = text.rfind("FR") + 16;
+  EXPECT_EQ(with(payload, 0xEE), TGM_ENCODING) << "the size in front of an LZ4 block";
+  EXPECT_NE(std::string(tgm_last_error()).find("object 1"), std::string::npos);
+  EXPECT_EQ(with(bytes.length - 1, 'X'), TGM_FRAMING);
+  tgm_decode_options strict = tgm_decode_options_default();
+  strict.verify_hash = 1;
+  EXPECT_EQ(tgm_decode_with_options(bytes.data, bytes.length, &strict, &message),
+            TGM_MISSING_HASH);
+  tgm_bytes out{};
+  const std::uint64_t first = 2;
+  const std::uint64_t count = 2;
+  EXPECT_EQ(tgm_decode_range(bytes.data, bytes.length, 1, &first, &count, 1, &out),
+            TGM_ENCODING);
+  EXPECT_EQ(tgm_decode_object(bytes.data, bytes.length, 2, nullptr, &out), TGM_OBJECT);
   tgm_bytes_free(bytes);
 }
 

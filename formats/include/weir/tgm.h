@@ -271,7 +271,8 @@ TGM_API void tgm_stream_free(tgm_stream* stream);
 
 /* ---- judging -------------------------------------------------------------------------
  */
-/** `level`: "quick", "metadata", "default" or "full". JSON as of `weir tgm validate`. */
+/** `level`: "quick", "metadata", "default", "checksum" (digests, nothing is decoded) or
+ * "full". JSON as of `weir tgm validate`. */
 TGM_API tgm_error tgm_validate(const void* data, size_t length, const char* level,
                                int canonical, tgm_bytes* json);
 TGM_API tgm_error tgm_validate_file(const char* path, const char* level, int canonical,

@@ -156,10 +156,11 @@ error not_finite(bytes_view values) {
       .hint("give sp_reference_value and sp_binary_scale_factor, and allow masks");
 }
 
-result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal) {
+result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal,
+                        unsigned threads) {
   packing out{0, 0, decimal, bits};
   const std::size_t count = values.size() / 8;
-  const value_span span = span_of_values(values);
+  const value_span span = span_of_values(values, threads);
   if (!span.finite) {
     return not_finite(values);
   }
@@ -231,7 +232,7 @@ result<packing> compute_packing(std::span<const double> values, unsigned bits,
         errc::invalid_argument,
         fmt::format("cannot pack values: expected at most 64 bits, found {}", bits));
   }
-  return compute(std::as_bytes(values), bits, decimal);
+  return compute(std::as_bytes(values), bits, decimal, 1);
 }
 
 result<std::uint64_t> packed_size(std::uint64_t count, unsigned bits) {
@@ -258,7 +259,8 @@ result<packing> read_packing(const cbor_map& parameters, const packing_rules& ru
   return parse(parameters, rules, true);
 }
 
-result<packing> settle_packing(cbor_map& parameters, bytes_view values, unsigned) {
+result<packing> settle_packing(cbor_map& parameters, bytes_view values,
+                               unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
   const bool reference = parameters.find("sp_reference_value") != nullptr;
   const bool binary = parameters.find("sp_binary_scale_factor") != nullptr;
@@ -269,7 +271,7 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values, unsigned
   }
   if (reference) {
     WEIR_TRY(const packing given, parse(parameters, {kind, false}, false));
-    if (!span_of_values(values).finite) {
+    if (!span_of_values(values, threads).finite) {
       return not_finite(values);
     }
     // A reference value given as an integer stays one on the wire.
@@ -283,7 +285,7 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values, unsigned
                              std::numeric_limits<std::int32_t>::min(),
                              std::numeric_limits<std::int32_t>::max(), kind, 0));
   WEIR_TRY(const packing computed, compute(values, static_cast<unsigned>(bits),
-                                           static_cast<std::int32_t>(decimal)));
+                                           static_cast<std::int32_t>(decimal), threads));
   store_packing(computed, parameters);
   return computed;
 }

@@ -54,6 +54,6 @@ struct value_span {
   double highest = 0;
   bool finite = true;
 };
-[[nodiscard]] value_span span_of_values(bytes_view values) noexcept;
+[[nodiscard]] value_span span_of_values(bytes_view values, unsigned threads);
 
 }  // namespace weir::formats

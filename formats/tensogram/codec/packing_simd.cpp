@@ -2,10 +2,13 @@
 /// @file
 /// Inner loops of packing with AVX2: the same operations in the same order as the plain
 /// ones, four values at a time, so the bits are the same.
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "tensogram/codec/packing.hpp"
+#include "tensogram/codec/parallel.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -207,7 +210,9 @@ simd_done unpack_simd(const std::byte*, std::size_t, double, double, unsigned,
 
 #endif
 
-value_span span_of_values(bytes_view values) noexcept {
+namespace {
+
+value_span span_of_piece(bytes_view values) noexcept {
   value_span out;
   if (values.size() < 8) {
     return out;
@@ -224,6 +229,26 @@ value_span span_of_values(bytes_view values) noexcept {
     double value;
     std::memcpy(&value, values.data() + 8 * at, 8);
     widen(out, value);
+  }
+  return out;
+}
+
+}  // namespace
+
+value_span span_of_values(bytes_view values, unsigned threads) {
+  constexpr std::size_t piece = 512 * 1024;
+  threads = worth_threads(threads, values.size());
+  const std::size_t step = threads == 1 ? std::max<std::size_t>(values.size(), 8) : piece;
+  std::vector<value_span> parts((values.size() + step - 1) / step);
+  for_each_piece(threads, parts.size(), [&](std::size_t k) {
+    parts[k] =
+        span_of_piece(values.subspan(k * step, std::min(step, values.size() - k * step)));
+  });
+  value_span out = parts.empty() ? value_span() : parts.front();
+  for (const value_span& part : parts) {
+    out.lowest = std::min(out.lowest, part.lowest);
+    out.highest = std::max(out.highest, part.highest);
+    out.finite = out.finite && part.finite;
   }
   out.lowest = first_of_equals(values, out.lowest);
   return out;

@@ -92,6 +92,11 @@ class content_reader {
                                   std::uint64_t offset,
                                   std::optional<std::size_t> object) {
     auto item = decode_cbor(bytes);
+    if (item && checks_.canonical && item->used < bytes.size() &&
+        frame.type == frame_type::object &&
+        (frame.flags & frame_flag::descriptor_after_payload) == 0) {
+      item = decode_cbor(bytes.first(item->used));  // what follows is the payload
+    }
     if (!item) {
       fail(codes_of(frame.type).failed, offset,
            fmt::format("cannot read {}: {}", frame_type_name(frame.type),

@@ -59,7 +59,7 @@ class message_validation {
       return {};
     }
     WEIR_TRY(const bool good, check_digest(place, i));
-    if (place.usable && good) {
+    if (place.usable && good && options_.trial_decode) {
       return check_payload(place, i);
     }
     return {};

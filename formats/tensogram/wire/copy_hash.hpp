@@ -11,8 +11,9 @@
 
 namespace weir::formats {
 
-/// Bytes at a time: half of a small second-level cache, a multiple of every element size.
-inline constexpr std::size_t copy_piece = 128 * 1024;
+/// Bytes at a time: source and target fit in a first-level cache, half of it each. A
+/// multiple of every element size.
+inline constexpr std::size_t copy_piece = 16 * 1024;
 
 /// Copies `from` to `to`, which is as large, and feeds it to `digest`.
 inline void copy_and_hash(bytes_view from, mutable_bytes to, xxh3_stream& digest) {

@@ -14,8 +14,9 @@ namespace {
 /// exponent plus one carries into the sign bit. This form has no branches, so that a
 /// whole block goes through vector registers.
 template <class T, bool Swap>
-[[nodiscard]] bool any_set(const std::byte* from, std::size_t count,
-                           T exponent) noexcept {
+[[nodiscard, gnu::always_inline]] inline bool any_set_of(const std::byte* from,
+                                                         std::size_t count,
+                                                         T exponent) noexcept {
   const T one = static_cast<T>(exponent & (~exponent + 1));
   T seen = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -27,6 +28,27 @@ template <class T, bool Swap>
     seen = static_cast<T>(seen | ((value & exponent) + one));
   }
   return (seen >> (8 * sizeof(T) - 1)) != 0;
+}
+
+#if defined(__x86_64__)
+template <class T, bool Swap>
+[[nodiscard, gnu::target("avx2")]] bool any_set_avx2(const std::byte* from,
+                                                     std::size_t count,
+                                                     T exponent) noexcept {
+  return any_set_of<T, Swap>(from, count, exponent);
+}
+#endif
+
+template <class T, bool Swap>
+[[nodiscard]] bool any_set(const std::byte* from, std::size_t count,
+                           T exponent) noexcept {
+#if defined(__x86_64__)
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  if (wide) {
+    return any_set_avx2<T, Swap>(from, count, exponent);
+  }
+#endif
+  return any_set_of<T, Swap>(from, count, exponent);
 }
 
 /// Index of the first component that is not finite.

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "tensogram/codec/bits/masks.hpp"
-#include "tensogram/wire/copy_hash.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/finite.hpp"
 #include "weir/base/hash.hpp"
@@ -32,6 +31,10 @@ result<void> check_size(const object_to_write& object) {
   }
   return {};
 }
+
+/// Bytes that are hashed and looked at: few enough to be read from the first-level cache
+/// the second time. A multiple of every element size.
+constexpr std::size_t look_piece = 4 * 1024;
 
 /// `first` is the index of the first element of the piece.
 result<void> check_finite(bytes_view elements, const object_descriptor& descriptor,
@@ -204,24 +207,24 @@ byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
 result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
                                    byte_vector* to) {
   const bytes_view payload = object.payload.bytes;
-  const bool at_once = to != nullptr && payload.size() <= copy_piece;
+  const bool at_once = to != nullptr && payload.size() <= look_piece;
   std::optional<xxh3_stream> digest;
   if (hashed && !at_once) {
     digest.emplace();
   }
-  for (std::size_t at = 0; at < payload.size(); at += copy_piece) {
+  if (to != nullptr) {
+    append(*to, payload);  // at once: large copies need not read their target
+  }
+  for (std::size_t at = 0; at < payload.size(); at += look_piece) {
     const bytes_view piece =
-        payload.subspan(at, std::min(copy_piece, payload.size() - at));
+        payload.subspan(at, std::min(look_piece, payload.size() - at));
+    if (digest) {
+      digest->update(piece);  // first: it computes while the memory delivers
+    }
     if (object.unchecked != nullptr) {
       const std::size_t width =
           std::max<std::size_t>(1, info_of(object.unchecked->type).size);
       WEIR_CHECK(check_finite(piece, *object.unchecked, at / width));
-    }
-    if (to != nullptr) {
-      append(*to, piece);
-    }
-    if (digest) {
-      digest->update(piece);
     }
   }
   for (const bytes_view part :

@@ -63,6 +63,7 @@ struct validation_options {
   validation_level level = validation_level::integrity;
   bool canonical = false;      ///< also warn of CBOR that is not canonical
   bool legacy_hashes = false;  ///< see read_options
+  bool trial_decode = true;    ///< false: payloads are not decoded, at any level
   std::uint64_t max_object_bytes = std::uint64_t{1} << 34;
 };
 

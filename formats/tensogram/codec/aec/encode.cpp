@@ -328,37 +328,50 @@ result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
   return out;
 }
 
-/// Appends the bits of a group behind `at` bits of `to`, whose last byte ends in zeros.
-void append_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexcept {
+/// Writes the bits of a group from bit `at` of `to` on, but for what falls into the byte
+/// that it shares with the group before it. Byte k of the output holds bits of bytes k -
+/// 1 and k of the group.
+void place_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexcept {
+  const bytes_view from = group.code.bytes;
   const unsigned shift = at % 8;
   std::byte* out = to + at / 8;
-  unsigned carry = shift == 0 ? 0 : std::to_integer<unsigned>(*out);
-  for (const std::byte b : group.code.bytes) {
-    const auto v = std::to_integer<unsigned>(b);
-    *out++ = static_cast<std::byte>(carry | v >> shift);
-    carry = v << (8 - shift) & 0xFF;
-    carry = shift == 0 ? 0 : carry;
+  if (shift == 0) {
+    std::copy(from.begin(), from.end(), out);
+    return;
   }
-  *out = static_cast<std::byte>(carry);
+  std::size_t k = 1;
+  for (; k + 8 <= from.size(); k += 8) {
+    const auto word = load_be<std::uint64_t>(from.data() + k);
+    const auto before = std::to_integer<std::uint64_t>(from[k - 1]);
+    store_be<std::uint64_t>(out + k, before << (64 - shift) | word >> shift);
+  }
+  for (; k < (shift + group.bits + 7) / 8; ++k) {
+    const auto before = std::to_integer<unsigned>(from[k - 1]);
+    const auto now = k < from.size() ? std::to_integer<unsigned>(from[k]) : 0u;
+    out[k] = static_cast<std::byte>((before << (8 - shift) | now >> shift) & 0xFF);
+  }
 }
 
-result<aec_code> join(std::vector<coded_group>& groups) {
+result<aec_code> join(std::vector<coded_group>& groups, unsigned threads) {
   aec_code out;
   std::uint64_t bits = 0;
+  std::vector<std::uint64_t> starts;
   for (const coded_group& group : groups) {
+    starts.push_back(bits);
+    for (const std::uint64_t offset : group.offsets) {
+      out.offsets.push_back(bits + offset);
+    }
     bits += group.bits;
   }
-  const auto size = static_cast<std::size_t>((bits + 7) / 8);
-  WEIR_TRY(out.code, make_buffer(size + 1));
-  std::uint64_t at = 0;
-  for (const coded_group& group : groups) {
-    append_bits(out.code.storage.get(), at, group);
-    for (const std::uint64_t offset : group.offsets) {
-      out.offsets.push_back(at + offset);
+  WEIR_TRY(out.code, make_buffer(static_cast<std::size_t>((bits + 7) / 8)));
+  std::byte* to = out.code.storage.get();
+  for_each_piece(threads, groups.size(),
+                 [&](std::size_t g) { place_bits(to, starts[g], groups[g]); });
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (const unsigned shift = starts[g] % 8; shift != 0 && groups[g].bits > 0) {
+      to[starts[g] / 8] |= groups[g].code.bytes[0] >> shift;
     }
-    at += group.bits;
   }
-  out.code.bytes = out.code.bytes.first(size);
   return out;
 }
 
@@ -393,7 +406,7 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
     }
     good.push_back(std::move(group));
   }
-  return join(good);
+  return join(good, threads);
 }
 
 }  // namespace
