@@ -154,7 +154,7 @@ void add_completion(CLI::App& app, all_options& o, action& chosen) {
   auto* completion =
       verb(app, "completion", "Print a script that completes this command",
            "weir completion bash >~/.local/share/bash-completion/completions/weir");
-  completion->add_option("SHELL", o.shell, "bash")->required();
+  completion->add_option("SHELL", o.shell, "bash, zsh or fish")->required();
   completion->callback([&] {
     chosen = [&](output& out) -> command_result {
       WEIR_TRY(const std::string script, completion_script(app, o.shell));

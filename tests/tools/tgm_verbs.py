@@ -4,6 +4,9 @@
 import ast
 import json
 import os
+import pty
+import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -87,7 +90,63 @@ class Verbs(unittest.TestCase):
         self.assertTrue({"ls", "dump", "doctor"} <= set(self.complete("tgm", "")))
         other = subprocess.run([WEIR, "completion", "tcsh"], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(other.returncode, 2)
-        self.assertIn("expected the shell bash", other.stderr)
+        self.assertIn("expected bash, zsh or fish", other.stderr)
+        self.assertIn('found "tcsh"', other.stderr)
+
+    def script_for(self, shell):
+        """The path of what `weir completion SHELL` prints; skips the test where the shell is not installed."""
+        if shutil.which(shell) is None:
+            self.skipTest(f"{shell} is not installed")
+        path = self.folder / f"completion.{shell}"
+        path.write_bytes(subprocess.run([WEIR, "completion", shell], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
+        return path
+
+    def test_fish_completes_verbs_options_and_files(self):
+        script = self.script_for("fish")
+        (self.folder / "value.tgm").write_bytes(b"")
+
+        def offered(line):
+            done = subprocess.run(["fish", "--no-config", "-c", 'source $argv[1]; complete -C "$argv[2]"', script, line],
+                                  cwd=self.folder, capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(done.stderr, "")
+            return [entry.split("\t")[0] for entry in done.stdout.splitlines()]
+
+        self.assertEqual(offered("weir tgm va"), ["validate"])
+        self.assertEqual(offered("weir tgm --threads 2 validate --q"), ["--quick"])
+        self.assertIn("--strategy", offered("weir tgm merge x.tgm --"))
+        self.assertEqual(offered("weir tgm validate value"), ["value.tgm"])
+        self.assertTrue({"tgm", "doctor", "completion"} <= set(offered("weir ")))
+        self.assertNotIn("tgm", offered("weir tgm "))
+
+    def test_zsh_completes_verbs_options_and_files(self):
+        script = self.script_for("zsh")
+        (self.folder / "value.tgm").write_bytes(b"")
+        for typed, whole in (("weir tgm vali", "weir tgm validate "), ("weir tgm --threads 2 merge --str", "weir tgm --threads 2 merge --strategy "),
+                             ("weir tgm validate val", "weir tgm validate value.tgm "), ("weir compl", "weir completion ")):
+            self.assertEqual(self.zsh_line(script, typed), whole)
+
+    def zsh_line(self, script, typed):
+        """What zsh makes of a line and a tab; control-X then shows the line."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(self.folder)
+            os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb"})
+
+        def read_until(mark):
+            seen = b""
+            while mark not in seen:
+                self.assertTrue(select.select([terminal], [], [], 60)[0], seen)
+                seen += os.read(terminal, 4096)
+            return seen.decode(errors="replace")
+
+        os.write(terminal, f"autoload -Uz compinit; compinit -u -D; source {script}; show() {{ print -r -- \"<<$BUFFER>>\" }}; "
+                           "zle -N show; bindkey '^X' show; echo rea''dy\n".encode())
+        read_until(b"ready")
+        os.write(terminal, typed.encode() + b"\t\x18")
+        shown = read_until(b">>")
+        os.close(terminal)
+        os.waitpid(child, 0)
+        return shown[shown.rindex("<<") + 2:shown.rindex(">>")]
 
     def test_set_keeps_payloads_and_digests(self):
         self.tgm("set", "-s", "station=Kiel,extra.run=2", SUITE / "codecs/codecs.tgm", "out.tgm")
@@ -97,6 +156,8 @@ class Verbs(unittest.TestCase):
         for key in ("shape=3", "_reserved_.uuid=x", "objects.0.sp_bits_per_value=3", "szip_rsi=1"):
             self.tgm("set", "-s", key, SUITE / "codecs/codecs.tgm", "never.tgm", code=2)
         self.assertFalse((self.folder / "never.tgm").exists())
+        said = json.loads(self.tgm("set", "--json", "-s", "a=b", SUITE / "layout/two.tgm", "two.tgm").stdout)
+        self.assertEqual(said, {"out": "two.tgm", "messages": 2, "changed": 2})
         self.tgm("set", "-s", "a=b", "-w", "name=none", SUITE / "codecs/codecs.tgm", "same.tgm")
         self.assertEqual((self.folder / "same.tgm").read_bytes(), (SUITE / "codecs/codecs.tgm").read_bytes())
 
@@ -104,7 +165,8 @@ class Verbs(unittest.TestCase):
         self.tgm("copy", SUITE / "layout/two.tgm", "copy.tgm")
         self.assertEqual((self.folder / "copy.tgm").read_bytes(), (SUITE / "layout/two.tgm").read_bytes())
         for _ in range(2):
-            self.tgm("copy", SUITE / "layout/stream.tgm", "[name]-[absent].tgm")
+            said = self.tgm("copy", SUITE / "layout/stream.tgm", "[name]-[absent].tgm", "--json").stdout
+            self.assertEqual(json.loads(said), {"out": ["late-unknown.tgm"], "messages": 1})
         self.assertEqual((self.folder / "late-unknown.tgm").read_bytes(), 2 * (SUITE / "layout/stream.tgm").read_bytes())
 
     def test_every_sound_file_can_be_encoded_again(self):
@@ -133,6 +195,10 @@ class Verbs(unittest.TestCase):
         self.tgm("reshuffle", SUITE / "layout/stream.tgm", "-o", "whole.tgm")
         self.assertEqual(self.digests("whole.tgm"), self.digests(SUITE / "layout/stream.tgm"))
         self.assertEqual(self.rows("get", "-p", "name", "whole.tgm"), ["late"])
+        self.assertEqual(json.loads(self.tgm("split", "all.tgm", "-o", "part.tgm", "--json").stdout),
+                         {"out": [f"part_{i:04}.tgm" for i in range(4)]})
+        self.assertEqual(json.loads(self.tgm("merge", "all.tgm", "-o", "x.tgm", "--json").stdout)["objects"], 4)
+        self.assertEqual(json.loads(self.tgm("reshuffle", "all.tgm", "-o", "x.tgm", "--json").stdout)["messages"], 1)
         self.tgm("set", "-s", "extra.run=other", SUITE / "layout/stream.tgm", "other.tgm")
         self.tgm("merge", SUITE / "layout/stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "error", code=2)
         self.tgm("merge", SUITE / "layout/stream.tgm", "other.tgm", "-o", "x.tgm", "-s", "last")
@@ -170,6 +236,11 @@ class Verbs(unittest.TestCase):
         text = self.tgm("show", SUITE / "types/dtypes_little.tgm", "--object", "float32", "-o", "x.png").stdout.decode()
         self.assertIn("\u2580", text)
         self.assertIn("float32 [2, 5] from", text)
+        self.tgm("export", SUITE / "masks/mask_rle.tgm", "0", "x.npy")
+        npy = (self.folder / "x.npy").read_bytes()
+        finite = [v for v, in struct.iter_unpack("<e", npy[10 + struct.unpack("<H", npy[8:10])[0]:]) if abs(v) < 1e9]
+        said = json.loads(self.tgm("show", "--json", SUITE / "masks/mask_rle.tgm").stdout)
+        self.assertEqual((said["lowest"], said["highest"]), (min(finite), max(finite)))
         png = (self.folder / "x.png").read_bytes()
         self.assertEqual(png[:8], b"\x89PNG\r\n\x1a\n")
         self.assertEqual(struct.unpack(">II", png[16:24]), (5, 2))

@@ -5,37 +5,62 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
 #include <vector>
 
 namespace weir::tools {
 
 namespace {
 
+/// One spelling of a verb or an option, with its dashes.
+struct word {
+  std::string text;
+  std::string what;
+  bool takes_value = false;
+};
+
 /// A command, and what may follow it.
 struct command_words {
   std::string path;  ///< "tgm ls"; empty: the program itself
-  std::string words;
+  std::vector<word> verbs;
+  std::vector<word> options;
 };
 
 void collect(const CLI::App& app, const std::string& path,
              std::vector<command_words>& out) {
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
-  std::string words;
+  command_words found;
+  found.path = path;
   for (const CLI::App* verb : verbs) {
-    words += verb->get_name() + " ";
+    found.verbs.push_back({verb->get_name(), verb->get_description()});
   }
   for (const CLI::Option* option : app.get_options()) {
+    const bool takes_value = option->get_items_expected_max() > 0;
     for (const std::string& name : option->get_lnames()) {
-      words += "--" + name + " ";
+      found.options.push_back({"--" + name, option->get_description(), takes_value});
     }
     for (const std::string& name : option->get_snames()) {
-      words += "-" + name + " ";
+      found.options.push_back({"-" + name, option->get_description(), takes_value});
     }
   }
-  out.push_back({path, std::move(words)});
+  out.push_back(std::move(found));
   for (const CLI::App* verb : verbs) {
     collect(*verb, path.empty() ? verb->get_name() : path + " " + verb->get_name(), out);
   }
+}
+
+/// `text` between single quotes; `quote` is how the shell writes one inside them.
+std::string quoted(std::string_view text, std::string_view quote) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += quote;
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
 }
 
 constexpr std::string_view bash_body = R"(
@@ -54,23 +79,119 @@ complete -o filenames -F _weir weir
 std::string bash_script(const std::vector<command_words>& commands) {
   std::string out = "# Completion of weir for bash.\n_weir() {\n  local -A words=(\n";
   for (const command_words& c : commands) {
-    out += fmt::format("    [\"/{}\"]=\"{}\"\n", c.path, c.words);
+    std::string list;
+    for (const auto* some : {&c.verbs, &c.options}) {
+      for (const word& w : *some) {
+        list += w.text + " ";
+      }
+    }
+    out += fmt::format("    [\"/{}\"]=\"{}\"\n", c.path, list);
   }
   return out + "  )" + std::string(bash_body);
+}
+
+// `words` and `path` have a meaning of their own in zsh. Sourced, the script registers
+// the function; found in $fpath as `_weir`, it is the function.
+constexpr std::string_view zsh_body = R"(
+  local level="" next
+  local -i i
+  for ((i = 2; i < CURRENT; i++)); do
+    next="${level:+$level }${words[i]}"
+    (( ${+verbs[/$next]} )) && level=$next
+  done
+  local -a entries
+  entries=("${(@f)verbs[/$level]}")
+  [[ -n $entries ]] && _describe -t commands command entries
+  if [[ $PREFIX == -* ]]; then
+    entries=("${(@f)options[/$level]}")
+    _describe -t options -o option entries
+  elif [[ -z ${verbs[/$level]} ]]; then
+    _files
+  fi
+}
+if [[ ${funcstack[1]} == _weir ]]; then
+  _weir "$@"
+else
+  compdef _weir weir
+fi
+)";
+
+std::string zsh_table(const std::vector<command_words>& commands, const char* name,
+                      std::vector<word> command_words::*list) {
+  std::string out = fmt::format("  local -A {}=(\n", name);
+  for (const command_words& c : commands) {
+    std::string entries;
+    for (const word& w : c.*list) {
+      entries += fmt::format("{}{}:{}", entries.empty() ? "" : "\n", w.text, w.what);
+    }
+    out += fmt::format("    {} {}\n", quoted("/" + c.path, R"('\'')"),
+                       quoted(entries, R"('\'')"));
+  }
+  return out + "  )\n";
+}
+
+std::string zsh_script(const std::vector<command_words>& commands) {
+  return "#compdef weir\n# Completion of weir for zsh.\n_weir() {\n" +
+         zsh_table(commands, "verbs", &command_words::verbs) +
+         zsh_table(commands, "options", &command_words::options) +
+         std::string(zsh_body.substr(1));
+}
+
+constexpr std::string_view fish_head = R"(# Completion of weir for fish.
+function __weir_at
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l level ''
+    for word in $words
+        set -l next (string trim -- "$level $word")
+        contains -- $next $__weir_commands; and set level $next
+    end
+    test "$level" = "$argv[1]"
+end
+)";
+
+std::string fish_script(const std::vector<command_words>& commands) {
+  std::string known = "set -g __weir_commands";
+  std::string rules;
+  for (const command_words& c : commands) {
+    if (!c.path.empty()) {
+      known += " " + quoted(c.path, R"(\')");
+    }
+    const std::string rule =
+        fmt::format("complete -c weir -n \"__weir_at '{}'\"", c.path);
+    if (!c.verbs.empty()) {
+      rules += rule + " -f\n";
+    }
+    for (const word& w : c.verbs) {
+      rules += fmt::format("{} -a {} -d {}\n", rule, w.text, quoted(w.what, R"(\')"));
+    }
+    for (const word& w : c.options) {
+      const bool is_long = w.text.substr(0, 2) == "--";
+      rules += fmt::format("{} {} {}{} -d {}\n", rule, is_long ? "-l" : "-s",
+                           w.text.substr(is_long ? 2 : 1), w.takes_value ? " -r" : "",
+                           quoted(w.what, R"(\')"));
+    }
+  }
+  return std::string(fish_head) + known + "\n" + rules;
 }
 
 }  // namespace
 
 result<std::string> completion_script(const CLI::App& app, const std::string& shell) {
-  if (shell != "bash") {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot write completion: expected the shell bash, found "
-                             "\"{}\"",
-                             shell));
-  }
+  using writer = std::string (*)(const std::vector<command_words>&);
+  constexpr std::array<std::pair<std::string_view, writer>, 3> shells{
+      {{"bash", &bash_script}, {"zsh", &zsh_script}, {"fish", &fish_script}}};
   std::vector<command_words> commands;
   collect(app, "", commands);
-  return bash_script(commands);
+  for (const auto& [name, write] : shells) {
+    if (name == shell) {
+      return write(commands);
+    }
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot write completion: expected bash, zsh or fish, found "
+                           "\"{}\"",
+                           shell));
 }
 
 }  // namespace weir::tools

@@ -10,8 +10,8 @@
 
 namespace weir::tools {
 
-/// A script for bash that knows the verbs and options of `app`; other words are completed
-/// as names of files.
+/// A script for `shell` (bash, zsh or fish) that knows the verbs and options of `app`;
+/// other words are completed as names of files.
 /// @error{invalid_argument, another shell}
 [[nodiscard]] result<std::string> completion_script(const CLI::App& app,
                                                     const std::string& shell);

@@ -22,6 +22,16 @@ result<void> save(const std::string& path, bytes_view bytes) {
   return write_file_atomically(posix_file_system(), path, bytes);
 }
 
+/// What a verb has written: facts as JSON, else `text`, if any.
+void report(const tgm_verb_options& options, cbor_map facts, const std::string& text,
+            output& out) {
+  if (options.json) {
+    out.print("{}\n", formats::to_json(formats::cbor_value(std::move(facts))));
+  } else if (!text.empty()) {
+    out.print("{}\n", text);
+  }
+}
+
 bool starts_with_any(std::string_view text,
                      std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) {
@@ -125,24 +135,29 @@ result<byte_vector> changed(const message_reader& reader, const std::string& set
 
 }  // namespace
 
-command_result tgm_set(const tgm_verb_options& options, output&) {
+command_result tgm_set(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const where_clause where, where_clause::parse(options.where));
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   byte_vector content;
+  std::size_t changes = 0;
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
     WEIR_TRY(const message_reader reader, file.open(m));
     if (where.passes(reader.metadata())) {
       WEIR_TRY(const byte_vector message, changed(reader, options.sets));
       append(content, message);
+      ++changes;
     } else {
       append(content, file.bytes(m));
     }
   }
   WEIR_CHECK(save(options.out, content));
+  report(options,
+         {{"out", options.out}, {"messages", file.spans.size()}, {"changed", changes}},
+         "", out);
   return 0;
 }
 
-command_result tgm_copy(const tgm_verb_options& options, output&) {
+command_result tgm_copy(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const where_clause where, where_clause::parse(options.where));
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   std::map<std::string, byte_vector> outputs;
@@ -152,11 +167,13 @@ command_result tgm_copy(const tgm_verb_options& options, output&) {
   }
   formats::read_options reading;
   reading.legacy_packing = options.legacy;
+  std::size_t copied = 0;
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
     WEIR_TRY(const message_reader reader, file.open(m, reading));
     if (!where.passes(reader.metadata())) {
       continue;
     }
+    ++copied;
     byte_vector& to = outputs[fill_template(options.out, reader.metadata())];
     if (options.recode) {
       WEIR_TRY(const byte_vector again, recode_message(reader, m, options.threads));
@@ -165,6 +182,7 @@ command_result tgm_copy(const tgm_verb_options& options, output&) {
       append(to, file.bytes(m));
     }
   }
+  formats::cbor_array paths;
   for (const auto& [path, content] : outputs) {
     byte_vector whole;
     if (!plain && posix_file_system().exists(path)) {
@@ -172,7 +190,9 @@ command_result tgm_copy(const tgm_verb_options& options, output&) {
     }
     append(whole, content);
     WEIR_CHECK(save(path, whole));
+    paths.emplace_back(path);
   }
+  report(options, {{"out", std::move(paths)}, {"messages", copied}}, "", out);
   return 0;
 }
 
@@ -210,9 +230,15 @@ command_result tgm_merge(const tgm_verb_options& options, output& out) {
   }
   WEIR_TRY(const byte_vector message, merged.encode());
   WEIR_CHECK(save(options.out, message));
-  out.print("Merged {} objects from {} file(s) into {} (strategy: {})\n",
-            merged.descriptors.size(), options.files.size(), options.out,
-            options.strategy);
+  report(options,
+         {{"out", options.out},
+          {"objects", merged.descriptors.size()},
+          {"files", options.files.size()},
+          {"strategy", options.strategy}},
+         fmt::format("Merged {} objects from {} file(s) into {} (strategy: {})",
+                     merged.descriptors.size(), options.files.size(), options.out,
+                     options.strategy),
+         out);
   return 0;
 }
 
@@ -232,11 +258,17 @@ command_result tgm_split(const tgm_verb_options& options, output& out) {
     return options.out.substr(0, end) + fmt::format("_{:04}", n) +
            options.out.substr(end);
   };
-  std::size_t count = 0;
+  formats::cbor_array paths;
+  const auto save_next = [&](bytes_view bytes) {
+    std::string path = path_of(paths.size());
+    auto done = save(path, bytes);
+    paths.emplace_back(std::move(path));
+    return done;
+  };
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
     WEIR_TRY(const message_reader reader, file.open(m));
     if (reader.object_count() <= 1) {
-      WEIR_CHECK(save(path_of(count++), file.bytes(m)));
+      WEIR_CHECK(save_next(file.bytes(m)));
       continue;
     }
     WEIR_CHECK(reader.verify());
@@ -246,10 +278,11 @@ command_result tgm_split(const tgm_verb_options& options, output& out) {
       one.extra = reader.metadata().extra;
       WEIR_CHECK(one.take(reader, i));
       WEIR_TRY(const byte_vector bytes, one.encode());
-      WEIR_CHECK(save(path_of(count++), bytes));
+      WEIR_CHECK(save_next(bytes));
     }
   }
-  out.print("Split into {} message(s)\n", count);
+  const std::string text = fmt::format("Split into {} message(s)", paths.size());
+  report(options, {{"out", std::move(paths)}}, text, out);
   return 0;
 }
 
@@ -263,8 +296,10 @@ command_result tgm_reshuffle(const tgm_verb_options& options, output& out) {
     append(content, bytes);
   }
   WEIR_CHECK(save(options.out, content));
-  out.print("Reshuffled {} message(s) from {} to {}\n", file.spans.size(), file.name,
-            options.out);
+  report(options, {{"out", options.out}, {"messages", file.spans.size()}},
+         fmt::format("Reshuffled {} message(s) from {} to {}", file.spans.size(),
+                     file.name, options.out),
+         out);
   return 0;
 }
 

@@ -61,6 +61,7 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
   const auto& d = reader.descriptor(i);
   const auto values = as_doubles(d, elements);
   const raster small = make_raster(d, values, terminal_columns, terminal_rows);
+  const value_range range = range_of(values);
   if (small.values.empty()) {
     return error(errc::invalid_argument,
                  "cannot draw: expected at least one element, found none");
@@ -79,16 +80,19 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
                                    {"units", text("units")},
                                    {"dtype", info_of(d.type).tensogram},
                                    {"shape", cbor_array(d.shape.begin(), d.shape.end())},
-                                   {"lowest", small.lowest},
-                                   {"highest", small.highest},
+                                   {"lowest", range.lowest},
+                                   {"highest", range.highest},
                                    {"out", options.out}})));
     return 0;
   }
   out.write(as_blocks(small));
-  out.print("{} {} {} from {} to {} {}\n",
+  const std::string units = text("units").empty() ? "" : " " + text("units");
+  out.print("{} {} {} {}\n",
             text("name").empty() ? fmt::format("object {}", i) : text("name"),
-            info_of(d.type).tensogram, shape_text(d.shape), small.lowest, small.highest,
-            text("units"));
+            info_of(d.type).tensogram, shape_text(d.shape),
+            range.lowest <= range.highest
+                ? fmt::format("from {} to {}{}", range.lowest, range.highest, units)
+                : "without a finite value");
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -113,6 +114,18 @@ std::vector<double> as_doubles(const object_descriptor& descriptor, bytes_view e
   std::vector<double> out(count_of(descriptor));
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = number_at(descriptor.type, elements, i);
+  }
+  return out;
+}
+
+value_range range_of(const std::vector<double>& values) noexcept {
+  value_range out{std::numeric_limits<double>::infinity(),
+                  -std::numeric_limits<double>::infinity()};
+  for (const double value : values) {
+    if (std::isfinite(value)) {
+      out.lowest = std::min(out.lowest, value);
+      out.highest = std::max(out.highest, value);
+    }
   }
   return out;
 }

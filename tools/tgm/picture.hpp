@@ -19,6 +19,13 @@ namespace weir::tools {
 [[nodiscard]] std::vector<double> as_doubles(const formats::object_descriptor& descriptor,
                                              bytes_view elements);
 
+/// Smallest and largest finite value; `lowest` exceeds `highest` if there is none.
+struct value_range {
+  double lowest;
+  double highest;
+};
+[[nodiscard]] value_range range_of(const std::vector<double>& values) noexcept;
+
 /// A .npy file: bits as bytes of 0 and 1, bfloat16 as float32, everything else as it is.
 [[nodiscard]] byte_vector as_npy(const formats::object_descriptor& descriptor,
                                  bytes_view elements);
@@ -28,7 +35,7 @@ struct raster {
   std::size_t width = 0;
   std::size_t height = 0;
   std::vector<double> values;  ///< rows from the top; NaN where there is nothing
-  double lowest = 0;
+  double lowest = 0;           ///< of `values`, which are means of several elements
   double highest = 0;
 };
 [[nodiscard]] raster make_raster(const formats::object_descriptor& descriptor,

@@ -35,7 +35,8 @@ class tgm_verbs {
     validate->add_option("--level", o_.level,
                          "structure, metadata, integrity (default) or fidelity");
     validate->add_flag("--quick", o_.quick, "Structure alone");
-    validate->add_flag("--checksum", o_.checksum, "Digests and structure (the default)");
+    validate->add_flag("--checksum", o_.checksum,
+                       "Digests and structure, nothing is decoded");
     validate->add_flag("--full", o_.full, "Values too");
     validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
     validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
