@@ -27,8 +27,10 @@ nlohmann::json run_wheel() {
   if (python.empty()) {
     return nullptr;
   }
+  // Memory is kept between calls, as it is on our side.
   const std::string command =
-      "'" + python + "' '" WEIR_SOURCE_DIR "/bench/formats/wheel.py' 2>/dev/null";
+      "MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824 '" + python +
+      "' '" WEIR_SOURCE_DIR "/bench/formats/wheel.py' 2>/dev/null";
   std::string text;
   if (std::FILE* pipe = ::popen(command.c_str(), "r")) {
     char piece[512];
