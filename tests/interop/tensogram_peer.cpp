@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The project's side of the exchange with the reference's package: `write FOLDER` leaves
 // messages and the elements they hold; `read FILE` prints every message as JSON, elements
-// as hexadecimal text.
+// as hexadecimal text; `read-bare FILE` does so where there are no digests.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -172,6 +172,31 @@ void write_field(const std::string& path) {
                                                coordinate("longitude", 4, 8), values}))));
 }
 
+void write_stream(const std::string& path, const std::vector<sample_object>& objects,
+                  bool with_length, message_options options = {}) {
+  byte_vector bytes;
+  options.extra = {{"kind", "stream"}};
+  auto writer = or_throw(stream_writer::open(
+      [&](bytes_view piece) {
+        append(bytes, piece);
+        return result<void>();
+      },
+      options));
+  for (const sample_object& object : objects) {
+    or_throw(writer.write(object.to_write()));
+  }
+  if (with_length) {
+    or_throw(writer.finish([&](std::uint64_t offset, bytes_view piece) {
+      std::copy(piece.begin(), piece.end(),
+                bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+      return result<void>();
+    }));
+  } else {
+    or_throw(writer.finish());
+  }
+  save(path, bytes);
+}
+
 /// Every float and complex type with NaN and infinities, a mask method per message.
 void write_masked(const std::string& folder) {
   constexpr std::array methods{
@@ -196,35 +221,9 @@ void write_masked(const std::string& folder) {
     options.masks = {true, true, method, method, method, 0};
     save(folder + "/staged_mask_" + name + ".tgm",
          or_throw(encode_message(to_write(objects), options)));
+    write_stream(folder + "/staged_mask_stream_" + name + ".tgm", objects, true, options);
   }
 }
-
-void write_stream(const std::string& path, const std::vector<sample_object>& objects,
-                  bool with_length) {
-  byte_vector bytes;
-  message_options options;
-  options.extra = {{"kind", "stream"}};
-  auto writer = or_throw(stream_writer::open(
-      [&](bytes_view piece) {
-        append(bytes, piece);
-        return result<void>();
-      },
-      options));
-  for (const sample_object& object : objects) {
-    or_throw(writer.write(object.to_write()));
-  }
-  if (with_length) {
-    or_throw(writer.finish([&](std::uint64_t offset, bytes_view piece) {
-      std::copy(piece.begin(), piece.end(),
-                bytes.begin() + static_cast<std::ptrdiff_t>(offset));
-      return result<void>();
-    }));
-  } else {
-    or_throw(writer.finish());
-  }
-  save(path, bytes);
-}
-
 void write_all(const std::string& folder) {
   const auto objects = numpy_objects();
   const auto writable = to_write(objects);
@@ -247,6 +246,7 @@ void write_all(const std::string& folder) {
   const auto staged_ones = staged_objects();
   for (const auto& [name, list] :
        {std::pair("auto", hash_list::automatic), std::pair("none", hash_list::none),
+        std::pair("header", hash_list::header), std::pair("footer", hash_list::footer),
         std::pair("both", hash_list::both)}) {
     message_options options;
     options.list = list;
@@ -254,6 +254,9 @@ void write_all(const std::string& folder) {
     save(folder + "/staged_" + name + ".tgm",
          or_throw(encode_message(to_write(staged_ones), options)));
   }
+  save(folder + "/staged_bare.tgm",
+       or_throw(encode_message(to_write(staged_ones), bare)));
+  write_stream(folder + "/staged_bare_stream.tgm", staged_ones, false, bare);
   message_options aligned;
   aligned.payload_alignment = 64;
   save(folder + "/staged_aligned.tgm",
@@ -273,10 +276,10 @@ void write_all(const std::string& folder) {
   save(folder + "/elements.bin", native);
 }
 
-void read_file_as_json(const std::string& path) {
+void read_file_as_json(const std::string& path, hash_check hashes) {
   const byte_vector bytes = load(path);
   read_options options;
-  options.hashes = hash_check::required;
+  options.hashes = hashes;
   cbor_array messages;
   for (const message_span& span : scan(bytes)) {
     const auto reader = or_throw(message_reader::open(
@@ -304,9 +307,12 @@ int main(int argc, char** argv) {
     if (verb == "write") {
       write_all(argv[2]);
     } else if (verb == "read") {
-      read_file_as_json(argv[2]);
+      read_file_as_json(argv[2], hash_check::required);
+    } else if (verb == "read-bare") {
+      read_file_as_json(argv[2], hash_check::present);
     } else {
-      std::fprintf(stderr, "usage: tensogram_peer write FOLDER | read FILE\n");
+      std::fprintf(stderr,
+                   "usage: tensogram_peer write FOLDER | read FILE | read-bare FILE\n");
       return 2;
     }
   } catch (const std::exception& failure) {
