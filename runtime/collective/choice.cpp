@@ -36,8 +36,7 @@ bool wire_is_legal(wire_format wire, const collective_call& call,
 
 algorithm fallback_for(const collective_call& call, int ranks, const topology& shape) {
   const bool ordered = reduces(call.kind) && call.level >= 1;
-  if (ordered || shape.shared_memory ||
-      !is_legal(algorithm::tree, call, ranks, shape)) {
+  if (ordered || shape.shared_memory || !is_legal(algorithm::tree, call, ranks, shape)) {
     return algorithm::direct;
   }
   if (bytes_of(call) < large_bytes) {

@@ -60,8 +60,8 @@ struct choice_sources {
 /// and 2 every algorithm gives the same bits, so none is passed over for that.
 ///
 /// The default: `direct` at level 1 and 2, and where ranks read each other's memory;
-/// elsewhere at level 0 a tree below 8 MiB, above it a ring, or `hierarchical` where there
-/// are several domains of several ranks.
+/// elsewhere at level 0 a tree below 8 MiB, above it a ring, or `hierarchical` where
+/// there are several domains of several ranks.
 /// @error{invalid_argument, `forced` is not legal for the call}
 [[nodiscard]] result<collective_choice> choose_algorithm(const collective_call& call,
                                                          int ranks, const topology& shape,
