@@ -14,17 +14,24 @@ using json = nlohmann::ordered_json;
 
 json counters_of(const runtime::engine_counters& c) {
   return {{"tasks", c.submitted},
+          {"replayed", c.replayed},
           {"finished", c.finished},
           {"failed", c.failed},
           {"poisoned", c.poisoned},
           {"edges_raw", c.edges_raw},
           {"edges_war", c.edges_war},
           {"edges_waw", c.edges_waw},
+          {"edges_asked", c.edges_asked},
+          {"edges_pruned", c.edges_pruned},
           {"lookups", c.lookups},
+          {"candidates", c.candidates},
           {"exact_tests", c.exact_tests},
           {"maybe", c.maybe},
           {"pruned", c.pruned},
           {"window_stalls", c.window_stalls},
+          {"access_stalls", c.access_stalls},
+          {"edge_stalls", c.edge_stalls},
+          {"heap_stalls", c.heap_stalls},
           {"parks", c.parks}};
 }
 
