@@ -49,6 +49,7 @@ allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   }
   allocation_ptr out = std::move(found->memory);
   kept_.erase(std::next(found).base());
+  kept_bytes_ -= bytes;
   ++counts_.reused;
   return out;
 }
@@ -83,11 +84,6 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
   return hand_out(std::move(memory), pays);
 }
 
-bool memory_pool::owns(const void* at) const {
-  const std::lock_guard lock(mutex_);
-  return out_.contains(at);
-}
-
 bool memory_pool::settle(const allocation_ptr& memory) {
   const auto found = out_.find(memory->data());
   if (found == out_.end()) {
@@ -111,6 +107,7 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
     return;
   }
   kept_.push_back({memory, stream, std::move(end)});
+  kept_bytes_ += memory->bytes();
   gone = over(counts_.keeps);
 }
 
@@ -122,15 +119,14 @@ void memory_pool::forget(const allocation_ptr& memory) {
 }
 
 std::vector<memory_pool::kept> memory_pool::over(std::size_t bytes) {
-  std::size_t left = counts_.reserved - counts_.used;
   auto last = kept_.begin();
-  for (; left > bytes; ++last) {
-    left -= last->memory->bytes();
+  for (; kept_bytes_ > bytes; ++last) {
+    kept_bytes_ -= last->memory->bytes();
+    counts_.reserved -= last->memory->bytes();
   }
   std::vector<kept> out(std::make_move_iterator(kept_.begin()),
                         std::make_move_iterator(last));
   kept_.erase(kept_.begin(), last);
-  counts_.reserved = counts_.used + left;
   return out;
 }
 

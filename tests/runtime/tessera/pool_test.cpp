@@ -324,5 +324,34 @@ TEST(TesseraPool, ManyThreadsTakeAndGiveBackWithoutAnotherSeeingIt) {
   EXPECT_GT(now.reuses, 100U);
 }
 
+TEST(TesseraPool, TrimsNoMemoryThatIsOnItsWayToAStream) {
+  session s(1);
+  constexpr std::size_t threads = 2;
+  std::atomic<std::size_t> left{threads};
+  std::vector<std::thread> all;
+  for (std::size_t t = 0; t < threads; ++t) {
+    all.emplace_back([&, t] {
+      tessStream_t stream = nullptr;
+      EXPECT_TESS(tessStreamCreate(s.mesh, 0, &stream));
+      for (std::size_t i = 0; i < 2000; ++i) {
+        char* const x = take(stream, 64 * (1 + t));
+        EXPECT_TESS(tessFreeAsync(x, stream));
+      }
+      EXPECT_TESS(tessStreamSynchronize(stream));
+      --left;
+    });
+  }
+  while (left != 0) {
+    ASSERT_TESS(tessMemPoolTrim(s.mesh, 0));
+  }
+  for (std::thread& t : all) {
+    t.join();
+  }
+  ASSERT_TESS(tessMemPoolTrim(s.mesh, 0));
+  const tessMemPoolStats now = stats_of(s.mesh);
+  EXPECT_EQ(now.usedBytes, 0U);
+  EXPECT_EQ(now.reservedBytes, 0U);
+}
+
 }  // namespace
 }  // namespace weir::test

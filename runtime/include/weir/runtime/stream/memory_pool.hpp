@@ -4,6 +4,7 @@
 /// asks for as much.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,8 +64,6 @@ class memory_pool {
   /// back and no longer use, or new. @error{out_of_memory, the devices have not enough}
   [[nodiscard]] result<void*> take(std::uint64_t stream, std::size_t bytes,
                                    const std::shared_ptr<memory_budget>& pays);
-  /// Whether it was handed out from here and not given back.
-  [[nodiscard]] bool owns(const void* at) const;
   /// `memory` was taken out of the table of addresses: keeps it for others, from `end` on
   /// or, for the stream of this number, at once. Does nothing for memory of others.
   void give_back(std::uint64_t stream, const allocation_ptr& memory, ref<point> end);
@@ -99,6 +98,8 @@ class memory_pool {
   std::uint64_t owner_;
   mutable std::mutex mutex_;
   std::vector<kept> kept_;  ///< oldest first
+  /// Of kept_. Less than what is reserved and not used: some is on its way.
+  std::size_t kept_bytes_ = 0;
   std::map<const void*, handed_out> out_;
   pool_counters counts_;
 };
