@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
+#include "cli/refusal.hpp"
 #include "hn4/verbs.hpp"
 #include "module/verbs.hpp"
 #include "tgm/register.hpp"
@@ -218,10 +219,11 @@ int main(int argc, char** argv) {
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);
+  refuse_negative_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return refuse(app, e);
   }
   try {
     return perform(chosen);

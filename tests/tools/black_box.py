@@ -95,6 +95,16 @@ class Usage(Case):
             done = self.weir(*args, code=2)
             self.assertTrue(done.stderr or done.stdout, args)
 
+    def test_an_unknown_verb_names_the_nearest(self):
+        message = self.error("hn4", "mkfss", code=2)
+        self.assertRegex(message, r'^cannot find verb "mkfss": expected one of .*cat.*; did you mean "mkfs"\?')
+        self.assertIn("`weir hn4 --help`", message)
+        self.assertIn('cannot find verb "fly"', self.error("fly", code=2))
+
+    def test_numbers_below_zero_are_refused(self):
+        for args in (["hn4", "cat", "volume", "tag", "--offset", "-1"], ["hn4", "cat", "volume", "tag", "--length=-1"]):
+            self.assertIn("expected a number from 0 on, found -1", self.weir(*args, code=2).stderr.decode())
+
     def test_unknown_key_names_the_nearest(self):
         message = self.error("run", TOML, "--set", "stream.chnk=3", code=2)
         self.assertEqual(message, 'cannot set key "stream.chnk": expected a known key, found none of that '
