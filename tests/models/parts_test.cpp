@@ -3,8 +3,10 @@
 /// Masks, schedule, sampling, products, kernels of each instruction set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "gemm.hpp"
 #include "prose/kernels/select.hpp"
@@ -133,6 +135,38 @@ TEST(Kernels, ElementaryFunctionsAreNearTheTruthOnEveryInstructionSet) {
     }
     EXPECT_NEAR(sum, 0, 1e-6) << "probabilities less one at the target";
   }
+}
+
+TEST(Kernels, AMemoryThatForgetsAtOnceHasNoDenormalDecays) {
+  const auto* table = or_throw(select_kernels("auto"));
+  constexpr std::size_t all = window_rows * window_rows;
+  std::vector<std::vector<float>> arrays;
+  const auto array = [&](std::size_t count) {
+    return arrays.emplace_back(count, 0.25F).data();
+  };
+  memory_head<float> h;
+  h.raw_query = array(all);
+  h.raw_stride = head_width;
+  float* const gates = array(2 * window_rows);
+  std::fill_n(gates + window_rows, window_rows, 3.0F);  // keeps 1/21 of it a token
+  h.gates = gates;
+  h.out_stride = head_width;
+  for (const float** in : {&h.key, &h.key_t, &h.value, &h.key_key}) {
+    *in = array(all);
+  }
+  for (float** out : {&h.open_theta, &h.open_keep, &h.memory, &h.accumulator, &h.query,
+                      &h.query_inverse, &h.theta, &h.theta_slope, &h.keep, &h.before,
+                      &h.query_key, &h.key_memory, &h.query_memory, &h.error, &h.out}) {
+    *out = array(all);
+  }
+  h.table = array(table_rows * window_rows);
+  table->memory_forward(h);
+  EXPECT_NEAR(h.table[10 * window_rows + 8], 1 / (1 + std::exp(3.0)), 1e-6)
+      << "from the write of row 8 to row 10";
+  for (std::size_t i = 0; i < table_rows * window_rows; ++i) {
+    EXPECT_TRUE(h.table[i] == 0 || h.table[i] >= 1e-30F) << i << ": " << h.table[i];
+  }
+  EXPECT_EQ(h.before[window_rows], 0);
 }
 
 TEST(Kernels, StepIsAdamWithDecoupledDecay) {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "models/some_tokens.hpp"
+#include "prose/kernels/select.hpp"
 
 namespace weir::test {
 namespace {
@@ -129,11 +130,22 @@ TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
 }
 
 TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
-  session best(small(), 1);
-  session plain(small(), 1, "x86-64");
-  best.run(phase::build, 256, 64);
-  plain.run(phase::build, 256, 64);
-  EXPECT_EQ(or_throw(best.model().state_hash()), or_throw(plain.model().state_hash()));
+  for (const std::uint32_t hidden : {small().hidden, 48U}) {
+    prose_config config = small();
+    config.hidden = hidden;
+    const auto hash = [&](const char* kernels) {
+      session s(config, 1, kernels);
+      s.run(phase::build, 256, 64);
+      s.run(phase::build, 300, 100);
+      return or_throw(s.model().state_hash());
+    };
+    const std::uint64_t plain = hash("x86-64");
+    for (const char* kernels : {"x86-64-v3", "x86-64-v4"}) {
+      if (models::select_kernels(kernels)) {
+        EXPECT_EQ(hash(kernels), plain) << kernels << ", hidden " << hidden;
+      }
+    }
+  }
 }
 
 TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {

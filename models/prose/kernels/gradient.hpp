@@ -20,20 +20,18 @@ struct gate_gradient {
 template <class R>
 WEIR_INLINE void solve_upper(const R* s, R* g) {
   for (int row = W - tile_rows; row >= 0; row -= tile_rows) {
-    for (int col = 0; col < D; col += tile_cols) {
+    for (int col = 0; col < D; col += tile_cols<R>) {
       tile<R> t = tile_zero<R>();
       tile_add(t, transposed(s, W), row, g, D, col, row + tile_rows, W);
       for (int r = tile_rows - 1; r >= 0; --r) {
-        R* at = g + (row + r) * D + col;
-        vec<R> x0 = load(at) - t.v[r][0];
-        vec<R> x1 = load(at + lanes) - t.v[r][1];
-        for (int i = row + tile_rows - 1; i > row + r; --i) {
-          const vec<R> f = all(-s[i * W + row + r]);
-          x0 = fma(f, load(g + i * D + col), x0);
-          x1 = fma(f, load(g + i * D + col + lanes), x1);
+        for (int v = 0; v < tile_vecs; ++v) {
+          R* at = g + row * D + col + v * wide_lanes<R>;
+          wide<R> x = load_wide(at + r * D) - t.v[r][v];
+          for (int i = tile_rows - 1; i > r; --i) {
+            x = fma(all_wide(-s[(row + i) * W + row + r]), load_wide(at + i * D), x);
+          }
+          store(at + r * D, x);
         }
-        store(at, x0);
-        store(at + lanes, x1);
       }
     }
   }
@@ -41,7 +39,7 @@ WEIR_INLINE void solve_upper(const R* s, R* g) {
 
 /// Scratch of the solved backward pass.
 template <class R>
-struct solved_scratch {
+struct alignas(64) solved_scratch {
   R d_y[W * D];
   R error_t[D * W];
   R g[W * D];         ///< gradient of the errors, then of the right-hand side
@@ -60,8 +58,8 @@ struct solved_scratch {
 /// firings' log keeps.
 template <class R>
 struct decay_sums {
-  vec<R> theta[W / lanes];
-  vec<R> terms[W / lanes];
+  alignas(64) R theta[W] = {};
+  alignas(64) R terms[W] = {};
   R before = 0;
 };
 
@@ -70,11 +68,11 @@ template <class R>
 WEIR_INLINE void add_row(decay_sums<R>& sums, const memory_head<R>& h, int row,
                          const R* d, int upto) {
   const R* decay = h.table + row * W;
-  for (int i = 0; i < upto; i += lanes) {
-    const vec<R> x = load(decay + i) * load(d + i);
-    sums.theta[i / lanes] = sums.theta[i / lanes] + x;
-    sums.terms[i / lanes] = fma(x, load(h.theta + i), sums.terms[i / lanes]);
-  }
+  in_blocks<R>(upto, [&](int i) {
+    const wide<R> x = load_wide(decay + i) * load_wide(d + i);
+    store<R>(sums.theta + i, load_wide(sums.theta + i) + x);
+    store<R>(sums.terms + i, fma(x, load_wide(h.theta + i), load_wide(sums.terms + i)));
+  });
 }
 
 /// Sum of the terms whose write lies before the firing of row j.
@@ -82,11 +80,11 @@ template <class R>
 WEIR_INLINE R terms_before(const decay_sums<R>& sums, int end) {
   vec<R> s = all(R(0));
   for (int i = 0; i < end / lanes; ++i) {
-    s = s + sums.terms[i];
+    s = s + load(sums.terms + i * lanes);
   }
   R total = sum<R>(s);
   for (int i = end / lanes * lanes; i < end; ++i) {
-    total += sums.terms[i / lanes][i % lanes];
+    total += sums.terms[i];
   }
   return total;
 }
@@ -98,18 +96,15 @@ WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
                                 const R* d_end, R d_before_end, gate_gradient<R>& out) {
   const int reads = h.frequency == 1 ? 1 : 0;
   decay_sums<R> sums;
-  for (int i = 0; i < W / lanes; ++i) {
-    sums.theta[i] = all(R(0));
-    sums.terms[i] = all(R(0));
-  }
   clear(out.log_keep, W);
-  R d[W];
+  alignas(64) R d[W];
   const auto take = [&](int t, int row, R* along, const R* scores) {
-    for (int i = 0; i <= t; i += lanes) {
-      const vec<R> a = -load(along + t * W + i);
-      store<R>(d + i, a * load(scores + t * W + i));
-      store<R>(along + t * W + i, a * load(h.table + row * W + i) * load(h.theta + i));
-    }
+    in_blocks<R>(t + 1, [&](int i) {
+      const wide<R> a = -load_wide(along + t * W + i);
+      store<R>(d + i, a * load_wide(scores + t * W + i));
+      store<R>(along + t * W + i,
+               a * load_wide(h.table + row * W + i) * load_wide(h.theta + i));
+    });
     add_row(sums, h, row, d, t + 1);
   };
   if (d_end != nullptr) {
@@ -135,16 +130,14 @@ WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
   if (reads == 0) {
     take(0, 0, x.along_y, h.query_key);
   }
-  for (int i = 0; i < W; i += lanes) {
-    store(out.theta + i, sums.theta[i / lanes]);
-  }
+  copy(out.theta, sums.theta, W);
 }
 
 template <class R>
 WEIR_INLINE void copy_rows(R* to, const R* from, std::ptrdiff_t stride) {
   for (int r = 0; r < W; ++r) {
-    for (int c = 0; c < D; c += lanes) {
-      store(to + r * D + c, load(from + r * stride + c));
+    for (int c = 0; c < D; c += wide_lanes<R>) {
+      store(to + r * D + c, load_wide(from + r * stride + c));
     }
   }
 }
@@ -153,8 +146,8 @@ WEIR_INLINE void copy_rows(R* to, const R* from, std::ptrdiff_t stride) {
 template <class R>
 WEIR_INLINE void scale_rows(const R* a, const R* factor, R* out) {
   for (int r = 0; r < W; ++r) {
-    for (int c = 0; c < D; c += lanes) {
-      store<R>(out + r * D + c, load(a + r * D + c) * all(factor[r]));
+    for (int c = 0; c < D; c += wide_lanes<R>) {
+      store<R>(out + r * D + c, load_wide(a + r * D + c) * all_wide(factor[r]));
     }
   }
 }
@@ -183,9 +176,9 @@ WEIR_INLINE void end_backward(const memory_head<R>& h, solved_scratch<R>& x, R* 
 template <class R>
 WEIR_INLINE void before_backward(const memory_head<R>& h, solved_scratch<R>& x,
                                  int reads) {
-  const vec<R> decay = all(h.follows ? h.before[W] : R(0));
-  for (int i = 0; i < D * D; i += lanes) {
-    store<R>(h.d_memory + i, load(h.d_memory + i) * decay);
+  const wide<R> decay = all_wide(h.follows ? h.before[W] : R(0));
+  for (int i = 0; i < D * D; i += wide_lanes<R>) {
+    store<R>(h.d_memory + i, load_wide(h.d_memory + i) * decay);
   }
   scale_rows(x.g, h.before, x.weighted);
   product(transposed(h.key, D), x.weighted, D, D, D, whole(W), add_to(h.d_memory, D));
@@ -223,10 +216,9 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   weights(h, reads, h.query_key, x.s);
   product(transposed(x.s, W), x.d_y, D, W, D, upper(W),
           [&](int row, int col, const tile<R>& t) {
-            for (int r = 0; r < tile_rows; ++r) {
-              store<R>(x.g + (row + r) * D + col, -t.v[r][0]);
-              store<R>(x.g + (row + r) * D + col + lanes, -t.v[r][1]);
-            }
+            each_part<R>(D, [&](int r, int v, std::ptrdiff_t at) {
+              store<R>(x.g + row * D + col + at, -t.v[r][v]);
+            });
           });
   R d_before_end = R(0);
   if (h.follows) {
@@ -245,9 +237,9 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   if (h.precedes) {
     before_backward(h, x, reads);
   }
-  for (int i = 0; i < W * D; i += lanes) {
-    store<R>(h.d_value + i, -load(x.g + i));
-    store<R>(h.d_key + i, load(x.d_key + i));
+  for (int i = 0; i < W * D; i += wide_lanes<R>) {
+    store<R>(h.d_value + i, -load_wide(x.g + i));
+    store<R>(h.d_key + i, load_wide(x.d_key + i));
   }
   unit_backward(h.query, h.query_inverse, x.d_query, h.d_query, h.d_query_stride);
 }
@@ -257,19 +249,19 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
 template <class R>
 WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
                              gate_gradient<R>& gate, R* d_error) {
-  R along[W * D];
-  R weighted[W * D];
-  R across[D * D];
+  alignas(64) R along[W * D];
+  alignas(64) R weighted[W * D];
+  alignas(64) R across[D * D];
   if (h.fires_at_end) {
     R total = R(0);
     for (int i = 0; i < D; ++i) {
       total += dot32(h.d_memory + i * D, h.memory_before + i * D);
     }
     gate.log_keep[W - 1] = h.keep[W - 1] * total;
-    for (int i = 0; i < D * D; i += lanes) {
-      const vec<R> g = load(h.d_memory + i);
+    for (int i = 0; i < D * D; i += wide_lanes<R>) {
+      const wide<R> g = load_wide(h.d_memory + i);
       store<R>(h.d_accumulator + i, -g);
-      store<R>(h.d_memory + i, g * all(h.keep[W - 1]));
+      store<R>(h.d_memory + i, g * all_wide(h.keep[W - 1]));
     }
   }
   product(plain(h.key, D), h.d_accumulator, D, W, D, whole(D), put_in(along, D));
@@ -281,17 +273,17 @@ WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
   transpose(h.d_accumulator, D, D, D, across, D);
   product(plain(weighted, D), across, D, W, D, whole(D), put_in(h.d_key, D));
   product(plain(d_error, D), memory_t, D, W, D, whole(D), add_to(h.d_key, D));
-  for (int i = 0; i < W * D; i += lanes) {
-    store<R>(h.d_value + i, -load(d_error + i));
+  for (int i = 0; i < W * D; i += wide_lanes<R>) {
+    store<R>(h.d_value + i, -load_wide(d_error + i));
   }
 }
 
 template <class R>
 WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) {
-  R memory_t[D * D];
-  R d_y[W * D];
-  R d_query[W * D];
-  R d_error[W * D];
+  alignas(64) R memory_t[D * D];
+  alignas(64) R d_y[W * D];
+  alignas(64) R d_query[W * D];
+  alignas(64) R d_error[W * D];
   transpose(h.memory_before, D, D, D, memory_t, D);
   copy_rows(d_y, h.d_out, h.d_out_stride);
   product(plain(d_y, D), memory_t, D, W, D, whole(D), put_in(d_query, D));
@@ -318,7 +310,7 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
 template <class R>
 void memory_backward(const memory_head<R>& h) {
   gate_gradient<R> gate;
-  R own_gradient[D * D];
+  alignas(64) R own_gradient[D * D];
   if (h.frequency >= least_segment && h.frequency < W) {
     memory_head<R> own = h;
     if (!h.follows && !h.precedes) {

@@ -20,8 +20,8 @@ WEIR_INLINE void unit_forward(const R* raw, std::ptrdiff_t stride, R* out, R* in
     const R* x = raw + r * stride;
     const R inv = R(1) / root(dot32(x, x) + R(norm_epsilon));
     inverse[r] = inv;
-    for (int c = 0; c < D; c += lanes) {
-      store<R>(out + r * D + c, load(x + c) * all(inv));
+    for (int c = 0; c < D; c += wide_lanes<R>) {
+      store<R>(out + r * D + c, load_wide(x + c) * all_wide(inv));
     }
   }
 }
@@ -31,10 +31,10 @@ template <class R>
 WEIR_INLINE void unit_backward(const R* y, const R* inverse, const R* d, R* d_raw,
                                std::ptrdiff_t stride) {
   for (int r = 0; r < W; ++r) {
-    const vec<R> along = all(dot32(y + r * D, d + r * D));
-    for (int c = 0; c < D; c += lanes) {
-      const vec<R> across = load(d + r * D + c) - load(y + r * D + c) * along;
-      store<R>(d_raw + r * stride + c, across * all(inverse[r]));
+    const wide<R> along = all_wide(dot32(y + r * D, d + r * D));
+    for (int c = 0; c < D; c += wide_lanes<R>) {
+      const wide<R> across = load_wide(d + r * D + c) - load_wide(y + r * D + c) * along;
+      store<R>(d_raw + r * stride + c, across * all_wide(inverse[r]));
     }
   }
 }
@@ -96,13 +96,13 @@ void keys(const key_head<R>& h) {
 template <class R>
 void keys_backward(const key_head<R>& h, const R* const* d_keys, const R* const* d_values,
                    int levels, R* d_raw_key, R* d_raw_value, std::ptrdiff_t stride) {
-  R d[W * D];
-  for (int i = 0; i < W * D; i += lanes) {
-    vec<R> k = load(d_keys[0] + i);
-    vec<R> v = load(d_values[0] + i);
+  alignas(64) R d[W * D];
+  for (int i = 0; i < W * D; i += wide_lanes<R>) {
+    wide<R> k = load_wide(d_keys[0] + i);
+    wide<R> v = load_wide(d_values[0] + i);
     for (int l = 1; l < levels; ++l) {
-      k = k + load(d_keys[l] + i);
-      v = v + load(d_values[l] + i);
+      k = k + load_wide(d_keys[l] + i);
+      v = v + load_wide(d_values[l] + i);
     }
     store<R>(d + i, k);
     store<R>(d_raw_value + i / D * stride + i % D, v);
@@ -131,6 +131,14 @@ WEIR_INLINE void gates(const memory_head<R>& h) {
   exchange_open(h.keep, h.open_keep, 1, h.first, h.last);
 }
 
+/// A smaller decay is nothing: a memory that forgets at once would fill the table with
+/// denormal numbers, and products of those take a hundred times as long.
+inline constexpr double least_decay = 1e-30;
+template <class V>
+WEIR_INLINE V forget(V decay, V least) {
+  return decay < least ? V{} : decay;
+}
+
 /// Decay from the write of row i to row t, for the rows that t sees; row 64 is the state
 /// after the window.
 template <class R>
@@ -142,10 +150,11 @@ WEIR_INLINE void decay_table(const memory_head<R>& h) {
     R* row = h.table + t * W;
     const bool fired = t % h.frequency == 0;
     const R factor = fired ? h.keep[t - 1] : R(1);
-    for (int i = 0; i < W; i += lanes) {
-      store<R>(row + i, load(last + i) * all(factor));
+    for (int i = 0; i < W; i += wide_lanes<R>) {
+      const wide<R> decay = load_wide(last + i) * all_wide(factor);
+      store<R>(row + i, forget(decay, all_wide(R(least_decay))));
     }
-    h.before[t] = h.before[t - 1] * factor;
+    h.before[t] = forget(h.before[t - 1] * factor, R(least_decay));
     for (int i = t - h.frequency; fired && i < t; ++i) {
       row[i] = R(1);
     }
@@ -153,16 +162,16 @@ WEIR_INLINE void decay_table(const memory_head<R>& h) {
 }
 
 /// out[t][i] = table[t + shift][i] * theta[i] * scores[t][i]: lower triangular, with
-/// zeros up to the end of the block of eight that holds the diagonal, which is as far as
-/// triangular products read.
+/// zeros up to the end of the diagonal's block, which is farther than triangular products
+/// read.
 template <class R>
 WEIR_INLINE void weights(const memory_head<R>& h, int shift, const R* scores, R* out) {
   for (int t = 0; t < W; ++t) {
     const R* decay = h.table + (t + shift) * W;
-    for (int i = 0; i <= t; i += lanes) {
-      store<R>(out + t * W + i,
-               load(decay + i) * load(h.theta + i) * load(scores + t * W + i));
-    }
+    in_blocks<R>(t + 1, [&](int i) {
+      store<R>(out + t * W + i, load_wide(decay + i) * load_wide(h.theta + i) *
+                                    load_wide(scores + t * W + i));
+    });
   }
 }
 
@@ -171,20 +180,18 @@ WEIR_INLINE void weights(const memory_head<R>& h, int shift, const R* scores, R*
 template <class R>
 WEIR_INLINE void solve_lower(const R* s, R* e) {
   for (int row = 0; row < W; row += tile_rows) {
-    for (int col = 0; col < D; col += tile_cols) {
+    for (int col = 0; col < D; col += tile_cols<R>) {
       tile<R> t = tile_zero<R>();
       tile_add(t, plain(s, W), row, e, D, col, 0, row);
       for (int r = 0; r < tile_rows; ++r) {
-        R* at = e + (row + r) * D + col;
-        vec<R> x0 = load(at) - t.v[r][0];
-        vec<R> x1 = load(at + lanes) - t.v[r][1];
-        for (int i = row; i < row + r; ++i) {
-          const vec<R> f = all(-s[(row + r) * W + i]);
-          x0 = fma(f, load(e + i * D + col), x0);
-          x1 = fma(f, load(e + i * D + col + lanes), x1);
+        for (int v = 0; v < tile_vecs; ++v) {
+          R* at = e + row * D + col + v * wide_lanes<R>;
+          wide<R> x = load_wide(at + r * D) - t.v[r][v];
+          for (int i = 0; i < r; ++i) {
+            x = fma(all_wide(-s[(row + r) * W + row + i]), load_wide(at + i * D), x);
+          }
+          store(at + r * D, x);
         }
-        store(at, x0);
-        store(at + lanes, x1);
       }
     }
   }
@@ -194,13 +201,13 @@ WEIR_INLINE void solve_lower(const R* s, R* e) {
 template <class R>
 WEIR_INLINE void solved_forward(const memory_head<R>& h) {
   const int reads = h.frequency == 1 ? 1 : 0;  // level 0 reads after its own write
-  R s[W * W];
+  alignas(64) R s[W * W];
   decay_table(h);
   weights(h, 0, h.key_key, s);
   for (int t = 0; t < W; ++t) {
-    for (int c = 0; c < D; c += lanes) {
-      const vec<R> m = load(h.key_memory + t * D + c);
-      store<R>(h.error + t * D + c, fma(all(h.before[t]), m, -load(h.value + t * D + c)));
+    for (int c = t * D; c < (t + 1) * D; c += wide_lanes<R>) {
+      const wide<R> m = load_wide(h.key_memory + c);
+      store<R>(h.error + c, fma(all_wide(h.before[t]), m, -load_wide(h.value + c)));
     }
   }
   solve_lower(s, h.error);
@@ -208,36 +215,32 @@ WEIR_INLINE void solved_forward(const memory_head<R>& h) {
   weights(h, reads, h.query_key, s);
   product(plain(s, W), h.error, D, W, D, lower(),
           [&](int row, int col, const tile<R>& t) {
-            for (int r = 0; r < tile_rows; ++r) {
-              const vec<R> b = all(h.before[row + r + reads]);
-              for (int v = 0; v < tile_vecs; ++v) {
-                const vec<R> m = load(h.query_memory + (row + r) * D + col + v * lanes);
-                store<R>(h.out + (row + r) * h.out_stride + col + v * lanes,
-                         fma(b, m, -t.v[r][v]));
-              }
-            }
+            R* out = h.out + row * h.out_stride + col;
+            each_part<R>(h.out_stride, [&](int r, int v, std::ptrdiff_t at) {
+              const R* m = h.query_memory + (row + r) * D + col + v * wide_lanes<R>;
+              const wide<R> b = all_wide(h.before[row + r + reads]);
+              store<R>(out + at, fma(b, load_wide(m), -t.v[r][v]));
+            });
           });
 }
 
 /// memory = decay * memory - sum_i w_i k_i e_i^T, when the window is complete.
 template <class R>
 WEIR_INLINE void solved_advance(const memory_head<R>& h) {
-  R weighted[W * D];
+  alignas(64) R weighted[W * D];
   const R* w = h.table + W * W;
   for (int i = 0; i < W; ++i) {
-    for (int c = 0; c < D; c += lanes) {
-      store<R>(weighted + i * D + c, load(h.error + i * D + c) * all(w[i] * h.theta[i]));
+    for (int c = i * D; c < (i + 1) * D; c += wide_lanes<R>) {
+      store<R>(weighted + c, load_wide(h.error + c) * all_wide(w[i] * h.theta[i]));
     }
   }
-  const vec<R> decay = all(h.before[W]);
+  const wide<R> decay = all_wide(h.before[W]);
   product(transposed(h.key, D), weighted, D, D, D, whole(W),
           [&](int row, int col, const tile<R>& t) {
-            for (int r = 0; r < tile_rows; ++r) {
-              for (int v = 0; v < tile_vecs; ++v) {
-                R* at = h.memory + (row + r) * D + col + v * lanes;
-                store<R>(at, fma(decay, load(at), -t.v[r][v]));
-              }
-            }
+            each_part<R>(D, [&](int r, int v, std::ptrdiff_t at) {
+              R* m = h.memory + row * D + col + at;
+              store<R>(m, fma(decay, load_wide(m), -t.v[r][v]));
+            });
           });
 }
 
@@ -245,20 +248,21 @@ WEIR_INLINE void solved_advance(const memory_head<R>& h) {
 /// at its end.
 template <class R>
 WEIR_INLINE void held_advance(const memory_head<R>& h) {
-  R weighted[W * D];
+  alignas(64) R weighted[W * D];
   for (int i = 0; i < W; ++i) {
-    for (int c = 0; c < D; c += lanes) {
-      store<R>(weighted + i * D + c, load(h.error + i * D + c) * all(h.theta[i]));
+    for (int c = i * D; c < (i + 1) * D; c += wide_lanes<R>) {
+      store<R>(weighted + c, load_wide(h.error + c) * all_wide(h.theta[i]));
     }
   }
   product(transposed(h.key, D), weighted, D, D, D, whole(W), add_to(h.accumulator, D));
   if (!h.fires_at_end) {
     return;
   }
-  const vec<R> keep = all(h.keep[W - 1]);
-  for (int i = 0; i < D * D; i += lanes) {
-    store<R>(h.memory + i, fma(keep, load(h.memory + i), -load(h.accumulator + i)));
-    store<R>(h.accumulator + i, all(R(0)));
+  const wide<R> keep = all_wide(h.keep[W - 1]);
+  for (int i = 0; i < D * D; i += wide_lanes<R>) {
+    store<R>(h.memory + i,
+             fma(keep, load_wide(h.memory + i), -load_wide(h.accumulator + i)));
+    store<R>(h.accumulator + i, all_wide(R(0)));
   }
 }
 

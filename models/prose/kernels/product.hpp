@@ -28,24 +28,36 @@ WEIR_INLINE left<R> transposed(const R* a, std::ptrdiff_t stride) {
 
 inline constexpr int tile_rows = 4;
 inline constexpr int tile_vecs = 2;
-inline constexpr int tile_cols = tile_vecs * lanes;
+template <class R>
+inline constexpr int tile_cols = tile_vecs* wide_lanes<R>;
 
 template <class R>
 struct tile {
-  vec<R> v[tile_rows][tile_vecs];
+  wide<R> v[tile_rows][tile_vecs];
 };
 
-/// t += left(row .. row+3, k0 .. k1-1) * b(k0 .. k1-1, col .. col+15).
+/// Calls f(r, c, offset) for every register of a tile: the offset of its first element in
+/// a matrix with this stride.
+template <class R, class F>
+WEIR_INLINE void each_part(std::ptrdiff_t stride, F f) {
+  for (int r = 0; r < tile_rows; ++r) {
+    for (int c = 0; c < tile_vecs; ++c) {
+      f(r, c, r * stride + c * wide_lanes<R>);
+    }
+  }
+}
+
+/// t += left(row .. row+3, k0 .. k1-1) * b(k0 .. k1-1, col .. col+tile_cols-1).
 template <class R>
 WEIR_INLINE void tile_add(tile<R>& t, left<R> a, int row, const R* b,
                           std::ptrdiff_t b_stride, int col, int k0, int k1) {
   const R* pa = a.at + row * a.row_step;
   const R* pb = b + col;
   for (int k = k0; k < k1; ++k) {
-    const vec<R> b0 = load(pb + k * b_stride);
-    const vec<R> b1 = load(pb + k * b_stride + lanes);
+    const wide<R> b0 = load_wide(pb + k * b_stride);
+    const wide<R> b1 = load_wide(pb + k * b_stride + wide_lanes<R>);
     for (int r = 0; r < tile_rows; ++r) {
-      const vec<R> x = all(pa[r * a.row_step + k * a.inner_step]);
+      const wide<R> x = all_wide(pa[r * a.row_step + k * a.inner_step]);
       t.v[r][0] = fma(x, b0, t.v[r][0]);
       t.v[r][1] = fma(x, b1, t.v[r][1]);
     }
@@ -54,12 +66,7 @@ WEIR_INLINE void tile_add(tile<R>& t, left<R> a, int row, const R* b,
 
 template <class R>
 WEIR_INLINE tile<R> tile_zero() {
-  tile<R> t;
-  for (int r = 0; r < tile_rows; ++r) {
-    t.v[r][0] = all(R(0));
-    t.v[r][1] = all(R(0));
-  }
-  return t;
+  return tile<R>{};
 }
 
 /// Whole product, tile by tile: `inner(row)` gives the range of k for the rows row ..
@@ -69,7 +76,7 @@ WEIR_INLINE void product(left<R> a, const R* b, std::ptrdiff_t b_stride, int row
                          int cols, Inner inner, Put put) {
   for (int row = 0; row < rows; row += tile_rows) {
     const auto range = inner(row);
-    for (int col = 0; col < cols; col += tile_cols) {
+    for (int col = 0; col < cols; col += tile_cols<R>) {
       tile<R> t = tile_zero<R>();
       tile_add(t, a, row, b, b_stride, col, range.from, range.to);
       put(row, col, t);
@@ -99,21 +106,19 @@ WEIR_INLINE auto upper(int n) {
 template <class R>
 WEIR_INLINE auto put_in(R* c, std::ptrdiff_t stride) {
   return [c, stride](int row, int col, const tile<R>& t) {
-    for (int r = 0; r < tile_rows; ++r) {
-      store<R>(c + (row + r) * stride + col, t.v[r][0]);
-      store<R>(c + (row + r) * stride + col + lanes, t.v[r][1]);
-    }
+    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t at) {
+      store(c + row * stride + col + at, t.v[r][v]);
+    });
   };
 }
 /// Adds tiles to a row-major matrix.
 template <class R>
 WEIR_INLINE auto add_to(R* c, std::ptrdiff_t stride) {
   return [c, stride](int row, int col, const tile<R>& t) {
-    for (int r = 0; r < tile_rows; ++r) {
-      R* at = c + (row + r) * stride + col;
-      store<R>(at, load(at) + t.v[r][0]);
-      store<R>(at + lanes, load(at + lanes) + t.v[r][1]);
-    }
+    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t at) {
+      R* to = c + row * stride + col + at;
+      store<R>(to, load_wide(to) + t.v[r][v]);
+    });
   };
 }
 
@@ -123,7 +128,7 @@ template <class R>
 WEIR_INLINE void lower_product(left<R> a, const R* b, std::ptrdiff_t b_stride, int size,
                                int inner, R* c, std::ptrdiff_t c_stride) {
   for (int row = 0; row < size; row += tile_rows) {
-    for (int col = 0; col < row + tile_rows; col += tile_cols) {
+    for (int col = 0; col < row + tile_rows; col += tile_cols<R>) {
       tile<R> t = tile_zero<R>();
       tile_add(t, a, row, b, b_stride, col, 0, inner);
       put_in(c, c_stride)(row, col, t);

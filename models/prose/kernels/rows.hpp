@@ -27,8 +27,8 @@ void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inv
     }
     const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
     inverse.at[r * inverse.step] = inv;
-    for (int c = 0; c < width; c += lanes) {
-      store<R>(to + c, load(from + c) * all(inv) * load(gain + c));
+    for (int c = 0; c < width; c += wide_lanes<R>) {
+      store<R>(to + c, load_wide(from + c) * all_wide(inv) * load_wide(gain + c));
     }
   }
 }
@@ -51,28 +51,29 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
       store(d_gain + c, fma(g, hat, load(d_gain + c)));
       s0 = fma(g * load(gain + c), hat, s0);
     }
-    const vec<R> mean = all(sum<R>(s0) / R(width));
-    for (int c = 0; c < width; c += lanes) {
-      const vec<R> hat = load(row + c) * inv;
-      const vec<R> g = load(d + c) * load(gain + c) - hat * mean;
+    const wide<R> mean = all_wide(sum<R>(s0) / R(width));
+    const wide<R> wide_inv = all_wide(inverse.at[r * inverse.step]);
+    for (int c = 0; c < width; c += wide_lanes<R>) {
+      const wide<R> hat = load_wide(row + c) * wide_inv;
+      const wide<R> g = load_wide(d + c) * load_wide(gain + c) - hat * mean;
       store(dx.at + r * dx.step + c,
-            fma(g, inv, load(residual.at + r * residual.step + c)));
+            fma(g, wide_inv, load_wide(residual.at + r * residual.step + c)));
     }
   }
 }
 
 template <class R>
 void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
-  for (int c = 0; c < width; c += lanes) {
-    const vec<R> c0 = load(taps + c);
-    const vec<R> c1 = load(taps + width + c);
-    const vec<R> c2 = load(taps + 2 * width + c);
-    const vec<R> c3 = load(taps + 3 * width + c);
-    vec<R> u3 = load(u - 3 * width + c);
-    vec<R> u2 = load(u - 2 * width + c);
-    vec<R> u1 = load(u - width + c);
+  for (int c = 0; c < width; c += wide_lanes<R>) {
+    const wide<R> c0 = load_wide(taps + c);
+    const wide<R> c1 = load_wide(taps + width + c);
+    const wide<R> c2 = load_wide(taps + 2 * width + c);
+    const wide<R> c3 = load_wide(taps + 3 * width + c);
+    wide<R> u3 = load_wide(u - 3 * width + c);
+    wide<R> u2 = load_wide(u - 2 * width + c);
+    wide<R> u1 = load_wide(u - width + c);
     for (int r = 0; r < rows; ++r) {
-      const vec<R> u0 = load(u + r * width + c);
+      const wide<R> u0 = load_wide(u + r * width + c);
       store<R>(z + r * width + c, fma(u3, c3, fma(u2, c2, fma(u1, c1, u0 * c0))));
       u3 = u2;
       u2 = u1;
@@ -84,22 +85,22 @@ void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
 template <class R>
 void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int rows,
                    int width) {
-  for (int c = 0; c < width; c += lanes) {
-    vec<R> tap[conv_taps];
-    vec<R> grad[conv_taps];
+  for (int c = 0; c < width; c += wide_lanes<R>) {
+    wide<R> tap[conv_taps];
+    wide<R> grad[conv_taps];
     for (int j = 0; j < conv_taps; ++j) {
-      tap[j] = load(taps + j * width + c);
-      grad[j] = all(R(0));
+      tap[j] = load_wide(taps + j * width + c);
+      grad[j] = all_wide(R(0));
     }
     for (int r = 0; r < rows; ++r) {
-      const vec<R> d0 = load(dz + r * width + c);
-      vec<R> s = d0 * tap[0];
+      const wide<R> d0 = load_wide(dz + r * width + c);
+      wide<R> s = d0 * tap[0];
       for (int j = 1; j < conv_taps; ++j) {
-        s = fma(load(dz + (r + j) * width + c), tap[j], s);
+        s = fma(load_wide(dz + (r + j) * width + c), tap[j], s);
       }
       store<R>(du + r * width + c, s);
       for (int j = 0; j < conv_taps; ++j) {
-        grad[j] = fma(d0, load(u + (r - j) * width + c), grad[j]);
+        grad[j] = fma(d0, load_wide(u + (r - j) * width + c), grad[j]);
       }
     }
     for (int j = 0; j < conv_taps; ++j) {
@@ -113,7 +114,7 @@ void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < width; c += lanes) {
       R* from = x.at + r * x.step + c;
-      const vec<R> a = larger<R>(load(from), all(R(0)));
+      const vec<R> a = larger(load(from), all(R(0)));
       store<R>(from, a);
       store<R>(h.at + r * h.step + c, a * a);
     }
@@ -154,7 +155,7 @@ void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   const int whole = vocab / lanes * lanes;
   vec<R> m = all(row[0]);
   for (int c = 0; c < whole; c += lanes) {
-    m = larger<R>(m, load(row + c));
+    m = larger(m, load(row + c));
   }
   R top = largest<R>(m);
   for (int c = whole; c < vocab; ++c) {
@@ -194,15 +195,15 @@ void softmax(R* logits, std::ptrdiff_t stride, const std::int32_t* targets, int 
 
 template <class R>
 void add(R* a, const R* b, int count) {
-  for (int i = 0; i < count; i += lanes) {
-    store<R>(a + i, load(a + i) + load(b + i));
+  for (int i = 0; i < count; i += wide_lanes<R>) {
+    store<R>(a + i, load_wide(a + i) + load_wide(b + i));
   }
 }
 
 template <class R>
 void sum_of(const R* a, const R* b, R* out, int count) {
-  for (int i = 0; i < count; i += lanes) {
-    store<R>(out + i, load(a + i) + load(b + i));
+  for (int i = 0; i < count; i += wide_lanes<R>) {
+    store<R>(out + i, load_wide(a + i) + load_wide(b + i));
   }
 }
 
@@ -232,22 +233,24 @@ double squares(const R* a, int count) {
 
 template <class R, bool Accumulated>
 void step_range(R* p, const R* g, R* m, R* v, R* buffer, int count,
-                const step_plan<R>& plan, R decay) {
-  const vec<R> shrink = all(R(1) - plan.rate * decay);
-  const vec<R> gain = all(plan.rate * plan.correction1);
-  for (int i = 0; i < count; i += lanes) {
-    vec<R> d = load(g + i) * all(plan.scale);
+                const step_plan<R> plan, R decay) {
+  const wide<R> shrink = all_wide(R(1) - plan.rate * decay);
+  const wide<R> gain = all_wide(plan.rate * plan.correction1);
+  for (int i = 0; i < count; i += wide_lanes<R>) {
+    wide<R> d = load_wide(g + i) * all_wide(plan.scale);
     if (Accumulated) {
-      d = (load(buffer + i) + d) * all(plan.mean);
-      store(buffer + i, all(R(0)));
+      d = (load_wide(buffer + i) + d) * all_wide(plan.mean);
+      store(buffer + i, all_wide(R(0)));
     }
-    const vec<R> m0 = load(m + i);
-    const vec<R> m1 = fma(d - m0, all(R(1) - plan.beta1), m0);
-    const vec<R> v1 = fma(load(v + i), all(plan.beta2), d * d * all(R(1) - plan.beta2));
+    const wide<R> m0 = load_wide(m + i);
+    const wide<R> m1 = fma(d - m0, all_wide(R(1) - plan.beta1), m0);
+    const wide<R> v1 =
+        fma(load_wide(v + i), all_wide(plan.beta2), d * d * all_wide(R(1) - plan.beta2));
     store<R>(m + i, m1);
     store<R>(v + i, v1);
-    const vec<R> below = fma(root(v1), all(plan.correction2), all(plan.epsilon));
-    store<R>(p + i, load(p + i) * shrink - gain * m1 / below);
+    const wide<R> below =
+        fma(root(v1), all_wide(plan.correction2), all_wide(plan.epsilon));
+    store<R>(p + i, load_wide(p + i) * shrink - gain * m1 / below);
   }
 }
 
@@ -263,8 +266,8 @@ void step(R* p, const R* g, R* m, R* v, R* buffer, int count, const step_plan<R>
 
 template <class R>
 void accumulate(R* buffer, const R* g, int count, R scale) {
-  for (int i = 0; i < count; i += lanes) {
-    store<R>(buffer + i, fma(load(g + i), all(scale), load(buffer + i)));
+  for (int i = 0; i < count; i += wide_lanes<R>) {
+    store<R>(buffer + i, fma(load_wide(g + i), all_wide(scale), load_wide(buffer + i)));
   }
 }
 

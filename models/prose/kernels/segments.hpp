@@ -14,8 +14,8 @@ namespace weir::models::WEIR_KERNEL_SPACE {
 template <class R>
 WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
   for (int r = 0; r < rows; ++r) {
-    for (int c = 0; c < D; c += lanes) {
-      store<R>(out + r * D + c, load(a + r * D + c) * all(factor[r]));
+    for (int c = 0; c < D; c += wide_lanes<R>) {
+      store<R>(out + r * D + c, load_wide(a + r * D + c) * all_wide(factor[r]));
     }
   }
 }
@@ -24,19 +24,18 @@ WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
 template <class R>
 WEIR_INLINE auto blend_in(const R* from, R factor, R sign, R* to) {
   return [=](int row, int col, const tile<R>& t) {
-    for (int r = 0; r < tile_rows; ++r) {
-      for (int v = 0; v < tile_vecs; ++v) {
-        const int at = (row + r) * D + col + v * lanes;
-        store<R>(to + at, fma(all(factor), load(from + at), all(sign) * t.v[r][v]));
-      }
-    }
+    each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
+      const std::ptrdiff_t at = row * D + col + part;
+      store<R>(to + at,
+               fma(all_wide(factor), load_wide(from + at), all_wide(sign) * t.v[r][v]));
+    });
   };
 }
 
 template <class R>
 WEIR_INLINE void segments_forward(const memory_head<R>& h) {
   const int rows = h.frequency;
-  R weighted[W * D];
+  alignas(64) R weighted[W * D];
   copy(h.states, h.memory, D * D);
   for (int first = 0; first < W; first += rows) {
     R* m = h.states + first / rows * D * D;
@@ -48,12 +47,10 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
             put_in(out, h.out_stride));
     product(plain(key, D), m, D, rows, D, whole(D),
             [&](int row, int col, const tile<R>& t) {
-              for (int r = 0; r < tile_rows; ++r) {
-                for (int v = 0; v < tile_vecs; ++v) {
-                  const int at = (row + r) * D + col + v * lanes;
-                  store<R>(error + at, t.v[r][v] - load(value + at));
-                }
-              }
+              each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
+                const std::ptrdiff_t at = row * D + col + part;
+                store<R>(error + at, t.v[r][v] - load_wide(value + at));
+              });
             });
     scale_some(error, h.theta + first, weighted, rows);
     const int last = first + rows;
@@ -94,12 +91,10 @@ void memory_forward(const memory_head<R>& h) {
   }
   product(plain(h.key, D), h.memory, D, W, D, whole(D),
           [&](int row, int col, const tile<R>& t) {
-            for (int r = 0; r < tile_rows; ++r) {
-              for (int v = 0; v < tile_vecs; ++v) {
-                const int at = (row + r) * D + col + v * lanes;
-                store<R>(h.error + at, t.v[r][v] - load(h.value + at));
-              }
-            }
+            each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
+              const std::ptrdiff_t at = row * D + col + part;
+              store<R>(h.error + at, t.v[r][v] - load_wide(h.value + at));
+            });
           });
   held_advance(h);
 }
@@ -117,13 +112,13 @@ WEIR_INLINE R inner_product(const R* a, const R* b) {
 template <class R>
 WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
   const int rows = h.frequency;
-  R memory_t[D * D];
-  R wanted[D * D];  // gradient of the sum that the firing takes away
-  R wanted_t[D * D];
-  R d_error[W * D];
-  R weighted[W * D];
-  R d_query[W * D];
-  R d_y[W * D];
+  alignas(64) R memory_t[D * D];
+  alignas(64) R wanted[D * D];  // gradient of the sum that the firing takes away
+  alignas(64) R wanted_t[D * D];
+  alignas(64) R d_error[W * D];
+  alignas(64) R weighted[W * D];
+  alignas(64) R d_query[W * D];
+  alignas(64) R d_y[W * D];
   R* g = h.d_memory;
   bool alive = h.follows;
   if (!alive) {
@@ -143,8 +138,8 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
             put_in(d_query + first * D, D));
     if (alive) {
       log_keep[last] = h.keep[last] * inner_product(g, m);
-      for (int i = 0; i < D * D; i += lanes) {
-        store<R>(wanted + i, -load(g + i));
+      for (int i = 0; i < D * D; i += wide_lanes<R>) {
+        store<R>(wanted + i, -load_wide(g + i));
       }
       transpose(wanted, D, D, D, wanted_t, D);
       product(plain(key, D), wanted, D, rows, D, whole(D), put_in(weighted, D));
@@ -157,8 +152,8 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
       product(plain(d_error, D), memory_t, D, rows, D, whole(D), add_to(d_key, D));
       product(transposed(key, D), d_error, D, D, D, whole(rows),
               blend_in(g, h.keep[last], R(1), g));
-      for (int i = 0; i < rows * D; i += lanes) {
-        store<R>(h.d_value + first * D + i, -load(d_error + i));
+      for (int i = 0; i < rows * D; i += wide_lanes<R>) {
+        store<R>(h.d_value + first * D + i, -load_wide(d_error + i));
       }
     } else {
       clear(d_key, rows * D);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Eight lanes of a real type, and elementary functions on them that have the same bits
-/// on every processor. Included once per instruction set, inside `WEIR_KERNEL_SPACE`;
-/// nothing here may come from another header's inline functions, or the linker could mix
+/// Lanes of a real type, and elementary functions on them that have the same bits on
+/// every processor: eight where lanes meet in a sum, as many as a register holds where
+/// they do not. Included once per instruction set, inside `WEIR_KERNEL_SPACE`; nothing
+/// here may come from another header's inline functions, or the linker could mix
 /// instruction sets.
 #pragma once
 
@@ -36,6 +37,33 @@ using vec_bits = typename lanes_of<R>::bits;
 
 inline constexpr int lanes = 8;
 
+/// The widest register, for lanes that never meet: the same bits whatever its width.
+template <class R>
+struct wide_of : lanes_of<R> {};
+#if defined(__AVX512F__)
+template <>
+struct wide_of<float> {
+  typedef float type __attribute__((vector_size(64)));
+};
+#endif
+template <class R>
+using wide = typename wide_of<R>::type;
+template <class R>
+inline constexpr int wide_lanes = static_cast<int>(sizeof(wide<R>) / sizeof(R));
+
+/// Elements of a row go in blocks of this many, on every instruction set: a triangular
+/// matrix is zero from the diagonal to the end of its block.
+inline constexpr int row_block = 16;
+/// Calls f(i) for every register in the blocks that hold the elements [0, count).
+template <class R, class F>
+WEIR_INLINE void in_blocks(int count, F f) {
+  for (int first = 0; first < count; first += row_block) {
+    for (int i = first; i < first + row_block; i += wide_lanes<R>) {
+      f(i);
+    }
+  }
+}
+
 template <class R>
 WEIR_INLINE vec<R> load(const R* from) {
   vec<R> v;
@@ -43,12 +71,23 @@ WEIR_INLINE vec<R> load(const R* from) {
   return v;
 }
 template <class R>
-WEIR_INLINE void store(R* to, vec<R> v) {
+WEIR_INLINE wide<R> load_wide(const R* from) {
+  wide<R> v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class R, class V>
+WEIR_INLINE void store(R* to, V v) {
+  static_assert(sizeof(V) == sizeof(vec<R>) || sizeof(V) == sizeof(wide<R>));
   __builtin_memcpy(to, &v, sizeof v);
 }
 template <class R>
 WEIR_INLINE vec<R> all(R x) {
   return vec<R>{x, x, x, x, x, x, x, x};
+}
+template <class R>
+WEIR_INLINE wide<R> all_wide(R x) {
+  return x - wide<R>{};  // the scalar is spread; taking 0 away changes no bit
 }
 
 /// a * b + c, rounded once: an explicit choice, so it is the same where no instruction
@@ -88,6 +127,17 @@ WEIR_INLINE vec<double> root(vec<double> a) {
   }
   return a;
 }
+#if defined(__AVX512F__)
+WEIR_INLINE wide<float> fma(wide<float> a, wide<float> b, wide<float> c) {
+  return reinterpret_cast<wide<float>>(_mm512_fmadd_ps(reinterpret_cast<__m512>(a),
+                                                       reinterpret_cast<__m512>(b),
+                                                       reinterpret_cast<__m512>(c)));
+}
+WEIR_INLINE wide<float> root(wide<float> a) {
+  return reinterpret_cast<wide<float>>(
+      _mm512_maskz_sqrt_ps(0xffff, reinterpret_cast<__m512>(a)));
+}
+#endif
 WEIR_INLINE float root(float a) {
   return __builtin_sqrtf(a);
 }
@@ -95,12 +145,12 @@ WEIR_INLINE double root(double a) {
   return __builtin_sqrt(a);
 }
 
-template <class R>
-WEIR_INLINE vec<R> larger(vec<R> a, vec<R> b) {
+template <class V>
+WEIR_INLINE V larger(V a, V b) {
   return a > b ? a : b;
 }
-template <class R>
-WEIR_INLINE vec<R> smaller(vec<R> a, vec<R> b) {
+template <class V>
+WEIR_INLINE V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
@@ -120,7 +170,7 @@ WEIR_INLINE R largest(vec<R> v) {
 
 /// e^x within 2 units in the last place; below -87.3 it is the smallest normal number.
 WEIR_INLINE vec<float> exponential(vec<float> x) {
-  x = larger<float>(smaller<float>(x, all(88.0F)), all(-87.3F));
+  x = larger(smaller(x, all(88.0F)), all(-87.3F));
   const vec<float> magic =
       all(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
   const vec<float> n = fma(x, all(1.44269504F), magic) - magic;
@@ -193,8 +243,8 @@ WEIR_INLINE vec<R> sigmoid(vec<R> x) {
 /// log(1 + e^x).
 template <class R>
 WEIR_INLINE vec<R> softplus(vec<R> x) {
-  const vec<R> a = larger<R>(x, -x);
-  return larger<R>(x, all(R(0))) + log_one_plus(exponential(-a));
+  const vec<R> a = larger(x, -x);
+  return larger(x, all(R(0))) + log_one_plus(exponential(-a));
 }
 
 }  // namespace weir::models::WEIR_KERNEL_SPACE

@@ -120,7 +120,8 @@ struct step_plan {
   R epsilon = 0;
 };
 
-/// One instruction set's kernels. Widths are multiples of 8 but for `vocab`.
+/// One instruction set's kernels. Widths and counts are multiples of 16 but for `vocab`
+/// and the activation's, which are of 8.
 template <class R>
 struct kernel_table {
   const char* name;
