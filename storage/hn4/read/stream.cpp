@@ -140,7 +140,9 @@ std::vector<hn4_extent> hn4_stream::extents() const {
   std::vector<hn4_extent> all;
   for (std::size_t i = 0; i < map_->shards.size(); ++i) {
     const hn4_shard& s = map_->shards[i];
-    for (std::uint64_t n = 0; n < s.blocks; ++n) {
+    // A strict stream believes any length that the directory claims.
+    const std::uint64_t blocks = std::min(s.blocks, map_->geometry.blocks);
+    for (std::uint64_t n = 0; n < blocks; ++n) {
       const auto block = map_->sources[i].path.block(n);
       if (!block) {
         continue;

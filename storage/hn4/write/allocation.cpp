@@ -114,6 +114,30 @@ void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits
   }
 }
 
+free_run free_run_in(const block_bits& bits, std::uint64_t begin, std::uint64_t end,
+                     std::uint64_t blocks) noexcept {
+  free_run best;
+  for (std::uint64_t b = begin; b < end;) {
+    if (b % 8 == 0 && bits.bits[static_cast<std::size_t>(b / 8)] == std::byte{0xFF}) {
+      b += 8;
+      continue;
+    }
+    free_run run{b, 0};
+    while (b < end && run.blocks < blocks && !bits.marked(b)) {
+      ++run.blocks;
+      ++b;
+    }
+    if (run.blocks > best.blocks) {
+      best = run;
+    }
+    if (best.blocks >= blocks) {
+      break;
+    }
+    b += run.blocks == 0 ? 1 : 0;
+  }
+  return best;
+}
+
 std::uint64_t end_of_data(const hn4_geometry& g) noexcept {
   const std::uint64_t horizon = g.horizon / g.block;
   if (g.profile != hn4_profile::pico) {

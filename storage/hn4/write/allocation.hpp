@@ -21,6 +21,14 @@ void for_each_block(const core& c, const anchor& a,
 /// Clears the bits of entries that end, but for those that another live entry or the
 /// volume itself claims.
 void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits);
+struct free_run {
+  std::uint64_t first = 0;
+  std::uint64_t blocks = 0;
+};
+/// The first run of free blocks in [begin, end) that has so many, cut to them; else the
+/// longest.
+[[nodiscard]] free_run free_run_in(const block_bits& bits, std::uint64_t begin,
+                                   std::uint64_t end, std::uint64_t blocks) noexcept;
 /// First block that data may not use.
 [[nodiscard]] std::uint64_t end_of_data(const hn4_geometry& g) noexcept;
 

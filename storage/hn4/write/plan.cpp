@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "hn4/write/allocation.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -88,40 +87,16 @@ result<void> planner::collect() {
   return {};
 }
 
-// The first run of free blocks that is long enough, else the longest.
-free_run planner::run_from(std::uint64_t begin, std::uint64_t blocks) const {
-  const std::uint64_t end = end_of_data(c_.geometry);
-  free_run best;
-  for (std::uint64_t b = begin; b < end;) {
-    if (b % 8 == 0 && bits.bits[static_cast<std::size_t>(b / 8)] == std::byte{0xFF}) {
-      b += 8;
-      continue;
-    }
-    free_run run{b, 0};
-    while (b < end && run.blocks < blocks && !bits.marked(b)) {
-      ++run.blocks;
-      ++b;
-    }
-    if (run.blocks > best.blocks) {
-      best = run;
-    }
-    if (best.blocks >= blocks) {
-      break;
-    }
-    b += run.blocks == 0 ? 1 : 0;
-  }
-  return best;
-}
-
 // From where the last one was found, so that many shards do not search from the start.
 free_run planner::run_for(std::uint64_t blocks) {
+  const std::uint64_t end = end_of_data(c_.geometry);
   if (cursor_ > c_.space.flux) {
-    const free_run next = run_from(cursor_, blocks);
+    const free_run next = free_run_in(bits, cursor_, end, blocks);
     if (next.blocks >= blocks) {
       return next;
     }
   }
-  return run_from(c_.space.flux, blocks);
+  return free_run_in(bits, c_.space.flux, end, blocks);
 }
 
 error planner::full(std::uint64_t bytes) {

@@ -3,7 +3,7 @@
 /// What a store will write: shards, their places, their slots, and what they replace.
 #pragma once
 
-#include "hn4/core.hpp"
+#include "hn4/write/allocation.hpp"
 
 namespace weir::storage::hn4 {
 
@@ -15,11 +15,6 @@ struct planned_shard {
   std::uint64_t first = 0;  ///< block
   std::uint64_t slot = 0;
   std::uint64_t name_block = 0;  ///< 0: the name is inline
-};
-
-struct free_run {
-  std::uint64_t first = 0;
-  std::uint64_t blocks = 0;
 };
 
 class planner {
@@ -47,7 +42,6 @@ class planner {
   result<void> identify(bytes_view whole);
   result<void> find_slots();
   void free_replaced();
-  free_run run_from(std::uint64_t begin, std::uint64_t blocks) const;
   free_run run_for(std::uint64_t blocks);
   error full(std::uint64_t bytes);
 

@@ -287,6 +287,79 @@ TEST(Hn4Writer, CompactingMovesTagsTogether) {
   }
 }
 
+// What a store that never finished leaves: blocks that are marked and belong to nobody.
+TEST(Hn4Writer, CompactingFindsSpaceThatIsMarkedInVain) {
+  const auto device = formatted();
+  byte_vector marks;
+  std::uint64_t bitmap = 0;
+  {
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    ASSERT_TRUE(volume.put("t0", noise(5'000'000, 0), fixed_put()));
+    ASSERT_TRUE(volume.put("t1", noise(5'000'000, 1), fixed_put()));
+    const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+    bitmap = core->geometry.bitmap;
+    marks.resize(static_cast<std::size_t>(core->geometry.qmask - bitmap));
+    ASSERT_TRUE(device->read(bitmap, marks));
+    ASSERT_TRUE(volume.remove("t0"));
+  }
+  ASSERT_TRUE(device->write(bitmap, marks));
+  hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+  EXPECT_EQ(or_throw(volume.compact()), 1U);
+  EXPECT_TRUE(or_throw(read_tag(*device, "t1")) == noise(5'000'000, 1));
+  EXPECT_TRUE(
+      or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
+}
+
+/// Counts the bytes that are read through it.
+class counting_device : public borrowed_device {
+ public:
+  counting_device(block_device& to, std::uint64_t& count)
+      : borrowed_device(to), count_(count) {}
+  result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    count_ += to.size();
+    return borrowed_device::read(offset, to);
+  }
+
+ private:
+  std::uint64_t& count_;
+};
+
+TEST(Hn4Writer, CompactingDoesNotReadWhatCannotMove) {
+  const auto device = formatted();
+  std::uint64_t read = 0;
+  hn4_volume volume = or_throw(hn4_volume::open(
+      std::make_unique<counting_device>(*device, read), device_mode::writable));
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const std::size_t size = i == 1 ? 100'000 : 20'000'000;
+    ASSERT_TRUE(volume.put(fmt::format("t{}", i), noise(size, i), fixed_put()));
+  }
+  ASSERT_TRUE(volume.remove("t1"));
+  read = 0;
+  EXPECT_EQ(or_throw(volume.compact()), 0U);
+  EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap";
+}
+
+TEST(Hn4Writer, ExtentsOfAnImpossibleLengthEndWithTheVolume) {
+  const auto device = formatted();
+  {
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    ASSERT_TRUE(volume.put("t", noise(10'000, 1), fixed_put()));
+  }
+  const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+  hn4::anchor a = core->entries.back().a;
+  a.mass = 3 * core->geometry.capacity;
+  std::array<std::byte, hn4::anchor_bytes> bytes{};
+  hn4::store_anchor(a, bytes);
+  ASSERT_TRUE(device->write(core->slot_offset(core->entries.back().slot), bytes));
+  const hn4_volume volume =
+      or_throw(hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device)));
+  std::uint64_t blocks = 0;
+  for (const hn4_extent& e : or_throw(volume.stream("t")).extents()) {
+    blocks += e.blocks;
+  }
+  EXPECT_LE(blocks, core->geometry.blocks);
+}
+
 byte_vector compressible(std::size_t size, std::uint64_t seed) {
   const philox random(seed, 3);
   byte_vector bytes;

@@ -211,7 +211,8 @@ class hn4_stream {
   [[nodiscard]] std::uint64_t size() const noexcept;
   [[nodiscard]] std::span<const hn4_shard> shards() const noexcept;
   /// Where the directory says that the blocks lie, in the order of the device: reads in
-  /// that order go forward. Blocks without a place are left out.
+  /// that order go forward. Blocks without a place are left out, and those of a shard
+  /// beyond as many as the volume has.
   [[nodiscard]] std::vector<hn4_extent> extents() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
