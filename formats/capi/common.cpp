@@ -106,7 +106,8 @@ error of_kind(const error& e, bytes_view message) {
   structure_and_metadata.level = validation_level::metadata;
   for (const auto& issue : validate_message(message, structure_and_metadata).issues) {
     if (issue.severity == issue_severity::error) {
-      const bool framing = issue.level == validation_level::structure ||
+      const bool framing = (issue.level == validation_level::structure &&
+                            issue.code != "cbor_before_boundary_unknown") ||
                            issue.code == "decode_object_failed";  // masks out of bounds
       kind = framing ? e.code()
                      : (issue.code == "decoded_size_mismatch" ? errc::invalid_argument

@@ -131,7 +131,11 @@ tgm_error tgm_object_iterator_next(tgm_object_iterator* iterator, size_t* object
   }
   return guarded([&]() -> weir::result<void> {
     const std::size_t i = iterator->next++;
-    WEIR_TRY(iterator->elements, iterator->message.reader->decode(i));
+    auto elements = iterator->message.reader->decode(i);
+    if (!elements) {
+      return of_kind(elements.error(), iterator->bytes);
+    }
+    iterator->elements = std::move(*elements);
     *object = i;
     *data = reinterpret_cast<const std::uint8_t*>(iterator->elements.data());
     *length = iterator->elements.size();

@@ -232,6 +232,66 @@ byte_vector boast(std::int64_t extent, const std::string& compression,
   return out;
 }
 
+/// Codes that a look at the structure alone gives.
+std::vector<std::string> structural_codes(bytes_view message) {
+  validation_options quick;
+  quick.level = validation_level::structure;
+  std::vector<std::string> out;
+  for (const validation_issue& issue : validate_message(message, quick).issues) {
+    EXPECT_EQ(issue.level, validation_level::structure);
+    out.push_back(issue.code);
+  }
+  return out;
+}
+
+TEST(tensogram_damage, lengths_that_no_number_can_count_have_codes_of_their_own) {
+  using codes = std::vector<std::string>;
+  const std::vector<sample_object> objects{sample(1, dtype::fp32, {3})};
+  const byte_vector sound = or_throw(encode_message(to_write(objects)));
+  const auto with = [&](std::size_t at, std::uint64_t length) {
+    byte_vector message = sound;
+    store_be(message.data() + at, length);
+    return structural_codes(message);
+  };
+  constexpr std::size_t whole = 16;
+  constexpr std::size_t first_frame = 24 + 8;
+  EXPECT_EQ(with(whole, std::uint64_t{1} << 63), codes{"total_length_overflow"});
+  EXPECT_EQ(with(whole, (std::uint64_t{1} << 63) - 1),
+            codes{"total_length_exceeds_buffer"});
+  EXPECT_EQ(with(first_frame, UINT64_MAX - 23), codes{"frame_length_overflow"});
+  EXPECT_EQ(with(first_frame, UINT64_MAX - 24), codes{"frame_exceeds_message"});
+}
+
+TEST(tensogram_damage, a_leading_descriptor_that_cannot_be_read_hides_the_payload) {
+  byte_vector message =
+      load(WEIR_SOURCE_DIR "/tests/conformance/tensogram/layout/descriptor_first.tgm");
+  EXPECT_TRUE(structural_codes(message).empty());
+  const std::uint64_t frame =
+      or_throw(message_reader::open(message)).frames().back().offset;
+  message[frame + 16] = std::byte{0xFF};
+  EXPECT_EQ(structural_codes(message),
+            std::vector<std::string>{"cbor_before_boundary_unknown"});
+}
+
+TEST(tensogram_damage, a_payload_that_does_not_decode_is_found_where_decoding_is_tried) {
+  const byte_vector nonsense(24, std::byte{0xEE});
+  object_to_write one;
+  one.descriptor.type = dtype::fp64;
+  one.descriptor.shape = {3};
+  one.descriptor.compression = "lz4";
+  one.data = nonsense;
+  one.stored = true;
+  const byte_vector message = or_throw(encode_message(std::span(&one, 1)));
+  validation_options options;
+  const auto tried = validate_message(message, options);
+  ASSERT_EQ(tried.issues.size(), 1u);
+  EXPECT_EQ(tried.issues[0].code, "decode_pipeline_failed");
+  options.trial_decode = false;
+  EXPECT_TRUE(validate_message(message, options).ok());
+  options.level = validation_level::fidelity;
+  EXPECT_TRUE(validate_message(message, options).ok()) << "at any level";
+}
+
 TEST(tensogram_damage, a_shape_beyond_its_payload_is_refused_before_memory_is_taken) {
   const byte_vector zeros(64);
   const byte_vector honest = boast(64, "none", zeros);

@@ -138,6 +138,18 @@ TEST(tgm_c, failures_have_the_codes_of_the_reference) {
   EXPECT_EQ(with(payload, 0xEE), TGM_ENCODING) << "the size in front of an LZ4 block";
   EXPECT_NE(std::string(tgm_last_error()).find("object 1"), std::string::npos);
   EXPECT_EQ(with(bytes.length - 1, 'X'), TGM_FRAMING);
+  const std::uint8_t had = std::exchange(bytes.data[payload], 0xEE);
+  tgm_object_iterator* objects = nullptr;
+  ASSERT_EQ(tgm_object_iterator_open(bytes.data, bytes.length, nullptr, &objects),
+            TGM_OK);
+  std::size_t object = 0;
+  const std::uint8_t* elements = nullptr;
+  std::size_t length = 0;
+  EXPECT_EQ(tgm_object_iterator_next(objects, &object, &elements, &length), TGM_OK);
+  EXPECT_EQ(tgm_object_iterator_next(objects, &object, &elements, &length), TGM_ENCODING)
+      << "object by object as all at once";
+  tgm_object_iterator_free(objects);
+  bytes.data[payload] = had;
   tgm_decode_options strict = tgm_decode_options_default();
   strict.verify_hash = 1;
   EXPECT_EQ(tgm_decode_with_options(bytes.data, bytes.length, &strict, &message),
@@ -149,6 +161,37 @@ TEST(tgm_c, failures_have_the_codes_of_the_reference) {
             TGM_ENCODING);
   EXPECT_EQ(tgm_decode_object(bytes.data, bytes.length, 2, nullptr, &out), TGM_OBJECT);
   tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, ranges_of_szip_without_offsets_are_a_failure_of_compression) {
+  sample_object one =
+      sample(3, dtype::int16, {4096}, formats::byte_order::little, "szip");
+  one.descriptor.parameters = {
+      {"szip_rsi", 16}, {"szip_block_size", 16}, {"szip_flags", 8}};
+  const auto range_of = [](const byte_vector& message) {
+    const std::uint64_t first = 1000;
+    const std::uint64_t count = 2;
+    tgm_bytes out{};
+    const tgm_error code =
+        tgm_decode_range(message.data(), message.size(), 0, &first, &count, 1, &out);
+    tgm_bytes_free(out);
+    return code;
+  };
+  const byte_vector with = or_throw(formats::encode_message(to_write({one})));
+  EXPECT_EQ(range_of(with), TGM_OK) << tgm_last_error();
+  const auto reader = or_throw(formats::message_reader::open(with));
+  formats::object_to_write bare;
+  bare.descriptor = reader.descriptor(0);
+  ASSERT_TRUE(bare.descriptor.parameters.erase("szip_block_offsets"));
+  const byte_vector payload = or_throw(reader.stored_payload(0));
+  bare.data = payload;
+  bare.stored = true;
+  const byte_vector without = or_throw(formats::encode_message({&bare, 1}));
+  EXPECT_EQ(range_of(without), TGM_COMPRESSION);
+  EXPECT_NE(std::string(tgm_last_error()).find("szip_block_offsets"), std::string::npos);
+  tgm_message* message = nullptr;
+  ASSERT_EQ(tgm_decode(without.data(), without.size(), &message), TGM_OK);
+  tgm_message_free(message);
 }
 
 TEST(tgm_c, files_and_buffers_are_walked_message_by_message) {

@@ -93,15 +93,17 @@ class content_reader {
                                   std::optional<std::size_t> object) {
     auto item = decode_cbor(bytes);
     if (item && checks_.canonical && item->used < bytes.size() &&
-        frame.type == frame_type::object &&
-        (frame.flags & frame_flag::descriptor_after_payload) == 0) {
+        frame.type == frame_type::object && !descriptor_last(frame)) {
       item = decode_cbor(bytes.first(item->used));  // what follows is the payload
     }
     if (!item) {
-      fail(codes_of(frame.type).failed, offset,
-           fmt::format("cannot read {}: {}", frame_type_name(frame.type),
-                       whole_text(item.error())),
-           object);
+      const bool boundary = frame.type == frame_type::object && !descriptor_last(frame);
+      add(boundary ? "cbor_before_boundary_unknown" : codes_of(frame.type).failed,
+          boundary ? validation_level::structure : validation_level::metadata,
+          issue_severity::error, errc::corrupt, offset,
+          fmt::format("cannot read {}: {}", frame_type_name(frame.type),
+                      whole_text(item.error())),
+          object);
       return std::nullopt;
     }
     if (checks_.canonical && !item->deviation.empty()) {
@@ -134,7 +136,7 @@ class content_reader {
     if (offset < frame_header_size || offset >= frame.length - object_tail_size) {
       return {};  // the layout has said so
     }
-    const bool after = (frame.flags & frame_flag::descriptor_after_payload) != 0;
+    const bool after = descriptor_last(frame);
     const std::uint64_t start = frame.offset + offset;
     const std::uint64_t end = body.offset + body.length;
     WEIR_TRY(const bytes_view bytes,

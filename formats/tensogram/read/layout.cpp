@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 namespace weir::formats {
 
@@ -66,6 +67,8 @@ std::string place(const byte_source& source, std::uint64_t offset) {
 }
 
 namespace {
+
+constexpr std::uint64_t furthest = std::numeric_limits<std::uint64_t>::max();
 
 /// Follows frames from the preamble to the postamble.
 class frame_walk {
@@ -148,6 +151,13 @@ class frame_walk {
                       frame.length));
       return false;
     }
+    if (frame.length > furthest - frame.offset) {
+      issues_.fail("frame_length_overflow", errc::corrupt, frame.offset,
+                   fmt::format("cannot read {} frame: expected an end that 64 bits can "
+                               "count, found {} bytes",
+                               frame_type_name(frame.type), frame.length));
+      return false;
+    }
     if (frame.length > left(frame.offset)) {
       issues_.fail(
           "frame_exceeds_message", errc::torn, frame.offset,
@@ -175,7 +185,7 @@ class frame_walk {
 
   void take_descriptor_offset(const frame_info& frame, std::uint64_t offset) {
     layout_.descriptor_offsets.push_back(offset);
-    const bool after = (frame.flags & frame_flag::descriptor_after_payload) != 0;
+    const bool after = descriptor_last(frame);
     const bool good =
         after ? offset >= frame_header_size && offset < frame.length - object_tail_size
               : offset == frame_header_size;
@@ -325,6 +335,13 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
         "total_length_too_small", errc::corrupt, 16,
         fmt::format("cannot read message: expected a length of at least {}, found {}",
                     smallest_message, total));
+    return std::uint64_t{0};
+  }
+  if (total > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    issues.fail("total_length_overflow", errc::corrupt, 16,
+                fmt::format("cannot read message: expected a length that an offset of a "
+                            "file can be, found {}",
+                            total));
     return std::uint64_t{0};
   }
   if (total > limit) {

@@ -81,6 +81,11 @@ struct frame_body {
   std::uint64_t length = 0;
 };
 [[nodiscard]] frame_body body_of(const frame_info& frame) noexcept;
+/// Whether the payload of a data object ends where its descriptor begins; else it begins
+/// where the descriptor ends, which only the descriptor's CBOR says.
+[[nodiscard]] inline bool descriptor_last(const frame_info& frame) noexcept {
+  return (frame.flags & frame_flag::descriptor_after_payload) != 0;
+}
 
 /// "name:offset", for errors.
 [[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);

@@ -25,7 +25,8 @@ class message_validation {
 
   result<message_report> run() {
     WEIR_TRY(layout_, read_layout(pieces_, report_.span, issues_));
-    if (layout_.complete && options_.level >= validation_level::metadata) {
+    const bool beyond_structure = options_.level >= validation_level::metadata;
+    if (layout_.complete && (beyond_structure || has_leading_descriptor())) {
       const content_checks checks{options_.level >= validation_level::integrity,
                                   options_.legacy_hashes, options_.canonical};
       WEIR_TRY(contents_, read_contents(pieces_, layout_, checks, issues_));
@@ -35,7 +36,9 @@ class message_validation {
       WEIR_CHECK(check_object(i));
     }
     for (const found_issue& found : issues_.all()) {
-      report_.issues.push_back(found.issue);
+      if (beyond_structure || found.issue.level == validation_level::structure) {
+        report_.issues.push_back(found.issue);
+      }
     }
     report_.hash_verified =
         verified_ > 0 && verified_ == report_.object_count && report_.ok();
@@ -43,6 +46,14 @@ class message_validation {
   }
 
  private:
+  /// Only its CBOR says where such a descriptor ends and the payload begins.
+  bool has_leading_descriptor() const {
+    return std::any_of(
+        layout_.frames.begin(), layout_.frames.end(), [](const frame_info& frame) {
+          return frame.type == frame_type::object && !descriptor_last(frame);
+        });
+  }
+
   void add(const char* code, validation_level level, issue_severity severity,
            std::size_t object, std::string text) {
     issues_.add({{code, level, severity, object, contents_.objects[object].frame.offset,
