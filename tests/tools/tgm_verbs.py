@@ -5,6 +5,7 @@ import ast
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import struct
@@ -25,9 +26,9 @@ class Verbs(unittest.TestCase):
         self.folder = Path(self.temporary.name)
         self.addCleanup(self.temporary.cleanup)
 
-    def tgm(self, *args, code=0):
+    def tgm(self, *args, code=0, env=None):
         done = subprocess.run([WEIR, "tgm", *map(str, args)], cwd=self.folder, capture_output=True, timeout=120,
-                              check=False)
+                              check=False, env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, code, done.stdout.decode(errors="replace")
                          + done.stderr.decode(errors="replace"))
         return done
@@ -177,6 +178,32 @@ class Verbs(unittest.TestCase):
                     self.assertEqual(self.digests("again.tgm"), self.digests(SUITE / name))
                     self.tgm("validate", "again.tgm")
 
+    def test_masks_are_written_as_asked_for(self):
+        raw, first = (SUITE / "layout/hash_none.tgm").read_bytes(), bytes.fromhex("0000000000406f40")
+        nan, up, down = (struct.pack("<d", float(v)) for v in ("nan", "inf", "-inf"))
+        (self.folder / "x.tgm").write_bytes(raw.replace(first, nan))
+        self.tgm("copy", "--recode", "x.tgm", "y.tgm")
+        self.assertIn(b"nan_detected", self.tgm("validate", "--full", "y.tgm", code=4).stderr)
+        for args, env in ((("copy", "--allow-nan"), {}), (("--allow-nan", "copy"), {}), (("copy",), {"TENSOGRAM_ALLOW_NAN": "1"})):
+            self.tgm(*args, "--recode", "x.tgm", "y.tgm", env=env)
+            self.tgm("validate", "--full", "y.tgm")
+            self.assertEqual(self.digests("y.tgm"), self.digests("x.tgm"))
+            self.assertEqual(self.methods("y.tgm"), ["none"], "one byte is below the threshold")
+        at = raw.index(first)
+        (self.folder / "x.tgm").write_bytes(raw[:at] + nan + up + down + raw[at + 24:])
+        self.tgm("--allow-inf", "--allow-nan", "copy", "--recode", "--small-mask-threshold", 0, "--nan-mask-method", "rle",
+                 "--pos-inf-mask-method", "zstd", "--neg-inf-mask-method", "lz4", "x.tgm", "y.tgm")
+        self.assertEqual(self.methods("y.tgm"), ["rle", "zstd", "lz4"])
+        self.tgm("copy", "--recode", "--nan-mask-method", "roaring", "y.tgm", "z.tgm")
+        self.assertEqual(self.methods("z.tgm"), ["roaring", "zstd", "lz4"], "what is not asked for stays")
+        self.assertEqual(self.digests("z.tgm"), self.digests("x.tgm"))
+        self.tgm("copy", "--recode", "--nan-mask-method", "blosc2", "x.tgm", "z.tgm", code=2)
+        self.tgm("copy", "--recode", "x.tgm", "z.tgm", code=2, env={"TENSOGRAM_SMALL_MASK_THRESHOLD": "many"})
+
+    def methods(self, path):
+        """Of the masks in a file: nan, inf+, inf-."""
+        return [m.decode() for m in re.findall(rb"fmethod[c-g](none|rle|roaring|lz4|zstd)", (self.folder / path).read_bytes())]
+
     def test_threads_do_not_change_the_payloads(self):
         self.tgm("copy", "--recode", SUITE / "codecs/codecs.tgm", "one.tgm")
         self.tgm("--threads", 3, "copy", "--recode", SUITE / "codecs/codecs.tgm", "three.tgm")
@@ -212,6 +239,17 @@ class Verbs(unittest.TestCase):
         self.assertEqual(report[0]["status"], "failed")
         codes = [i["code"] for m in report[0]["message_reports"] for i in m["issues"]]
         self.assertIn("hash_mismatch", codes)
+
+    def test_checksum_decodes_nothing_and_excludes_other_levels(self):
+        raw = (SUITE / "layout/hash_none.tgm").read_bytes()
+        self.assertEqual(raw.count(b"compressiondnone"), 1)
+        (self.folder / "x.tgm").write_bytes(raw.replace(b"compressiondnone", b"compressiondzstd"))
+        self.assertIn(b"decode_pipeline_failed", self.tgm("validate", "x.tgm", code=4).stderr)
+        self.tgm("validate", "--checksum", "x.tgm")
+        self.tgm("validate", "--checksum", SUITE / "damage/bad_payload.tgm", code=4)
+        for pair in (("--checksum", "--full"), ("--checksum", "--level", "fidelity"), ("--checksum", "--quick"), ("--quick", "--full"),
+                     ("--full", "--level", "structure")):
+            self.assertIn(b"excludes", self.tgm("validate", *pair, "x.tgm", code=2).stderr)
 
     def npy(self, *args):
         self.tgm("export", *args, "out.npy")

@@ -176,7 +176,8 @@ command_result tgm_copy(const tgm_verb_options& options, output& out) {
     ++copied;
     byte_vector& to = outputs[fill_template(options.out, reader.metadata())];
     if (options.recode) {
-      WEIR_TRY(const byte_vector again, recode_message(reader, m, options.threads));
+      WEIR_TRY(const byte_vector again,
+               recode_message(reader, m, options.threads, options.masks));
       append(to, again);
     } else {
       append(to, file.bytes(m));

@@ -27,7 +27,7 @@ class object_recoder {
   object_recoder(const message_reader& reader, std::size_t i, std::string place)
       : reader_(reader), i_(i), place_(std::move(place)), d_(reader.descriptor(i)) {}
 
-  result<void> run(stored_message& to, unsigned threads) {
+  result<void> run(stored_message& to, unsigned threads, const mask_wishes& wishes) {
     WEIR_TRY(byte_vector elements, reader_.decode(i_));
     // Decoding gives native order, whatever the file had.
     if (d_.compression == "zfp" && d_.order == byte_order::big) {
@@ -40,6 +40,7 @@ class object_recoder {
     options.threads = threads;
     options.floats = formats::non_finite::store;
     settle_masks(options.masks);
+    follow(wishes, options.masks);
     settle_blosc2();
     WEIR_TRY(const byte_vector alone, encode(elements, options));
     WEIR_TRY(const message_reader again, message_reader::open(alone));
@@ -91,8 +92,23 @@ class object_recoder {
     }
   }
 
+  void follow(const mask_wishes& wishes, formats::mask_options& masks) const {
+    masks.nan = masks.nan || wishes.nan;
+    masks.infinity = masks.infinity || wishes.infinity;
+    const auto choose = [&](const std::string& name, mask_method& method) {
+      method = name.empty() ? method : method_of(name);
+    };
+    choose(wishes.nan_method, masks.nan_method);
+    choose(wishes.positive_method, masks.positive_method);
+    choose(wishes.negative_method, masks.negative_method);
+    masks.small_mask_bytes = wishes.small_mask_bytes.value_or(masks.small_mask_bytes);
+  }
+
   void settle_masks(formats::mask_options& masks) {
-    masks.nan = masks.infinity = !d_.masks.empty();
+    if (d_.masks.empty()) {
+      return;
+    }
+    masks.nan = masks.infinity = true;
     masks.small_mask_bytes = 0;
     for (const cbor_entry& entry : d_.masks) {
       if (entry.key.text() == nullptr || entry.value.map() == nullptr) {
@@ -131,13 +147,13 @@ class object_recoder {
 }  // namespace
 
 result<byte_vector> recode_message(const message_reader& reader, std::size_t number,
-                                   unsigned threads) {
+                                   unsigned threads, const mask_wishes& wishes) {
   stored_message out;
   out.hashes = (reader.flags() & 0x80) != 0;
   out.extra = reader.metadata().extra;
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const std::string place = fmt::format("message {}, object {}", number, i);
-    WEIR_CHECK(object_recoder(reader, i, place).run(out, threads));
+    WEIR_CHECK(object_recoder(reader, i, place).run(out, threads, wishes));
   }
   return out.encode();
 }

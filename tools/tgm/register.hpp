@@ -21,8 +21,7 @@ class tgm_verbs {
   tgm_verbs& operator=(const tgm_verbs&) = delete;
 
   void add_all() {
-    group_.add_option("--threads", o_.threads, "Threads that copy --recode encodes with")
-        ->envname("TENSOGRAM_THREADS");
+    encoding(&group_, "TENSOGRAM_");
     many("info", "Messages and size of files", "weir tgm info a.tgm b.tgm", &tgm_info);
     keys(many("ls", "List messages and objects with digests, or values of keys",
               "weir tgm ls runs/demo/curve.tgm", &tgm_list));
@@ -32,12 +31,15 @@ class tgm_verbs {
     add_dump();
     auto* validate = many("validate", "Say everything that is wrong with files",
                           "weir tgm validate --full a.tgm", &tgm_check);
-    validate->add_option("--level", o_.level,
-                         "structure, metadata, integrity (default) or fidelity");
-    validate->add_flag("--quick", o_.quick, "Structure alone");
-    validate->add_flag("--checksum", o_.checksum,
-                       "Digests and structure, nothing is decoded");
-    validate->add_flag("--full", o_.full, "Values too");
+    auto* level = validate->add_option(
+        "--level", o_.level, "structure, metadata, integrity (default) or fidelity");
+    auto* quick = validate->add_flag("--quick", o_.quick, "Structure alone");
+    auto* checksum = validate->add_flag("--checksum", o_.checksum,
+                                        "Digests and structure, nothing is decoded");
+    auto* full = validate->add_flag("--full", o_.full, "Values too");
+    quick->excludes(level, checksum, full);
+    checksum->excludes(level, full);
+    full->excludes(level);
     validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
     validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
     where(sets(pair("set", "Write a copy with other values of keys",
@@ -47,7 +49,7 @@ class tgm_verbs {
     where(copy);
     copy->add_flag("--recode", o_.recode, "Decode and encode every object again");
     copy->add_flag("--legacy", o_.legacy, "Accept packing keys as before 0.19");
-    copy->add_option("--threads", o_.threads, "Threads to encode with");
+    encoding(copy, "");
     auto* merge = many("merge", "All objects of files in one message",
                        "weir tgm merge a.tgm b.tgm -o all.tgm", &tgm_merge);
     out(merge)->required();
@@ -63,6 +65,38 @@ class tgm_verbs {
   }
 
  private:
+  /// What copy --recode encodes with. The reference takes these before every verb, and
+  /// from the environment.
+  void encoding(CLI::App* v, const std::string& environment) {
+    const auto known = [&](CLI::Option* option, const char* name) {
+      if (!environment.empty()) {
+        option->envname(environment + name);
+      }
+    };
+    const auto method = [&](const char* flag, std::string& to, const char* name) {
+      known(v->add_option(flag, to,
+                          "Of its mask: none, rle, roaring, lz4 or zstd (default: as "
+                          "it was, else roaring)")
+                ->check(CLI::IsMember({"none", "rle", "roaring", "lz4", "zstd"})),
+            name);
+    };
+    known(
+        v->add_option("--threads", o_.threads, "Threads that copy --recode encodes with"),
+        "THREADS");
+    known(v->add_flag("--allow-nan", o_.masks.nan, "Store NaN as zero and a mask"),
+          "ALLOW_NAN");
+    known(v->add_flag("--allow-inf", o_.masks.infinity,
+                      "Store infinities as zero and a mask"),
+          "ALLOW_INF");
+    method("--nan-mask-method", o_.masks.nan_method, "NAN_MASK_METHOD");
+    method("--pos-inf-mask-method", o_.masks.positive_method, "POS_INF_MASK_METHOD");
+    method("--neg-inf-mask-method", o_.masks.negative_method, "NEG_INF_MASK_METHOD");
+    known(v->add_option("--small-mask-threshold", o_.masks.small_mask_bytes,
+                        "Masks of up to so many bytes are stored as they are (default: "
+                        "as it was, else 128)"),
+          "SMALL_MASK_THRESHOLD");
+  }
+
   CLI::Option* keys(CLI::App* v) {
     where(v);
     return v->add_option("-p,--keys", o_.keys, "Keys, separated by commas");

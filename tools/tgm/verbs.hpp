@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "tgm/recode.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::tools {
@@ -33,6 +34,7 @@ struct tgm_verb_options {
   bool recode = false;
   bool json = false;
   unsigned threads = 0;
+  mask_wishes masks;
 };
 
 [[nodiscard]] command_result tgm_info(const tgm_verb_options& options, output& out);
