@@ -209,7 +209,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("weir ") + WEIR_VERSION);
   app.footer(
-      "Exit codes: 0 well, 2 usage, 3 not found, 4 damaged data, 5 system, 6 run failed");
+      "Exit codes: 0 well, 1 a check found something, 2 usage, 3 not there or there "
+      "already, 4 damaged data, 5 system, 6 run failed");
   add_run_verbs(app, options, chosen);
   add_speak_verbs(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);

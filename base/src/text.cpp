@@ -92,6 +92,10 @@ std::string human_bytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, units[unit]);
 }
 
+std::string counted(std::uint64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 std::string human_seconds(double seconds) {
   if (seconds < 60) {
     return fmt::format("{:.1f} s", seconds);

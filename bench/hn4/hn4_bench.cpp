@@ -39,25 +39,27 @@ std::uint32_t through_isal(std::uint32_t crc, const void* from, std::size_t size
   return isal_crc(crc, static_cast<const unsigned char*>(from), size);
 }
 
+/// A function of a library that stays loaded; nullptr, with a remark, where it is not
+/// installed.
+void* symbol_of(const char* library, const char* name) {
+  void* handle = ::dlopen(library, RTLD_NOW);
+  void* symbol = handle != nullptr ? ::dlsym(handle, name) : nullptr;
+  if (symbol == nullptr) {
+    std::fprintf(stderr, "note: no %s in %s: ratios are without its CRC-32\n", name,
+                 library);
+  }
+  return symbol;
+}
+
 /// The fastest CRC-32 of those that are installed; they agree on a check value.
 crc_function fastest_crc() {
   std::vector<crc_function> all{&own_crc};
-  for (const char* library : {"libdeflate.so.0", "libisal.so.2"}) {
-    if (::dlopen(library, RTLD_NOW) == nullptr) {
-      std::fprintf(stderr, "note: %s is not installed: ratios are without its CRC-32\n",
-                   library);
-    }
+  if (void* f = symbol_of("libdeflate.so.0", "libdeflate_crc32")) {
+    all.push_back(reinterpret_cast<crc_function>(f));
   }
-  if (void* deflate = ::dlopen("libdeflate.so.0", RTLD_NOW)) {
-    if (void* f = ::dlsym(deflate, "libdeflate_crc32")) {
-      all.push_back(reinterpret_cast<crc_function>(f));
-    }
-  }
-  if (void* isal = ::dlopen("libisal.so.2", RTLD_NOW)) {
-    if (void* f = ::dlsym(isal, "crc32_gzip_refl")) {
-      isal_crc = reinterpret_cast<decltype(isal_crc)>(f);
-      all.push_back(&through_isal);
-    }
+  if (void* f = symbol_of("libisal.so.2", "crc32_gzip_refl")) {
+    isal_crc = reinterpret_cast<decltype(isal_crc)>(f);
+    all.push_back(&through_isal);
   }
   const byte_vector bytes(std::size_t{8} << 20, std::byte{7});
   crc_function best = all.front();

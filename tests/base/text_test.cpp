@@ -22,6 +22,7 @@ TEST(Text, JsonQuoteEscapesAndReplacesWhatIsNotUtf8) {
 }
 
 TEST(Text, SizesAndDurationsAreReadable) {
+  EXPECT_EQ(counted(0, "shard") + ", " + counted(1, "shard"), "0 shards, 1 shard");
   EXPECT_EQ(human_bytes(1023), "1023 B");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
   EXPECT_EQ(human_seconds(200), "3 min 20 s");

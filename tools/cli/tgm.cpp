@@ -71,8 +71,9 @@ result<void> list_message(const opened_file& f, std::size_t index,
               index == 0 ? "" : ",", reader.span().offset + f.spans[index].offset,
               f.spans[index].length);
   } else {
-    out.print("message {} at {}: {} objects, {}\n", index, f.spans[index].offset,
-              reader.object_count(), human_bytes(f.spans[index].length));
+    out.print("message {} at {}: {}, {}\n", index, f.spans[index].offset,
+              counted(reader.object_count(), "object"),
+              human_bytes(f.spans[index].length));
   }
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const auto& d = reader.descriptor(i);

@@ -61,11 +61,12 @@ void print_text(const hn4_options& options, const hn4_check_report& r,
   }
   for (const auto& tag : saved) {
     out.print("saved   {}: {}\n", tag.name,
-              tag.problem.empty() ? fmt::format("{} bytes", tag.bytes) : tag.problem);
+              tag.problem.empty() ? counted(tag.bytes, "byte") : tag.problem);
   }
-  out.print("{}: {} findings, {} notes; {} tags, {} shards, {} blocks, {} bytes\n",
-            options.volume, r.findings.size(), r.notes.size(), r.tags, r.shards, r.blocks,
-            r.bytes);
+  out.print("{}: {}, {}; {}, {}, {}, {}\n", options.volume,
+            counted(r.findings.size(), "finding"), counted(r.notes.size(), "note"),
+            counted(r.tags, "tag"), counted(r.shards, "shard"),
+            counted(r.blocks, "block"), counted(r.bytes, "byte"));
 }
 
 // One square per cell, 128 in a row, from the start of the volume.

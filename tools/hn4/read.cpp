@@ -79,8 +79,8 @@ result<void> copy_range(const hn4_stream& stream, std::uint64_t offset,
   }
   note_recoveries(stream);
   if (holes != 0) {
-    fmt::print(stderr, "note: tag \"{}\": {} blocks are holes and read as zeros ({})\n",
-               stream.tag(), holes, text_of(storage::hn4_code::sparse));
+    fmt::print(stderr, "note: tag \"{}\": holes read as zeros in {} ({})\n", stream.tag(),
+               counted(holes, "block"), text_of(storage::hn4_code::sparse));
   }
   return {};
 }
@@ -118,12 +118,12 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
   WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
   note_recoveries(stream);
   if (!options.json) {
-    out.print("{}: {} bytes in {} shards, format {}\n", stream.tag(), stream.size(),
-              stream.shards().size(), name_of(directory.format()));
+    out.print("{}: {} in {}, format {}\n", stream.tag(), counted(stream.size(), "byte"),
+              counted(stream.shards().size(), "shard"), name_of(directory.format()));
     for (const auto& s : stream.shards()) {
-      out.print(
-          "  shard {:016x}{:016x}  {:>14} bytes at {:>14}  {} blocks  generation {}\n",
-          s.seed.hi, s.seed.lo, s.bytes, s.offset, s.blocks, s.generation);
+      out.print("  shard {:016x}{:016x}  {:>14} bytes at {:>14}  {}  generation {}\n",
+                s.seed.hi, s.seed.lo, s.bytes, s.offset, counted(s.blocks, "block"),
+                s.generation);
     }
     for (const auto& t : directory.tensors()) {
       out.print("  {:40} {:8} {}\n", t.name, t.type_name, shape_text(t.shape));
@@ -167,8 +167,8 @@ command_result hn4_ls(const hn4_options& options, output& out) {
   note(volume.warnings());
   if (!options.json) {
     for (const auto& tag : tags) {
-      out.print("{:32} {:>14} bytes  {} shards  generation {}\n", tag.name, tag.bytes,
-                tag.shards, tag.generation);
+      out.print("{:32} {:>14} bytes  {}  generation {}\n", tag.name, tag.bytes,
+                counted(tag.shards, "shard"), tag.generation);
     }
     return 0;
   }
@@ -242,7 +242,7 @@ command_result hn4_export(const hn4_options& options, output& out) {
   WEIR_CHECK(write_new_file(options.file, options.force, [&](const sink& to) {
     return copy_range(stream, 0, stream.size(), to);
   }));
-  out.print("{}: {} bytes\n", options.file, stream.size());
+  out.print("{}: {}\n", options.file, counted(stream.size(), "byte"));
   return 0;
 }
 
@@ -264,10 +264,10 @@ command_result hn4_stat(const hn4_options& options, output& out) {
         volume.uuid().lo, tags.size());
   } else {
     out.print(
-        "{}: \"{}\", profile {}, {} in blocks of {}, sectors of {}, state {:#x}, {} "
-        "tags\n",
+        "{}: \"{}\", profile {}, {} in blocks of {}, sectors of {}, state {:#x}, "
+        "{}\n",
         options.volume, volume.label(), name_of(g.profile), human_bytes(g.capacity),
-        human_bytes(g.block), g.sector, volume.state(), tags.size());
+        human_bytes(g.block), g.sector, volume.state(), counted(tags.size(), "tag"));
   }
   return 0;
 }
@@ -295,8 +295,8 @@ command_result hn4_bench(const hn4_options& options, output& out) {
         "{:.0f}}}\n",
         json_quote(options.tag), stream.size(), parallel.threads, best);
   } else {
-    out.print("{}: {} verified in {} threads at {}/s (best of 3)\n", options.tag,
-              human_bytes(stream.size()), parallel.threads,
+    out.print("{}: {} verified in {} at {}/s (best of 3)\n", options.tag,
+              human_bytes(stream.size()), counted(parallel.threads, "thread"),
               human_bytes(static_cast<std::uint64_t>(best)));
   }
   return 0;

@@ -61,8 +61,8 @@ result<void> store(const hn4_options& options, bytes_view content, output& out) 
     out.print("{{\"tag\": {}, \"size\": {}, \"shards\": {}}}\n", json_quote(options.tag),
               stream.size(), stream.shards().size());
   } else {
-    out.print("{}: {} bytes in {} shards\n", options.tag, stream.size(),
-              stream.shards().size());
+    out.print("{}: {} in {}\n", options.tag, counted(stream.size(), "byte"),
+              counted(stream.shards().size(), "shard"));
   }
   return {};
 }
@@ -108,7 +108,7 @@ command_result hn4_import(const hn4_options& options, output& out) {
   WEIR_TRY(const auto directory, storage::tensor_directory::of_bytes(content.bytes()));
   WEIR_CHECK(store(options, content.bytes(), out));
   if (!options.json) {
-    out.print("{} tensors, format {}\n", directory.tensors().size(),
+    out.print("{}, format {}\n", counted(directory.tensors().size(), "tensor"),
               name_of(directory.format()));
   }
   return 0;
@@ -133,7 +133,7 @@ command_result hn4_compact(const hn4_options& options, output& out) {
   if (options.json) {
     out.print("{{\"moved\": {}}}\n", moved);
   } else {
-    out.print("{}: {} tags moved together\n", options.volume, moved);
+    out.print("{}: {}\n", options.volume, counted(moved, "move"));
   }
   return 0;
 }

@@ -65,8 +65,9 @@ class Verbs(Case):
 
     def test_put_refuses_replaces_and_appends(self):
         self.weir("mkfs", "v")
-        self.weir("put", "v", "a", stdin=b"one")
-        self.fails("-0x610", "put", "v", "a", stdin=b"two")
+        self.assertEqual(self.weir("put", "v", "a", stdin=b"one").stdout, b"a: 3 bytes in 1 shard\n")
+        self.assertEqual(self.weir("compact", "v").stdout, b"v: 0 moves\n")
+        self.assertEqual(self.fails("-0x610", "put", "v", "a", stdin=b"two").returncode, 3)
         self.weir("put", "v", "a", "--append", stdin=b"two")
         self.assertEqual(self.weir("cat", "v", "a").stdout, b"onetwo")
         self.weir("put", "v", "a", "--replace", "--compress", stdin=b"x" * 9000)

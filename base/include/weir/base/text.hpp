@@ -20,6 +20,8 @@ namespace weir {
                                        std::span<const std::string> candidates);
 /// 1.5 KiB, 3.0 MiB.
 [[nodiscard]] std::string human_bytes(std::uint64_t bytes);
+/// 1 shard, 2 shards.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view thing);
 /// 12 s, 3 min 20 s.
 [[nodiscard]] std::string human_seconds(double seconds);
 /// A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
