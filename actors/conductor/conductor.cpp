@@ -217,6 +217,9 @@ void conductor_shell::on_saved(const save_done& done, bool last) {
   has_durable_ = true;
   durable_pulses_ = done.pulse_id;
   end_.generation = done.generation;
+  if (end_.spans.size() == kept_spans) {
+    end_.spans.pop_front();
+  }
   end_.spans.push_back(
       {"checkpoints", fmt::format("ck-{}", done.generation), done.start_ns, done.end_ns});
   core_->accounts().generations += 1;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,7 +27,7 @@ struct conductor_end {
   std::shared_ptr<const state_image> image;              ///< of the last boundary
   std::shared_ptr<const storage::stream_cursor> cursor;  ///< of the last boundary
   std::uint64_t generation = 0;                          ///< last durable checkpoint
-  std::vector<trace_order::span> spans;                  ///< checkpoints
+  std::deque<trace_order::span> spans;                   ///< newest checkpoints
 };
 
 struct conductor_config {
@@ -62,6 +63,9 @@ class conductor_shell {
   void watch();
 
  private:
+  /// A run may last for weeks; the trace has room for about as many.
+  static constexpr std::size_t kept_spans = 4096;
+
   template <class T, class Handle, class Deadline, class Then, class... As>
   void ask_for(const char* what, const Handle& to, Deadline deadline, Then then,
                As... as);

@@ -7,32 +7,39 @@
 
 namespace weir::actors {
 
+namespace {
+
+void keep_newest(std::deque<std::int64_t>& values, std::size_t count) {
+  if (values.size() > count) {
+    values.pop_front();
+  }
+}
+
+std::int64_t median(const std::deque<std::int64_t>& values) {
+  std::vector<std::int64_t> sorted(values.begin(), values.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+}  // namespace
+
 void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
   if (last_ns_ != 0) {
     const std::int64_t interval = now_ns - last_ns_;
     if (!behind_snapshot) {
       usual_.push_back(interval);
-      if (usual_.size() > remembered) {
-        usual_.pop_front();
-      }
+      keep_newest(usual_, remembered);
     } else if (!usual_.empty()) {
-      std::vector<std::int64_t> sorted(usual_.begin(), usual_.end());
-      std::nth_element(sorted.begin(),
-                       sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2),
-                       sorted.end());
-      pauses_.push_back(std::max<std::int64_t>(0, interval - sorted[sorted.size() / 2]));
+      pauses_.push_back(std::max<std::int64_t>(0, interval - median(usual_)));
+      keep_newest(pauses_, remembered_pauses);
     }
   }
   last_ns_ = now_ns;
 }
 
 double pause_meter::pause_ms() const {
-  if (pauses_.empty()) {
-    return 0;
-  }
-  std::vector<std::int64_t> sorted = pauses_;
-  std::sort(sorted.begin(), sorted.end());
-  return static_cast<double>(sorted[sorted.size() / 2]) * 1e-6;
+  return pauses_.empty() ? 0 : static_cast<double>(median(pauses_)) * 1e-6;
 }
 
 orchestrator_state::orchestrator_state(std::unique_ptr<pulse_model> model, clock now)

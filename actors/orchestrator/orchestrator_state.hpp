@@ -24,14 +24,15 @@ class pause_meter {
   void ended(std::int64_t now_ns, bool behind_snapshot);
   /// Forgets the last end: what follows is no interval.
   void restart() noexcept { last_ns_ = 0; }
-  /// Median over the snapshots, in ms; 0 if there was none.
+  /// Median over the newest snapshots, in ms; 0 if there was none.
   [[nodiscard]] double pause_ms() const;
 
  private:
   static constexpr std::size_t remembered = 15;
+  static constexpr std::size_t remembered_pauses = 4096;  // a run may last for weeks
   std::int64_t last_ns_ = 0;
   std::deque<std::int64_t> usual_;
-  std::vector<std::int64_t> pauses_;
+  std::deque<std::int64_t> pauses_;
 };
 
 /// @threads{thread-compatible: belongs to the engine's submitter}

@@ -267,7 +267,7 @@ void runner::describe_end(run_report& r, const conductor_end& end) const {
 result<run_report> runner::report(conductor_end end) {
   trace_order trace;
   trace.path = config_.trace == runtime::trace_mode::off ? "" : path_of("trace.json");
-  trace.spans = std::move(end.spans);
+  trace.spans.assign(end.spans.begin(), end.spans.end());
   WEIR_TRY(const auto engine, session_->ask<local<engine_report>>(
                                   orchestrator_, "waiting for the engine's report",
                                   report_atom_v, by_reference(std::move(trace))));

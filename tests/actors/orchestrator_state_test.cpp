@@ -125,5 +125,16 @@ TEST(pause_meter, takes_the_usual_interval_off) {
   EXPECT_DOUBLE_EQ(m.pause_ms(), 2.0);
 }
 
+TEST(pause_meter, forgets_pauses_of_long_ago) {
+  pause_meter m;
+  std::int64_t now = 1;
+  m.ended(now, false);
+  m.ended(now += 1'000'000, false);
+  for (int i = 0; i < 9000; ++i) {
+    m.ended(now += i < 5000 ? 2'000'000 : 4'000'000, true);
+  }
+  EXPECT_DOUBLE_EQ(m.pause_ms(), 3.0);
+}
+
 }  // namespace
 }  // namespace weir::actors
