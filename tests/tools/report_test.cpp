@@ -102,20 +102,25 @@ TEST(Trace, BrokenJsonIsCorrupt) {
 TEST(Verdict, SaysWhatTheModelDoesNotBeat) {
   corpus_comparison c;
   c.gzip = 1.8;
+  c.tokens = 100;
   for (unsigned order = 0; order < 4; ++order) {
     c.counts.push_back({order, 4.0 - order, 3.5 - order, {}});
   }
-  const std::string words = verdict(c, 2.5, 1.9);
+  const std::string words = verdict(c, 2.5, 1.9, 100);
   EXPECT_NE(
       words.find("beats the count models of order 0 and 1, but not of order 2 and 3"),
       std::string::npos)
       << words;
   EXPECT_NE(words.find("does not beat gzip -9 (2.500 against 1.800"), std::string::npos)
       << words;
-  EXPECT_NE(verdict(c, 0.5, 0.4)
+  EXPECT_NE(verdict(c, 0.5, 0.4, 100)
                 .find("beats the count models of order 0, 1, 2 and 3, and beats gzip"),
             std::string::npos);
-  EXPECT_NE(verdict(c, 9, 9).find("beats none of the count models"), std::string::npos);
+  EXPECT_NE(verdict(c, 9, 9, 100).find("beats none of the count models"),
+            std::string::npos);
+  const std::string again = verdict(c, 0.5, 0.4, 250);
+  EXPECT_NE(again.find("2.5 times as many tokens"), std::string::npos) << again;
+  EXPECT_EQ(again.find("beats"), std::string::npos) << again;
 }
 
 TEST(Corpus, IsReadInOrderOfItsPathsAndCut) {

@@ -122,7 +122,14 @@ result<corpus_comparison> compare_corpus(const std::vector<std::string>& paths,
   return out;
 }
 
-std::string verdict(const corpus_comparison& c, double cumulative, double last_quarter) {
+std::string verdict(const corpus_comparison& c, double cumulative, double last_quarter,
+                    double learned) {
+  if (const double times = learned / static_cast<double>(c.tokens); times > 1) {
+    return fmt::format(
+        "The model learned from {:.1f} times as many tokens as gzip and the count models "
+        "read, so its figures cannot be compared with theirs.",
+        times);
+  }
   const bool smaller = cumulative < c.gzip;
   return fmt::format(
       "Over the whole text the model {}, and {} gzip -9 ({:.3f} against {:.3f} bits per "

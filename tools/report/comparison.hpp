@@ -37,8 +37,9 @@ inline constexpr std::uint64_t comparison_limit = std::uint64_t{1} << 24;
 [[nodiscard]] result<corpus_comparison> compare_corpus(
     const std::vector<std::string>& paths, bool separate_documents, std::uint64_t tokens);
 
-/// In words: which of gzip and the count models a figure beats, honestly.
+/// In words: which of gzip and the count models a figure beats, honestly: a model that
+/// learned from more tokens than they read (`learned`) beats nobody.
 [[nodiscard]] std::string verdict(const corpus_comparison& c, double cumulative,
-                                  double last_quarter);
+                                  double last_quarter, double learned);
 
 }  // namespace weir::tools

@@ -82,7 +82,8 @@ std::vector<curve_line> all_curves(const run_data& run, double tokens) {
 
 std::string model_verdict(const run_data& run) {
   return verdict(*run.corpus, number_at(run.metrics, "bits_per_byte.cumulative"),
-                 number_at(run.metrics, "bits_per_byte.last_quarter"));
+                 number_at(run.metrics, "bits_per_byte.last_quarter"),
+                 number_at(run.metrics, "phases.build.tokens"));
 }
 
 void add_head(html_page& page, const run_data& run) {
@@ -106,10 +107,7 @@ void add_curve(html_page& page, const run_data& run) {
     return;
   }
   if (run.corpus) {
-    page.paragraph(
-        verdict(*run.corpus, number_at(run.metrics, "bits_per_byte.cumulative"),
-                number_at(run.metrics, "bits_per_byte.last_quarter")),
-        "verdict");
+    page.paragraph(model_verdict(run), "verdict");
   }
   page.figure(
       draw_curves(all_curves(run, tokens), tokens),
