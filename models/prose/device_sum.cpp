@@ -59,15 +59,17 @@ result<void> device_sum::submit(std::span<const runtime::task_id> ready) {
         "part of sum", {&token, 1}, [](const runtime::task_context&) {}, behind));
   }
   stream_->enqueue(in, std::move(all_reduce));
+  // One task writes all parts: one that failed is missing in the sum of every device.
+  std::vector<access> held;
   for (unsigned d = 0; d < parts_.size(); ++d) {
-    const runtime::lane* lane = &lanes.of(d);
-    const access held[] = {{lane->token, access_mode::read},
-                           {parts_[d].all(), access_mode::read_write}};
-    WEIR_CHECK(
-        engine_.submit("sum", held, [lane](const runtime::task_context&) -> result<void> {
-          return lane->poison ? result<void>(error(*lane->poison.what)) : result<void>();
-        }));
+    held.push_back({lanes.of(d).token, access_mode::read});
+    held.push_back({parts_[d].all(), access_mode::read_write});
   }
+  const runtime::lane* first = &lanes.of(0);  // a collective's failure is in all lanes
+  WEIR_CHECK(
+      engine_.submit("sum", held, [first](const runtime::task_context&) -> result<void> {
+        return first->poison ? result<void>(error(*first->poison.what)) : result<void>();
+      }));
   return {};
 }
 

@@ -17,8 +17,8 @@ namespace weir::models {
 /// them. Its operations are tasks of the model's own engine.
 ///
 /// The stream knows order tokens, the model's tasks know regions. They meet in tasks that
-/// hold both: those behind the all-reduce write the parts as far as the engine is
-/// concerned, so what reads a part waits for the sum.
+/// hold both: the one behind the all-reduce writes all parts as far as the engine is
+/// concerned, so what reads a part waits for the sum, and fails if one of them has.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 class device_sum {
  public:

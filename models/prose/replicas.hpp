@@ -51,7 +51,6 @@ class replicas {
   }
   [[nodiscard]] const prose_config& config() const { return config_; }
   [[nodiscard]] graph<float>& device(std::size_t index) { return *graphs_[index]; }
-  [[nodiscard]] std::size_t devices() const { return graphs_.size(); }
 
  private:
   explicit replicas(const prose_config& config) : config_(config) {}

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "models/some_tokens.hpp"
 #include "prose/image.hpp"
@@ -212,13 +213,20 @@ TEST(Replicas, OfWhichOneDiffersAreFound) {
 TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   job j(4, 4, 2);
   ASSERT_TRUE(j.pulse(0).has_value());
+  ASSERT_TRUE(j.model().check_replicas().has_value());  // and no step goes on
   const auto t = or_throw(j.model().parameter("unembedding"));
-  t.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  float& broken = t.as<float>()[5];  // of the first device
+  const float before = std::exchange(broken, std::numeric_limits<float>::quiet_NaN());
   for (std::uint64_t i = 1; i < 3; ++i) {
     const auto r = j.pulse(i);
     ASSERT_FALSE(r.has_value());
     EXPECT_NE(r.error().message().find("nan"), std::string::npos) << r.error().message();
   }
+  broken = before;
+  EXPECT_FALSE(j.model().check_replicas().has_value())
+      << "what failed since the last wait";
+  const auto same = j.model().check_replicas();
+  EXPECT_TRUE(same.has_value()) << "a device stepped: " << same.error().message();
 }
 
 TEST(Replicas, AreAsManyAsTheLanesAllow) {

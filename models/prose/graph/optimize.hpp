@@ -55,7 +55,9 @@ void graph<R>::reduce(pulse_record& record) {
   for (int g = 0; n_.lanes > 1 && g < static_cast<int>(layout_.groups().size()); ++g) {
     const auto& parameters = layout_.groups()[static_cast<std::size_t>(g)].parameters;
     for (int parameter : parameters) {
-      accesses_.writes(squares_part(parameter));
+      if (!shares_) {  // of a shared sum they come later
+        accesses_.writes(squares_part(parameter));
+      }
     }
     for (int lane = 0; lane < n_.lanes; ++lane) {
       for (int parameter : parameters) {
