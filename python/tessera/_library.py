@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shared library: where it is, its structures and the types of its functions."""
+import collections
+import contextlib
 import ctypes
 import os
 import pathlib
+import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint32, c_uint64, c_void_p)
 
@@ -126,7 +129,7 @@ _CALLS = {
     "tessMeshGetInfo": [H, POINTER(MeshInfo)], "tessMeshRankCoords": [H, c_int, INT_OUT],
     "tessMeshAxisGroup": [H, c_char_p, c_int, INT_OUT, INT_OUT],
     "tessStreamCreateEx": [H, POINTER(StreamDesc), OUT], "tessStreamDestroy": [H], "tessStreamSynchronize": [H],
-    "tessStreamQuery": [H, INT_OUT], "tessStreamSetTimeout": [H, c_int64], "tessStreamSetMemoryLimit": [H, c_size_t],
+    "tessStreamQuery": [H, INT_OUT], "tessStreamIsCapturing": [H, INT_OUT], "tessStreamSetTimeout": [H, c_int64], "tessStreamSetMemoryLimit": [H, c_size_t],
     "tessStreamRequestStop": [H], "tessStreamWaitEvent": [H, H],
     "tessStreamGetLastMessage": [H, c_char_p, SIZE_OUT], "tessLaunchHostFunc": [H, HostFn, c_void_p],
     "tessEventCreate": [OUT], "tessEventDestroy": [H], "tessEventRecord": [H, H], "tessEventQuery": [H, INT_OUT],
@@ -143,7 +146,7 @@ _CALLS = {
     "tessPointerGetAttributes": [H, c_void_p, POINTER(PointerAttributes)],
     "tessMemExportDlpack": [H, c_void_p, POINTER(TensorDesc), OUT],
     "tessMemImportDlpack": [H, c_void_p, c_uint, c_int, POINTER(TensorInfo)],
-    "tessMemReleaseImported": [H, c_void_p], "tessMemRegisterExternal": [H, c_void_p, c_size_t, c_int],
+    "tessMemReleaseImported": [H, c_void_p],
     "tessModuleLoad": [H, c_char_p, c_size_t, OUT], "tessModuleUnload": [H], "tessKernelGet": [H, c_char_p, OUT],
     "tessModuleGetKernelCount": [H, INT_OUT], "tessModuleGetKernelName": [H, c_int, POINTER(c_char_p)],
     "tessKernelGetInfo": [H, POINTER(KernelInfo)], "tessKernelGetParam": [H, c_int, POINTER(ParamInfo)],
@@ -205,7 +208,40 @@ def check(status):
         raise error_of(status, lib.tessGetErrorName(status).decode(), message)
 
 
+_this_thread = threading.local()
+_put_off = collections.deque()  # what could not be let go of where it was
+
+
+@contextlib.contextmanager
+def inside_function():
+    """Around functions that the runtime calls in a stream's order: they may not give anything back."""
+    _this_thread.inside = True
+    try:
+        yield
+    finally:
+        _this_thread.inside = False
+
+
+def let_go(function, *args):
+    """What finalizers call: garbage is collected anywhere, in functions of streams too; then the next call does it."""
+    if getattr(_this_thread, "inside", False):
+        _put_off.append((function, args))
+    else:
+        function(*args)
+
+
+def catch_up():
+    """Does what was put off, unless this is a function of a stream itself."""
+    while _put_off and not getattr(_this_thread, "inside", False):
+        try:
+            function, args = _put_off.popleft()
+        except IndexError:  # another thread was faster
+            return
+        function(*args)
+
+
 def call(name, *args):
+    catch_up()
     check(getattr(lib, name)(*args))
 
 
@@ -218,7 +254,7 @@ def made(name, *args):
 
 def quietly(name, *args):
     """For finalizers: whatever is gone already is gone."""
-    getattr(lib, name)(*args)
+    let_go(getattr(lib, name), *args)
 
 
 def integer(name, *args):

@@ -48,9 +48,12 @@ class Instance:
 
 class Array:
     """Memory of one shape and type on every device of a mesh, row-major. With a stream it comes from the mesh's pool and
-    goes back behind what that stream has then; it counts against the stream's limit."""
+    goes back behind what that stream has then; it counts against the stream's limit, and calls that name no stream use
+    that one."""
 
     def __init__(self, shape, element_type="fp32", mesh=None, stream=None):
+        if stream is not None and mesh is not None and mesh.handle != stream.mesh.handle:
+            raise invalid("array not made: expected a stream of its mesh, found another mesh's")
         mesh = mesh or (stream.mesh.itself() if stream is not None else None)
         self.mesh, self.dtype = mesh or current_mesh(), dtype(element_type)
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -66,16 +69,18 @@ class Array:
             c.call("tessMallocAsync", ctypes.byref(address), self.nbytes, stream.handle)
             self.address = address.value
         # Freeing waits for nothing, and the memory for the work in flight.
-        self._finish = weakref.finalize(self, _give_back, self.mesh.handle, self.address, stream and stream.handle)
+        self._finish = weakref.finalize(self, c.let_go, _give_back, self.mesh.handle, self.address,
+                                        stream and stream.handle)
 
     def __repr__(self):
         return f"tessera.Array({self.shape}, {self.dtype.name!r}, ranks={self.mesh.ranks})"
 
     def free(self):
         """Gives the memory back behind the work in flight. Views keep theirs."""
-        if self._finish.detach() is not None:
-            address, self.address = self.address, None
-            c.check(_give_back(self.mesh.handle, address, self._stream and self._stream.handle))
+        if self._finish.alive:
+            c.check(_give_back(self.mesh.handle, self.address, self._stream and self._stream.handle))
+            self._finish.detach()
+            self.address = None
 
     def on(self, rank):
         """The instance of a rank."""
@@ -92,30 +97,30 @@ class Array:
 
     def fill(self, byte=0, stream=None):
         """Every byte of every instance."""
-        stream = stream or default_stream(self.mesh)
+        stream = self._stream_or(stream)
         c.call("tessMemsetAsync", self.address, byte, self.nbytes, stream.handle)
         return self
 
     def copy_from(self, values, rank=None, stream=None, wait=True):
         """Takes values of the same shape into all instances, or into that of one rank. Without `wait` the call only
         enqueues; the values must not change until the stream is synchronized."""
-        stream = stream or default_stream(self.mesh)
+        stream = self._stream_or(stream)
         numpy = need_numpy()
         source = numpy.ascontiguousarray(values, dtype=self._numpy_dtype(values)).reshape(numpy.shape(values))
         if source.shape != self.shape:
             raise invalid(f"array not filled: expected values of shape {self.shape}, found {source.shape}")
-        stream.keep(source)
         self._copy(self.address, source.ctypes.data, H2D, rank, stream)
+        stream.keep(source)
         if wait:
             stream.synchronize()
         return self
 
-    def to_numpy(self, rank=0, stream=None):
-        """A copy of what a rank has once the stream has got there."""
-        stream = stream or default_stream(self.mesh)
+    def to_numpy(self, rank=None, stream=None):
+        """A copy of what a rank has once the stream has got there: by default the stream's own rank, or 0."""
+        stream = self._stream_or(stream)
         out = need_numpy().empty(self.shape, self.dtype.numpy_name)
+        self._copy(out.ctypes.data, self.address, D2H, max(stream.rank, 0) if rank is None else rank, stream)
         stream.keep(out)
-        self._copy(out.ctypes.data, self.address, D2H, rank, stream)
         stream.synchronize()
         return out
 
@@ -123,9 +128,12 @@ class Array:
         """Takes another array of the mesh, each rank from its own instance."""
         if source.nbytes != self.nbytes:
             raise invalid(f"array not copied: expected {self.nbytes} bytes, found {source.nbytes}")
-        stream = stream or default_stream(self.mesh)
+        stream = self._stream_or(stream)
         c.call("tessMemcpyAsync", self.address, source.address, self.nbytes, D2D, stream.handle)
         return self
+
+    def _stream_or(self, stream):
+        return stream or self._stream or default_stream(self.mesh)
 
     def _numpy_dtype(self, values):
         """Values are converted, but for types that NumPy has not: there they are bits already."""
@@ -142,8 +150,10 @@ class Array:
 
 
 def _give_back(mesh, address, stream):
-    """Status of freeing: to the stream that it came from, if that is still there."""
-    if stream is not None and c.lib.tessFreeAsync(address, stream) == 0:
+    """Status of freeing: to the stream that it came from, if that is still there and does not capture."""
+    captures = ctypes.c_int()
+    if stream is not None and c.lib.tessStreamIsCapturing(stream, ctypes.byref(captures)) == 0 and not captures.value and \
+            c.lib.tessFreeAsync(address, stream) == 0:
         return 0
     return c.lib.tessFree(mesh, address)
 

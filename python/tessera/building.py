@@ -50,11 +50,13 @@ class Builder:
     def add_kernel(self, name, parameters=(), flags=DETERMINISTIC, symbol=None, block=(0, 0, 0), max_threads=0,
                    shared_bytes=0, targets=None):
         """A kernel. `targets` are the sections that have it; None: all."""
+        if targets is not None and (not targets or not all(0 <= t < 64 for t in targets)):
+            raise invalid(f"kernel not added: expected as targets of {name} sections from 0 to 63, found {targets}")
         listed = (c.ParamInfo * max(1, len(parameters)))(*parameters)
         kernel = c.FatbinKernel(flags=flags, name=name.encode(), symbol=symbol.encode() if symbol else None, params=listed,
                                 paramCount=len(parameters), defaultBlock=(ctypes.c_uint32 * 3)(*block),
                                 maxThreads=max_threads, sharedBytes=shared_bytes,
-                                targets=sum(1 << t for t in targets) if targets is not None else 0)
+                                targets=sum(1 << t for t in set(targets or ())))
         c.call("tessFatbinAddKernel", self.handle, ctypes.byref(kernel))
         return self
 

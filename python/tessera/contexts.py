@@ -115,10 +115,11 @@ class Mesh:
 
     def destroy(self):
         """Ends the work of the mesh's streams and frees its arrays; views keep their memory."""
-        if self._finish.detach() is not None:
+        if self._finish.alive:
+            c.call("tessMeshDestroy", self.handle)
+            self._finish.detach()
             if _latest["mesh"] is self:
                 _latest["mesh"] = None
-            c.call("tessMeshDestroy", self.handle)
 
     def __enter__(self):
         return self

@@ -16,10 +16,10 @@ class Stream:
     """
 
     def __init__(self, mesh=None, priority=0, rank=-1, memory_limit=0, timeout_ms=-1):
-        self.mesh = mesh or current_mesh()
+        self.mesh, self.rank = mesh or current_mesh(), rank
         desc = c.StreamDesc(priority=priority, rank=rank, memoryLimit=memory_limit, timeoutMs=timeout_ms)
         self.handle = c.made("tessStreamCreateEx", self.mesh.handle, ctypes.byref(desc))
-        self._finish = weakref.finalize(self, _destroy, self.handle)
+        self._finish = weakref.finalize(self, c.let_go, _destroy, self.handle)
         self._kept = []  # what enqueued work still reads
         self._raised = []
 
@@ -29,12 +29,15 @@ class Stream:
 
     def synchronize(self):
         """Waits for all that was enqueued. Raises its first failure."""
+        c.catch_up()
+        kept = len(self._kept)  # what is kept by now was enqueued before; other threads may go on
         status = c.lib.tessStreamSynchronize(self.handle)
         if status != 9:  # after a time-out the work goes on
-            self._kept.clear()
-        raised, self._raised = self._raised, []
-        if raised:
-            raise raised[0]
+            del self._kept[:kept]
+            raised = self._raised[:]
+            del self._raised[:len(raised)]
+            if raised:
+                raise raised[0]
         c.check(status)
 
     def query(self):
@@ -58,13 +61,14 @@ class Stream:
 
         def wrapped(_):
             try:
-                function()
+                with c.inside_function():
+                    function()
             except Exception as e:  # pylint: disable=broad-except
                 raised.append(e)
 
         callback = c.HostFn(wrapped)
-        self.keep(callback)
         c.call("tessLaunchHostFunc", self.handle, callback, None)
+        self.keep(callback)
 
     def request_stop(self):
         """Asks persistent kernels on the stream to stop."""
@@ -102,15 +106,14 @@ class Stream:
         return Graph(c.made("tessStreamTakeGraph", self.handle))
 
     def keep(self, what):
-        """Refers to an object until the next `synchronize`."""
+        """Refers to an object that enqueued work uses until the next `synchronize`."""
         self._kept.append(what)
 
 
 def _destroy(handle):
     """Work of the stream may still read what it keeps: it ends first."""
-    c.quietly("tessStreamRequestStop", handle)
-    c.quietly("tessStreamSynchronize", handle)
-    c.quietly("tessStreamDestroy", handle)
+    for name in ("tessStreamRequestStop", "tessStreamSynchronize", "tessStreamDestroy"):
+        c.quietly(name, handle)
 
 
 class Event:

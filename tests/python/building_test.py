@@ -35,6 +35,9 @@ class Building(Session):
         with self.says(ts.InvalidValue, "8 wrong"):
             made.add_kernel("8 wrong")
             made.build()
+        for targets in ([], [-1], [0, 64]):
+            with self.says(ts.InvalidValue, "targets of step", str(targets)):
+                made.add_kernel("step", targets=targets)
         with self.says(ts.InvalidValue, "an algorithm", "star"):
             ts.Builder().add_plan(algorithm="star")
         with self.says(ts.InvalidValue, "64 bytes", "3"):

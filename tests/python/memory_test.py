@@ -2,6 +2,7 @@
 """Arrays, their views, and tensors of other libraries."""
 import ctypes
 import gc
+import threading
 import weakref
 
 from session import Session, np, ts, main
@@ -49,6 +50,83 @@ class Memory(Session):
         gc.collect()
         ts.default_stream().synchronize()
         self.assertEqual(mesh.memory(1)[0], before)
+
+    def test_that_go_in_a_function_of_a_stream_go_back(self):
+        mesh = self.mesh(2)
+        stream = ts.Stream(mesh)
+        before = mesh.memory()[0]
+        last = [ts.empty(1 << 16), ts.empty(1 << 15, stream=stream), ts.Stream(mesh), ts.Event()]
+        stream.call(last.clear)
+        stream.synchronize()
+        self.assertEqual(last, [])
+        self.assertEqual(mesh.pool().used, 0)
+        stream.synchronize()
+        ts.default_stream().synchronize()
+        mesh.trim_pool()
+        self.assertEqual(mesh.memory()[0], before)
+
+    def test_freed_in_a_function_of_a_stream_are_still_there(self):
+        mesh = self.mesh(1)
+        stream = ts.Stream(mesh)
+        before = mesh.memory()[0]
+        x = ts.zeros(1 << 16)
+        stream.call(x.free)
+        with self.says(ts.InvalidValue, "function in a stream"):
+            stream.synchronize()
+        self.assertEqual(x.to_numpy().sum(), 0)
+        x.free()
+        x.free()  # once is enough, twice no harm
+        stream.synchronize()
+        ts.default_stream().synchronize()
+        self.assertEqual(mesh.memory()[0], before)
+
+    def test_that_go_while_their_stream_captures_spoil_nothing(self):
+        mesh = self.mesh(2)
+        stream, joined = ts.Stream(mesh), ts.Stream(mesh)
+        x = ts.zeros(4, "int8")
+        ts.default_stream().synchronize()
+        gone = [ts.empty(4, stream=stream), ts.empty(4, stream=joined)]
+        with stream.capture() as capture:
+            joined.wait(stream.record())
+            x.fill(1, joined)
+            gone.clear()
+            gc.collect()
+            stream.wait(joined.record())
+        self.assertEqual(mesh.pool().used, 0)
+        capture.graph.instantiate().launch(stream)
+        stream.synchronize()
+        np.testing.assert_array_equal(x.to_numpy(), np.ones(4))
+
+    def test_of_a_stream_are_used_in_its_order(self):
+        mesh = self.mesh(2)
+        stream, go = ts.Stream(mesh), threading.Event()
+        self.addCleanup(go.set)
+        x, y = ts.empty(4, "int8", stream=stream), ts.empty(4, "int8", stream=stream)
+        views = [x.view(), y.view()]
+        for view in views:
+            view[:] = 0
+        stream.call(go.wait)
+        x.fill(1)
+        y.copy_array(x)
+        x.copy_from(np.full(4, 2, np.int8), wait=False)
+        ts.default_stream().synchronize()
+        self.assertEqual([view.sum() for view in views], [0, 0])
+        go.set()
+        np.testing.assert_array_equal(x.to_numpy(1), np.full(4, 2))
+        np.testing.assert_array_equal(y.to_numpy(1), np.ones(4))
+
+    def test_of_a_ranks_stream_are_that_ranks(self):
+        mesh = self.mesh(3)
+        x = ts.empty(4, "int8", stream=ts.Stream(mesh, rank=2)).fill(7)
+        np.testing.assert_array_equal(x.to_numpy(), np.full(4, 7))
+        with self.says(ts.InvalidValue, "expected 2", "found 0"):
+            x.to_numpy(0)
+
+    def test_of_a_stream_of_another_mesh_are_refused(self):
+        first, second = self.mesh(2), self.mesh(2)
+        with self.says(ts.InvalidValue, "stream of its mesh"):
+            ts.empty(4, mesh=first, stream=ts.Stream(second))
+        ts.empty(4, mesh=second, stream=ts.default_stream(second))
 
     def test_of_every_type_comes_back_bit_for_bit(self):
         mesh = self.mesh(2)

@@ -36,6 +36,19 @@ class Streams(Session):
         self.assertEqual(seen, [1, 2, 3])
         stream.synchronize()
 
+    def test_what_functions_raise_after_a_time_out_is_raised_by_the_next_synchronization(self):
+        stream, go = ts.Stream(self.mesh(1), timeout_ms=1), threading.Event()
+        self.addCleanup(go.set)
+        stream.call(go.wait)
+        stream.call(lambda: 1 / 0)
+        with self.assertRaises(ts.Timeout):
+            stream.synchronize()
+        go.set()
+        stream.set_timeout(0)
+        with self.assertRaises(ZeroDivisionError):
+            stream.synchronize()
+        stream.synchronize()
+
     def test_a_function_may_not_enqueue(self):
         stream = ts.Stream(self.mesh(1))
         stream.call(stream.record)
@@ -96,10 +109,15 @@ class Streams(Session):
         ts.default_stream().synchronize()
         ts.launch(self.kernel("persistent_heat"), mesh, grid=2, stream=stream, flags=ts.PERSISTENT,
                   args=ts.pack_args(a, b, done, 64, -1))
+        steps, deadline = done.view(), time.monotonic() + 60
+        while steps[0] < 3:
+            self.assertLess(time.monotonic(), deadline)
         self.assertFalse(stream.query())
         stream.request_stop()
         stream.synchronize()
-        self.assertGreaterEqual(int(done.to_numpy()[0]), 0)
+        last = int(steps[0])
+        self.assertEqual(int(done.to_numpy()[0]), last)
+        self.assertTrue(np.isfinite(a.to_numpy()).all())
 
 
 class Collectives(Session):
