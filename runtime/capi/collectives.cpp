@@ -62,7 +62,8 @@ static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
 struct group {
   int depth = 0;
   std::vector<std::pair<tessStream_t, runtime::collective_request>> calls;
-  std::optional<error> broken;  ///< the first that failed
+  bool lost = false;            ///< a call failed,
+  std::optional<error> broken;  ///< the first with this, unless there was no memory
 };
 thread_local group open_group;  // NOLINT: brackets belong to a thread
 
@@ -114,9 +115,10 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   return {};
 }
 
-/// A call that spoils its group if it fails.
+/// A call that spoils its group if it fails, by an error or by an exception.
 result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
                   std::string_view call) {
+  const bool lost = std::exchange(open_group.lost, true);
   auto posted = [&]() -> result<void> {
     if (d == nullptr) {
       return null_argument(call, "a description");
@@ -129,7 +131,9 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
     }
     return post_one(handle, *d, stream, call);
   }();
-  if (!posted && open_group.depth > 0 && !open_group.broken) {
+  if (posted || open_group.depth == 0) {
+    open_group.lost = lost;
+  } else if (!lost) {
     open_group.broken = posted.error();
   }
   return posted;
@@ -150,6 +154,9 @@ result<void> end_group() {
   if (ended.broken) {
     return error(ended.broken->code(), "group not posted: one of its calls failed")
         .because(*ended.broken);
+  }
+  if (ended.lost) {
+    return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
   }
   std::vector<runtime::grouped_call> calls;
   for (const auto& [handle, what] : ended.calls) {
@@ -284,7 +291,9 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
 tessStatus_t tessGroupStart(void) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGroupStart"));
-    ++open_group.depth;
+    if (open_group.depth++ == 0) {
+      open_group.lost = false;
+    }
     return {};
   });
 }

@@ -36,7 +36,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   const std::lock_guard lock(f->mutex);
   const auto* const first = static_cast<const std::byte*>(bytes);
   f->code.emplace_back(first, first + size);
-  const std::size_t at = f->what.add_code(*known, arch, f->code.back());
+  const std::size_t at = f->change().add_code(*known, arch, f->code.back());
   if (index != nullptr) {
     *index = static_cast<int>(at);
   }
@@ -68,7 +68,7 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
     record.targets = kernel->targets;
   }
   const std::lock_guard lock(f->mutex);
-  return f->what.add_kernel(std::move(record));
+  return f->change().add_kernel(std::move(record));
 }
 
 result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
@@ -89,7 +89,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   record.chunk_bytes = plan->chunkBytes;
   record.wire_dtype = plan->wireDtype;
   const std::lock_guard lock(f->mutex);
-  f->what.add_plan(std::move(record));
+  f->change().add_plan(std::move(record));
   return {};
 }
 
@@ -102,9 +102,9 @@ result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, i
   }
   WEIR_CHECK(check_policy(*policy));
   const std::lock_guard lock(f->mutex);
-  f->what.set_policy({policy->stableReductions != 0, policy->deterministic != 0,
-                      policy->rngStateless != 0, policy->allowFastMath != 0, wire != 0,
-                      seed});
+  f->change().set_policy({policy->stableReductions != 0, policy->deterministic != 0,
+                          policy->rngStateless != 0, policy->allowFastMath != 0,
+                          wire != 0, seed});
   return {};
 }
 
@@ -120,7 +120,13 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
     std::memcpy(secret.data(), key, secret.size());
   }
   const std::lock_guard lock(f->mutex);
-  WEIR_TRY(const byte_vector made, f->what.build(key == nullptr ? nullptr : &secret));
+  const std::optional with =
+      key == nullptr ? std::nullopt : std::optional(runtime::sha256(secret));
+  if (!f->made || f->made_with != with) {
+    WEIR_TRY(f->made, f->what.build(key == nullptr ? nullptr : &secret));
+    f->made_with = with;
+  }
+  const byte_vector& made = *f->made;
   const std::size_t room = std::exchange(*size, made.size());
   if (buffer == nullptr) {
     return {};
@@ -131,6 +137,7 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
                              made.size(), room));
   }
   std::memcpy(buffer, made.data(), made.size());
+  f->made.reset();
   return {};
 }
 
@@ -187,7 +194,7 @@ tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
       return null_argument("tessFatbinSetExplain", "a text");
     }
     const std::lock_guard lock(f->mutex);
-    f->what.set_explain(json);
+    f->change().set_explain(json);
     return {};
   });
 }
@@ -201,7 +208,7 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
     runtime::digest256 hash{};
     std::memcpy(hash.data(), hash32, hash.size());
     const std::lock_guard lock(f->mutex);
-    f->what.set_source_hash(hash);
+    f->change().set_source_hash(hash);
     return {};
   });
 }
@@ -217,7 +224,7 @@ tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
                                most, major, minor));
     }
     const std::lock_guard lock(f->mutex);
-    f->what.set_abi(
+    f->change().set_abi(
         {static_cast<std::uint16_t>(major), static_cast<std::uint16_t>(minor)});
     return {};
   });

@@ -31,6 +31,7 @@ result<void> unload(tessModule_t handle) {
     return stale("tessModuleUnload", "module");
   }
   const std::lock_guard lock(m->mutex);
+  m->gone = true;
   for (const auto& [name, kernel] : m->kernels) {
     static_cast<void>(all().kernels.remove(kernel));
   }
@@ -44,6 +45,9 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
     return null_argument(call, "a name and a place for the kernel");
   }
   const std::lock_guard lock(m->mutex);
+  if (m->gone) {
+    return stale(call, "module");
+  }
   if (const auto known = m->kernels.find(std::string_view(name));
       known != m->kernels.end()) {
     *out = handle_of<tessKernel_t>(known->second);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,7 @@ struct module_object {
   std::shared_ptr<const runtime::loaded_module> code;
   std::mutex mutex;
   std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles, by name
+  bool gone = false;                                           ///< unloaded
 };
 struct kernel_object {
   std::shared_ptr<context> of;
@@ -44,8 +46,6 @@ struct event_object {
 };
 struct stream_object {
   std::shared_ptr<runtime::stream> what;
-  std::mutex mutex;
-  std::shared_ptr<const runtime::graph> taken;  ///< by a capture that flags began
 };
 struct graph_object {
   std::shared_ptr<context> of;
@@ -57,9 +57,18 @@ struct exec_object {
 };
 /// A module that is being made; it copies the code that it is given.
 struct fatbin_object {
+  [[nodiscard]] runtime::fatbin_builder& change() {
+    made.reset();
+    return what;
+  }
+
   std::mutex mutex;
   runtime::fatbin_builder what;
   std::list<byte_vector> code;
+  /// Made when its size was asked for, until somebody fetches it or adds to it; signed by
+  /// the key of this digest.
+  std::optional<byte_vector> made;
+  std::optional<runtime::digest256> made_with;
 };
 struct profiler_object;
 

@@ -24,6 +24,17 @@ result<void> open_stream(tessMesh_t handle, const runtime::stream_options& optio
   return {};
 }
 
+result<void> check_limit(std::string_view call, std::int64_t least,
+                         std::int64_t milliseconds) {
+  constexpr std::int64_t most = INT64_MAX / 1'000'000;
+  if (milliseconds < least || milliseconds > most) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
+                             call, least, most, milliseconds));
+  }
+  return {};
+}
+
 result<runtime::launch_request> request_of(const kernel_object& kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
@@ -47,6 +58,15 @@ result<runtime::launch_request> request_of(const kernel_object& kernel,
   return out;
 }
 
+result<void> check_context(const kernel_object& kernel, const runtime::stream& stream) {
+  if (kernel.of.get() != &stream.of()) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected a kernel of the stream's context, found "
+                 "another's");
+  }
+  return {};
+}
+
 result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
                     const void* args, std::size_t bytes, tessStream_t stream) {
   constexpr std::string_view call = "tessLaunch";
@@ -59,11 +79,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     return error(errc::invalid_argument,
                  "kernel not launched: expected the stream's own mesh, found another");
   }
-  if (what->of.get() != &s.of()) {
-    return error(errc::invalid_argument,
-                 "kernel not launched: expected a kernel of the stream's context, found "
-                 "another's");
-  }
+  WEIR_CHECK(check_context(*what, s));
   WEIR_TRY(const auto request, request_of(*what, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
   if (captures && request.persistent) {
@@ -101,8 +117,8 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
 
 result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
   const std::int64_t limit = of.settings().wait_limit_ms;
-  const std::int64_t deadline = limit > 0 ? now_ns() + limit * 1'000'000 : -1;
-  if (!of.bell().wait([&] { return p->reached(); }, deadline)) {
+  if (!of.bell().wait([&] { return p->reached(); },
+                      runtime::doorbell::deadline_in(limit * 1'000'000))) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
@@ -131,6 +147,9 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
   return run([&]() -> result<void> {
     if (desc == nullptr || desc->structSize < offsetof(tessStreamDesc, memoryLimit)) {
       return null_argument("tessStreamCreateEx", "a description with its size");
+    }
+    if (desc->structSize >= sizeof(tessStreamDesc)) {
+      WEIR_CHECK(check_limit("tessStreamCreateEx", -1, desc->timeoutMs));
     }
     std::shared_ptr<stream_object> made;
     WEIR_CHECK(open_stream(handle, {desc->priority, desc->rank}, stream,
@@ -179,15 +198,22 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
   });
 }
 
+tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamIsCapturing"));
+    if (capturing == nullptr) {
+      return null_argument("tessStreamIsCapturing", "a place for the answer");
+    }
+    const auto in = s->what->of().port().enter();
+    *capturing = s->what->recording() != nullptr && s->what->recording_only() ? 1 : 0;
+    return {};
+  });
+}
+
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
-    if (milliseconds < 0 || milliseconds > INT64_MAX / 1'000'000) {
-      return error(errc::invalid_argument,
-                   fmt::format("tessStreamSetTimeout failed: expected milliseconds from "
-                               "0 on, found {}",
-                               milliseconds));
-    }
+    WEIR_CHECK(check_limit("tessStreamSetTimeout", 0, milliseconds));
     s->what->set_limit(milliseconds * 1'000'000);
     return {};
   });
@@ -295,7 +321,10 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
     WEIR_CHECK(outside_tasks("tessEventSynchronize"));
     WEIR_TRY(const auto e, find(handle, "tessEventSynchronize"));
     const auto p = e->point.latest();
-    const auto of = e->of.lock();
+    const auto of = [&] {
+      const std::lock_guard lock(e->mutex);
+      return e->of.lock();
+    }();
     if (!p || of == nullptr) {
       return {};
     }
@@ -456,9 +485,10 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
     WEIR_TRY(const auto e, find(handle, "tessGraphExecUpdateLaunch"));
     WEIR_TRY(const auto k, find(kernel, "tessGraphExecUpdateLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphExecUpdateLaunch"));
+    WEIR_CHECK(check_context(*k, *s->what));
     WEIR_TRY(const auto request, request_of(*k, cfg, argBuffer, argSize));
     WEIR_TRY(auto operation, runtime::make_launch(*s->what, request));
-    return e->what->update(node, std::move(operation));
+    return e->what->update(node, std::move(operation), *s->what);
   });
 }
 

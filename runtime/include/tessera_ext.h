@@ -92,6 +92,9 @@ TESS_API tessStatus_t tessStreamCreateEx(tessMesh_t mesh, const tessStreamDesc* 
                                          tessStream_t* stream);
 /** `done` is 1 if all that the stream was given has ended. */
 TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
+/** `capturing` is 1 between tessStreamBeginCapture and tessStreamEndCapture, also on
+ * streams that have joined by waiting for an event. */
+TESS_API tessStatus_t tessStreamIsCapturing(tessStream_t stream, int* capturing);
 TESS_API tessStatus_t tessStreamSetTimeout(tessStream_t stream, int64_t milliseconds);
 TESS_API tessStatus_t tessStreamSetMemoryLimit(tessStream_t stream, size_t bytes);
 /** Asks persistent kernels that run on the stream to stop. */
@@ -129,7 +132,8 @@ typedef struct {
 
 TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
                                       tessStream_t stream);
-/** As tessMemcpyAsync, but only the instance of one rank. */
+/** As tessMemcpyAsync, but only the instance of one rank: on a stream that is bound to a
+ * rank, of that one. */
 TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                           tessCopyKind kind, int rank,
                                           tessStream_t stream);

@@ -63,6 +63,26 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
   return *place;
 }
 
+/// In place is one thing, to overlap another: a rank would write what others still read.
+result<void> check_apart(const collective_request& what, int ranks) {
+  const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
+  if (what.input == what.output && (!packs || ranks == 1)) {
+    return {};
+  }
+  const auto input = reinterpret_cast<std::uintptr_t>(what.input);
+  const auto output = reinterpret_cast<std::uintptr_t>(what.output);
+  const std::size_t in_bytes = extent(what.call, ranks, input_is_packed(what.call));
+  const std::size_t out_bytes = extent(what.call, ranks, output_is_packed(what.call));
+  if (input < output + out_bytes && output < input + in_bytes) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected an output {}beside the "
+                             "input, found one that overlaps it",
+                             packs ? "" : "in its place or "))
+        .hint(packs ? "packed shards stand in a buffer of their own" : "");
+  }
+  return {};
+}
+
 struct planned {
   std::shared_ptr<const collective_plan> plan;
   collective_choice how;
@@ -193,6 +213,7 @@ ref<operation> collective_operation::clone() const {
   for (const collective_group& g : groups_) {
     collective_group copy;
     copy.ranks = g.ranks;
+    copy.memory = g.memory;
     copy.inputs = g.inputs;
     copy.outputs = g.outputs;
     groups.push_back(std::move(copy));
@@ -252,37 +273,42 @@ void collective_operation::submit_groups(submission& to) {
   }
 }
 
-void collective_operation::open(collective_group& g) {
+void collective_operation::open(collective_group& g) noexcept {
   failure poison;
   for (lane* of : g.lanes) {
     poison.merge(of->poison);
   }
   g.skip = static_cast<bool>(poison);
   g.broken = {};
-  if (verify_ != nullptr && !g.skip) {
-    keep_inputs(g);
-  }
-  const std::size_t scratch = plan_->scratch_bytes();
-  if (g.skip || scratch == 0) {
+  if (g.skip) {
     return;
   }
-  if (scratch > scratch_limit_) {
-    g.broken = {std::make_shared<const error>(
-                    errc::out_of_memory,
-                    fmt::format("collective not run: expected scratch of at most {} "
-                                "bytes, which the stream's limit leaves, found {}",
-                                scratch_limit_, scratch)),
-                number};
-  } else if (g.scratch == nullptr) {
-    g.scratch.reset(new (std::nothrow) std::byte[scratch + scratch_alignment]);
-    if (g.scratch == nullptr) {
-      g.broken = {
-          std::make_shared<const error>(
-              errc::out_of_memory,
-              fmt::format("collective not run: expected {} bytes of scratch", scratch)),
-          number};
-    }
+  if (auto ready = guarded([&] { return prepare(g); }); !ready) {
+    g.broken = {std::make_shared<const error>(std::move(ready).error()), number};
   }
+}
+
+result<void> collective_operation::prepare(collective_group& g) {
+  const std::size_t scratch = plan_->scratch_bytes();
+  if (scratch > scratch_limit_) {
+    return error(errc::out_of_memory,
+                 fmt::format("collective not run: expected scratch of at most {} bytes, "
+                             "which the stream's limit leaves, found {}",
+                             scratch_limit_, scratch));
+  }
+  try {
+    if (verify_ != nullptr) {
+      keep_inputs(g);
+    }
+    if (scratch != 0) {
+      g.scratch.reset(new std::byte[scratch + scratch_alignment]);
+    }
+  } catch (const std::bad_alloc&) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("collective not run: expected {} bytes of scratch", scratch));
+  }
+  return {};
 }
 
 void collective_operation::keep_inputs(collective_group& g) {
@@ -416,6 +442,11 @@ std::vector<collective_group> groups_of(const mesh& m, axis_set axes,
       g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
     }
     g.ranks = std::move(group);
+    for (const auto& place : {from, to}) {
+      if (place) {
+        g.memory.push_back(place->memory);
+      }
+    }
     groups.push_back(std::move(g));
   }
   return groups;
@@ -453,6 +484,7 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     WEIR_TRY(to,
              place_of(on, what.output,
                       extent(what.call, ranks, output_is_packed(what.call)), "output"));
+    WEIR_CHECK(check_apart(what, ranks));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
   std::shared_ptr<const collective_plan> verify;
@@ -467,6 +499,8 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     }
     const auto share = make_ref<rank_share>(std::move(p.plan), p.how, what,
                                             std::move(group), digest_of_policy(policy));
+    share->source = std::move(from);
+    share->target = std::move(to);
     share->verify = std::move(verify);
     share->scratch_limit = on.budget()->room();
     return ref<operation>(share);

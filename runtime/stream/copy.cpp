@@ -215,6 +215,11 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
     return refused("copy to a rank", fmt::format("one in [0, {})", on.on()->ranks()),
                    fmt::format("{}", what.rank));
   }
+  if (what.rank >= 0 && on.options().rank >= 0 && what.rank != on.options().rank) {
+    return refused("copy to a rank",
+                   fmt::format("{}, whose stream this is", on.options().rank),
+                   fmt::format("{}", what.rank));
+  }
   WEIR_TRY(end_of_copy to,
            find_end(on, what.to, what.bytes, what.kind != copy_kind::device_to_host,
                     "copy to its target"));

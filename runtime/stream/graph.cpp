@@ -4,6 +4,7 @@
 #include "weir/runtime/stream/graph.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,7 +21,8 @@ error lost(std::string_view why) {
       fmt::format("capture not ended: expected one that is whole, found that {}", why)};
 }
 
-/// Takes over failures at the start of a run, gives them back at its end.
+/// Takes over failures at the start of a run, gives them back at its end as those of the
+/// run.
 class frame : public operation {
  public:
   /// `began` gets the time at which a run enters; null: this leaves.
@@ -45,27 +47,59 @@ class frame : public operation {
     to.add(*this, 0, 0, accesses);
   }
 
+  /// A run of this number in its stream comes. Runs leave in the order of these calls.
+  void expect(std::uint64_t run) {
+    const std::lock_guard lock(mutex_);
+    runs_.push_back(run);
+  }
+
   void step(lane_set&, unsigned, std::uint32_t) noexcept override {
     if (began_ != nullptr) {
-      began_->store(now_ns(), std::memory_order_relaxed);
-    }
-    for (lane_set* lanes : inside_) {
-      for (std::size_t i = 0; i < lanes->size(); ++i) {
-        lane& in = lanes->at(i);
-        lane& out = lanes->size() == outside_.size() ? outside_.at(i) : outside_.of(0);
-        if (began_ != nullptr) {
-          in.poison = out.poison;
-        } else {
-          out.poison.merge(std::exchange(in.poison, {}));
-        }
-      }
+      enter();
+    } else {
+      leave();
     }
   }
 
  private:
+  void enter() {
+    began_->store(now_ns(), std::memory_order_relaxed);
+    failure any;
+    for (std::size_t i = 0; i < outside_.size(); ++i) {
+      any.merge(outside_.at(i).poison);
+    }
+    for (lane_set* lanes : inside_) {
+      for (std::size_t i = 0; i < lanes->size(); ++i) {
+        lanes->at(i).poison = corresponds(*lanes) ? outside_.at(i).poison : any;
+      }
+    }
+  }
+  void leave() {
+    const std::uint64_t run = next_run();
+    for (lane_set* lanes : inside_) {
+      for (std::size_t i = 0; i < lanes->size(); ++i) {
+        failure left = std::exchange(lanes->at(i).poison, {});
+        lane& out = corresponds(*lanes) ? outside_.at(i) : outside_.of(0);
+        left.operation = run;  // inside, numbers are those of nodes
+        out.poison.merge(left);
+      }
+    }
+  }
+  [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {
+    return lanes.size() == outside_.size();
+  }
+  [[nodiscard]] std::uint64_t next_run() {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t run = runs_.front();
+    runs_.pop_front();
+    return run;
+  }
+
   lane_set& outside_;
   std::vector<lane_set*> inside_;
   std::atomic<std::int64_t>* began_;
+  std::mutex mutex_;
+  std::deque<std::uint64_t> runs_;
 };
 
 }  // namespace
@@ -298,6 +332,7 @@ class graph_run final : public operation {
     }
     const auto found = what_->captures_.find(stream_number);
     WEIR_EXPECT(found != what_->captures_.end());
+    static_cast<frame&>(*found->second.frame.back()).expect(number);
     auto first = to.session().to().replay(found->second.tasks, &graph_runs);
     WEIR_EXPECT(first.has_value());
   }
@@ -314,7 +349,9 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
     return error(errc::invalid_argument,
                  "graph not launched: expected a stream of its context, found another's");
   }
+  auto run = make_ref<graph_run>(shared_from_this());
   auto in = of_->port().enter();
+  in.make_room(run->tasks(on->lanes()));  // first: others may update it meanwhile
   if (on->recording() != nullptr) {
     return error(errc::unsupported,
                  "graph not launched: expected a stream that does not capture");
@@ -322,8 +359,6 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   WEIR_TRY(const capture* const tasks, capture_for(in, *on));
   static_cast<void>(tasks);
   ++runs_;
-  auto run = make_ref<graph_run>(shared_from_this());
-  in.make_room(run->tasks(on->lanes()));
   on->enqueue(in, std::move(run));
   return {};
 }
@@ -339,13 +374,35 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   }
 }
 
-result<void> graph_exec::update(std::size_t node, ref<operation> what) {
-  if (node >= nodes_.size() || what->what() != nodes_[node].what->what()) {
+result<void> graph_exec::check_update(std::size_t node, const operation& what,
+                                      const stream& made_on) const {
+  const auto in = of_->port().enter();
+  if (node >= nodes_.size() || what.what() != nodes_[node].what->what()) {
     return error(errc::invalid_argument,
                  fmt::format("node of a graph not updated: expected one of {} with an "
                              "operation of the same kind, found number {}",
                              nodes_.size(), node));
   }
+  const stream& recorded_on = *from_->streams[nodes_[node].chain];
+  if (&made_on.of() != of_.get() ||
+      made_on.options().rank != recorded_on.options().rank ||
+      made_on.on()->devices != recorded_on.on()->devices) {
+    return error(errc::invalid_argument,
+                 "node of a graph not updated: expected a stream on the devices that it "
+                 "was recorded on, found another");
+  }
+  if (!what.clone()) {
+    return error(errc::unsupported,
+                 fmt::format("node of a graph not updated: expected an operation that "
+                             "can be in a graph, found \"{}\"",
+                             what.name()));
+  }
+  return {};
+}
+
+result<void> graph_exec::update(std::size_t node, ref<operation> what,
+                                const stream& made_on) {
+  WEIR_CHECK(check_update(node, *what, made_on));
   // Runs in flight have the old operation: let them end, then make the captures anew.
   for (;;) {
     const std::uint64_t seen = wait_for_runs();

@@ -358,13 +358,14 @@ result<void> shape(stream& on, const launch_request& what, launch_plan& plan) {
   const bool no_default =
       std::all_of(record.default_block.begin(), record.default_block.end(),
                   [](std::uint32_t n) { return n == 0; });
+  constexpr std::int64_t too_many = std::int64_t{1} << 31;
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid.block[i] == 0) {
       const auto usual = static_cast<std::int32_t>(record.default_block[i]);
       grid.block[i] = none && no_default && i == 0 ? 128 : std::max(usual, 1);
     }
-    threads *= std::max(grid.block[i], 1);
+    threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
   }
   if (threads > record.most_threads) {
     return error(errc::invalid_argument,

@@ -14,6 +14,8 @@
 namespace weir::runtime {
 namespace {
 
+constexpr unsigned wire_bits = 56;
+
 /// A number that ranks of one group, and no others, have in common.
 std::uint64_t group_number(const mesh& m, axis_set axes, int lowest) {
   return m.number << 32 | std::uint64_t{axes} << 24 | static_cast<std::uint64_t>(lowest);
@@ -120,7 +122,9 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
   arrival who;
   who.group = group;
   who.rank = place;
-  who.call = digest_of(same);
+  // How numbers travel is what ranks have to agree on too, where they are rounded.
+  who.call = digest_of(same) ^ static_cast<std::uint64_t>(share->plan->options().wire)
+                                   << wire_bits;
   who.descriptor = share->descriptor;
   share->retain();
   who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
@@ -157,12 +161,13 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     for (const ref<rank_share>& s : shares) {
       const int rank = s->on->options().rank;
       scratch_limit = std::min(scratch_limit, s->scratch_limit);
-      const auto& memory = of_.memory();
-      const auto there = [&](const void* at) {
-        return memory.translate(const_cast<void*>(at), rank);
-      };
-      g.inputs.push_back(there(s->request.input));
-      g.outputs.push_back(there(s->request.output));
+      for (const auto& place : {s->source, s->target}) {
+        if (place) {
+          g.memory.push_back(place->memory);
+        }
+      }
+      g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
+      g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
       lane& l = s->on->chain().of(0);
       g.lanes.push_back(&l);
       g.held.push_back({l.token, access_mode::read_write});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,9 @@ class rank_share final : public lane_operation {
   std::shared_ptr<const collective_plan> verify;  ///< may be null
   collective_choice how;
   collective_request request;
+  std::optional<memory_place>
+      source;  ///< of its buffers, as they were when it was posted
+  std::optional<memory_place> target;
   std::vector<int> ranks;  ///< of the group, in the mesh
   std::uint64_t descriptor;
   std::size_t scratch_limit = static_cast<std::size_t>(-1);

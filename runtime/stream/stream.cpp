@@ -18,30 +18,41 @@ namespace {
 /// Waits without an operation between them before those are looked for that are over.
 constexpr std::size_t many_waits = 16;
 
-/// Takes the failures of all lanes and leaves them clean.
+/// Takes the failures of all lanes and leaves them clean, for one who waits.
 class collector final : public joining_operation {
  public:
   explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
 
   [[nodiscard]] bool done() const noexcept {
-    return done_.load(std::memory_order_seq_cst);
+    return state_.load(std::memory_order_seq_cst) == state::done;
+  }
+  /// Nobody waits any more: failures stay for the next. False if it was too late.
+  [[nodiscard]] bool give_up() noexcept {
+    state expected = state::waiting;
+    return state_.compare_exchange_strong(expected, state::given_up);
   }
   [[nodiscard]] const failure& found() const noexcept { return found_; }
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
   void run(lane_set& lanes) override {
+    state expected = state::waiting;
+    if (!state_.compare_exchange_strong(expected, state::takes)) {
+      return;
+    }
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       found_.merge(std::exchange(lanes.at(i).poison, {}));
     }
-    done_.store(true, std::memory_order_seq_cst);
+    state_.store(state::done, std::memory_order_seq_cst);
     bell_.ring();
   }
 
  private:
+  enum class state : std::uint8_t { waiting, given_up, takes, done };
+
   doorbell& bell_;
   failure found_;
-  std::atomic<bool> done_{false};
+  std::atomic<state> state_{state::waiting};
 };
 
 /// The last operation: keeps its stream until everything before has ended.
@@ -245,6 +256,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<collector>(of().bell());
   {
     auto in = of().port().enter();
+    in.make_room(1);  // first: others may begin a capture meanwhile
     if (recording_ != nullptr && recording_only_) {
       recording_->spoil("a stream was synchronized");
       return error(errc::invalid_argument,
@@ -256,17 +268,19 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
       last_recording_ = recording_;
       record_into(nullptr, false);
     }
-    in.make_room(1);
     enqueue(in, last);
   }
   const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
-  const std::int64_t deadline = limit > 0 ? now_ns() + limit : -1;
-  if (!of().bell().wait([&] { return last->done(); }, deadline)) {
-    return error(
-               errc::timeout,
-               fmt::format("stream {} not synchronized: expected it to end within {} ms",
-                           number_, limit / 1'000'000))
-        .hint("its work goes on");
+  const auto done = [&] { return last->done(); };
+  if (!of().bell().wait(done, doorbell::deadline_in(limit))) {
+    if (last->give_up()) {
+      return error(errc::timeout,
+                   fmt::format(
+                       "stream {} not synchronized: expected it to end within {} ms",
+                       number_, limit / 1'000'000))
+          .hint("its work goes on");
+    }
+    of().bell().wait(done, -1);
   }
   {
     const auto in = of().port().enter();
@@ -296,6 +310,7 @@ bool stream::idle() {
 
 void stream::close() {
   auto in = of().port().enter();
+  in.make_room(1);
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
     forget_recording();  // which keeps its streams
@@ -307,6 +322,10 @@ void stream::close() {
 void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) {
   recording_ = std::move(recording);
   recording_only_ = only;
+  if (recording_ == nullptr) {
+    // Of points that are in a capture alone nobody hears outside of it.
+    std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
+  }
 }
 
 void stream::flush_waits(submission_port::session& in) {

@@ -225,10 +225,10 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
     ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
                               streams[static_cast<std::size_t>(r)]));
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
   for (int r : {0, 1}) {
-    EXPECT_EQ(tessStreamSynchronize(streams[static_cast<std::size_t>(r)]),
-              TESS_ERR_TIMEOUT);
+    tessStream_t one = streams[static_cast<std::size_t>(r)];
+    ASSERT_TESS(tessStreamSetTimeout(one, 0));  // the time is the meeting's
+    EXPECT_EQ(tessStreamSynchronize(one), TESS_ERR_TIMEOUT);
   }
   ASSERT_TESS(
       tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[2]));
@@ -240,6 +240,88 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
     EXPECT_TESS(tessStreamSynchronize(one));
   }
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
+}
+
+TEST(TesseraCollective, RanksThatRoundDifferentlyBetweenThemDisagree) {
+  session s(2);
+  auto* x = s.memory<float>(256);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto streams = bound_streams(s, 2);
+  const tessNumericsPolicy rounding{0, 0, 1, 1};
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &rounding));
+  for (const int second : {TESS_FP8_E4M3, TESS_BF16}) {
+    tessCollectiveDesc d{};
+    d.structSize = sizeof d;
+    d.sendbuf = x;
+    d.count = 256;
+    d.dtype = TESS_FP32;
+    d.wireDtype = TESS_BF16;
+    ASSERT_TESS(tessCollective(s.mesh, &d, streams[0]));
+    d.wireDtype = second;
+    ASSERT_TESS(tessCollective(s.mesh, &d, streams[1]));
+    for (tessStream_t one : streams) {
+      EXPECT_EQ(tessStreamSynchronize(one),
+                second == TESS_BF16 ? TESS_OK : TESS_ERR_COLLECTIVE_MISMATCH);
+    }
+  }
+}
+
+TEST(TesseraCollective, MemoryThatWasFreedBehindACallIsStillItsOwn) {
+  session s(2);
+  auto* x = numbered(s, 2, 3);
+  const auto streams = bound_streams(s, 2);
+  tessStream_t late = nullptr;
+  const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &late));
+  // Rank 0 waits for a send that rank 1 calls last, rank 1 for rank 0's barrier.
+  ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, streams[0]));
+  std::vector<int64_t> got[2] = {std::vector<int64_t>(3), std::vector<int64_t>(3)};
+  for (std::size_t r : {0U, 1U}) {
+    ASSERT_TESS(tessBarrier(s.mesh, nullptr, streams[r]));
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, 3, TESS_INT64, TESS_COLL_SUM, nullptr, streams[r]));
+    ASSERT_TESS(tessMemcpyAsync(got[r].data(), x, 24, TESS_COPY_D2H, streams[r]));
+  }
+  ASSERT_TESS(tessFree(s.mesh, x));
+  ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, late));
+  for (std::size_t r : {0U, 1U}) {
+    ASSERT_TESS(tessStreamSynchronize(streams[r]));
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[r][i], number(0, i) + number(1, i)) << "rank " << r;
+    }
+  }
+}
+
+TEST(TesseraCollective, BuffersThatOverlapAreRefused) {
+  session s(2);
+  auto* x = s.memory<float>(16);
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.dtype = TESS_FP32;
+  d.count = 8;
+  const auto post = [&](tessCollectiveKind kind, std::size_t from, std::size_t to) {
+    d.kind = kind;
+    d.sendbuf = x + from;
+    d.recvbuf = x + to;
+    return tessCollective(s.mesh, &d, s.stream);
+  };
+  for (const tessCollectiveKind kind :
+       {TESS_COLLECTIVE_ALL_REDUCE, TESS_COLLECTIVE_ALL_TO_ALL,
+        TESS_COLLECTIVE_SCATTER}) {
+    EXPECT_TESS(post(kind, 0, 8));
+    EXPECT_TESS(post(kind, 8, 0));
+    EXPECT_TESS(post(kind, 4, 4));
+    EXPECT_EQ(post(kind, 0, 1), TESS_ERR_INVALID_VALUE);
+    EXPECT_EQ(post(kind, 7, 0), TESS_ERR_INVALID_VALUE);
+  }
+  // A packed shard in the full buffer would be written while others read it.
+  d.packedShards = 1;
+  EXPECT_EQ(post(TESS_COLLECTIVE_ALL_GATHER, 0, 0), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(post(TESS_COLLECTIVE_REDUCE_SCATTER, 0, 0), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(post(TESS_COLLECTIVE_REDUCE_SCATTER, 0, 7), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(post(TESS_COLLECTIVE_REDUCE_SCATTER, 0, 8));
+  EXPECT_TESS(post(TESS_COLLECTIVE_ALL_GATHER, 8, 0));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
 TEST(TesseraCollective, VerificationComparesTwoSchedules) {

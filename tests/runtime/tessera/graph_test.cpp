@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Captures, replays and persistent kernels.
+#include <unistd.h>
+
 #include <chrono>
 #include <random>
 #include <thread>
@@ -24,6 +26,12 @@ int mix_kernel(const tessBlockContext* block, const void* args) {
 int failing_in_graph(const tessBlockContext*, const void*) {
   return 9;
 }
+int failing_on_rank_1(const tessBlockContext* block, const void*) {
+  return block->rank == 1 ? 11 : 0;
+}
+int failing_on_rank_0(const tessBlockContext* block, const void*) {
+  return block->rank == 0 ? 12 : 0;
+}
 std::atomic<int> rounds{0};
 int spinning_kernel(const tessBlockContext* block, const void*) {
   while (block->services->gridBarrier(block) == 0) {
@@ -34,6 +42,7 @@ int spinning_kernel(const tessBlockContext* block, const void*) {
   return 0;
 }
 int spinning_then_failing(const tessBlockContext* block, const void*) {
+  ++rounds;
   while (block->services->stopRequested(block) == 0) {
     std::this_thread::yield();
   }
@@ -46,6 +55,8 @@ std::vector<registered_module::entry> graph_kernels() {
   return {
       {"mix", mix_kernel, {pointer_to("x", TESS_FP32), value("factor", TESS_FP32, 4)}},
       {"failing_in_graph", failing_in_graph, {}},
+      {"failing_on_rank_1", failing_on_rank_1, {}},
+      {"failing_on_rank_0", failing_on_rank_0, {}},
       {"spinning", spinning_kernel, {}, persistent | TESS_KERNEL_PERSISTENT_ONLY},
       {"spinning_failing", spinning_then_failing, {}, persistent}};
 }
@@ -268,6 +279,173 @@ TEST(TesseraGraph, AFailureInAGraphIsTheStreams) {
   }
 }
 
+std::string message_of(tessStream_t stream) {
+  std::size_t size = 0;
+  EXPECT_TESS(tessStreamGetLastMessage(stream, nullptr, &size));
+  std::string out(size, '\0');
+  EXPECT_TESS(tessStreamGetLastMessage(stream, out.data(), &size));
+  return out;
+}
+
+/// What a stream records when it is given one launch.
+tessGraphExec_t graph_of(const session& s, tessStream_t stream, tessKernel_t kernel) {
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  EXPECT_TESS(tessStreamBeginCapture(stream));
+  EXPECT_TESS(tessLaunch(kernel, s.mesh, grid_of(1), nullptr, 0, stream));
+  EXPECT_TESS(tessStreamEndCapture(stream, &graph));
+  EXPECT_TESS(tessGraphInstantiate(graph, &exec));
+  EXPECT_TESS(tessGraphDestroy(graph));
+  return exec;
+}
+
+TEST(TesseraGraph, TheFirstFailureCountsWhetherItIsInAGraphOrBeforeIt) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  tessGraphExec_t late = graph_of(s, s.stream, m["failing_on_rank_0"]);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TESS(
+        tessLaunch(m["failing_on_rank_1"], s.mesh, grid_of(1), nullptr, 0, s.stream));
+    ASSERT_TESS(tessGraphLaunch(late, s.stream));
+    EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+    EXPECT_NE(message_of(s.stream).find("failing_on_rank_1"), std::string::npos);
+    ASSERT_TESS(tessGraphLaunch(late, s.stream));
+    ASSERT_TESS(
+        tessLaunch(m["failing_on_rank_1"], s.mesh, grid_of(1), nullptr, 0, s.stream));
+    EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+    EXPECT_NE(message_of(s.stream).find("failing_on_rank_0"), std::string::npos);
+  }
+}
+
+TEST(TesseraGraph, OfOneRanksStreamRunsBehindAFailureOfAnyRankNoMore) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  const tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};
+  tessStream_t own = nullptr;
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &own));
+  auto* x = s.memory<float>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamBeginCapture(own));
+  ASSERT_TESS(tessMemsetAsync(x, 1, 4, own));
+  ASSERT_TESS(tessStreamEndCapture(own, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(
+      tessLaunch(m["failing_on_rank_1"], s.mesh, grid_of(1), nullptr, 0, s.stream));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0.0F) << "skipped";
+}
+
+TEST(TesseraGraph, NodesAreUpdatedOnlyByWhatCanRunThere) {
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  tessGraphExec_t exec = graph_of(s, s.stream, m["failing_on_rank_0"]);
+  const auto update = [&](tessKernel_t kernel, tessStream_t on, unsigned flags = 0) {
+    return tessGraphExecUpdateLaunch(exec, 0, kernel, grid_of(1, flags), nullptr, 0, on);
+  };
+  const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
+  tessStream_t own = nullptr;
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &own));
+  EXPECT_EQ(update(m["failing_on_rank_1"], own), TESS_ERR_INVALID_VALUE) << "one rank's";
+  tessMesh_t mesh = nullptr;
+  tessStream_t other = nullptr;
+  const int id = 1;
+  ASSERT_TESS(tessMeshCreate(s.context, &id, 1, {1, 1, 1, 1}, &mesh));
+  ASSERT_TESS(tessStreamCreate(mesh, 0, &other));
+  EXPECT_EQ(update(m["failing_on_rank_1"], other), TESS_ERR_INVALID_VALUE)
+      << "fewer devices";
+  EXPECT_EQ(update(m["spinning"], s.stream, TESS_LAUNCH_PERSISTENT),
+            TESS_ERR_UNSUPPORTED);
+  session elsewhere(2);
+  EXPECT_EQ(update(m["failing_on_rank_1"], elsewhere.stream), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(update(m["failing_on_rank_1"], s.stream));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_NE(message_of(s.stream).find("failing_on_rank_1"), std::string::npos);
+}
+
+TEST(TesseraGraph, IsLaunchedAndUpdatedWhileTheWindowIsFull) {
+  gate gates[8];
+  session s(2);
+  const registered_module m(s.context, graph_kernels());
+  tessStream_t full = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &full));
+  auto* x = s.memory<float>(2);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const mix_arguments args{x, 1.0F};
+  const mix_arguments other{x + 1, 1.0F};
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  tessKernel_t mix = m["mix"];
+  for (gate& before : gates) {
+    ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+    ASSERT_TESS(tessStreamSynchronize(s.stream));
+    before.put_into(full);
+    std::atomic<pid_t> ids[3] = {};
+    std::thread fills([&] {
+      ids[0] = gettid();
+      for (int i = 0; i < 20'000; ++i) {
+        EXPECT_TESS(tessLaunch(mix, s.mesh, grid_of(1), &other, 12, full));
+      }
+    });
+    until_asleep(ids[0]);
+    std::thread launches([&] {
+      ids[1] = gettid();
+      EXPECT_TESS(tessGraphLaunch(exec, s.stream));
+    });
+    until_asleep(ids[1]);
+    std::thread updates([&] {
+      ids[2] = gettid();
+      EXPECT_TESS(
+          tessGraphExecUpdateLaunch(exec, 0, mix, grid_of(1), &args, 12, s.stream));
+    });
+    until_asleep(ids[2]);
+    before.open();
+    fills.join();
+    launches.join();
+    updates.join();
+    ASSERT_TESS(tessStreamSynchronize(full));
+  }
+  EXPECT_EQ(s.read(x, 2), (std::vector<float>{16.0F, 160'000.0F}));
+}
+
+TEST(TesseraGraph, AStreamThatJoinedACaptureAndDidNothingGoesOn) {
+  for (const bool goes_at_once : {true, false}) {
+    session s(2);
+    tessStream_t side = nullptr;
+    tessEvent_t fork = nullptr;
+    tessGraph_t graph = nullptr;
+    int captures = 0;
+    ASSERT_TESS(tessStreamCreate(s.mesh, 0, &side));
+    ASSERT_TESS(tessEventCreate(&fork));
+    auto* x = s.memory<float>(1);
+    ASSERT_TESS(tessStreamSynchronize(s.stream));
+    ASSERT_TESS(tessStreamBeginCapture(s.stream));
+    ASSERT_TESS(tessEventRecord(fork, s.stream));
+    ASSERT_TESS(tessStreamIsCapturing(side, &captures));
+    EXPECT_EQ(captures, 0);
+    ASSERT_TESS(tessStreamWaitEvent(side, fork));
+    ASSERT_TESS(tessStreamIsCapturing(side, &captures));
+    EXPECT_EQ(captures, 1) << "it joined";
+    if (goes_at_once) {
+      continue;  // the context can end
+    }
+    ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+    ASSERT_TESS(tessStreamIsCapturing(side, &captures));
+    EXPECT_EQ(captures, 0);
+    ASSERT_TESS(tessMemsetAsync(x, 3, 4, side));
+    ASSERT_TESS(tessStreamSetTimeout(side, 60'000));
+    EXPECT_TESS(tessStreamSynchronize(side));
+    EXPECT_EQ(s.read(reinterpret_cast<uint32_t*>(x), 1)[0], 0x03030303U);
+  }
+}
+
 TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   session s;
   const registered_module m(s.context, graph_kernels());
@@ -310,11 +488,14 @@ TEST(TesseraPersistent, AFailureOfItPoisonsItsStream) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
   auto* x = s.memory<float>(1);
+  rounds = 0;
   ASSERT_TESS(tessLaunch(m["spinning_failing"], s.mesh,
                          grid_of(2, TESS_LAUNCH_PERSISTENT), nullptr, 0, s.stream));
   const mix_arguments args{x, 1.0F};
   ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (rounds == 0) {
+    std::this_thread::yield();
+  }
   ASSERT_TESS(tessStreamRequestStop(s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
   EXPECT_EQ(s.read(x, 1)[0], 0.0F);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Collectives that begin together, and sends between two ranks.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -207,6 +212,48 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   EXPECT_TESS(tessStreamSynchronize(of[0]));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Leaves the process with so many bytes that it may still map.
+class little_memory {
+ public:
+  explicit little_memory(std::size_t bytes) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit now = before_;
+    now.rlim_cur = pages * static_cast<std::size_t>(getpagesize()) + bytes;
+    setrlimit(RLIMIT_AS, &now);
+  }
+  ~little_memory() { setrlimit(RLIMIT_AS, &before_); }
+  little_memory(const little_memory&) = delete;
+  little_memory& operator=(const little_memory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
+  session s(4);
+  auto* x = ranked(s, 4, 4);
+  const std::string axis(std::size_t{64} << 20, 'x');
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  {
+    const little_memory left(std::size_t{16} << 20);
+    EXPECT_EQ(
+        tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, axis.c_str(), s.stream),
+        TESS_ERR_OUT_OF_MEMORY)
+        << "the text about its axis";
+  }
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_OUT_OF_MEMORY);
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13}));
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessGroupEnd());
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{60, 64, 68, 72}));
+}
+#endif
+
 TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(2);
@@ -268,8 +315,12 @@ TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
   ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
   ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));
   tessStatus_t waited = TESS_OK;
-  std::thread waits([&] { waited = tessStreamSynchronize(of[0]); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<pid_t> id{0};
+  std::thread waits([&] {
+    id = gettid();
+    waited = tessStreamSynchronize(of[0]);
+  });
+  until_asleep(id);
   EXPECT_TESS(tessMeshDestroy(s.mesh));
   waits.join();
   EXPECT_EQ(waited, TESS_ERR_TIMEOUT);

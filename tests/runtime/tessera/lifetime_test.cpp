@@ -3,6 +3,7 @@
 /// Contexts, one after another and each for itself: what they leave behind, small
 /// windows, changes while they run. WEIR_TEST_RESTARTS says how many contexts come and
 /// go.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -151,6 +152,46 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
   EXPECT_TRUE(of->shut_down().has_value());
 }
 
+TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
+  auto of = or_throw(context::make({}));
+  const auto m = mesh_on(*of, 2);
+  const auto s = or_throw(stream::make(m, {}));
+  constexpr std::size_t count = 5000;
+  auto* const x =
+      static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
+  const auto place = of->memory().find(x);
+  runtime::collective_call sum;
+  sum.type = dtype::int64;
+  sum.count = count;
+  const auto plan_of = [&](runtime::reduction_op op) {
+    sum.op = op;
+    return or_throw(of->plans().get(sum, 2, {}, {}));
+  };
+  // No schedule of one call gives other bits, so this one is checked by another call's.
+  for (const auto other : {runtime::reduction_op::sum, runtime::reduction_op::max}) {
+    runtime::collective_group g;
+    g.ranks = {0, 1};
+    for (const int rank : g.ranks) {
+      std::fill_n(reinterpret_cast<std::int64_t*>(place->on_rank(rank)), count, rank + 1);
+      g.inputs.push_back(place->on_rank(rank));
+      g.outputs.push_back(place->on_rank(rank));
+    }
+    std::vector<runtime::collective_group> groups;
+    groups.push_back(std::move(g));
+    const auto checked = runtime::make_ref<runtime::collective_operation>(
+        plan_of(runtime::reduction_op::sum), runtime::collective_choice(),
+        std::move(groups), SIZE_MAX);
+    checked->verify_by(plan_of(other));
+    s->enqueue(checked);
+    const auto ended = s->synchronize();
+    EXPECT_EQ(ended.has_value(), other == runtime::reduction_op::sum);
+    if (!ended) {
+      EXPECT_EQ(ended.error().code(), errc::determinism_violation);
+    }
+  }
+  EXPECT_TRUE(of->shut_down().has_value());
+}
+
 TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   auto of = or_throw(context::make({}));
   const auto m = mesh_on(*of, 2);
@@ -187,7 +228,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
     });
   }
   for (int i = 0; i < 30; ++i) {
-    or_throw(exec->update(1, adds(1000)));
+    or_throw(exec->update(1, adds(1000), *recorded_on));
   }
   for (std::thread& t : launchers) {
     t.join();

@@ -342,36 +342,6 @@ TEST(TesseraMatrix, DeterminismViolationLater) {
   EXPECT_EQ(tessStreamSynchronize(p.s.stream), TESS_ERR_DETERMINISM_VIOLATION);
 }
 
-TEST(TesseraMatrix, DeterminismViolationLaterWhereASecondScheduleGivesOtherBits) {
-  // A target one element behind its source: what is read depends on who was faster, which
-  // is what the mode is there to find.
-  const environment verify({{"TESS_VERIFY_DETERMINISM", "1"}, {"TESS_NUM_THREADS", "1"}});
-  const two_ranks p;
-  constexpr std::size_t count = 5000;
-  auto* x = const_cast<session&>(p.s).memory<float>(count + 1);
-  const std::vector<float> ones(count + 1, 1);
-  ASSERT_TESS(
-      tessMemcpyAsync(x, ones.data(), (count + 1) * 4, TESS_COPY_H2D, p.s.stream));
-  tessCollectiveDesc d{};
-  d.structSize = sizeof d;
-  d.sendbuf = x;
-  d.recvbuf = x + 1;
-  d.count = count;
-  d.dtype = TESS_FP32;
-  d.chunkBytes = 1 << 20;
-  ASSERT_TESS(tessCollective(p.s.mesh, &d, p.s.stream));
-  EXPECT_EQ(tessStreamSynchronize(p.s.stream), TESS_ERR_DETERMINISM_VIOLATION);
-  d.recvbuf = nullptr;
-  ASSERT_TESS(tessCollective(p.s.mesh, &d, p.s.stream));
-  EXPECT_TESS(tessStreamSynchronize(p.s.stream));
-  // Ranks that meet are verified too.
-  for (const tessStream_t stream : p.of) {
-    d.recvbuf = x + 1;
-    ASSERT_TESS(tessCollective(p.s.mesh, &d, stream));
-  }
-  p.expect(TESS_ERR_DETERMINISM_VIOLATION);
-}
-
 TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
   const two_ranks p;
@@ -385,21 +355,47 @@ TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
 }
 
 TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheStreamAtWork) {
+  gate before;
   session s;
-  std::atomic<bool> go{false};
-  ASSERT_TESS(tessLaunchHostFunc(
-      s.stream,
-      [](void* user) {
-        while (!*static_cast<std::atomic<bool>*>(user)) {
-          usleep(100);
-        }
-      },
-      &go));
+  before.put_into(s.stream);
   ASSERT_TESS(tessStreamSetTimeout(s.stream, 10));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_TIMEOUT);
-  go = true;
+  before.open();
   ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));
   EXPECT_TESS(tessStreamSynchronize(s.stream));  // not poisoned
+}
+
+TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheFailureToTheNextOne) {
+  gate before;
+  session s(2);
+  const registered_module m(s.context, matrix_kernels());
+  before.put_into(s.stream);
+  ASSERT_TESS(tessLaunch(m["m_refusing"], s.mesh, one_block(), nullptr, 0, s.stream));
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, 1));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_TIMEOUT);
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_TIMEOUT);
+  before.open();
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
+TEST(TesseraMatrix, InvalidValueOfTimesThatNobodyCanWait) {
+  session s;
+  constexpr int64_t most = INT64_MAX / 1'000'000;
+  tessStream_t out = nullptr;
+  for (const int64_t limit : {int64_t{-2}, most + 1, INT64_MAX, INT64_MIN}) {
+    const tessStreamDesc desc{sizeof desc, 0, -1, 0, 0, limit};
+    EXPECT_EQ(tessStreamCreateEx(s.mesh, &desc, &out), TESS_ERR_INVALID_VALUE) << limit;
+    EXPECT_EQ(tessStreamSetTimeout(s.stream, limit), TESS_ERR_INVALID_VALUE) << limit;
+  }
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, most));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  const registered_module m(s.context, matrix_kernels());
+  tessLaunchConfig large = one_block();
+  large.block[0] = large.block[1] = large.block[2] = INT32_MAX;
+  EXPECT_EQ(tessLaunch(m["m_quiet"], s.mesh, large, nullptr, 0, s.stream),
+            TESS_ERR_INVALID_VALUE);
 }
 
 // TESS_ERR_ABI_VERSION_MISMATCH

@@ -180,5 +180,21 @@ TEST(TesseraMemory, FreeWantsTheStartAndTheMesh) {
   EXPECT_EQ(tessFree(s.mesh, x), TESS_ERR_INVALID_VALUE);
 }
 
+TEST(TesseraMemory, TheStreamOfARankCopiesNoOtherRanks) {
+  session s(2);
+  auto* x = s.memory<int64_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
+  tessStream_t own = nullptr;
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &own));
+  const int64_t value = 5;
+  ASSERT_TESS(tessMemcpyRankAsync(x, &value, 8, TESS_COPY_H2D, 1, own));
+  EXPECT_EQ(tessMemcpyRankAsync(x, &value, 8, TESS_COPY_H2D, 0, own),
+            TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessStreamSynchronize(own));
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0);
+  EXPECT_EQ(s.read(x, 1, 1)[0], 5);
+}
+
 }  // namespace
 }  // namespace weir::test

@@ -50,19 +50,12 @@ std::vector<registered_module::entry> pool_kernels() {
 }
 
 TEST(TesseraPool, ServesTheSameStreamAtOnceAndOthersWhenTheStreamIsThatFar) {
+  gate before;
   session s(2);
   tessStream_t other = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
-  std::atomic<bool> go{false};
   char* const x = take(s.stream, 1000);
-  ASSERT_TESS(tessLaunchHostFunc(
-      s.stream,
-      [](void* user) {
-        while (!*static_cast<std::atomic<bool>*>(user)) {
-          usleep(100);
-        }
-      },
-      &go));
+  before.put_into(s.stream);
   ASSERT_TESS(tessFreeAsync(x, s.stream));
   EXPECT_EQ(tessFreeAsync(x, s.stream), TESS_ERR_INVALID_VALUE) << "given back already";
   char* const elsewhere = take(other, 1000);
@@ -71,7 +64,7 @@ TEST(TesseraPool, ServesTheSameStreamAtOnceAndOthersWhenTheStreamIsThatFar) {
   EXPECT_EQ(stats_of(s.mesh).reuses, 1U);
   ASSERT_TESS(tessFreeAsync(x, s.stream));
   EXPECT_NE(take(s.stream, 999), x) << "blocks serve requests of their own size";
-  go = true;
+  before.open();
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_EQ(take(other, 1000), x) << "its stream has ended";
 }

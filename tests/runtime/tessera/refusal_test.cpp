@@ -211,6 +211,7 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
   sweep("tessStreamDestroy", &tessStreamDestroy, {}, s.stream);
   sweep("tessStreamSynchronize", &tessStreamSynchronize, {}, s.stream);
   sweep("tessStreamQuery", &tessStreamQuery, {}, s.stream, &done);
+  sweep("tessStreamIsCapturing", &tessStreamIsCapturing, {}, s.stream, &done);
   sweep("tessStreamSetTimeout", &tessStreamSetTimeout, {}, s.stream, 0);
   sweep("tessStreamSetMemoryLimit", &tessStreamSetMemoryLimit, {}, s.stream, 0);
   sweep("tessStreamGetMemoryUse", &tessStreamGetMemoryUse, {1, 2}, s.stream, &size,

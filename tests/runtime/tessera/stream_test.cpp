@@ -262,6 +262,18 @@ TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
   EXPECT_EQ(done, 1) << "at once after a synchronization";
 }
 
+TEST(TesseraStream, EventsMayBeRecordedAndWaitedForAtOnce) {
+  session s;
+  for (int i = 0; i < 100; ++i) {
+    tessEvent_t mark = nullptr;
+    ASSERT_TESS(tessEventCreate(&mark));
+    std::thread waits([&] { EXPECT_TESS(tessEventSynchronize(mark)); });
+    EXPECT_TESS(tessEventRecord(mark, s.stream));
+    waits.join();
+    ASSERT_TESS(tessEventDestroy(mark));
+  }
+}
+
 TEST(TesseraStream, StreamsAndEventsMayGoWhileTheirWorkIsPending) {
   session s(2);
   const registered_module m(s.context, all_kernels());

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tessera_ext.h"
@@ -96,6 +100,38 @@ class session {
   tessMesh_t mesh = nullptr;
   tessStream_t stream = nullptr;
 };
+
+/// Keeps a stream where it is put until it opens. Made before its session.
+class gate {
+ public:
+  gate() = default;
+  ~gate() { open(); }
+  gate(const gate&) = delete;
+  gate& operator=(const gate&) = delete;
+
+  void put_into(tessStream_t stream) {
+    EXPECT_TESS(tessLaunchHostFunc(
+        stream, [](void* open) { static_cast<std::atomic<bool>*>(open)->wait(false); },
+        &open_));
+  }
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+/// Until this thread of the program sleeps: what it waits for is yet to come.
+inline void until_asleep(const std::atomic<pid_t>& thread) {
+  for (bool asleep = false; !asleep; std::this_thread::yield()) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t name_ends = text.rfind(')');
+    asleep = name_ends != std::string::npos && text.compare(name_ends, 3, ") S") == 0;
+  }
+}
 
 /// Parameters as the C interface wants them.
 inline tessParamInfo pointer_to(const char* name, uint32_t dtype) {

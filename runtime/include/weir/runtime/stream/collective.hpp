@@ -49,6 +49,8 @@ struct grouped_call {
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
   std::vector<int> ranks;  ///< in the mesh
+  /// What the buffers lie in: it stays while there is work on it.
+  std::vector<allocation_ptr> memory;
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::vector<lane*> lanes;  ///< set when it is submitted
@@ -84,7 +86,8 @@ class collective_operation final : public operation {
   static constexpr std::uint32_t opening = 0xFFFFFFF1;
   static constexpr std::uint32_t closing = 0xFFFFFFF2;
 
-  void open(collective_group& g);
+  void open(collective_group& g) noexcept;
+  [[nodiscard]] result<void> prepare(collective_group& g);
   void close(collective_group& g, std::int64_t started);
   void keep_inputs(collective_group& g);
   [[nodiscard]] result<void> verify(collective_group& g) const;

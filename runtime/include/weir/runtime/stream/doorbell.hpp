@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 
 #include "weir/base/clock.hpp"
@@ -24,6 +25,14 @@ class doorbell {
       { const std::lock_guard lock(mutex_); }
       changed_.notify_all();
     }
+  }
+
+  /// For `wait`: the end of a time that begins now; 0 and less: no limit.
+  [[nodiscard]] static std::int64_t deadline_in(std::int64_t limit_ns) noexcept {
+    const std::int64_t now = now_ns();
+    const bool ends =
+        limit_ns > 0 && limit_ns < std::numeric_limits<std::int64_t>::max() - now;
+    return ends ? now + limit_ns : -1;
   }
 
   /// Until `ready()`, or the monotonic clock shows `deadline_ns`; negative: no limit.

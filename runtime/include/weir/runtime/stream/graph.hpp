@@ -78,12 +78,12 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   /// Lets go of it once all runs have ended.
   static void retire(const std::shared_ptr<graph_exec>& what);
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
-  /// The operation of a node, to be replaced by `update`.
-  [[nodiscard]] const operation& at(std::size_t node) const { return *nodes_[node].what; }
-  /// From the next launch on, the node does this instead. It must be of the same kind and
-  /// need the same tasks. Waits for runs in flight.
-  /// @error{invalid_argument, no such node, or another kind of operation}
-  [[nodiscard]] result<void> update(std::size_t node, ref<operation> what);
+  /// From the next launch on, the node does this instead, which was made for `made_on`.
+  /// Waits for runs in flight.
+  /// @error{invalid_argument, no such node, another kind of operation, or a stream on
+  /// other devices than the recorded one; unsupported, what cannot be in a graph}
+  [[nodiscard]] result<void> update(std::size_t node, ref<operation> what,
+                                    const stream& made_on);
 
  private:
   friend class graph_run;
@@ -99,6 +99,8 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] result<const capture*> capture_for(submission_port::session& in,
                                                    stream& on);
 
+  [[nodiscard]] result<void> check_update(std::size_t node, const operation& what,
+                                          const stream& made_on) const;
   /// Waits for the runs that were launched so far; their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
   void replace(std::size_t node, ref<operation> what);
