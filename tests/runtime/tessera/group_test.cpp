@@ -212,7 +212,12 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   EXPECT_TESS(tessStreamSynchronize(of[0]));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEIR_SANITIZED
+#endif
+#endif
+#ifndef WEIR_SANITIZED  // sanitizers end a program that has no memory
 /// Leaves the process with so many bytes that it may still map.
 class little_memory {
  public:
