@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Blocked Cholesky factorization: four kernels, their order found from the blocks that
-/// they touch. Usage: cholesky [WORKERS [BLOCKS]]
+/// they touch. Usage: cholesky [WORKERS [BLOCKS [PICTURE.svg]]]
 #include <weir/weir.hpp>
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 namespace {
@@ -100,6 +101,10 @@ int main(int argc, char** argv) {
     return matrix.slice(0, i * size, (i + 1) * size).slice(1, j * size, (j + 1) * size);
   };
 
+  const char* const picture = argc > 3 ? argv[3] : nullptr;
+  if (picture != nullptr) {
+    weir::or_throw(e.base().begin_capture());
+  }
   auto start = std::chrono::steady_clock::now();
   each_step(
       blocks,
@@ -114,6 +119,11 @@ int main(int argc, char** argv) {
       });
   weir::or_throw(e.wait());
   const double with_engine = seconds_since(start);
+  if (picture != nullptr) {
+    std::ofstream(picture) << weir::or_throw(e.base().end_capture(
+                                                 weir::runtime::capture_use::drawing))
+                                  .to_svg();
+  }
 
   start = std::chrono::steady_clock::now();
   const auto to = [&](int i, int j) { return at(serial, i, j).elements<double>(); };

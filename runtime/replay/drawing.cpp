@@ -2,7 +2,10 @@
 /// @file
 /// A capture as a graph to look at: DOT and SVG, each edge with its reason.
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -83,23 +86,74 @@ std::string escaped(std::string_view text, bool xml) {
   return out;
 }
 
+// Of the picture, in pixels.
+constexpr std::size_t wide = 150;  ///< from box to box
+constexpr std::size_t high = 60;
+constexpr std::size_t box_wide = 130;
+constexpr std::size_t box_high = 26;
+constexpr std::size_t margin = 10;
+constexpr std::size_t legend_wide = 620;
+
 struct corner {
   std::size_t x = 0;
   std::size_t y = 0;
 };
 
-/// Tasks in rows: one below all that it waits for.
-std::vector<corner> places_of(const captured_graph& g,
-                              const std::vector<outer_edge>& edges) {
-  std::vector<corner> at(g.size());
+/// Upper left corners of the tasks' boxes, in rows: one below all that it waits for.
+struct layout {
+  std::vector<corner> at;
+  corner end;
+};
+layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
+  std::vector<std::size_t> row(g.size());
   for (const outer_edge& e : edges) {  // by `to`, so earlier tasks are settled
-    at[e.to].y = std::max(at[e.to].y, at[e.from].y + 1);
+    row[e.to] = std::max(row[e.to], row[e.from] + 1);
   }
-  std::vector<std::size_t> used(g.size() + 1);
-  for (corner& p : at) {
-    p.x = used[p.y]++;
+  std::vector<std::size_t> count(g.size() + 1);
+  for (const std::size_t r : row) {
+    ++count[r];
   }
-  return at;
+  const std::size_t most = *std::max_element(count.begin(), count.end());
+  const auto rows = static_cast<std::size_t>(
+      std::find(count.begin(), count.end(), std::size_t{0}) - count.begin());
+  layout out;
+  out.end = {margin + most * wide, margin + rows * high};
+  std::vector<std::size_t> used(g.size());
+  for (const std::size_t r : row) {
+    const std::size_t left = margin + (most - count[r]) * wide / 2;
+    out.at.push_back({left + used[r]++ * wide, margin + r * high});
+  }
+  return out;
+}
+
+/// One colour per kernel, in the order of appearance.
+std::vector<const char*> colours_of(const captured_graph& g) {
+  constexpr std::array<const char*, 8> palette = {"#dbe9fb", "#fde3c8", "#d8f0d8",
+                                                  "#f7d9de", "#e6def5", "#d3eeee",
+                                                  "#f3ecc4", "#e4e4e4"};
+  std::vector<std::string_view> names;
+  std::vector<const char*> out;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const std::string_view name = g.nodes[i].name;
+    const auto found = std::find(names.begin(), names.end(), name);
+    out.push_back(
+        palette[static_cast<std::size_t>(found - names.begin()) % palette.size()]);
+    if (found == names.end()) {
+      names.push_back(name);
+    }
+  }
+  return out;
+}
+
+const char* dashes_of(hazard why) {
+  switch (why) {
+    case hazard::raw: return "none";
+    case hazard::war: return "6 3";
+    case hazard::waw: return "2 3";
+    case hazard::asked:
+    case hazard::told: break;
+  }
+  return "10 3 2 3";
 }
 
 }  // namespace
@@ -120,39 +174,45 @@ std::string capture::to_dot() const {
 }
 
 std::string capture::to_svg() const {
-  constexpr std::size_t wide = 150;
-  constexpr std::size_t high = 60;
-  constexpr std::size_t box_wide = 130;
-  constexpr std::size_t box_high = 26;
   std::string boxes;
   std::string lines;
-  corner most;
-  if (graph_ != nullptr) {
+  corner end = {wide, margin};
+  if (graph_ != nullptr && graph_->size() != 0) {
     const std::vector<outer_edge> edges = graph_->all_edges();
-    const std::vector<corner> at = places_of(*graph_, edges);
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      most = {std::max(most.x, at[i].x), std::max(most.y, at[i].y)};
+    const layout place = lay_out(*graph_, edges);
+    const std::vector<const char*> colours = colours_of(*graph_);
+    end = place.end;
+    for (std::size_t i = 0; i < place.at.size(); ++i) {
+      const corner p = place.at[i];
       boxes += fmt::format(
-          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#eef\" "
-          "stroke=\"#447\"/><text x=\"{}\" y=\"{}\">{} {}</text>\n",
-          at[i].x * wide + 10, at[i].y * high + 10, box_wide, box_high,
-          at[i].x * wide + 16, at[i].y * high + 27, i,
+          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
+          "stroke=\"#556\"/><text x=\"{}\" y=\"{}\">{} {}</text>\n",
+          p.x, p.y, box_wide, box_high, colours[i], p.x + 6, p.y + 17, i,
           escaped(graph_->nodes[i].name, true));
     }
     for (const outer_edge& e : edges) {
       lines += fmt::format(
-          "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#999\">"
-          "<title>{}</title></line>\n",
-          at[e.from].x * wide + 10 + box_wide / 2, at[e.from].y * high + 10 + box_high,
-          at[e.to].x * wide + 10 + box_wide / 2, at[e.to].y * high + 10,
+          "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#778\" "
+          "stroke-dasharray=\"{}\" marker-end=\"url(#tip)\"><title>{}</title></line>\n",
+          place.at[e.from].x + box_wide / 2, place.at[e.from].y + box_high,
+          place.at[e.to].x + box_wide / 2, place.at[e.to].y - 2, dashes_of(e.why),
           escaped(reason_of(*graph_, e), true));
     }
   }
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
-             "font-family=\"sans-serif\" font-size=\"12\">\n",
-             (most.x + 1) * wide + 10, (most.y + 1) * high + 10) +
-         lines + boxes + "</svg>\n";
+             "font-family=\"sans-serif\" font-size=\"12\">\n"
+             "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
+             "markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">"
+             "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#778\"/></marker></defs>\n",
+             std::max(end.x, legend_wide), end.y + box_high) +
+         lines + boxes +
+         fmt::format(
+             "<text x=\"{}\" y=\"{}\" fill=\"#556\">Edges: RAW solid, "
+             "WAR dashed, WAW dotted, asked for dash-dotted; the pointer on one shows "
+             "its regions</text>\n"
+             "</svg>\n",
+             margin, end.y + box_high / 2);
 }
 
 }  // namespace weir::runtime

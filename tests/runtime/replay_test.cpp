@@ -430,7 +430,9 @@ TEST(Capture, DrawsEachEdgeWithItsReason) {
   const std::string picture = c.to_svg();
   EXPECT_NE(picture.find("<text x=\"16\" y=\"27\">0 fill &quot;all&quot;</text>"),
             std::string::npos);
-  EXPECT_NE(picture.find("<title>WAR storage 0"), std::string::npos);
+  EXPECT_NE(picture.find("\"6 3\" marker-end=\"url(#tip)\"><title>WAR storage 0"),
+            std::string::npos)
+      << picture;
   EXPECT_EQ(capture().to_dot(), "digraph tasks {\n  node [shape=box];\n}\n");
 }
 
