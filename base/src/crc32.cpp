@@ -3,7 +3,10 @@
 /// CRC-32 with carry-less multiplication of 128 or 512 bits where the processor has it,
 /// and with 16 tables.
 #include <array>
+#include <cstring>
+#include <optional>
 
+#include "weir/base/copy_crc32.hpp"
 #include "weir/base/hash.hpp"
 
 #if defined(__x86_64__)
@@ -79,6 +82,40 @@ __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i lane, __m128i keys
   return _mm_xor_si128(_mm_xor_si128(lo, hi), next);
 }
 
+// Quotient of x^64 and the polynomial, bit-reflected: what a multiplication takes in
+// place of the division.
+consteval std::uint64_t reflected_quotient() {
+  constexpr std::uint64_t polynomial = 0x104C11DB7;  // x^32 + x^26 + ... + 1
+  std::uint64_t rest = 1, reflected = 0;
+  for (unsigned power = 63; power < 64; --power) {
+    rest <<= 1;
+    if ((rest >> 32 & 1) != 0) {
+      rest ^= polynomial;
+      reflected |= std::uint64_t{1} << (32 - power);
+    }
+  }
+  return reflected;
+}
+
+// The register after a lane of 128 bits: to 96, to 64, and Barrett's reduction to 32.
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t reduce(__m128i lane,
+                                                              __m128i by128) noexcept {
+  constexpr auto polynomial = static_cast<long long>(0x1DB710641ULL);  // reflected
+  const __m128i by64 = _mm_cvtsi64_si128(static_cast<long long>(reflected_power(64)));
+  const __m128i division =
+      _mm_set_epi64x(static_cast<long long>(reflected_quotient()), polynomial);
+  const __m128i low = _mm_setr_epi32(-1, 0, -1, 0);
+  const __m128i to96 =
+      _mm_xor_si128(_mm_clmulepi64_si128(lane, by128, 0x10), _mm_srli_si128(lane, 8));
+  const __m128i to64 =
+      _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(to96, low), by64, 0x00),
+                    _mm_srli_si128(to96, 4));
+  const __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(to64, low), division, 0x10);
+  const __m128i product =
+      _mm_clmulepi64_si128(_mm_and_si128(quotient, low), division, 0x00);
+  return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(to64, product), 1));
+}
+
 // What is left behind a lane: 16 bytes at a time, then through the tables.
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t finish(__m128i lane, __m128i by128,
                                                               const std::byte* p,
@@ -86,36 +123,78 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t finish(__m128i lane, __m1
   for (; n >= 16; p += 16, n -= 16) {
     lane = fold(lane, by128, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  std::array<std::byte, 16> rest{};
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(rest.data()), lane);
-  return update_sliced(update_sliced(0, rest.data(), rest.size()), p, n);
+  return update_sliced(reduce(lane, by128), p, n);
 }
 
-// Folds 64 bytes at a time into four lanes, then the lanes into one; the last 16 bytes go
-// through the tables.
-__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
+__attribute__((target("pclmul,sse4.1"))) __m128i keys_by128() noexcept {
+  return _mm_set_epi64x(static_cast<long long>(reflected_power(128 - 32)),
+                        static_cast<long long>(reflected_power(128 + 32)));
+}
+
+// One lane: for what is too short for more.
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_lane(
     std::uint32_t reg, const std::byte* p, std::size_t n) noexcept {
-  const auto at = [](const std::byte* q) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
-  };
+  const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return finish(_mm_xor_si128(first, _mm_cvtsi32_si128(static_cast<int>(reg))),
+                keys_by128(), p + 16, n - 16);
+}
+
+// How far in front of a copy bytes are asked for: the processor's own look-ahead ends
+// with a page, and blocks of volumes are pages.
+constexpr std::size_t ahead = 2048;
+
+// Of an address as a number: nothing need be there.
+void ask_for(const std::byte* p, std::size_t i) noexcept {
+  __builtin_prefetch(
+      reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + i + ahead));
+}
+
+// 16 bytes on their way into a fold, copied too if that is wanted.
+template <bool copies>
+__attribute__((target("sse4.1"))) __m128i pass(const std::byte* p, std::byte* to,
+                                               std::size_t i) noexcept {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
+  if constexpr (copies) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bytes);
+  }
+  return bytes;
+}
+
+template <bool copies>
+void copy_rest(const std::byte* p, std::byte* to, std::size_t i, std::size_t n) noexcept {
+  if constexpr (copies) {
+    std::memcpy(to + i, p + i, n - i);
+  }
+}
+
+// Folds 64 bytes at a time into four lanes, then the lanes into one. `to` is where a copy
+// goes.
+template <bool copies>
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
+    std::uint32_t reg, const std::byte* p, std::size_t n, std::byte* to) noexcept {
   const __m128i by512 = _mm_set_epi64x(static_cast<long long>(reflected_power(512 - 32)),
                                        static_cast<long long>(reflected_power(512 + 32)));
-  const __m128i by128 = _mm_set_epi64x(static_cast<long long>(reflected_power(128 - 32)),
-                                       static_cast<long long>(reflected_power(128 + 32)));
-  __m128i a = _mm_xor_si128(at(p), _mm_cvtsi32_si128(static_cast<int>(reg)));
-  __m128i b = at(p + 16);
-  __m128i c = at(p + 32);
-  __m128i d = at(p + 48);
-  for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
-    a = fold(a, by512, at(p));
-    b = fold(b, by512, at(p + 16));
-    c = fold(c, by512, at(p + 32));
-    d = fold(d, by512, at(p + 48));
+  const __m128i by128 = keys_by128();
+  __m128i a =
+      _mm_xor_si128(pass<copies>(p, to, 0), _mm_cvtsi32_si128(static_cast<int>(reg)));
+  __m128i b = pass<copies>(p, to, 16);
+  __m128i c = pass<copies>(p, to, 32);
+  __m128i d = pass<copies>(p, to, 48);
+  std::size_t i = 64;
+  for (; n - i >= 64; i += 64) {
+    if constexpr (copies) {
+      ask_for(p, i);
+    }
+    a = fold(a, by512, pass<copies>(p, to, i));
+    b = fold(b, by512, pass<copies>(p, to, i + 16));
+    c = fold(c, by512, pass<copies>(p, to, i + 32));
+    d = fold(d, by512, pass<copies>(p, to, i + 48));
   }
   a = fold(a, by128, b);
   a = fold(a, by128, c);
   a = fold(a, by128, d);
-  return finish(a, by128, p, n);
+  copy_rest<copies>(p, to, i, n);
+  return finish(a, by128, p + i, n - i);
 }
 
 #define WEIR_WIDE \
@@ -133,45 +212,85 @@ WEIR_WIDE __m512i wide_keys(std::uint64_t high, std::uint64_t low) noexcept {
   return _mm512_set_epi64(h, l, h, l, h, l, h, l);
 }
 
+template <bool copies>
+WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* to, std::size_t i) noexcept {
+  const __m512i bytes = _mm512_loadu_si512(p + i);
+  if constexpr (copies) {
+    _mm512_storeu_si512(to + i, bytes);
+    ask_for(p, i);
+  }
+  return bytes;
+}
+
 // The same with four lanes per register: 256 bytes at a time.
-WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p,
-                                    std::size_t n) noexcept {
+template <bool copies>
+WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::size_t n,
+                                    std::byte* to) noexcept {
   const __m512i by2048 =
       wide_keys(reflected_power(2048 - 32), reflected_power(2048 + 32));
   const __m512i by512 = wide_keys(reflected_power(512 - 32), reflected_power(512 + 32));
   __m512i a =
-      _mm512_xor_si512(_mm512_loadu_si512(p),
+      _mm512_xor_si512(pass_wide<copies>(p, to, 0),
                        _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(reg))));
-  __m512i b = _mm512_loadu_si512(p + 64);
-  __m512i c = _mm512_loadu_si512(p + 128);
-  __m512i d = _mm512_loadu_si512(p + 192);
-  for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
-    a = fold_wide(a, by2048, _mm512_loadu_si512(p));
-    b = fold_wide(b, by2048, _mm512_loadu_si512(p + 64));
-    c = fold_wide(c, by2048, _mm512_loadu_si512(p + 128));
-    d = fold_wide(d, by2048, _mm512_loadu_si512(p + 192));
+  __m512i b = pass_wide<copies>(p, to, 64);
+  __m512i c = pass_wide<copies>(p, to, 128);
+  __m512i d = pass_wide<copies>(p, to, 192);
+  std::size_t i = 256;
+  for (; n - i >= 256; i += 256) {
+    a = fold_wide(a, by2048, pass_wide<copies>(p, to, i));
+    b = fold_wide(b, by2048, pass_wide<copies>(p, to, i + 64));
+    c = fold_wide(c, by2048, pass_wide<copies>(p, to, i + 128));
+    d = fold_wide(d, by2048, pass_wide<copies>(p, to, i + 192));
   }
   a = fold_wide(a, by512, b);
   a = fold_wide(a, by512, c);
   a = fold_wide(a, by512, d);
-  for (; n >= 64; p += 64, n -= 64) {
-    a = fold_wide(a, by512, _mm512_loadu_si512(p));
+  for (; n - i >= 64; i += 64) {
+    a = fold_wide(a, by512, pass_wide<copies>(p, to, i));
   }
-  const __m128i by128 = _mm_set_epi64x(static_cast<long long>(reflected_power(128 - 32)),
-                                       static_cast<long long>(reflected_power(128 + 32)));
+  const __m128i by128 = keys_by128();
   std::array<std::byte, 64> lanes{};
   _mm512_storeu_si512(lanes.data(), a);
-  const auto lane_at = [&](std::size_t i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes.data() + 16 * i));
+  const auto lane_at = [&](std::size_t k) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes.data() + 16 * k));
   };
   __m128i lane = lane_at(0);
-  for (std::size_t i = 1; i < 4; ++i) {
-    lane = fold(lane, by128, lane_at(i));
+  for (std::size_t k = 1; k < 4; ++k) {
+    lane = fold(lane, by128, lane_at(k));
   }
-  return finish(lane, by128, p, n);
+  copy_rest<copies>(p, to, i, n);
+  return finish(lane, by128, p + i, n - i);
 }
 
 #undef WEIR_WIDE
+
+// The fastest of them that the processor has; nothing for few bytes, or if it has none.
+template <bool copies>
+std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
+                                         std::byte* to) noexcept {
+  static const bool folds =
+      __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  static const bool wide =
+      folds && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
+  if (wide && from.size() >= 256) {
+    return update_wide<copies>(reg, from.data(), from.size(), to);
+  }
+  if (folds && from.size() >= 128) {
+    return update_folded<copies>(reg, from.data(), from.size(), to);
+  }
+  if (!copies && folds && from.size() >= 64) {
+    return update_lane(reg, from.data(), from.size());
+  }
+  return std::nullopt;
+}
+
+#else
+
+template <bool copies>
+std::optional<std::uint32_t> update_fast(std::uint32_t, bytes_view, std::byte*) noexcept {
+  return std::nullopt;
+}
 
 #endif
 
@@ -182,20 +301,18 @@ std::uint32_t crc32_portable(std::uint32_t crc, bytes_view bytes) noexcept {
 }
 
 std::uint32_t crc32(std::uint32_t crc, bytes_view bytes) noexcept {
-#if defined(__x86_64__)
-  static const bool folds =
-      __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-  static const bool wide =
-      folds && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
-  if (wide && bytes.size() >= 256) {
-    return ~update_wide(~crc, bytes.data(), bytes.size());
+  const auto fast = update_fast<false>(~crc, bytes, nullptr);
+  return fast ? ~*fast : crc32_portable(crc, bytes);
+}
+
+std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from, std::byte* to) noexcept {
+  if (const auto fast = update_fast<true>(~crc, from, to)) {
+    return ~*fast;
   }
-  if (folds && bytes.size() >= 128) {
-    return ~update_folded(~crc, bytes.data(), bytes.size());
+  if (!from.empty()) {
+    std::memcpy(to, from.data(), from.size());
   }
-#endif
-  return crc32_portable(crc, bytes);
+  return crc32(crc, from);
 }
 
 }  // namespace weir

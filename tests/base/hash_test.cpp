@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+
+#include "weir/base/copy_crc32.hpp"
 
 using namespace weir;
 
@@ -26,6 +29,25 @@ TEST(Crc32, FoldedFormEqualsTheTablesForEveryLengthAndAlignment) {
     }
   }
   EXPECT_EQ(crc32(0, data), crc32_portable(0, data));
+}
+
+TEST(Crc32, CopyingGivesTheSameValueAndTheSameBytesAndNoMore) {
+  std::mt19937 random(8);
+  byte_vector data(1000);
+  for (auto& b : data) {
+    b = static_cast<std::byte>(random());
+  }
+  for (std::size_t start = 0; start < 17; ++start) {
+    for (std::size_t n = 0; n < 700; ++n) {
+      const bytes_view part = bytes_view(data).subspan(start, n);
+      byte_vector to(n + 2, std::byte{0x5A});
+      ASSERT_EQ(copy_crc32(0x1234567, part, to.data() + 1),
+                crc32_portable(0x1234567, part));
+      byte_vector expected(n + 2, std::byte{0x5A});
+      std::copy(part.begin(), part.end(), expected.begin() + 1);
+      ASSERT_EQ(to, expected) << start << " " << n;
+    }
+  }
 }
 
 TEST(Crc32, ContinuesFromAnEarlierPart) {

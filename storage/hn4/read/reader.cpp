@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "weir/base/copy_crc32.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -70,9 +71,7 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
 result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view payload,
                              std::size_t skip, mutable_bytes to) {
   if (h.algorithm() == 0) {
-    if (payload.data() != to.data()) {
-      std::memcpy(to.data(), payload.data() + skip, to.size());
-    }
+    std::memcpy(to.data(), payload.data() + skip, to.size());
     return {};
   }
   // A decoder may produce up to a whole block although only the payload counts; it must
@@ -88,10 +87,13 @@ result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view 
   return {};
 }
 
-// Verifies one block and copies a part of its payload, unless it lies there already.
+// Verifies one block and copies its payload, or a part of it.
 result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload,
                           std::size_t skip, mutable_bytes to) {
   WEIR_TRY(const block_header h, check_header(header, claim(n)));
+  if (h.algorithm() == 0 && to.size() == payload.size()) {
+    return check_payload(h, copy_crc32(0, payload, to.data()));
+  }
   WEIR_CHECK(check_payload(h, crc32(0, payload)));
   return deliver(n, h, payload, skip, to);
 }
