@@ -251,6 +251,9 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
   const __m128i by128 = keys_by128();
   std::array<std::byte, 64> lanes{};
   _mm512_storeu_si512(lanes.data(), a);
+  // Older vector instructions, here and in every caller, would wait for wide registers
+  // that are in use.
+  _mm256_zeroupper();
   const auto lane_at = [&](std::size_t k) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes.data() + 16 * k));
   };

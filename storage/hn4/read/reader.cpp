@@ -177,25 +177,57 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
   return count;
 }
 
-// At least one whole payload from block n on.
-result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
-  const std::size_t bs = map_.geometry.block;
-  const auto first = locate(n);
+// The same of blocks that lie in memory, the first of them at `at`: each is verified
+// while it is copied.
+std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
+  const std::size_t most = to.size() / cap_;
   std::size_t count = 0;
-  if (first && first->allocated && !map_.sources[shard_].a.has(class_bits::horizon) &&
-      map_.device->view(first->byte, bs).empty()) {
-    const std::size_t most = std::min(
-        {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
-    for (count = 1; count < most; ++count) {
-      const auto next = map_.sources[shard_].path.block(n + count);
-      if (!next || *next * bs != first->byte + count * bs || !map_.bits->test(*next)) {
-        break;
-      }
+  for (;;) {
+    const bytes_view block = map_.device->view(at.byte, map_.geometry.block);
+    if (block.empty()) {
+      return count;
     }
-    // What a batch cannot read is read, or refused, block by block.
-    const auto good = read_batch(n, first->byte, count, to);
-    count = good ? *good : 0;
+    const auto h = check_header(block, claim(n + count));
+    if (!h || h->algorithm() != 0 ||
+        h->data_crc !=
+            copy_crc32(0, block.subspan(header_bytes), to.data() + count * cap_)) {
+      return count;
+    }
+    const auto next = ++count < most ? locate(n + count) : std::nullopt;
+    if (!next || !next->allocated) {
+      return count;
+    }
+    at = *next;
   }
+}
+
+// How many whole payloads from block n on, the first of them at `first`, nothing special
+// was needed for.
+std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_bytes to) {
+  const std::size_t bs = map_.geometry.block;
+  if (!map_.device->view(first.byte, bs).empty()) {
+    return read_mapped(n, first, to);
+  }
+  const std::size_t most = std::min(
+      {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
+  std::size_t count = 1;
+  for (; count < most; ++count) {
+    const auto next = locate(n + count);
+    if (!next || next->byte != first.byte + count * bs || !next->allocated) {
+      break;
+    }
+  }
+  const auto good = read_batch(n, first.byte, count, to);
+  return good ? *good : 0;
+}
+
+// At least one whole payload from block n on. What cannot be had the plain way is read,
+// or refused, block by block.
+result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
+  const auto first = locate(n);
+  const bool plain =
+      first && first->allocated && !map_.sources[shard_].a.has(class_bits::horizon);
+  std::size_t count = plain ? read_plain(n, *first, to) : 0;
   if (count == 0) {
     WEIR_CHECK(read_block(n, 0, to.first(cap_)));
     count = 1;

@@ -36,6 +36,8 @@ class reader {
   void find_shard(std::uint64_t offset);
   [[nodiscard]] std::optional<place> locate(std::uint64_t n) const;
   result<void> read_whole(std::uint64_t n, mutable_bytes to);
+  std::size_t read_plain(std::uint64_t n, const place& first, mutable_bytes to);
+  std::size_t read_mapped(std::uint64_t n, place at, mutable_bytes to);
   result<std::size_t> read_batch(std::uint64_t n, std::uint64_t byte, std::size_t count,
                                  mutable_bytes to);
   result<void> read_block(std::uint64_t n, std::size_t skip, mutable_bytes to);
