@@ -306,6 +306,9 @@ task* scheduler::release_successors(task& t, unsigned w) {
     }
   }
   if (!alone_) {
+    std::atomic<std::uint64_t>& released = state_[w]->done.released;
+    released.store(released.load(std::memory_order_relaxed) + 1,
+                   std::memory_order_release);
     wake_for_tasks(queued);
     wake_waiter(before.id);
   }
@@ -449,19 +452,22 @@ void scheduler::help_until_ended(const task& t) {
   }
 }
 
-std::uint64_t scheduler::finished_by_others() const noexcept {
+std::uint64_t scheduler::sum_of_others(
+    std::atomic<std::uint64_t> worker_tally::*counter) const noexcept {
   std::uint64_t sum = 0;
   for (unsigned w = 1; w < places_; ++w) {
-    sum += state_[w]->done.finished.load(std::memory_order_relaxed);
+    sum += (state_[w]->done.*counter).load(std::memory_order_acquire);
   }
   return sum;
 }
 
 void scheduler::idle(std::int64_t timeout_ns) {
   start_batch();
+  // A task that was about to end when the caller looked is in the first sum and not in
+  // the second, so that nobody sleeps on it.
   const auto reason = [this] {
     return woken_.load(std::memory_order_seq_cst) ||
-           finished_by_others() != finished_seen_ || !ready_.empty();
+           sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
   };
   if (!reason()) {
     awaited_.store(waits_for_any, std::memory_order_seq_cst);
@@ -471,8 +477,9 @@ void scheduler::idle(std::int64_t timeout_ns) {
     }
     awaited_.store(waits_for_none, std::memory_order_relaxed);
   }
-  woken_.store(false, std::memory_order_seq_cst);
-  finished_seen_ = finished_by_others();
+  // What was done before the wake-up that is taken here is seen by the caller.
+  woken_.exchange(false, std::memory_order_seq_cst);
+  released_seen_ = sum_of_others(&worker_tally::released);
 }
 
 void scheduler::wake() noexcept {

@@ -25,7 +25,8 @@ namespace weir::runtime {
 
 /// What one worker has done. Written by it alone, read by anyone.
 struct worker_tally {
-  std::atomic<std::uint64_t> finished{0};
+  std::atomic<std::uint64_t> finished{0};  ///< counted before others can see the end
+  std::atomic<std::uint64_t> released{0};  ///< after; not with a single worker
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> parks{0};
@@ -127,7 +128,8 @@ class scheduler {
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
   void wake_waiter(task_id ended) noexcept;
-  [[nodiscard]] std::uint64_t finished_by_others() const noexcept;
+  [[nodiscard]] std::uint64_t sum_of_others(
+      std::atomic<std::uint64_t> worker_tally::*counter) const noexcept;
 
   /// Nobody waits / any task's end is waited for.
   static constexpr task_id waits_for_none = 0;
@@ -145,8 +147,8 @@ class scheduler {
   tick_clock clock_;
   ready_queues ready_;
   std::vector<std::unique_ptr<worker>> state_;
-  std::uint64_t finished_seen_ = 0;
-  std::vector<task*> batch_;  ///< ready, to be started together
+  std::uint64_t released_seen_ = 0;  ///< by others, when `idle` returned last
+  std::vector<task*> batch_;         ///< ready, to be started together
   std::mutex guests_;
   std::condition_variable guest_left_;
   std::vector<unsigned> free_places_;

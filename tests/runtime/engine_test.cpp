@@ -349,6 +349,21 @@ TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
   }
 }
 
+/// Nothing but `idle` waits here, and nobody else is about to wake it.
+TEST_P(Engine, EndsIdleForEveryTaskThatEnds) {
+  if (GetParam() == 1) {
+    GTEST_SKIP() << "who only idles needs somebody else to run the task";
+  }
+  for (int i = 0; i < 2'000; ++i) {
+    const task_id id = submit(*e, "other", {}, [](const task_context&) {});
+    while (!e->ended(id)) {
+      const std::int64_t start = now_ns();
+      e->idle(20'000'000'000);
+      ASSERT_LT(now_ns() - start, 10'000'000'000) << "task " << id << " has ended";
+    }
+  }
+}
+
 /// Bursts with pauses around the time that threads spin: workers park and are woken all
 /// the time.
 TEST_P(Engine, LosesNoWakeUpBetweenBurstsAndPauses) {
