@@ -13,34 +13,45 @@
 
 namespace weir::runtime {
 
-/// Number of an access in the order of registration, modulo 2^31. Who keeps one asks the
-/// ring whether it is still alive.
+/// Number of an access in the order of registration, modulo 2^31: what links keep of it.
 using access_ref = std::uint32_t;
 inline constexpr access_ref ref_mask = 0x7FFFFFFFU;
 
-/// One access of one task: a cache line with all that a look-up of dense regions needs,
-/// and its links.
-struct alignas(64) access_entry {
+/// One access of one task: all that a look-up of dense regions needs.
+struct alignas(32) access_entry {
   std::int64_t lo = 0;
   std::int64_t hi = 0;
   task_id task = 0;
+  std::uint64_t tag = 0;  ///< number in the order of registration, and two flags
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return tag >> 2; }
+  [[nodiscard]] access_ref ref() const noexcept {
+    return static_cast<access_ref>(tag >> 2) & ref_mask;
+  }
+  [[nodiscard]] bool dense() const noexcept { return (tag & 1) != 0; }
+  /// Of a task that commutes in any order.
+  [[nodiscard]] bool any_order() const noexcept { return (tag & 2) != 0; }
+};
+static_assert(sizeof(access_entry) == 32);
+
+/// One that lies in the grid: a cache line with its links.
+struct alignas(64) grid_entry {
+  access_entry what;
   std::uint32_t owner = 0;  ///< index that it belongs to
   /// What is older in the one or two cells that it touches: access * 2 + cell.
   std::array<std::uint32_t, 2> next{};
   access_ref level_next = 0;  ///< what is older in its level
   std::uint8_t level = 0;
-  std::uint8_t cells = 0;  ///< 0: not in the grid
-  bool dense = true;
-  bool pruned = false;     ///< a later write covers it
-  bool any_order = false;  ///< of a task that commutes in any order
+  std::uint8_t cells = 0;
+  bool pruned = false;  ///< a later write covers it
 
-  [[nodiscard]] std::int64_t first_cell() const noexcept { return lo >> level; }
-  [[nodiscard]] bool writer() const noexcept { return (owner & 1) != 0; }
+  [[nodiscard]] std::int64_t first_cell() const noexcept { return what.lo >> level; }
 };
-static_assert(sizeof(access_entry) == 64);
+static_assert(sizeof(grid_entry) == 64);
 
 /// A ring that is as large as it had to be so far, up to a limit: few accesses stay in
-/// few cache lines.
+/// few cache lines. It knows whose each access is; the access itself lies with its owner,
+/// or here once it is in the grid.
 /// @threads{thread-compatible}
 class access_ring {
  public:
@@ -54,51 +65,87 @@ class access_ring {
     return static_cast<std::uint32_t>(head_ - tail_);
   }
   [[nodiscard]] std::uint32_t capacity() const noexcept { return mask_ + 1; }
-  [[nodiscard]] access_entry& at(access_ref ref) noexcept {
-    return entries_[ref & mask_];
+  /// Index that the access belongs to.
+  [[nodiscard]] std::uint32_t owner(access_ref ref) const noexcept {
+    return owners_[ref & mask_] & ~far_bit;
   }
-  [[nodiscard]] const access_entry& at(access_ref ref) const noexcept {
-    return entries_[ref & mask_];
+  /// Whether it is in the grid.
+  [[nodiscard]] bool is_far(access_ref ref) const noexcept {
+    return (owners_[ref & mask_] & far_bit) != 0;
   }
-  /// A number from so long ago that it has come round again may be taken for a live one:
-  /// then it names a live access that was not meant, and never one that is gone.
+  /// @pre is_far(ref)
+  [[nodiscard]] grid_entry& far(access_ref ref) noexcept { return far_[ref & mask_]; }
+  [[nodiscard]] const grid_entry& far(access_ref ref) const noexcept {
+    return far_[ref & mask_];
+  }
+  /// Takes it into the grid, where its place is to be filled.
+  void make_far(access_ref ref) {
+    grow_far();
+    owners_[ref & mask_] |= far_bit;
+  }
+  /// A reference from so long ago that it has come round again may be taken for a live
+  /// one: then it names a live access that was not meant, and never one that is gone.
   [[nodiscard]] bool alive(access_ref ref) const noexcept {
     return ((ref - static_cast<access_ref>(tail_)) & ref_mask) < size();
   }
-  /// What is alive, for many questions while nothing is added or taken out.
-  struct live_range {
-    access_ref oldest;
-    std::uint32_t size;
-    [[nodiscard]] bool has(access_ref ref) const noexcept {
-      return ((ref - oldest) & ref_mask) < size;
-    }
-  };
-  [[nodiscard]] live_range live() const noexcept { return {oldest(), size()}; }
+  /// Whether the access has not been taken out. @pre it was registered here
+  [[nodiscard]] bool alive(const access_entry& e) const noexcept {
+    return e.tag >= oldest_tag();
+  }
+  /// Tags below are of accesses that have been taken out.
+  [[nodiscard]] std::uint64_t oldest_tag() const noexcept { return tail_ * 4; }
   [[nodiscard]] access_ref oldest() const noexcept {
     return static_cast<access_ref>(tail_) & ref_mask;
   }
-  /// Adds an access, whose entry is to be filled. @pre size() < most()
-  [[nodiscard]] access_ref push() {
-    if (size() == capacity()) {
+  /// Makes room for so many more. @pre size() + count <= most()
+  void reserve(std::size_t count) {
+    while (size() + count > capacity()) {
       resize(capacity() * 2);
     }
-    return static_cast<access_ref>(head_++) & ref_mask;
+  }
+  /// Adds an access of an owner below 2^31; returns its tag, which says whether it is
+  /// dense. @pre there is room
+  [[nodiscard]] std::uint64_t push(std::uint32_t owner, bool dense,
+                                   bool any_order) noexcept {
+    owners_[head_ & mask_] = owner;
+    return head_++ * 4 + static_cast<std::uint64_t>(any_order) * 2 +
+           static_cast<std::uint64_t>(dense);
+  }
+  /// The same for one whose place in the grid is to be filled.
+  [[nodiscard]] std::uint64_t push_far(std::uint32_t owner, bool dense, bool any_order) {
+    grow_far();
+    return push(owner | far_bit, dense, any_order);
+  }
+  [[nodiscard]] static access_ref ref_of(std::uint64_t tag) noexcept {
+    return static_cast<access_ref>(tag >> 2) & ref_mask;
   }
   void pop(std::uint32_t count) noexcept { tail_ += count; }
 
  private:
   static constexpr std::uint32_t first_size = 512;
+  static constexpr std::uint32_t far_bit = 1U << 31;
 
-  void resize(std::uint32_t size) {
-    auto larger = std::make_unique<access_entry[]>(size);
-    for (std::uint64_t i = tail_; i != head_; ++i) {
-      larger[i & (size - 1)] = entries_[i & mask_];
+  void grow_far() {
+    if (far_ == nullptr) {
+      far_ = std::make_unique<grid_entry[]>(capacity());
     }
-    entries_ = std::move(larger);
+  }
+  void resize(std::uint32_t size) {
+    auto owners = std::make_unique<std::uint32_t[]>(size);
+    auto far = far_ == nullptr ? nullptr : std::make_unique<grid_entry[]>(size);
+    for (std::uint64_t i = tail_; i != head_; ++i) {
+      owners[i & (size - 1)] = owners_[i & mask_];
+      if (far != nullptr) {
+        far[i & (size - 1)] = far_[i & mask_];
+      }
+    }
+    owners_ = std::move(owners);
+    far_ = std::move(far);
     mask_ = size - 1;
   }
 
-  std::unique_ptr<access_entry[]> entries_;
+  std::unique_ptr<std::uint32_t[]> owners_;
+  std::unique_ptr<grid_entry[]> far_;  ///< null as long as there is no grid
   std::uint32_t mask_ = 0;
   std::uint32_t most_;
   std::uint64_t head_ = 1;

@@ -3,6 +3,7 @@
 /// From the accesses of a new task to the tasks that it must wait for.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,16 +48,17 @@ class conflict_search {
                             const access* grouped);
   /// Registers an access of the newest task.
   access_ref insert(const access& a, task_id task, bool any_order = false) {
-    const access_ref ref = map_.insert(a.bytes, a.mode != access_mode::read, task);
-    if (any_order) {
-      map_.set_any_order(ref);
-    }
-    return ref;
+    return map_.insert(a.bytes, a.mode != access_mode::read, task, any_order);
   }
 
+  /// Registers all that take part in the order of tasks, and returns how many. `grouped`
+  /// as for `look_up_all`. @pre as many have room in the map
+  std::uint32_t insert_all(std::span<const access> accesses, task_id task,
+                           const access* grouped);
+
   /// Predecessors of the task, each once.
-  [[nodiscard]] const std::vector<predecessor_list::item>& found() const noexcept {
-    return predecessors_.items();
+  [[nodiscard]] predecessor_list::view found() const noexcept {
+    return predecessor_list::view(predecessors_);
   }
   /// Oldest failure that the task inherits from what failed tasks have written; 0 if
   /// none.
@@ -64,7 +66,10 @@ class conflict_search {
   /// A task that this one commutes with in any order; 0 if there is none.
   [[nodiscard]] task_id companion() const noexcept { return companion_; }
   /// Conflicts so far that got no edge: a later write of all the bytes stands for them.
-  [[nodiscard]] std::uint64_t implied() const noexcept { return implied_; }
+  /// @threads{safe from any thread}
+  [[nodiscard]] std::uint64_t implied() const noexcept {
+    return implied_.load(std::memory_order_relaxed);
+  }
 
  private:
   /// What a look-up wants to know.
@@ -72,24 +77,28 @@ class conflict_search {
     hazard why;
     bool prune;
     bool any_order;
+    bool needs_floor;  ///< what follows wants to know the newest writer of all the bytes
   };
   void add_from(task_id id, hazard why, task_id floor) {
     if (id >= floor) {
       predecessors_.add(id, why);
     } else {
-      ++implied_;
+      tally<std::uint64_t>(implied_);
     }
   }
+  void look_up_one(const access& a, bool prune, bool any_order);
+  void look_up_write(const access& a, bool prune, bool any_order);
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
+  task_id find_near_writers(const access& a, const question& q);
   void find_readers(const access& a, const question& q, task_id floor);
-  task_id find_lone_writer(const access& a, const question& q);
-  // The same for views that are strided or many: apart, lest the usual case pay for it.
+  // The same for many accesses: apart, lest the usual case pay for it.
   task_id find_far_writers(const access& a, const question& q);
   void find_far_readers(const access& a, const question& q, task_id floor);
-  [[nodiscard]] bool is_companion(const access& a, const question& q, access_ref ref,
+  void note_failure(const access& a);
+  [[nodiscard]] bool is_companion(const access& a, const question& q,
                                   const access_entry& e) noexcept {
-    if (!e.any_order || !q.any_order || !map_.same_bytes(ref, a.bytes)) {
+    if (!e.any_order() || !q.any_order || !map_.same_bytes(e, a.bytes)) {
       return false;
     }
     companion_ = e.task;
@@ -101,7 +110,7 @@ class conflict_search {
   std::vector<task_id> found_;
   task_id failure_ = 0;
   task_id companion_ = 0;
-  std::uint64_t implied_ = 0;
+  std::atomic<std::uint64_t> implied_{0};
 };
 
 }  // namespace weir::runtime

@@ -13,8 +13,8 @@ constexpr std::size_t compared = 16;
 }  // namespace
 
 void dependency_map::add_storage(std::uint32_t index) {
-  while (storages_.size() <= index) {
-    storages_.emplace_back(static_cast<std::uint32_t>(storages_.size()));
+  while (indexes_.size() <= owner_of({index, 0}, true)) {
+    indexes_.emplace_back(static_cast<std::uint32_t>(indexes_.size()));
   }
 }
 
@@ -33,10 +33,9 @@ void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
   strided_[ref & (strided_.size() - 1)] = bytes;
 }
 
-footprint dependency_map::bytes_of(access_ref ref, storage_id id) const noexcept {
-  const entry& e = ring_.at(ref);
-  if (!e.dense) {
-    return strided_[ref & (strided_.size() - 1)];
+footprint dependency_map::bytes_of(const entry& e, storage_id id) const noexcept {
+  if (!e.dense()) {
+    return strided_[e.ref() & (strided_.size() - 1)];
   }
   footprint out;
   out.id = id;
@@ -46,21 +45,24 @@ footprint dependency_map::bytes_of(access_ref ref, storage_id id) const noexcept
   return out;
 }
 
-bool dependency_map::meets(const footprint& query, access_ref ref) noexcept {
-  ++tests_;
+bool dependency_map::share_a_byte(const footprint& query, const entry& e) noexcept {
   const overlap answer =
-      ring_.at(ref).dense ? decide_overlap(query, bytes_of(ref, query.id))
-                          : decide_overlap(query, strided_[ref & (strided_.size() - 1)]);
-  maybe_ += static_cast<std::uint64_t>(answer == overlap::maybe);
+      e.dense() ? decide_overlap(query, bytes_of(e, query.id))
+                : decide_overlap(query, strided_[e.ref() & (strided_.size() - 1)]);
+  tally<std::uint64_t>(counters_.tests);
+  if (answer == overlap::maybe) {
+    tally<std::uint64_t>(counters_.maybe);
+  }
   return answer != overlap::no;
 }
 
 void dependency_map::keep_failed(std::uint32_t count, task_id root) {
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = 0; i < count; ++i, ref = (ref + 1) & ref_mask) {
-    const entry& e = ring_.at(ref);
-    if (!e.pruned && e.writer()) {
-      add_failed(bytes_of(ref, {e.owner >> 1, 0}), root);
+    const std::uint32_t owner = ring_.owner(ref);
+    const bool writer = (owner & 1) != 0;
+    if (const entry* const e = indexes_[owner].find(ring_, ref); writer && e != nullptr) {
+      add_failed(bytes_of(*e, {owner >> 1, 0}), root);
     }
   }
 }

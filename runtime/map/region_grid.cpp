@@ -11,8 +11,11 @@ void region_grid::grow() {
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {
-    access_entry& e = ring_.at(ref);
-    for (std::uint32_t k = 0; k < e.cells && !e.pruned; ++k) {
+    if (!ring_.is_far(ref) || ring_.far(ref).pruned) {
+      continue;
+    }
+    grid_entry& e = ring_.far(ref);
+    for (std::uint32_t k = 0; k < e.cells; ++k) {
       link_in_order(e, ref * 2 + k);
     }
   }

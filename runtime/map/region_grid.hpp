@@ -38,30 +38,37 @@ class region_grid {
   /// Live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Adds the newest access of the ring.
-  void insert(directory& in, access_ref ref, std::int64_t lo, std::int64_t hi) {
-    access_entry& e = place(in, ref, lo, hi);
-    const std::size_t first = bucket(e.owner, e.level, lo >> e.level);
+  /// Adds the newest access, which goes into the ring as well. @pre that has room
+  access_ref insert(directory& in, std::uint32_t owner, const footprint& bytes,
+                    task_id task, bool any_order) {
+    const std::uint64_t tag = ring_.push_far(owner, bytes.dense(), any_order);
+    const access_ref ref = access_ring::ref_of(tag);
+    const std::int64_t lo = bytes.lo;
+    grid_entry& e = place(in, owner, {lo, bytes.hi, task, tag});
+    const unsigned level = e.level;
+    const bool twice = e.cells == 2;
+    const std::size_t first = bucket(owner, level, lo >> level);
     e.next[0] = heads_[first];
     heads_[first] = ref * 2;
-    if (e.cells == 2) {
-      const std::size_t second = bucket(e.owner, e.level, (lo >> e.level) + 1);
+    if (twice) {
+      const std::size_t second = bucket(owner, level, (lo >> level) + 1);
       e.next[1] = heads_[second];
       heads_[second] = ref * 2 + 1;
     }
+    return ref;
   }
   /// Adds one that others were registered after. @pre of its index, none of those is in
   /// the grid
-  void insert_late(directory& in, access_ref ref) {
-    access_entry& e = ring_.at(ref);
-    place(in, ref, e.lo, e.hi);
+  void insert_late(directory& in, std::uint32_t owner, const access_entry& what) {
+    ring_.make_far(what.ref());
+    grid_entry& e = place(in, owner, what);
     for (std::uint32_t k = 0; k < e.cells; ++k) {
-      link_in_order(e, ref * 2 + k);
+      link_in_order(e, what.ref() * 2 + k);
     }
   }
 
   /// The access is gone, or about to be pruned: it counts no more.
-  void forget(directory& from, const access_entry& e) noexcept {
+  void forget(directory& from, const grid_entry& e) noexcept {
     --size_;
     --from.total;
     if (--from.count[e.level] == 0) {
@@ -74,12 +81,12 @@ class region_grid {
                 std::int64_t lo) const noexcept {
     for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
       const auto level = static_cast<unsigned>(std::countr_zero(mask));
-      __builtin_prefetch(&ring_.at(heads_[bucket(owner, level, lo >> level)] >> 1));
+      __builtin_prefetch(&ring_.far(heads_[bucket(owner, level, lo >> level)] >> 1));
     }
   }
 
-  /// Calls `visit(ref, entry)` once for each access of the index `owner` whose [lo, hi)
-  /// meets the query's, and prunes those for which it returns true.
+  /// Calls `visit(access)` once for each access of the index `owner` whose [lo, hi) meets
+  /// the query's, and prunes those for which it returns true.
   template <class Visit>
   void query(directory& in, std::uint32_t owner, std::int64_t lo, std::int64_t hi,
              Visit&& visit) {
@@ -92,7 +99,7 @@ class region_grid {
           visit_cell(in, {owner, level, cell, first, lo, hi}, visit);
         }
       } else {
-        visit_level(in, level, lo, hi, visit);
+        visit_level(in, owner, level, lo, hi, visit);
       }
     }
   }
@@ -115,16 +122,26 @@ class region_grid {
         static_cast<std::uint64_t>(cell) + ((std::uint64_t{owner} << 6 | level) << 40);
     return static_cast<std::size_t>((place * 0x9E3779B97F4A7C15U) >> shift_);
   }
-  [[nodiscard]] bool alive(std::uint32_t link) const noexcept {
-    return ring_.alive(link >> 1);
+  [[nodiscard]] bool alive(access_ref ref) const noexcept {
+    return ring_.alive(ref) && ring_.alive(ring_.far(ref).what);
   }
 
   /// Everything but the links into cells.
-  access_entry& place(directory& in, access_ref ref, std::int64_t lo, std::int64_t hi) {
+  [[gnu::always_inline]] grid_entry& place(directory& in, std::uint32_t owner,
+                                           const access_entry& what) {
     if (size_ * 2 >= heads_.size()) {
       grow();
     }
-    access_entry& e = ring_.at(ref);
+    const std::int64_t lo = what.lo;
+    const std::int64_t hi = what.hi;
+    const access_ref ref = what.ref();
+    grid_entry& e = ring_.far(ref);
+    e.what.lo = lo;
+    e.what.hi = hi;
+    e.what.task = what.task;
+    e.what.tag = what.tag;
+    e.owner = owner;
+    e.pruned = false;
     const auto level =
         static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(hi - lo) - 1));
     e.level = static_cast<std::uint8_t>(level);
@@ -138,10 +155,10 @@ class region_grid {
     return e;
   }
   /// Lists run from new to old.
-  void link_in_order(access_entry& e, std::uint32_t link) noexcept {
+  void link_in_order(grid_entry& e, std::uint32_t link) noexcept {
     std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell() + (link & 1))];
-    while (alive(*at) && age(*at >> 1) < age(link >> 1)) {
-      at = &ring_.at(*at >> 1).next[*at & 1];
+    while (alive(*at >> 1) && age(*at >> 1) < age(link >> 1)) {
+      at = &ring_.far(*at >> 1).next[*at & 1];
     }
     e.next[link & 1] = *at;
     *at = link;
@@ -154,20 +171,20 @@ class region_grid {
   template <class Visit>
   void visit_cell(directory& in, const cell_query& q, Visit&& visit) {
     std::uint32_t* at = &heads_[bucket(q.owner, q.level, q.cell)];
-    while (alive(*at)) {
+    while (alive(*at >> 1)) {
       const std::uint32_t link = *at;
-      access_entry& e = ring_.at(link >> 1);
+      grid_entry& e = ring_.far(link >> 1);
       std::uint32_t& next = e.next[link & 1];
       if (e.pruned) {
         *at = next;
         continue;
       }
-      const std::int64_t own = e.lo >> q.level;
-      const bool here =
-          e.owner == q.owner && e.level == q.level && own + (link & 1) == q.cell;
+      const std::int64_t own = e.first_cell();
+      const bool here = e.owner == q.owner && e.level == q.level &&
+                        own + static_cast<std::int64_t>(link & 1) == q.cell;
       // An access in two cells of the query is reported in the first of them.
-      if (here && q.cell == std::max(own, q.first) && e.lo < q.hi && q.lo < e.hi &&
-          visit(link >> 1, e)) {
+      if (here && q.cell == std::max(own, q.first) && e.what.lo < q.hi &&
+          q.lo < e.what.hi && visit(e.what)) {
         e.pruned = true;
         forget(in, e);
         *at = next;
@@ -178,19 +195,17 @@ class region_grid {
   }
 
   template <class Visit>
-  void visit_level(directory& in, unsigned level, std::int64_t lo, std::int64_t hi,
-                   Visit&& visit) {
+  void visit_level(directory& in, std::uint32_t owner, unsigned level, std::int64_t lo,
+                   std::int64_t hi, Visit&& visit) {
     access_ref* at = &in.head[level];
-    while (ring_.alive(*at)) {
-      const access_ref ref = *at;
-      access_entry& e = ring_.at(ref);
-      if (e.pruned) {
-        *at = e.level_next;
-        continue;
-      }
-      if (e.lo < hi && lo < e.hi && visit(ref, e)) {
+    while (alive(*at)) {
+      grid_entry& e = ring_.far(*at);
+      const bool here = e.owner == owner && e.level == level && !e.pruned;
+      if (here && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
         e.pruned = true;
         forget(in, e);
+      }
+      if (e.pruned) {
         *at = e.level_next;
       } else {
         at = &e.level_next;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The few places of an index when they run out.
+/// The few places of an index when they run out, and single accesses of it.
 #include "map/region_index.hpp"
 
 #include <algorithm>
@@ -8,42 +8,44 @@
 namespace weir::runtime {
 
 void region_index::make_place(access_ring& ring, region_grid& grid) {
-  for (std::uint32_t i = count_; i-- > 0;) {
-    if (!ring.alive(refs_[i])) {
-      drop(i);
-    }
-  }
+  scan(ring, 0, INT64_MAX, [](const access_entry&) { return false; });
   if (count_ < room) {
     return;
   }
   if (directory_ == nullptr) {
     directory_ = std::make_unique<region_grid::directory>();
   }
-  // A level's list runs from new to old.
-  std::array<access_ref, room> in_order = refs_;
-  std::sort(in_order.begin(), in_order.end(), [&](access_ref a, access_ref b) {
-    return ((a - ring.oldest()) & ref_mask) < ((b - ring.oldest()) & ref_mask);
-  });
-  for (const access_ref ref : in_order) {
-    grid.insert_late(*directory_, ref);
+  for (const access_entry& e : few_) {  // a level's list runs from new to old
+    grid.insert_late(*directory_, owner_, e);
   }
-  while (count_ > 0) {
-    drop(count_ - 1);
-  }
+  count_ = 0;
 }
 
-void region_index::widen(access_ring& ring, std::int64_t hi) {
-  while (((hi - 1) >> shift_) > most_place) {
-    ++shift_;
+void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
+  if (ring.is_far(ref)) {
+    grid_entry& e = ring.far(ref);
+    e.pruned = true;
+    grid.forget(*directory_, e);
+    return;
   }
-  for (std::uint32_t i = count_; i-- > 0;) {
-    if (ring.alive(refs_[i])) {
-      const access_entry& e = ring.at(refs_[i]);
-      put(i, e.lo, e.hi, refs_[i]);
-    } else {
-      drop(i);
-    }
+  access_entry* const end = few_.data() + count_;
+  count_ = static_cast<std::uint32_t>(
+      std::remove_if(few_.data(), end,
+                     [ref](const access_entry& e) { return e.ref() == ref; }) -
+      few_.data());
+}
+
+const access_entry* region_index::find(const access_ring& ring,
+                                       access_ref ref) const noexcept {
+  if (ring.is_far(ref)) {
+    const grid_entry& e = ring.far(ref);
+    return e.pruned ? nullptr : &e.what;
   }
+  const access_entry* const end = few_.data() + count_;
+  const access_entry* const found = std::find_if(
+      few_.data(), end,
+      [&](const access_entry& e) { return e.ref() == ref && ring.alive(e); });
+  return found == end ? nullptr : found;
 }
 
 }  // namespace weir::runtime

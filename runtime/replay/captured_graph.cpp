@@ -106,8 +106,8 @@ void captured_graph::finish() {
   std::vector<access_ref> entries;
   graph_edges found(size());
   walk(*this, search, 1, &entries,
-       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
-         for (const predecessor_list::item& p : predecessors) {
+       [&](std::size_t i, predecessor_list::view predecessors) {
+         for (const predecessor_list::item p : predecessors) {
            found.add(static_cast<std::uint32_t>(p.id - 1), static_cast<std::uint32_t>(i),
                      p.why);
          }
@@ -137,8 +137,8 @@ std::vector<outer_edge> captured_graph::all_edges() const {
   search.map().add_storage(storages_of(*this));
   std::vector<outer_edge> out;
   walk(*this, search, 1, nullptr,
-       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
-         for (const predecessor_list::item& p : predecessors) {
+       [&](std::size_t i, predecessor_list::view predecessors) {
+         for (const predecessor_list::item p : predecessors) {
            out.push_back({static_cast<std::uint32_t>(i),
                           static_cast<std::uint32_t>(p.id - 1), p.why});
          }
@@ -160,12 +160,12 @@ const std::vector<outer_edge>& captured_graph::edges_after(
       static_cast<std::uint32_t>(earlier.accesses.size() + accesses.size()),
       window_for(earlier.size() + size()));
   search.map().add_storage(std::max(storages_of(*this), storages_of(earlier)));
-  const auto nothing = [](std::size_t, const std::vector<predecessor_list::item>&) {};
+  const auto nothing = [](std::size_t, predecessor_list::view) {};
   walk(earlier, search, 1, nullptr, nothing);
   const task_id first = 1 + earlier.size();
   walk(*this, search, first, nullptr,
-       [&](std::size_t i, const std::vector<predecessor_list::item>& predecessors) {
-         for (const predecessor_list::item& p : predecessors) {
+       [&](std::size_t i, predecessor_list::view predecessors) {
+         for (const predecessor_list::item p : predecessors) {
            if (p.id < first) {
              out.push_back({static_cast<std::uint32_t>(i),
                             static_cast<std::uint32_t>(p.id - 1), p.why});

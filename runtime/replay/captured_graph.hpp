@@ -23,9 +23,10 @@ struct outer_edge {
 
 /// Tasks of one replay in flight. Used again once all have been retired.
 struct replay_instance {
+  explicit replay_instance(std::size_t count) : records(count) { records.join(batch); }
+
   task_batch batch;
-  std::unique_ptr<task[]> tasks;
-  std::unique_ptr<task_body[]> bodies;
+  task_records records;
   std::unique_ptr<task_record[]> histories;  ///< if the engine traces
   std::uint64_t version = 0;                 ///< of the captured values in `tasks`
 };

@@ -17,16 +17,12 @@ error capture_error(std::string what) {
 }
 
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
-  auto out = std::make_unique<replay_instance>();
-  out->tasks = std::make_unique<task[]>(g.size());
-  out->bodies = std::make_unique<task_body[]>(g.size());
-  out->batch.tasks = out->tasks.get();
-  out->batch.bodies = out->bodies.get();
+  auto out = std::make_unique<replay_instance>(g.size());
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
-    task& t = out->tasks[i];
-    out->bodies[i].name = g.nodes[i].name;
+    task& t = out->records.tasks[i];
+    t.name = g.nodes[i].name;
     t.fn = g.nodes[i].fn;
     t.urgent = g.nodes[i].urgent;
     t.worker = g.nodes[i].worker;
@@ -164,24 +160,24 @@ engine::impl::live_replay& engine::impl::start_replay(
   const std::size_t count = g->size();
   if (instance->version != g->version) {
     for (std::size_t i = 0; i < count; ++i) {
-      instance->bodies[i].captures = g->captures[i];
+      instance->records.values[i].bytes = g->captures[i];
     }
     instance->version = g->version;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    task& t = instance->tasks[i];
+    task& t = instance->records.tasks[i];
     t.id = next + i;
     t.pending.store(g->nodes[i].waits_for, std::memory_order_relaxed);
     t.root.store(0, std::memory_order_relaxed);
     t.history = nullptr;
-    t.successors.store(nullptr, std::memory_order_relaxed);
+    t.successors.store(edge_link().bits(), std::memory_order_relaxed);
   }
   if (tracer.recording()) {
     if (instance->histories == nullptr) {
       instance->histories = std::make_unique<task_record[]>(count);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      begin_history(instance->tasks[i], instance->histories[i]);
+      begin_history(instance->records.tasks[i], instance->histories[i]);
     }
   }
   replays.push_back({g, std::move(instance), next, next + count, false});
@@ -190,7 +186,7 @@ engine::impl::live_replay& engine::impl::start_replay(
 }
 
 std::uint32_t& engine::impl::edges_of(live_replay& r, std::uint32_t index) {
-  task& t = r.instance->tasks[index];
+  task& t = r.instance->records.tasks[index];
   const std::int32_t waits_for = r.graph->nodes[index].waits_for;
   // No task of the replay runs before all are linked, so this is its first edge.
   if (t.pending.load(std::memory_order_relaxed) == waits_for) {
@@ -207,9 +203,9 @@ void engine::impl::link_after(live_replay& r, const live_replay& earlier) {
       continue;
     }
     std::uint32_t& edges = edges_of(r, e.to);
-    task& before = earlier.instance->tasks[e.from];
+    task& before = earlier.instance->records.tasks[e.from];
     edges += static_cast<std::uint32_t>(
-        wire_one(r.instance->tasks[e.to], before, e.why, edges));
+        wire_one(r.instance->records.tasks[e.to], before, e.why, edges));
   }
 }
 
@@ -218,14 +214,13 @@ void engine::impl::link_looked_up(live_replay& r) {
   for (std::uint32_t i = 0; i < g.size(); ++i) {
     const std::uint32_t begin = g.nodes[i].first_access;
     const std::uint32_t end = g.nodes[i + 1].first_access;
-    task& t = r.instance->tasks[i];
+    task& t = r.instance->records.tasks[i];
     look_up(t, std::span(g.accesses).subspan(begin, end - begin), false, nullptr);
     if (!search.found().empty()) {
       std::uint32_t& edges = edges_of(r, i);
       edges = wire(t, edges);
     }
   }
-  note_tests();
 }
 
 void engine::impl::link_replay(live_replay& r) {
@@ -244,7 +239,7 @@ void engine::impl::link_replay(live_replay& r) {
 }
 
 void engine::impl::publish_replay(live_replay& r) {
-  task* const first = r.instance->tasks.get();
+  task* const first = r.instance->records.tasks.get();
   unsigned started = 0;
   // Tasks with edges to the outside still have their guard, so they are not taken for
   // ready ones.
@@ -291,7 +286,7 @@ void engine::impl::show_replays(std::size_t accesses) {
 
 void engine::impl::show_task(const live_replay& r, std::uint32_t index) {
   const captured_graph& g = *r.graph;
-  task& t = r.instance->tasks[index];
+  task& t = r.instance->records.tasks[index];
   for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
        ++a) {
     if (g.stays[a] != 0) {
@@ -312,8 +307,8 @@ void engine::impl::keep_failed(const live_replay& r, std::uint32_t index, task_i
 }
 
 bool engine::impl::retire_replay(live_replay& r) {
-  for (; oldest < r.end; retire_one(r.instance->tasks[oldest - r.first])) {
-    task& t = r.instance->tasks[oldest - r.first];
+  for (; oldest < r.end; retire_one(r.instance->records.tasks[oldest - r.first])) {
+    task& t = r.instance->records.tasks[oldest - r.first];
     if (!t.ended()) {
       return false;
     }

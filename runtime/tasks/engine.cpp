@@ -173,7 +173,7 @@ result<void> engine::impl::wait_for(task_id id) {
   task& t = at(id);
   workers.help_until_ended(t);
   if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
-    return failures.answer(id, body_of(t).name, root);
+    return failures.answer(id, t.name, root);
   }
   return {};
 }
@@ -275,11 +275,12 @@ engine_counters engine::counters() const noexcept {
   out.edges_waw = edges(hazard::waw);
   out.edges_asked = edges(hazard::asked) + edges(hazard::told);
   out.lookups = get(s.lookups);
-  out.candidates = get(s.candidates);
-  out.exact_tests = get(s.exact_tests);
-  out.maybe = get(s.maybe);
-  out.pruned = get(s.pruned);
-  out.edges_pruned = get(s.edges_pruned);
+  const dependency_map::counters& found = impl_->search.map().counted();
+  out.candidates = get(found.candidates);
+  out.exact_tests = get(found.tests);
+  out.maybe = get(found.maybe);
+  out.pruned = get(found.pruned);
+  out.edges_pruned = impl_->search.implied();
   out.window_stalls = get(s.window_stalls);
   out.access_stalls = get(s.access_stalls);
   out.edge_stalls = get(s.edge_stalls);

@@ -37,11 +37,6 @@ struct engine::impl {
     std::atomic<std::uint64_t> replayed{0};
     std::array<std::atomic<std::uint64_t>, hazards> edges{};  ///< by hazard
     std::atomic<std::uint64_t> lookups{0};
-    std::atomic<std::uint64_t> candidates{0};
-    std::atomic<std::uint64_t> exact_tests{0};
-    std::atomic<std::uint64_t> maybe{0};
-    std::atomic<std::uint64_t> pruned{0};
-    std::atomic<std::uint64_t> edges_pruned{0};
     std::atomic<std::uint64_t> window_stalls{0};
     std::atomic<std::uint64_t> access_stalls{0};
     std::atomic<std::uint64_t> edge_stalls{0};
@@ -67,22 +62,28 @@ struct engine::impl {
     if (!replays.empty()) {
       for (const live_replay& r : replays) {
         if (id >= r.first && id < r.end) {
-          return r.instance->tasks[id - r.first];
+          return r.instance->records.tasks[id - r.first];
         }
       }
     }
-    return tasks[id & (window - 1)];
+    return records.tasks[id & (window - 1)];
   }
   [[nodiscard]] bool has_ended(task_id id) noexcept {
     return id < oldest || (id < next && at(id).ended());
   }
 
-  /// Whether a task may have these accesses, and what to say if it may not.
-  [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept;
+  /// Whether a task may have these accesses, and what to say if it may not. Sets
+  /// `any_order` if one of them commutes so.
+  [[nodiscard]] bool allowed(std::span<const access> accesses,
+                             bool& any_order) const noexcept;
   [[nodiscard]] error refusal(std::span<const access> accesses) const;
   [[nodiscard]] result<void> check(const submit_options& with) const;
   /// Runs tasks until there is room for so many more, with so many accesses.
   void make_room(std::uint32_t count, std::size_t accesses);
+  void wait_for_room(std::uint32_t count, std::size_t accesses);
+  [[nodiscard]] bool full(std::uint32_t count) const noexcept {
+    return next - oldest + count > window;
+  }
   /// Runs tasks until the window has room for so many more, or about so.
   void stall(std::uint32_t count);
   /// Gives back what ended tasks hold, oldest first: at most `most` of those submitted
@@ -147,14 +148,7 @@ struct engine::impl {
 
   /// Null if there is no room for one more.
   [[nodiscard]] edge* edge_of(task& t, std::uint32_t index);
-  void return_edges(task& t);
-  void note_tests() noexcept {
-    tallies.candidates.store(search.map().candidates(), std::memory_order_relaxed);
-    tallies.exact_tests.store(search.map().tests(), std::memory_order_relaxed);
-    tallies.maybe.store(search.map().maybe(), std::memory_order_relaxed);
-    tallies.pruned.store(search.map().pruned(), std::memory_order_relaxed);
-    tallies.edges_pruned.store(search.implied(), std::memory_order_relaxed);
-  }
+  void return_edges(task& t) noexcept;
 
   /// Tasks of all kinds that have ended. @threads{safe from any thread}
   [[nodiscard]] std::uint64_t ended_tasks() const noexcept;
@@ -167,9 +161,8 @@ struct engine::impl {
 
   engine_options options;
   std::uint32_t window;
-  std::unique_ptr<task[]> tasks;
-  std::unique_ptr<task_body[]> bodies;
-  task_batch slots;                          ///< of the window
+  task_records records;                      ///< of the window
+  task_batch slots;                          ///< likewise
   std::unique_ptr<task_record[]> histories;  ///< one per slot, if tasks are traced
   task_id next = 1;
   task_id oldest = 1;  ///< oldest task that has not been retired
@@ -184,10 +177,11 @@ struct engine::impl {
   std::shared_ptr<captured_graph> recording;  ///< null: nothing is being recorded
   std::vector<std::uint32_t> touched;         ///< tasks that `edge_counts` counts for
   std::vector<std::uint32_t> edge_counts;
-  std::uint64_t serial;  ///< of this engine
-  std::vector<std::unique_ptr<edge_chunk>> chunks;
-  edge_chunk* free_chunks = nullptr;
-  std::size_t most_chunks;
+  std::uint64_t serial;                             ///< of this engine
+  std::vector<std::unique_ptr<edge_block>> blocks;  ///< beyond the first of each task
+  edge_block* free_blocks = nullptr;
+  std::size_t most_blocks;
+  std::vector<exclusion*> group_of_slot;
   std::vector<std::unique_ptr<exclusion>> groups;
   std::vector<exclusion*> free_groups;
   submitter_tally tallies;

@@ -117,24 +117,14 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
-edge* scheduler::seal(task& t) noexcept {
-  edge* head = nullptr;
+edge_link scheduler::seal(task& t) noexcept {
+  constexpr std::uintptr_t sealed = edge_link::sealed().bits();
   if (alone_) {
-    head = t.successors.load(std::memory_order_relaxed);
-    t.successors.store(sealed_mark(), std::memory_order_relaxed);
-  } else {
-    head = t.successors.exchange(sealed_mark(), std::memory_order_seq_cst);
+    const std::uintptr_t newest = t.successors.load(std::memory_order_relaxed);
+    t.successors.store(sealed, std::memory_order_relaxed);
+    return edge_link::of(newest);
   }
-  // Edges hang newest first; successors are to become ready in the order of their
-  // submission.
-  edge* forward = nullptr;
-  while (head != nullptr) {
-    edge* next = head->next;
-    head->next = forward;
-    forward = head;
-    head = next;
-  }
-  return forward;
+  return edge_link::of(t.successors.exchange(sealed, std::memory_order_seq_cst));
 }
 
 bool scheduler::satisfy(task& t, std::int32_t count) noexcept {
@@ -174,8 +164,7 @@ void scheduler::start(task& t) {
 
 void scheduler::show(const task* t, unsigned w) noexcept {
   worker& me = *state_[w];
-  me.runs_name.store(t == nullptr ? nullptr : body_of(*t).name,
-                     std::memory_order_relaxed);
+  me.runs_name.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
   me.runs_since.store(now_ns(), std::memory_order_relaxed);
   me.runs.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
 }
@@ -205,7 +194,7 @@ std::string scheduler::describe() const {
 
 result<void> scheduler::call(task& t, unsigned w) {
   try {
-    return t.fn(body_of(t).captures.data(), {t.id, w, t.batch->argument});
+    return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
   } catch (const std::exception& e) {
     return error(errc::kernel_failed,
                  fmt::format("kernel threw an exception: {}", e.what()));
@@ -224,14 +213,17 @@ void scheduler::execute(task& t, unsigned w) {
     show(&t, w);
   }
   const bool traced = t.history != nullptr;
-  const std::int64_t start = traced ? now_ns() : times_ ? clock_.now() : 0;
+  const bool timed = traced || times_;
+  const std::int64_t start = !timed ? 0 : traced ? now_ns() : clock_.now();
   result<void> outcome = call(t, w);
-  const std::int64_t end = traced ? now_ns() : times_ ? clock_.now() : 0;
+  const std::int64_t end = !timed ? 0 : traced ? now_ns() : clock_.now();
   if (watched_) {
     show(nullptr, w);
   }
   ensure_kernel_fp();
-  tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
+  if (timed) {
+    tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
+  }
   if (traced) {
     t.history->started = start;
     t.history->ended = end;
@@ -241,7 +233,7 @@ void scheduler::execute(task& t, unsigned w) {
   if (!outcome) {
     tally<std::uint64_t>(done.failed);
     t.root.store(t.id, std::memory_order_relaxed);
-    failures_.kernel_failed(t.id, body_of(t).name, std::move(outcome).error());
+    failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
   }
 }
 
@@ -250,14 +242,16 @@ scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
   out.id = t.id;
   out.root = t.root.load(std::memory_order_relaxed);
   if (traces_) {
-    out.name = body_of(t).name;
+    out.name = t.name;
     out.ended = t.history == nullptr ? 0 : t.history->ended;
   }
   tally<std::uint64_t>(state_[w]->done.finished);
   return out;
 }
 
-bool scheduler::release_one(task& after, bool carries_failure, const ended_task& before) {
+[[gnu::always_inline]] inline bool scheduler::release_one(task& after,
+                                                          bool carries_failure,
+                                                          const ended_task& before) {
   if (before.root != 0 && carries_failure) {
     after.poison(before.root);
   }
@@ -277,7 +271,7 @@ task* scheduler::release_successors(task& t, unsigned w) {
   const std::span<const follower> followers = t.batch->followers_of(t);
   task* const batch = t.batch->tasks;
   // From here on the submitter may use the record again: `t` is not touched any more.
-  edge* e = seal(t);
+  edge_link e = seal(t);
   task* in_hand = nullptr;
   unsigned queued = 0;
   const auto freed = [&](task& after) {
@@ -297,13 +291,22 @@ task* scheduler::release_successors(task& t, unsigned w) {
       freed(batch[f.index()]);
     }
   }
-  while (e != nullptr) {
-    task& after = e->to();
-    const bool carries = e->carries_failure();
-    e = e->next;  // the edge goes with its owner once that may run
+  // The newest comes first here, and the oldest is to run first. Those that became ready
+  // are strung up by their own first edges, which nobody else has a use for any more.
+  edge_link ready;
+  while (!e.none()) {
+    task& after = e.owner();
+    const bool carries = e.carries_failure();
+    e = e.to().next;  // the edge goes with its owner once that may run
     if (release_one(after, carries, before)) {
-      freed(after);
+      edge& first = block_of(after).edges[0];
+      first.next = std::exchange(ready, edge_link(first, false));
     }
+  }
+  while (!ready.none()) {
+    task& after = ready.owner();
+    ready = ready.to().next;
+    freed(after);
   }
   if (!alone_) {
     std::atomic<std::uint64_t>& released = state_[w]->done.released;
@@ -317,7 +320,7 @@ task* scheduler::release_successors(task& t, unsigned w) {
 
 task* scheduler::run(task& t, unsigned w) {
   if (t.exclusive && !alone_) {
-    exclusion& group = *body_of(t).group;
+    exclusion& group = *group_of(t);
     if (!group.enter(t)) {
       return nullptr;
     }
@@ -428,7 +431,7 @@ void scheduler::help_until_ended(const task& t) {
   start_batch();
   const fp_scope scope;
   const auto ended = [&t] {
-    return t.successors.load(std::memory_order_seq_cst) == sealed_mark();
+    return t.successors.load(std::memory_order_seq_cst) == edge_link::sealed().bits();
   };
   task* next = nullptr;
   while (!ended()) {

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "map/tally.hpp"
 #include "tasks/failure_log.hpp"
 #include "tasks/fp_environment.hpp"
 #include "tasks/parking.hpp"
@@ -35,13 +36,6 @@ struct worker_tally {
       0};  ///< of traced tasks, whose times are in ns anyway
 };
 
-/// Adds without a locked instruction; the writer is alone.
-template <class T>
-void tally(std::atomic<T>& counter, T amount = 1) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + amount,
-                std::memory_order_relaxed);
-}
-
 /// @threads{all but wake, serve, describe and tally_of: the submitter}
 class scheduler {
  public:
@@ -61,20 +55,22 @@ class scheduler {
   /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
-  /// Adds "`e.to` waits for `before`"; false if `before` has ended.
-  [[nodiscard]] bool add_successor(task& before, edge& e) const noexcept {
-    edge* head = before.successors.load(std::memory_order_acquire);
+  /// Adds "the owner of `e` waits for `before`"; false if `before` has ended.
+  [[nodiscard]] bool add_successor(task& before, edge& e,
+                                   bool carries_failure) const noexcept {
+    const std::uintptr_t now = edge_link(e, carries_failure).bits();
+    std::uintptr_t head = before.successors.load(std::memory_order_acquire);
     do {
-      if (head == sealed_mark()) {
+      if (head == edge_link::sealed().bits()) {
         return false;
       }
-      e.next = head;
+      e.next = edge_link::of(head);
       if (alone_) {
-        before.successors.store(&e, std::memory_order_relaxed);
+        before.successors.store(now, std::memory_order_relaxed);
         return true;
       }
-    } while (!before.successors.compare_exchange_weak(head, &e, std::memory_order_acq_rel,
-                                                      std::memory_order_acquire));
+    } while (!before.successors.compare_exchange_weak(
+        head, now, std::memory_order_acq_rel, std::memory_order_acquire));
     return true;
   }
 
@@ -121,7 +117,8 @@ class scheduler {
   ended_task note_end(const task& t, unsigned w);
   /// True if it was the last one that `after` waited for.
   bool release_one(task& after, bool carries_failure, const ended_task& before);
-  [[nodiscard]] edge* seal(task& t) noexcept;
+  /// Nothing can be added to its successors any more: the newest of them.
+  [[nodiscard]] edge_link seal(task& t) noexcept;
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
   void queue(task& t, unsigned w);
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.

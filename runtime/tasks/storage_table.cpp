@@ -45,6 +45,7 @@ storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,
                                   std::uint64_t scope) {
   const storage s = add(base, bytes, unowned);
   slots_[s.id.index].fresh = true;
+  any_fresh_ = true;
   rest_[s.id.index].scope = scope;
   return s;
 }
@@ -55,6 +56,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
     index = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
     rest_.emplace_back();
+    ++count_;
   } else {
     index = free_.back();
     free_.pop_back();

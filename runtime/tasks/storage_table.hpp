@@ -36,7 +36,7 @@ class storage_table {
   /// Whether it is a storage that has these bytes. @pre lo <= hi
   [[nodiscard]] bool holds(storage_id id, std::int64_t lo,
                            std::int64_t hi) const noexcept {
-    if (id.index >= slots_.size()) {
+    if (id.index >= count_) {
       return false;
     }
     const slot& s = slots_[id.index];  // of a generation above 0 if it is live
@@ -50,6 +50,8 @@ class storage_table {
   [[nodiscard]] bool fresh(storage_id id) const noexcept {
     return slots_[id.index].fresh;
   }
+  /// Whether there has been any.
+  [[nodiscard]] bool any_fresh() const noexcept { return any_fresh_; }
   /// Serial number of the scope that fresh memory belongs to.
   [[nodiscard]] std::uint64_t scope_of(storage_id id) const noexcept {
     return rest_[id.index].scope;
@@ -92,6 +94,8 @@ class storage_table {
   storage add(std::byte* base, std::int64_t bytes, std::size_t owner);
   std::size_t owner_index(std::string_view owner);
 
+  std::uint32_t count_ = 0;  ///< of slots
+  bool any_fresh_ = false;
   std::vector<slot> slots_;
   std::vector<rest_of_slot> rest_;  ///< likewise
   std::vector<std::uint32_t> free_;

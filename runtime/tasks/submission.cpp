@@ -39,34 +39,40 @@ std::uint64_t next_serial() {
 engine::impl::impl(const engine_options& o)
     : options(o),
       window(o.window),
-      tasks(std::make_unique<task[]>(o.window)),
-      bodies(std::make_unique<task_body[]>(o.window)),
+      records(o.window),
       heap(static_cast<std::uint64_t>(o.heap)),
       search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
-      most_chunks(((o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges}) +
-                   edge_chunk::room - 1) /
-                  edge_chunk::room),
+      most_blocks(((o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges}) +
+                   edge_block::room - 1) /
+                  edge_block::room),
+      group_of_slot(o.window),
       tracer(o.trace, std::max(o.workers, o.most_workers)),
       workers(o, failures, tracer) {
   next = oldest = o.first_task;
   if (o.watchdog_ns > 0) {
     start_watchdog();
   }
-  slots.tasks = tasks.get();
-  slots.bodies = bodies.get();
+  records.join(slots);
+  slots.groups = group_of_slot.data();
   if (o.trace.mode != trace_mode::off) {
     histories = std::make_unique<task_record[]>(o.window);
   }
 }
 
-bool engine::impl::allowed(std::span<const access> accesses) const noexcept {
-  bool good = accesses.size() <= std::min(search.map().most(), most_accesses);
+bool engine::impl::allowed(std::span<const access> accesses,
+                           bool& any_order) const noexcept {
+  if (accesses.size() > std::min(search.map().most(), most_accesses)) {
+    return false;
+  }
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
-    good = good && (bytes.empty() || storages.holds(bytes.id, bytes.lo, bytes.hi));
+    any_order |= a.mode == access_mode::commute_any;
+    if (!bytes.empty() && !storages.holds(bytes.id, bytes.lo, bytes.hi)) {
+      return false;
+    }
   }
-  return good;
+  return true;
 }
 
 error engine::impl::refusal(std::span<const access> accesses) const {
@@ -98,14 +104,19 @@ error engine::impl::refusal(std::span<const access> accesses) const {
 
 void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
   retire(count == 1 ? retired_per_submission : window);
-  const auto full = [&] { return next - oldest + count > window; };
-  if (full()) {
+  if (full(count) || search.map().room() < accesses) {
+    wait_for_room(count, accesses);
+  }
+}
+
+void engine::impl::wait_for_room(std::uint32_t count, std::size_t accesses) {
+  if (full(count)) {
     stall(count);
   }
   if (search.map().room() < accesses) {
     tally<std::uint64_t>(tallies.access_stalls);
   }
-  while (full() || search.map().room() < accesses) {
+  while (full(count) || search.map().room() < accesses) {
     workers.help_until_ended(at(oldest));
     retire(window);
   }
@@ -128,7 +139,7 @@ void engine::impl::retire(std::uint32_t most) {
       }
       continue;
     }
-    task& t = tasks[oldest & (window - 1)];
+    task& t = records.tasks[oldest & (window - 1)];
     if (most-- == 0 || !t.ended()) {
       return;
     }
@@ -139,20 +150,22 @@ void engine::impl::retire(std::uint32_t most) {
 void engine::impl::retire_one(task& t) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (root != 0) {
-    failures.retire(t.id, body_of(t).name, root);
+    failures.retire(t.id, t.name, root);
   }
   search.map().retire(t.accesses, root);
   t.accesses = 0;
   if (t.exclusive) {
     leave_group(t);
   }
-  return_edges(t);
+  if (t.many_edges) {
+    return_edges(t);
+  }
   ++oldest;
 }
 
 void engine::impl::begin_history(task& t, task_record& h) {
   h = task_record{};
-  h.name = body_of(t).name;
+  h.name = t.name;
   h.id = t.id;
   h.submitted = now_ns();
   tracer.stamp(h);
@@ -174,13 +187,13 @@ result<void> engine::impl::check(const submit_options& with) const {
 task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
                             const submit_options& with) {
   const std::size_t index = next & (window - 1);
-  task& t = tasks[index];
+  task& t = records.tasks[index];
   t.id = next;
   t.fn = kernel.fn;
+  t.name = name;
   t.urgent = with.urgent;
   t.exclusive = false;
   t.worker = with.worker;
-  bodies[index].name = name;
   t.root.store(0, std::memory_order_relaxed);
   t.pending.store(wiring_guard, std::memory_order_relaxed);
   t.batch = recording == nullptr ? &slots : &recording->recording;
@@ -189,10 +202,10 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
     begin_history(t, histories[index]);
   }
   if (kernel.size != 0) {
-    std::memcpy(bodies[index].captures.data(), kernel.captures, kernel.size);
+    std::memcpy(records.values[index].bytes.data(), kernel.captures, kernel.size);
   }
   // Nobody can reach the slot before an edge or the queue shows it.
-  t.successors.store(nullptr, std::memory_order_relaxed);
+  t.successors.store(edge_link().bits(), std::memory_order_relaxed);
   return t;
 }
 
@@ -209,7 +222,7 @@ void engine::impl::look_up(task& t, std::span<const access> accesses, bool prune
 void engine::impl::join_group(task& t) {
   exclusion* group = nullptr;
   if (const task_id other = search.companion(); other != 0) {
-    group = body_of(at(other)).group;
+    group = group_of(at(other));
   } else if (!free_groups.empty()) {
     group = free_groups.back();
     free_groups.pop_back();
@@ -220,11 +233,11 @@ void engine::impl::join_group(task& t) {
   }
   ++group->members;
   t.exclusive = true;
-  body_of(t).group = group;
+  group_of(t) = group;
 }
 
 void engine::impl::leave_group(task& t) noexcept {
-  exclusion* const group = body_of(t).group;
+  exclusion* const group = group_of(t);
   t.exclusive = false;
   if (--group->members == 0) {
     free_groups.push_back(group);
@@ -233,21 +246,19 @@ void engine::impl::leave_group(task& t) noexcept {
 
 void engine::impl::register_accesses(task& t, std::span<const access> accesses,
                                      bool manual, const access* grouped) {
-  std::uint16_t registered = 0;
+  t.accesses = 0;
+  if (!manual) {
+    t.accesses = static_cast<std::uint16_t>(search.insert_all(accesses, t.id, grouped));
+  }
+  if (t.accesses == accesses.size() && !storages.any_fresh()) {
+    return;
+  }
   for (const access& a : accesses) {
-    if (a.bytes.empty()) {
-      continue;
-    }
     const bool ordered = !manual && a.mode != access_mode::none;
-    if (ordered) {
-      search.insert(a, t.id, &a == grouped);
-      ++registered;
-    }
-    if (!ordered || storages.fresh(a.bytes.id)) {
+    if (!a.bytes.empty() && (!ordered || storages.fresh(a.bytes.id))) {
       storages.keep(a.bytes.id, t.id);
     }
   }
-  t.accesses = registered;
 }
 
 void engine::impl::add_asked(task& t, task_id before, bool manual) {
@@ -259,34 +270,38 @@ void engine::impl::add_asked(task& t, task_id before, bool manual) {
 }
 
 edge* engine::impl::edge_of(task& t, std::uint32_t index) {
-  if (index < inline_edges) {
-    return &body_of(t).edges[index];
+  edge_block& first = block_of(t);
+  const std::size_t place = index % edge_block::room;
+  if (index < edge_block::room) {
+    return &first.edges[place];
   }
-  const std::size_t room = t.spill == nullptr ? 0 : t.spill->edges.size();
-  const std::size_t place = room == 0 ? 0 : (index - inline_edges) % room;
   if (place == 0) {
-    if (free_chunks == nullptr) {
-      if (chunks.size() == most_chunks) {
+    if (free_blocks == nullptr) {
+      if (blocks.size() == most_blocks) {
         return nullptr;
       }
-      chunks.push_back(std::make_unique<edge_chunk>());
-      free_chunks = chunks.back().get();
+      blocks.push_back(std::make_unique<edge_block>());
+      free_blocks = blocks.back().get();
     }
-    edge_chunk* chunk = free_chunks;
-    free_chunks = chunk->next;
-    chunk->next = t.spill;
-    t.spill = chunk;
+    edge_block* const block = free_blocks;
+    free_blocks = block->next;
+    block->owner = &t;
+    block->next = first.next;
+    first.next = block;
+    t.many_edges = true;
   }
-  return &t.spill->edges[place];
+  return &first.next->edges[place];
 }
 
-void engine::impl::return_edges(task& t) {
-  while (t.spill != nullptr) {
-    edge_chunk* chunk = t.spill;
-    t.spill = chunk->next;
-    chunk->next = free_chunks;
-    free_chunks = chunk;
+void engine::impl::return_edges(task& t) noexcept {
+  edge_block& first = block_of(t);
+  while (first.next != nullptr) {
+    edge_block* const block = first.next;
+    first.next = block->next;
+    block->next = free_blocks;
+    free_blocks = block;
   }
+  t.many_edges = false;
 }
 
 void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
@@ -298,14 +313,12 @@ void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
 
 bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
   edge* const e = before.ended() ? nullptr : edge_of(t, edges);
-  if (e != nullptr) {
-    e->set(t, carries_failure(why));
-  } else if (!before.ended()) {
+  if (e == nullptr && !before.ended()) {
     // It depends on older tasks alone, so it ends whatever becomes of this one.
     tally<std::uint64_t>(tallies.edge_stalls);
     workers.help_until_ended(before);
   }
-  if (e == nullptr || !workers.add_successor(before, *e)) {
+  if (e == nullptr || !workers.add_successor(before, *e, carries_failure(why))) {
     inherit(t, before, why);
     return false;
   }
@@ -314,16 +327,16 @@ bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edg
 }
 
 std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
-  task_body& body = body_of(t);
-  for (const predecessor_list::item& p : search.found()) {
-    task& before = at(p.id);
-    if (edges >= inline_edges) {
+  edge_block& first = block_of(t);
+  const bool replaying = !replays.empty();
+  task* const slot = records.tasks.get();
+  const std::uint64_t mask = window - 1;
+  for (const predecessor_list::item p : search.found()) {
+    task& before = replaying ? at(p.id) : slot[p.id & mask];
+    if (edges >= edge_block::room) {
       edges += static_cast<std::uint32_t>(wire_one(t, before, p.why, edges));
-      continue;
-    }
-    edge& e = body.edges[edges];
-    e.set(t, carries_failure(p.why));
-    if (workers.add_successor(before, e)) {
+    } else if (workers.add_successor(before, first.edges[edges],
+                                     carries_failure(p.why))) {
       tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(p.why)]);
       ++edges;
     } else {
@@ -337,7 +350,8 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       const erased_kernel& kernel,
                                       const submit_options& with) {
   impl& s = *impl_;
-  if (!s.allowed(accesses)) {
+  bool any_order = false;
+  if (!s.allowed(accesses, any_order)) {
     return s.refusal(accesses);
   }
   if (!with.after.empty()) {
@@ -353,7 +367,7 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   if (manual) {
     s.search.start(t.id);
   } else {
-    grouped = in_any_order(accesses);
+    grouped = any_order ? in_any_order(accesses) : nullptr;
     s.look_up(t, accesses, true, grouped);
   }
   if (grouped != nullptr) {
@@ -366,7 +380,6 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   ++s.next;
   const std::uint32_t edges = s.wire(t, 0);
   tally<std::uint64_t>(s.tallies.submitted);
-  s.note_tests();
   if (s.recording != nullptr) {
     s.recording->add({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
                      kernel.captures, accesses, with, manual);
