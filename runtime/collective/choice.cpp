@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Hint, tuner, default.
+/// Hint, tuner, default; what the tuner tries and what comes of it.
 #include "weir/runtime/collective/choice.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 
 #include <fmt/format.h>
+
+#include "weir/runtime/collective/tuner.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -100,6 +104,105 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
   }
   return collective_choice{fallback_for(call, ranks, shape), 0, wire_format::plain,
                            decided_by::fallback};
+}
+
+tuning_key tuning_key::of(const collective_call& call, int ranks,
+                          const topology& shape) noexcept {
+  tuning_key out;
+  out.kind = call.kind;
+  out.type = call.type;
+  if (reduces(call.kind)) {
+    out.op = call.op;
+    out.level = call.level;
+    out.wide = call.wide;
+  }
+  out.ranks = ranks;
+  out.domains = shape.domains;
+  out.workers = shape.workers;
+  const std::size_t size = info_of(call.type).size;
+  out.size_class = static_cast<int>(std::bit_width(call.count * size));
+  return out;
+}
+
+collective_tuner::entry* collective_tuner::find(const collective_call& call, int ranks,
+                                                const topology& shape) {
+  if (ranks < 2 || call.count == 0 || call.kind == collective_kind::barrier ||
+      !is_legal(algorithm::tree, call, ranks, shape)) {
+    return nullptr;
+  }
+  const tuning_key key = tuning_key::of(call, ranks, shape);
+  const auto [at, fresh] = entries_.try_emplace(key);
+  entry& e = at->second;
+  if (fresh) {
+    for (const algorithm how :
+         {algorithm::direct, algorithm::ring, algorithm::tree, algorithm::hierarchical}) {
+      if (is_legal(how, call, ranks, shape)) {
+        e.candidates.push_back({how});
+      }
+    }
+    if (store_.load) {
+      e.fastest = store_.load(key);
+    }
+  }
+  return &e;
+}
+
+std::optional<algorithm> collective_tuner::fastest(const collective_call& call, int ranks,
+                                                   const topology& shape) {
+  const std::lock_guard lock(mutex_);
+  const entry* const e = find(call, ranks, shape);
+  return e == nullptr ? std::nullopt : e->fastest;
+}
+
+std::optional<tuning_trial> collective_tuner::next(const collective_call& call, int ranks,
+                                                   const topology& shape) {
+  const std::lock_guard lock(mutex_);
+  entry* const e = find(call, ranks, shape);
+  if (e == nullptr || e->fastest) {
+    return std::nullopt;
+  }
+  candidate& c = *std::min_element(
+      e->candidates.begin(), e->candidates.end(),
+      [](const candidate& a, const candidate& b) { return a.given < b.given; });
+  ++c.given;
+  return tuning_trial{tuning_key::of(call, ranks, shape), c.how};
+}
+
+bool collective_tuner::took(const tuning_trial& trial, std::int64_t ns) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(trial.key);
+  if (at == entries_.end() || at->second.fastest) {
+    return false;
+  }
+  std::vector<candidate>& all = at->second.candidates;
+  for (candidate& c : all) {
+    if (c.how == trial.how) {
+      c.shortest_ns = c.measured == 0 ? ns : std::min(c.shortest_ns, ns);
+      ++c.measured;
+    }
+  }
+  if (!std::all_of(all.begin(), all.end(),
+                   [](const candidate& c) { return c.measured >= trials; })) {
+    return false;
+  }
+  at->second.fastest = std::min_element(all.begin(), all.end(),
+                                        [](const candidate& a, const candidate& b) {
+                                          return a.shortest_ns < b.shortest_ns;
+                                        })
+                           ->how;
+  return true;
+}
+
+void collective_tuner::keep(const tuning_key& key) {
+  std::optional<algorithm> how;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find(key);
+    how = at == entries_.end() ? std::nullopt : at->second.fastest;
+  }
+  if (how && store_.keep) {
+    store_.keep(key, *how);
+  }
 }
 
 }  // namespace weir::runtime

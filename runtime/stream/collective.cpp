@@ -4,14 +4,17 @@
 #include "weir/runtime/stream/collective.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "stream/rank_share.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/base/hash.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -86,7 +89,27 @@ result<void> check_apart(const collective_request& what, int ranks) {
 struct planned {
   std::shared_ptr<const collective_plan> plan;
   collective_choice how;
+  std::optional<tuning_trial> trial;
 };
+
+/// Proposes the fastest schedule, or the next to be measured, which `trial` then gets.
+tuner_lookup tuner_of(context& of, bool measures, std::optional<tuning_trial>& trial) {
+  return [&of, measures, &trial](const collective_call& call, int ranks,
+                                 const topology& shape) {
+    std::optional<algorithm> how = of.tuner().fastest(call, ranks, shape);
+    if (!how && measures) {
+      trial = of.tuner().next(call, ranks, shape);
+      how = trial ? std::optional(trial->how) : std::nullopt;
+    }
+    std::optional<collective_hint> out;
+    if (how) {
+      out.emplace();
+      out->kind = call.kind;
+      out->how = *how;
+    }
+    return out;
+  };
+}
 
 /// The same call by another schedule, in place, to be compared with.
 result<std::shared_ptr<const collective_plan>> plan_to_verify(stream& on,
@@ -133,6 +156,12 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
     }
   }
   planned out;
+  // Only a call as the plan would make it says something of others; a share waits for
+  // ranks, and what is recorded keeps its schedule.
+  const bool measures = of.measures(policy) && on.options().rank < 0 &&
+                        what.chunk_bytes == 0 && what.wire == wire_format::plain &&
+                        !on.records();
+  sources.tuner = tuner_of(of, measures, out.trial);
   WEIR_TRY(out.how, choose_algorithm(what.call, ranks, shape, sources));
   if (what.chunk_bytes != 0) {
     out.how.chunk_bytes = what.chunk_bytes;
@@ -146,9 +175,17 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   return out;
 }
 
-std::uint64_t digest_of_policy(const numerics_policy& p) noexcept {
-  return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
-         (p.fast_math ? 4U : 0U);
+/// Of what all ranks have to be told alike: the policy, seed and toggles.
+std::uint64_t digest_of_descriptor(const context& of, const numerics_policy& p) noexcept {
+  tessDeterminism told{};
+  told.stableToggles = p.stable_reductions ? 7 : 0;
+  told.seed = of.settings().seed;
+  of.tell(told);
+  const std::array<std::uint64_t, 3> words = {(p.stable_reductions ? 1U : 0U) |
+                                                  (p.deterministic ? 2U : 0U) |
+                                                  (p.fast_math ? 4U : 0U),
+                                              told.stableToggles, told.seed};
+  return xxh3_64(std::as_bytes(std::span(words)));
 }
 
 }  // namespace
@@ -372,6 +409,12 @@ void collective_operation::close(collective_group& g, std::int64_t started) {
     }
   }
   g.scratch = nullptr;
+  if (trial_ && !poison && &g == &groups_.front()) {
+    static_cast<void>(guarded([&]() -> result<void> {
+      measured_by_->took(*trial_, now_ns() - started);
+      return {};
+    }));
+  }
   if (!g.skip && started != 0) {
     for (const int rank : g.ranks) {
       observe(static_cast<unsigned>(rank), started);
@@ -397,7 +440,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
       }
     }
     open(g);
-    started_[group] = begin();
+    started_[group] = trial_ ? now_ns() : begin();
   }
   if (index < whole || (index == whole && !plan_->steps().empty())) {
     if (!g.skip && !g.broken) {
@@ -497,8 +540,9 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     if (group.empty()) {
       WEIR_TRY(group, m.shape.group_of(what.axes, on.options().rank));
     }
-    const auto share = make_ref<rank_share>(std::move(p.plan), p.how, what,
-                                            std::move(group), digest_of_policy(policy));
+    const auto share =
+        make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
+                             digest_of_descriptor(on.of(), policy));
     share->source = std::move(from);
     share->target = std::move(to);
     share->verify = std::move(verify);
@@ -508,6 +552,9 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   const auto out = make_ref<collective_operation>(
       std::move(p.plan), p.how, groups_of(m, what.axes, from, to), on.budget()->room());
   out->verify_by(std::move(verify));
+  if (p.trial) {
+    out->measure(*p.trial, on.of());
+  }
   return ref<operation>(out);
 }
 

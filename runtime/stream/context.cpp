@@ -86,6 +86,36 @@ std::vector<collective_hint> hints_of(const plan_record& plan) {
   return out;
 }
 
+cache_key cache_key_of(const tuning_key& key) {
+  cache_key out;
+  out.kind = cache_kind::collective_tuning;
+  out.kernel = name_of(key.kind);
+  for (const int part : {static_cast<int>(key.op), key.level, key.wide ? 1 : 0, key.ranks,
+                         key.domains, key.workers, key.size_class}) {
+    out.shape.push_back(static_cast<std::uint64_t>(part));
+  }
+  out.dtypes = {static_cast<std::uint32_t>(key.type)};
+  out.arch = cpu_arch();
+  return out;
+}
+
+/// What was measured, in files of the cache. Damage is a miss.
+tuning_store store_in(module_cache& cache) {
+  tuning_store out;
+  out.load = [&cache](const tuning_key& key) -> std::optional<algorithm> {
+    const auto found = cache.get(cache_key_of(key));
+    if (!found || !*found) {
+      return std::nullopt;
+    }
+    const auto how = algorithm_named(as_text(**found));
+    return how ? std::optional(*how) : std::nullopt;
+  };
+  out.keep = [&cache](const tuning_key& key, algorithm how) {
+    static_cast<void>(cache.put(cache_key_of(key), as_view(name_of(how))));
+  };
+  return out;
+}
+
 }  // namespace
 
 mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
@@ -154,6 +184,8 @@ result<void> context::open(engine& workers) {
       log(log_level::info, made.error().message());
     }
   }
+  tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
+                                                                : store_in(*cache_));
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
   backend_ = std::move(backend);
   meetings_ = std::make_unique<meeting_point>(*this);
@@ -358,6 +390,17 @@ std::vector<collective_hint> context::hints(axis_set axes) const {
     }
   }
   return out;
+}
+
+void context::took(const tuning_trial& trial, std::int64_t ns) {
+  if (tuner_->took(trial, ns) && cache_ != nullptr) {
+    // A worker does not wait for files.
+    cleaner_.later([self = weak_from_this(), key = trial.key] {
+      if (const auto alive = self.lock()) {
+        alive->tuner_->keep(key);
+      }
+    });
+  }
 }
 
 result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {

@@ -4,6 +4,7 @@
 #include "weir/runtime/stream/stream.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@
 namespace weir::runtime {
 namespace {
 
-/// Waits without an operation between them before those are looked for that are over.
+/// Waits without an operation between them before those are looked for that are over, and
+/// again each time there are twice as many.
 constexpr std::size_t many_waits = 16;
 
 /// Takes the failures of all lanes and leaves them clean, for one who waits.
@@ -245,7 +247,7 @@ result<void> stream::wait(const event& for_) {
                  "event not waited for: expected one that will be reached, found one of "
                  "another capture");
   }
-  if (pending_waits_.size() >= many_waits) {
+  if (pending_waits_.size() >= many_waits && std::has_single_bit(pending_waits_.size())) {
     std::erase_if(pending_waits_, [](const ref<point>& w) { return w->over(); });
   }
   pending_waits_.push_back(std::move(p));
@@ -326,6 +328,11 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
     // Of points that are in a capture alone nobody hears outside of it.
     std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
   }
+}
+
+bool stream::records() {
+  const auto in = of().port().enter();
+  return recording_ != nullptr;
 }
 
 void stream::flush_waits(submission_port::session& in) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about launches, events and replayed graphs on one device.
+#include <atomic>
 #include <ctime>
 
 #include "rows.hpp"
@@ -77,20 +78,30 @@ double launches_per_s() {
   }));
 }
 
-/// A record on one stream and a wait for it on another, both together.
-double event_ns() {
+/// A record on one stream and a wait for it on another, both together; `behind_work`: of
+/// a stream whose work has not ended.
+double event_ns(bool behind_work) {
   const launcher l(2);
   tessStream_t other = nullptr;
   tessEvent_t event = nullptr;
+  std::atomic<bool> go{true};
   or_throw(tessStreamCreate(l.mesh, 0, &other));
   or_throw(tessEventCreate(&event));
   const double s = median(repeat(101, [&] {
+    if (behind_work) {
+      go = false;
+      or_throw(tessLaunchHostFunc(
+          l.stream, [](void* end) { static_cast<std::atomic<bool>*>(end)->wait(false); },
+          &go));
+    }
     const double took = thread_seconds_of([&] {
       for (int i = 0; i < batch; ++i) {
         or_throw(tessEventRecord(event, l.stream));
         or_throw(tessStreamWaitEvent(other, event));
       }
     });
+    go = true;
+    go.notify_all();
     l.synchronize();
     or_throw(tessStreamSynchronize(other));
     return took;
@@ -126,7 +137,8 @@ double replayed_node_ns(int workers) {
 void add_launch_rows(program& bench) {
   bench.add("tess_launch_ns", "ns", at_most(500), [] { return launch_ns(); });
   bench.add("tess_launches_per_s", "1/s", at_least(1e6), [] { return launches_per_s(); });
-  bench.add("tess_event_ns", "ns", at_most(300), [] { return event_ns(); });
+  bench.add("tess_event_ns", "ns", at_most(300), [] { return event_ns(false); });
+  bench.add("tess_event_behind_work_ns", "ns", no_bar, [] { return event_ns(true); });
   bench.add("tess_replayed_node_ns", "ns", at_most(100),
             [] { return replayed_node_ns(1); });
   bench.add("tess_replayed_node_2_ns", "ns", no_bar, [] { return replayed_node_ns(2); });

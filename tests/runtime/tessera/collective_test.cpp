@@ -242,6 +242,32 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
 }
 
+TEST(TesseraCollective, RanksThatAreToldOfOtherSeedsOrTogglesDisagree) {
+  session s(2);
+  auto* x = s.memory<float>(4);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const auto streams = bound_streams(s, 2);
+  const auto share = [&](uint64_t seed, uint32_t toggles, std::size_t rank) {
+    ASSERT_TESS(tessSetDeterminism(s.context, seed, toggles));
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, 4, TESS_FP32, TESS_COLL_SUM, nullptr, streams[rank]));
+  };
+  const auto both_end = [&](tessStatus_t how) {
+    for (tessStream_t one : streams) {
+      EXPECT_EQ(tessStreamSynchronize(one), how);
+    }
+  };
+  share(5, 7, 0);
+  share(6, 7, 1);
+  both_end(TESS_ERR_DETERMINISM_VIOLATION);
+  share(5, 3, 0);
+  share(5, 7, 1);
+  both_end(TESS_ERR_DETERMINISM_VIOLATION);
+  share(5, 7, 0);
+  share(5, 7, 1);
+  both_end(TESS_OK);
+}
+
 TEST(TesseraCollective, RanksThatRoundDifferentlyBetweenThemDisagree) {
   session s(2);
   auto* x = s.memory<float>(256);

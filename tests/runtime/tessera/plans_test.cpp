@@ -2,8 +2,10 @@
 /// @file
 /// What modules propose for collectives, and what launches are told of numbers.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <sstream>
 
 #include "support.hpp"
@@ -132,6 +134,80 @@ TEST(TesseraPlans, AlgorithmsCountForTheirAxisTypeAndSize) {
   EXPECT_EQ(chosen(99, TESS_FP32, "dp").find(hint), std::string::npos);
   EXPECT_EQ(chosen(100, TESS_FP32, "tp").find(hint), std::string::npos);
   EXPECT_EQ(chosen(100, TESS_INT32, "dp").find(hint), std::string::npos);
+}
+
+/// Who chose what, in the order of the trace: "ring by tuner".
+std::vector<std::string> decisions(session& s, float* x, std::size_t count, int calls) {
+  const std::string trace = choices(s, [&] {
+    for (int i = 0; i < calls; ++i) {
+      ASSERT_TESS(
+          tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_MAX, nullptr, s.stream));
+      ASSERT_TESS(tessStreamSynchronize(s.stream));
+    }
+  });
+  static const std::regex decision(
+      R"re("algorithm":"(\w+)","chosen_by":"(\w+)","level":\d,"ranks":\d)re");
+  std::vector<std::string> out;
+  for (std::sregex_iterator i(trace.begin(), trace.end(), decision), end; i != end; ++i) {
+    out.push_back((*i)[1].str() + " by " + (*i)[2].str());
+  }
+  return out;
+}
+
+TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
+  const std::string folder = testing::TempDir() + "tessera_tuning";
+  std::filesystem::remove_all(folder);
+  const environment cached({{"TESS_CACHE_DIR", folder.c_str()}, {"TESS_AUTOTUNE", "1"}});
+  std::string fastest;
+  {
+    session s(2);
+    auto* x = s.memory<float>(1000);
+    // A lane for each of two ranks: every call is there twice.
+    const auto first = decisions(s, x, 1000, 9);
+    for (const char* how : {"direct by tuner", "ring by tuner", "tree by tuner"}) {
+      EXPECT_EQ(std::count(first.begin(), first.end(), how), 6) << how;
+    }
+    const auto later = decisions(s, x, 900, 3);
+    ASSERT_EQ(later.size(), 6U);
+    fastest = later.front();
+    EXPECT_EQ(std::count(later.begin(), later.end(), fastest), 6) << "of the same size";
+    EXPECT_NE(fastest.find(" by tuner"), std::string::npos);
+    tessCacheStats stats{};
+    stats.structSize = sizeof stats;
+    while (stats.entries == 0) {  // another thread writes it
+      ASSERT_TESS(tessCacheGetStats(s.context, &stats));
+    }
+  }
+  const environment known({{"TESS_AUTOTUNE", "0"}});
+  session s(2);
+  auto* x = s.memory<float>(100'000);
+  EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, fastest)));
+  EXPECT_EQ(decisions(s, x, 100'000, 1),
+            (std::vector<std::string>(2, "direct by fallback")))
+      << "not measured, and not to be";
+  const tessFatbinPlan plan = plan_of(2, 0);
+  load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
+  EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, "tree by hint")));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(TesseraPlans, ADeterministicPolicyMeasuresNothingUnlessItIsAskedTo) {
+  session s(2);
+  auto* x = s.memory<float>(8);
+  EXPECT_EQ(decisions(s, x, 8, 1).front(), "direct by fallback");
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &fast));
+  EXPECT_EQ(decisions(s, x, 8, 1).front(), "direct by tuner");
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 8, TESS_FP32, TESS_COLL_MAX, nullptr, s.stream));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  const std::string trace =
+      choices(s, [&] { ASSERT_TESS(tessGraphLaunch(exec, s.stream)); });
+  EXPECT_NE(trace.find("\"algorithm\":\"direct\",\"chosen_by\":\"fallback\""),
+            std::string::npos)
+      << "what is recorded tries nothing";
 }
 
 int telling_kernel(const tessBlockContext* block, const void* args) {

@@ -80,6 +80,11 @@ class collective_operation final : public operation {
   void verify_by(std::shared_ptr<const collective_plan> plan) {
     verify_ = std::move(plan);
   }
+  /// `by` hears how long this trial took, if it succeeds.
+  void measure(const tuning_trial& trial, context& by) {
+    trial_ = trial;
+    measured_by_ = &by;
+  }
 
  private:
   static constexpr std::uint32_t whole = 0xFFFFFFF0;
@@ -98,6 +103,8 @@ class collective_operation final : public operation {
   std::vector<collective_group> groups_;
   std::size_t scratch_limit_;
   std::shared_ptr<const collective_plan> verify_;
+  std::optional<tuning_trial> trial_;
+  context* measured_by_ = nullptr;     ///< if it is a trial
   std::vector<std::int64_t> started_;  ///< by group
   std::mutex mutex_;
 };

@@ -16,6 +16,7 @@
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/mesh.hpp"
 #include "weir/runtime/collective/plan.hpp"
+#include "weir/runtime/collective/tuner.hpp"
 #include "weir/runtime/device/backend.hpp"
 #include "weir/runtime/device/symmetric_memory.hpp"
 #include "weir/runtime/module/loader.hpp"
@@ -133,6 +134,13 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
+  [[nodiscard]] collective_tuner& tuner() noexcept { return *tuner_; }
+  /// Whether collectives are measured under this policy.
+  [[nodiscard]] bool measures(const numerics_policy& policy) const noexcept {
+    return settings_.autotune.value_or(!policy.deterministic);
+  }
+  /// A collective that was a trial took so long.
+  void took(const tuning_trial& trial, std::int64_t ns);
 
   /// Lanes for a stream, new or of one that has ended.
   [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
@@ -193,6 +201,7 @@ class context : public std::enable_shared_from_this<context> {
   /// With the axes that each is for; none: any.
   std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints_;
   std::unique_ptr<module_cache> cache_;
+  std::unique_ptr<collective_tuner> tuner_;
   trust_policy trust_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
   // Their threads use the rest, so they go first.

@@ -137,6 +137,8 @@ class stream : public std::enable_shared_from_this<stream> {
     return recording_;
   }
   [[nodiscard]] bool recording_only() const noexcept { return recording_only_; }
+  /// It has a recording. Without the session in hand.
+  [[nodiscard]] bool records();
   /// What a synchronization has closed, until it is forgotten.
   [[nodiscard]] const std::shared_ptr<graph_recording>& last_recording() const noexcept {
     return last_recording_;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is tried, what was the fastest, and who keeps it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "weir/runtime/collective/tuner.hpp"
+
+namespace weir::runtime {
+namespace {
+
+collective_call call_of(std::size_t count,
+                        collective_kind kind = collective_kind::all_reduce) {
+  collective_call call;
+  call.kind = kind;
+  call.count = count;
+  return call;
+}
+
+/// Runs the trials of calls like this one; a schedule takes as long as `ns` says.
+template <class Ns>
+int run_trials(collective_tuner& tuner, const collective_call& call, Ns&& ns) {
+  int known = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (const auto trial = tuner.next(call, 4, {})) {
+      known += tuner.took(*trial, ns(trial->how)) ? 1 : 0;
+    }
+  }
+  return known;
+}
+
+TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
+  collective_tuner tuner;
+  const collective_call call = call_of(1000);
+  std::vector<algorithm> tried;
+  for (int i = 0; i < 3 * collective_tuner::trials; ++i) {
+    EXPECT_FALSE(tuner.fastest(call, 4, {}).has_value());
+    const auto trial = tuner.next(call, 4, {});
+    ASSERT_TRUE(trial.has_value());
+    tried.push_back(trial->how);
+    // Only once is the ring the fastest.
+    const bool last = i + 1 == 3 * collective_tuner::trials;
+    EXPECT_EQ(tuner.took(*trial, trial->how == algorithm::ring && i < 3 ? 5 : 10), last);
+  }
+  for (const algorithm how : {algorithm::direct, algorithm::ring, algorithm::tree}) {
+    EXPECT_EQ(std::count(tried.begin(), tried.end(), how), collective_tuner::trials);
+  }
+  EXPECT_EQ(tuner.fastest(call, 4, {}), algorithm::ring);
+  EXPECT_FALSE(tuner.next(call, 4, {}).has_value());
+  EXPECT_EQ(tuner.fastest(call_of(900), 4, {}), algorithm::ring) << "alike";
+  EXPECT_FALSE(tuner.fastest(call_of(2000), 4, {}).has_value()) << "larger";
+  EXPECT_FALSE(tuner.fastest(call, 5, {}).has_value()) << "more ranks";
+}
+
+TEST(Tuner, HasNothingToTryWhereThereIsNoChoice) {
+  collective_tuner tuner;
+  for (const collective_kind kind :
+       {collective_kind::all_to_all, collective_kind::send, collective_kind::barrier}) {
+    EXPECT_FALSE(tuner.next(call_of(8, kind), 4, {}).has_value());
+  }
+  EXPECT_FALSE(tuner.next(call_of(8), 1, {}).has_value());
+  EXPECT_FALSE(tuner.next(call_of(0), 4, {}).has_value());
+}
+
+TEST(Tuner, OnlySucceededTrialsCount) {
+  collective_tuner tuner;
+  const collective_call call = call_of(8);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(tuner.next(call, 4, {}).has_value()) << "none of them ever ends";
+  }
+  EXPECT_EQ(run_trials(tuner, call, [](algorithm) { return 7; }), 1);
+  EXPECT_EQ(tuner.fastest(call, 4, {}), algorithm::direct) << "the first of the fastest";
+}
+
+TEST(Tuner, KeepsWhatItKnowsInItsStore) {
+  std::map<tuning_key, algorithm> kept;
+  tuning_store store;
+  store.load = [&](const tuning_key& key) {
+    const auto found = kept.find(key);
+    return found == kept.end() ? std::nullopt : std::optional(found->second);
+  };
+  store.keep = [&](const tuning_key& key, algorithm how) { kept[key] = how; };
+  const collective_call call = call_of(8);
+  const tuning_key key = tuning_key::of(call, 4, {});
+  collective_tuner first(store);
+  first.keep(key);
+  EXPECT_TRUE(kept.empty()) << "nothing is known yet";
+  run_trials(first, call, [](algorithm how) { return how == algorithm::tree ? 1 : 2; });
+  first.keep(key);
+  collective_tuner second(store);
+  EXPECT_EQ(second.fastest(call, 4, {}), algorithm::tree);
+  EXPECT_FALSE(second.next(call, 4, {}).has_value());
+  EXPECT_TRUE(second.next(call_of(80), 4, {}).has_value());
+}
+
+}  // namespace
+}  // namespace weir::runtime
