@@ -81,6 +81,16 @@ struct json_message {
 [[nodiscard]] result<object_descriptor> parse_json_descriptor(const char* json);
 [[nodiscard]] result<cbor_map> parse_json_map(const char* json);
 
+/// An object of a stream; `data` must stay where it is until it is written.
+[[nodiscard]] result<object_to_write> parse_object(const char* json, bytes_view data,
+                                                   const char* preceder, bool stored);
+[[nodiscard]] result<stream_writer> open_stream(const char* json, tgm_sink sink,
+                                                void* context,
+                                                const tgm_encode_options* options);
+/// Without `patch` lengths stay 0.
+[[nodiscard]] result<void> finish_stream(stream_writer& writer, tgm_patch patch,
+                                         void* context);
+
 [[nodiscard]] result<message_options> options_of(const tgm_encode_options* options);
 [[nodiscard]] read_options options_of(const tgm_decode_options* options);
 /// @error{out_of_memory}

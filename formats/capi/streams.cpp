@@ -5,19 +5,57 @@
 
 namespace weir::formats {
 
+result<object_to_write> parse_object(const char* json, bytes_view data,
+                                     const char* preceder, bool stored) {
+  object_to_write one;
+  WEIR_TRY(one.descriptor, parse_json_descriptor(json));
+  if (preceder != nullptr) {
+    WEIR_TRY(one.metadata, parse_json_map(preceder));
+  }
+  one.data = data;
+  one.stored = stored;
+  return one;
+}
+
+result<stream_writer> open_stream(const char* json, tgm_sink sink, void* context,
+                                  const tgm_encode_options* options) {
+  WEIR_TRY(const json_message message, parse_message(json));
+  WEIR_TRY(message_options how, options_of(options));
+  how.extra = message.extra;
+  const auto put = [sink, context](bytes_view bytes) -> result<void> {
+    if (sink(context, reinterpret_cast<const std::uint8_t*>(bytes.data()),
+             bytes.size()) != 0) {
+      return error(errc::io,
+                   "cannot write stream: expected the sink to take its bytes, found it "
+                   "refuse");
+    }
+    return {};
+  };
+  return stream_writer::open(put, how, message.base);
+}
+
+result<void> finish_stream(stream_writer& writer, tgm_patch patch, void* context) {
+  if (patch == nullptr) {
+    return writer.finish();
+  }
+  return writer.finish([&](std::uint64_t at, bytes_view bytes) -> result<void> {
+    const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    if (patch(context, at, first, bytes.size()) != 0) {
+      return error(errc::io,
+                   "cannot finish stream: expected the length to be written at its "
+                   "start, found it refused");
+    }
+    return {};
+  });
+}
+
 namespace {
 
 /// Writes one object; with `stored` its payload went through its pipeline before.
 tgm_error write_object(tgm_stream& stream, const char* json, bytes_view data,
                        const char* preceder, bool stored) {
   return guarded([&]() -> result<void> {
-    object_to_write one;
-    WEIR_TRY(one.descriptor, parse_json_descriptor(json));
-    if (preceder != nullptr) {
-      WEIR_TRY(one.metadata, parse_json_map(preceder));
-    }
-    one.data = data;
-    one.stored = stored;
+    WEIR_TRY(const object_to_write one, parse_object(json, data, preceder, stored));
     return stream.writer->write(one);
   });
 }
@@ -33,20 +71,8 @@ extern "C" {
 tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
                           const tgm_encode_options* options, tgm_stream** out) {
   return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(const json_message message, parse_message(json));
-    WEIR_TRY(message_options how, options_of(options));
-    how.extra = message.extra;
-    const auto put = [sink, context](weir::bytes_view bytes) -> weir::result<void> {
-      if (sink(context, reinterpret_cast<const std::uint8_t*>(bytes.data()),
-               bytes.size()) != 0) {
-        return weir::error(weir::errc::io,
-                           "cannot write stream: expected the sink to take its bytes, "
-                           "found it refuse");
-      }
-      return {};
-    };
     auto made = std::make_unique<tgm_stream>();
-    WEIR_TRY(stream_writer writer, stream_writer::open(put, how, message.base));
+    WEIR_TRY(stream_writer writer, open_stream(json, sink, context, options));
     made->writer.emplace(std::move(writer));
     *out = made.release();
     return {};
@@ -62,21 +88,10 @@ tgm_error tgm_stream_write_pre_encoded(tgm_stream* stream, const char* json,
   return write_object(*stream, json, view_of(data, length), preceder, true);
 }
 tgm_error tgm_stream_finish(tgm_stream* stream) {
-  return guarded([&] { return stream->writer->finish(); });
+  return guarded([&] { return finish_stream(*stream->writer, nullptr, nullptr); });
 }
 tgm_error tgm_stream_finish_backfill(tgm_stream* stream, tgm_patch patch, void* context) {
-  return guarded([&] {
-    return stream->writer->finish([&](std::uint64_t at,
-                                      weir::bytes_view bytes) -> weir::result<void> {
-      const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-      if (patch(context, at, first, bytes.size()) != 0) {
-        return weir::error(weir::errc::io,
-                           "cannot finish stream: expected the length to be written at "
-                           "its start, found it refused");
-      }
-      return {};
-    });
-  });
+  return guarded([&] { return finish_stream(*stream->writer, patch, context); });
 }
 size_t tgm_stream_object_count(const tgm_stream* stream) {
   return stream->writer->object_count();

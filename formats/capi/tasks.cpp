@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that decode on threads of their own, and object by object.
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
+#include "capi/tasks.hpp"
 
-#include "capi/handles.hpp"
+#include <chrono>
+#include <utility>
 
 struct tgm_object_iterator {
   tgm_message message;
@@ -16,42 +13,69 @@ struct tgm_object_iterator {
   std::size_t next = 0;
 };
 
-struct tgm_task {
-  std::atomic<bool> cancelled = false;
-  std::mutex mutex;
-  std::condition_variable ended;
-  std::optional<weir::result<std::unique_ptr<tgm_message>>> outcome;  ///< under `mutex`
-  bool taken = false;
-  std::thread thread;
-
-  ~tgm_task() {
-    cancelled = true;
-    if (thread.joinable()) {
-      thread.join();
-    }
-  }
-};
-
 namespace weir::formats {
-
-namespace {
 
 error cancelled_task() {
   return error(errc::interrupted,
-               "cannot decode: expected the task to go on, found it cancelled");
+               "cannot go on: expected the task to go on, found it cancelled");
 }
 
+void task_state::end(outcome with, tgm_done done, void* context) {
+  const tgm_error code = with ? TGM_OK : keep_error(with.error());
+  {
+    const std::lock_guard lock(mutex_);
+    outcome_.emplace(std::move(with));
+  }
+  changed_.notify_all();
+  if (done != nullptr) {
+    done(context, code);
+  }
+  const std::lock_guard lock(mutex_);
+  told_ = true;
+  changed_.notify_all();
+}
+
+bool task_state::ended() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_.has_value();
+}
+
+void task_state::wait() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return told_; });
+}
+
+tgm_error task_state::take(std::uint32_t timeout_ms, std::unique_ptr<tgm_message>& to) {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return outcome_.has_value(); };
+  if (timeout_ms == 0) {
+    changed_.wait(lock, done);
+  } else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), done)) {
+    return keep_error(TGM_TIMEOUT, "the task has not ended yet");
+  }
+  if (std::exchange(taken_, true)) {
+    return keep_error(TGM_INVALID_ARG, "the task was joined before");
+  }
+  if (!*outcome_) {
+    return keep_error(outcome_->error());
+  }
+  to = std::move(**outcome_);
+  return TGM_OK;
+}
+
+namespace {
+
 /// A message with its elements, object by object, so that it can be cancelled.
-result<std::unique_ptr<tgm_message>> decode_until_cancelled(
-    result<byte_vector> bytes, const read_options& options,
-    const std::atomic<bool>& cancelled) {
-  if (cancelled) {
+task_state::outcome decode_until_cancelled(result<byte_vector> bytes,
+                                           const read_options& options,
+                                           const task_state& task) {
+  if (task.cancelled()) {
     return cancelled_task();
   }
   WEIR_TRY(byte_vector content, std::move(bytes));
   WEIR_TRY(auto out, make_message(std::move(content), options, false));
   for (std::size_t i = 0; i < out->elements.size(); ++i) {
-    if (cancelled) {
+    if (task.cancelled()) {
       return cancelled_task();
     }
     auto elements = out->reader->decode(i);
@@ -63,39 +87,17 @@ result<std::unique_ptr<tgm_message>> decode_until_cancelled(
   return out;
 }
 
-tgm_error ended_with(const result<std::unique_ptr<tgm_message>>& outcome) {
-  if (outcome) {
-    return TGM_OK;
-  }
-  return outcome.error().code() == errc::interrupted ? TGM_CANCELLED
-                                                     : keep_error(outcome.error());
-}
-
 /// Starts a task that decodes what `read()` gives.
 template <class Read>
 result<std::unique_ptr<tgm_task>> start_task(const Read& read,
-                                             const read_options& options, tgm_done done,
-                                             void* context) {
-  auto task = std::make_unique<tgm_task>();
-  task->thread = std::thread([t = task.get(), read, options, done, context] {
-    auto outcome = [&]() -> result<std::unique_ptr<tgm_message>> {
-      try {
-        return decode_until_cancelled(read(), options, t->cancelled);
-      } catch (const std::exception& failure) {
-        return error(errc::out_of_memory,
-                     std::string("cannot decode: expected no exception, found \"") +
-                         failure.what() + "\"");
-      }
-    }();
-    const tgm_error code = ended_with(outcome);
-    {
-      const std::lock_guard lock(t->mutex);
-      t->outcome.emplace(std::move(outcome));
-    }
-    t->ended.notify_all();
-    if (done != nullptr) {
-      done(context, code);
-    }
+                                             const tgm_decode_options* options,
+                                             tgm_done done, void* context) {
+  const tgm_token* token = options != nullptr ? options->token : nullptr;
+  auto task = std::make_unique<tgm_task>(std::make_shared<task_state>(token));
+  task->thread = std::thread([state = task->state, read, how = options_of(options), done,
+                              context] {
+    state->end(carried_out([&] { return decode_until_cancelled(read(), how, *state); }),
+               done, context);
   });
   return task;
 }
@@ -157,7 +159,7 @@ tgm_error tgm_decode_async(const void* data, size_t length,
                            view_of(data, length)]() -> weir::result<weir::byte_vector> {
       return weir::byte_vector(bytes.begin(), bytes.end());
     };
-    return give(start_task(read, options_of(options), done, context), out);
+    return give(start_task(read, options, done, context), out);
   });
 }
 tgm_error tgm_file_decode_message_async(const tgm_file* file, size_t index,
@@ -170,36 +172,41 @@ tgm_error tgm_file_decode_message_async(const tgm_file* file, size_t index,
     const auto read = [source = file->source, span = file->spans[index]] {
       return read_span(*source, span);
     };
-    return give(start_task(read, options_of(options), done, context), out);
+    return give(start_task(read, options, done, context), out);
   });
 }
 int tgm_task_is_ready(const tgm_task* task) {
-  auto* t = const_cast<tgm_task*>(task);  // for its mutex
-  const std::lock_guard lock(t->mutex);
-  return t->outcome.has_value() ? 1 : 0;
+  return task->state->ended() ? 1 : 0;
 }
 tgm_error tgm_task_join(tgm_task* task, uint32_t timeout_ms, tgm_message** out) {
-  std::unique_lock lock(task->mutex);
-  const auto done = [&] { return task->outcome.has_value(); };
-  if (timeout_ms == 0) {
-    task->ended.wait(lock, done);
-  } else if (!task->ended.wait_for(lock, std::chrono::milliseconds(timeout_ms), done)) {
-    return keep_error(TGM_TIMEOUT, "the task has not ended yet");
+  std::unique_ptr<tgm_message> made;
+  const tgm_error code = task->state->take(timeout_ms, made);
+  if (code == TGM_OK && out != nullptr) {
+    *out = made.release();
   }
-  if (std::exchange(task->taken, true)) {
-    return keep_error(TGM_INVALID_ARG, "the task was joined before");
-  }
-  auto& outcome = *task->outcome;
-  if (!outcome && outcome.error().code() == weir::errc::interrupted) {
-    return keep_error(TGM_CANCELLED, outcome.error().message());
-  }
-  return guarded([&] { return give(std::move(outcome), out); });
+  return code;
 }
 void tgm_task_cancel(tgm_task* task) {
-  task->cancelled = true;
+  task->state->cancel();
 }
 void tgm_task_free(tgm_task* task) {
   delete task;
+}
+
+tgm_error tgm_token_create(tgm_token** out) {
+  return guarded([&]() -> weir::result<void> {
+    *out = new tgm_token();
+    return {};
+  });
+}
+void tgm_token_cancel(tgm_token* token) {
+  *token->cancelled = true;
+}
+int tgm_token_is_cancelled(const tgm_token* token) {
+  return *token->cancelled ? 1 : 0;
+}
+void tgm_token_free(tgm_token* token) {
+  delete token;
 }
 
 }  // extern "C"

@@ -57,6 +57,8 @@ typedef enum tgm_hash_list {
   TGM_LIST_BOTH = 4
 } tgm_hash_list;
 
+typedef struct tgm_token tgm_token;
+
 /** Zeros ask for defaults, except `hashing`: start from tgm_encode_options_default. */
 typedef struct tgm_encode_options {
   int hashing;
@@ -68,6 +70,7 @@ typedef struct tgm_encode_options {
   const char* pos_inf_mask_method;
   const char* neg_inf_mask_method;
   uint64_t small_mask_threshold_bytes;
+  const tgm_token* token; /**< of tgm_async_stream_open; NULL: none */
 } tgm_encode_options;
 TGM_API tgm_encode_options tgm_encode_options_default(void);
 
@@ -78,6 +81,7 @@ typedef struct tgm_decode_options {
   int legacy;      /**< digests without their flag, packing keys without sp_ */
   uint32_t threads;
   uint64_t max_object_bytes; /**< 0: 16 GiB */
+  const tgm_token* token;    /**< of functions that make a task; NULL: none */
 } tgm_decode_options;
 TGM_API tgm_decode_options tgm_decode_options_default(void);
 
@@ -219,10 +223,17 @@ TGM_API const tgm_message* tgm_object_iterator_message(
 TGM_API void tgm_object_iterator_free(tgm_object_iterator* iterator);
 
 /* ---- tasks ---------------------------------------------------------------------------
- * Decoding on a thread of its own. A task is joined by one thread; it may be cancelled
- * and asked by any. */
+ * Work on a thread of its own. A task is joined by one thread; it may be cancelled and
+ * asked by any. */
 typedef struct tgm_task tgm_task;
-/** Called once, on the task's thread, when the task has ended; may be NULL. */
+/** Cancels all tasks that were started with it, those to come too. Any thread may cancel
+ * it; it may be freed before they end. */
+TGM_API tgm_error tgm_token_create(tgm_token** out);
+TGM_API void tgm_token_cancel(tgm_token* token);
+TGM_API int tgm_token_is_cancelled(const tgm_token* token);
+TGM_API void tgm_token_free(tgm_token* token);
+/** Called once, on the task's thread, when the task has ended; may be NULL. It must not
+ * free the task. */
 typedef void (*tgm_done)(void* context, tgm_error code);
 /** `data` must outlive the task. */
 TGM_API tgm_error tgm_decode_async(const void* data, size_t length,
@@ -234,12 +245,13 @@ TGM_API tgm_error tgm_file_decode_message_async(const tgm_file* file, size_t ind
                                                 tgm_done done, void* context,
                                                 tgm_task** out);
 TGM_API int tgm_task_is_ready(const tgm_task* task);
-/** Waits, 0 ms for as long as it takes, and hands out the message, once. TGM_TIMEOUT: not
- * yet; TGM_CANCELLED. */
+/** Waits, 0 ms for as long as it takes, and hands out the message, once; NULL of a task
+ * that makes none. TGM_TIMEOUT: not yet; TGM_CANCELLED. */
 TGM_API tgm_error tgm_task_join(tgm_task* task, uint32_t timeout_ms, tgm_message** out);
-/** Ends the task before its next object. */
+/** Ends a decoding task before its next object; a write that has not begun leaves no
+ * trace, one that has is carried out. */
 TGM_API void tgm_task_cancel(tgm_task* task);
-/** Cancels the task and waits for its end. */
+/** Cancels the task and waits for its end, and for `done` to return. */
 TGM_API void tgm_task_free(tgm_task* task);
 
 /* ---- streaming -----------------------------------------------------------------------
@@ -268,6 +280,29 @@ TGM_API tgm_error tgm_stream_finish_backfill(tgm_stream* stream, tgm_patch patch
 TGM_API size_t tgm_stream_object_count(const tgm_stream* stream);
 TGM_API uint64_t tgm_stream_bytes_written(const tgm_stream* stream);
 TGM_API void tgm_stream_free(tgm_stream* stream);
+
+typedef struct tgm_async_stream tgm_async_stream;
+/** A stream that a thread of its own writes, in the order of the calls; `sink` is called
+ * there, but for the start of the stream, which this function writes. */
+TGM_API tgm_error tgm_async_stream_open(const char* json, tgm_sink sink, void* context,
+                                        const tgm_encode_options* options,
+                                        tgm_async_stream** out);
+/** As tgm_stream_write, or with `pre_encoded` tgm_stream_write_pre_encoded. `data` must
+ * stay until the task has ended; how many wait is up to the caller. */
+TGM_API tgm_error tgm_async_stream_write(tgm_async_stream* stream, const char* json,
+                                         const void* data, size_t length,
+                                         const char* preceder, int pre_encoded,
+                                         tgm_done done, void* context, tgm_task** out);
+/** With `patch` as tgm_stream_finish_backfill; NULL: lengths stay 0. */
+TGM_API tgm_error tgm_async_stream_finish(tgm_async_stream* stream, tgm_patch patch,
+                                          void* patch_context, tgm_done done,
+                                          void* context, tgm_task** out);
+/** Of the tasks that have ended. */
+TGM_API size_t tgm_async_stream_object_count(const tgm_async_stream* stream);
+TGM_API uint64_t tgm_async_stream_bytes_written(const tgm_async_stream* stream);
+/** Cancels what waits, and waits for the end of what is under way. Tasks are freed on
+ * their own, before or after. */
+TGM_API void tgm_async_stream_free(tgm_async_stream* stream);
 
 /* ---- judging -------------------------------------------------------------------------
  */
