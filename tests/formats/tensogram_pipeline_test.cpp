@@ -2,6 +2,8 @@
 // The pipeline through whole messages: refusals, masks, threads, alignment, stored
 // objects, old keys, both ends.
 #include <gtest/gtest.h>
+#include <lz4.h>
+#include <zstd.h>
 
 #include <cmath>
 #include <limits>
@@ -269,6 +271,70 @@ TEST(tensogram_pipeline, stored_objects_pass_through_with_their_masks) {
   stored[0].data = regions[0];
   stored[0].descriptor.parameters = {{"szip_block_offsets", cbor_array{0}}};
   EXPECT_EQ(encode_message(stored).error().code(), errc::invalid_argument);
+}
+
+/// What an object of `decoded` bytes gives whose payload another writer made.
+result<byte_vector> read_stored(const char* compression, std::size_t decoded,
+                                bytes_view payload) {
+  object_to_write one;
+  one.descriptor.type = dtype::uint8;
+  one.descriptor.shape = {static_cast<std::int64_t>(decoded)};
+  one.descriptor.compression = compression;
+  one.data = payload;
+  one.stored = true;
+  const byte_vector message = or_throw(encode_message({&one, 1}));
+  return or_throw(message_reader::open(message)).decode(0);
+}
+
+byte_vector zstd_frame(bytes_view bytes, bool with_size, bool with_checksum) {
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(),
+                                                                        ZSTD_freeCCtx);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, with_size ? 1 : 0);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, with_checksum ? 1 : 0);
+  byte_vector out(ZSTD_compressBound(bytes.size()));
+  out.resize(
+      ZSTD_compress2(context.get(), out.data(), out.size(), bytes.data(), bytes.size()));
+  return out;
+}
+
+TEST(tensogram_pipeline, zstd_frames_of_every_kind_are_read_and_no_other_size) {
+  byte_vector data = random_bytes(1, 400);
+  data.resize(1000, std::byte{7});
+  const bytes_view all(data);
+  const byte_vector whole = zstd_frame(all, true, false);
+  const byte_vector open_ended = zstd_frame(all, false, true);
+  byte_vector parts = zstd_frame(all.first(300), false, false);
+  append(parts, from_hex("502A4D18 04000000 DEADBEEF"));  // a skippable frame
+  append(parts, zstd_frame(all.subspan(300), true, true));
+  for (const byte_vector& payload : {whole, open_ended, parts}) {
+    EXPECT_EQ(or_throw(read_stored("zstd", 1000, payload)), data);
+    for (const std::size_t other : {999u, 1001u, 700u}) {
+      EXPECT_EQ(read_stored("zstd", other, payload).error().code(), errc::corrupt);
+    }
+    byte_vector longer = payload;
+    longer.push_back(std::byte{1});
+    EXPECT_EQ(read_stored("zstd", 1000, longer).error().code(), errc::corrupt);
+    EXPECT_FALSE(read_stored("zstd", 1000, bytes_view(payload).first(40)).has_value());
+  }
+}
+
+TEST(tensogram_pipeline, lz4_blocks_must_keep_the_size_in_front_of_them) {
+  const byte_vector data(1000, std::byte{7});
+  byte_vector payload(4 + static_cast<std::size_t>(LZ4_compressBound(1000)));
+  store_le<std::uint32_t>(payload.data(), 1000);
+  payload.resize(4 + static_cast<std::size_t>(LZ4_compress_default(
+                         reinterpret_cast<const char*>(data.data()),
+                         reinterpret_cast<char*>(payload.data() + 4), 1000,
+                         static_cast<int>(payload.size() - 4))));
+  EXPECT_EQ(or_throw(read_stored("lz4", 1000, payload)), data);
+  for (const std::uint32_t lie : {0u, 999u, 1001u, 0xFFFF'FFFFu}) {
+    store_le(payload.data(), lie);
+    EXPECT_EQ(read_stored("lz4", 1000, payload).error().code(), errc::corrupt) << lie;
+  }
+  store_le<std::uint32_t>(payload.data(), 1001);
+  EXPECT_FALSE(read_stored("lz4", 1001, payload).has_value()) << "the block has 1000";
+  store_le<std::uint32_t>(payload.data(), 1000);
+  EXPECT_FALSE(read_stored("lz4", 1000, bytes_view(payload).first(8)).has_value());
 }
 
 TEST(tensogram_pipeline, packing_keys_of_old_writers_are_read_on_request) {
