@@ -4,6 +4,7 @@
 
 Every test works in a folder of its own; budgets are a few thousand tokens, so that all of them end in seconds.
 """
+import itertools
 import json
 import os
 import random
@@ -427,22 +428,25 @@ class Soak(Case):
         seed = random.SystemRandom().randrange(1 << 32)
         print("seed", seed, flush=True)
         moments = random.Random(seed)
-        begun = time.monotonic()
-        self.weir("run", TOML, "--out", "timed", *self.sets(39_000))
-        seconds = time.monotonic() - begun
+        seconds = 0.0  # of a run that nobody killed; what else runs on the machine changes it
         kills = 0
-        for i in range(50):
+        for i in itertools.count():
+            if kills >= 50:
+                break
             out = f"r{i}"
             command = ["run", TOML, "--out", out, *self.sets(39_000)]
             while True:
+                begun = time.monotonic()
                 child = self.start(*command)
                 try:
-                    child.communicate(timeout=moments.uniform(0.0, seconds))
+                    child.communicate(timeout=moments.uniform(0.0, seconds) if seconds else None)
                 except subprocess.TimeoutExpired:
                     child.kill()
                     child.communicate()
                     kills += 1
                 if child.returncode == 0:
+                    if command[0] == "run":
+                        seconds = time.monotonic() - begun
                     break
                 self.assertEqual(child.returncode, -signal.SIGKILL)
                 if (self.folder / out / "config.toml").exists():
@@ -450,7 +454,6 @@ class Soak(Case):
                 elif list((self.folder / out).glob("checkpoint/ck-*")):
                     self.fail("a checkpoint without a configuration")
             self.assertEqual(self.metrics(out)["state_hash"], whole["state_hash"], f"kill {kills}, run {i}")
-        self.assertGreaterEqual(kills, 50)
 
 
 if __name__ == "__main__":
