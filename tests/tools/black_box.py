@@ -376,6 +376,20 @@ class Volumes(Case):
         tags = {t["tag"]: t for t in json.loads(self.weir("hn4", "ls", "v.hn4", "--json").stdout)}
         self.assertEqual(tags["noise"]["size"], 300_000)
         self.assertEqual(tags["licence"]["shards"], 3)
+        for verb in ("get", "export"):
+            facts = json.loads(self.weir("hn4", verb, "v.hn4", "noise", f"{verb}.bin", "--json").stdout)
+            self.assertEqual(facts, {"file": f"{verb}.bin", "bytes": 300_000})
+            self.assertEqual((self.folder / f"{verb}.bin").read_bytes(), content)
+        self.error("hn4", "get", "v.hn4", "noise", "--json", code=2)
+
+    def test_every_reader_says_what_is_wrong_with_the_volume(self):
+        self.weir("hn4", "mkfs", "v.hn4")
+        self.weir("hn4", "put", "v.hn4", "licence", LICENCE)
+        with open(self.folder / "v.hn4", "r+b") as volume:
+            volume.write(b"\0" * 512)  # the first superblock
+        for args in (["ls", "v.hn4"], ["stat", "v.hn4"], ["cat", "v.hn4", "licence"], ["get", "v.hn4", "licence", "a"],
+                     ["export", "v.hn4", "licence", "b"], ["bench", "v.hn4", "licence"]):
+            self.assertRegex(self.weir("hn4", *args).stderr.decode(), "note: .*superblock", args)
 
     def test_refusals_are_named(self):
         self.weir("hn4", "mkfs", "v.hn4")

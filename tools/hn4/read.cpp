@@ -37,6 +37,9 @@ result<hn4_volume> open_volume(const std::string& path, bool strict) {
   auto volume =
       strict ? hn4_volume::open_strictly(std::move(device))
              : hn4_volume::open(std::move(device), storage::device_mode::read_only);
+  if (volume) {
+    note(volume->warnings());
+  }
   return volume;
 }
 
@@ -104,6 +107,10 @@ result<void> write_new_file(const std::string& path, bool force,
   });
 }
 
+void print_written(const std::string& path, std::uint64_t bytes, output& out) {
+  out.print("{{\"file\": {}, \"bytes\": {}}}\n", json_quote(path), bytes);
+}
+
 std::string shapes_json(const storage::stored_tensor& t) {
   return fmt::format(
       "{{\"name\": {}, \"type\": {}, \"dtype\": \"{}\", \"shape\": {}, \"offset\": {}, "
@@ -164,7 +171,6 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
 command_result hn4_ls(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
   WEIR_TRY(const auto tags, volume.tags());
-  note(volume.warnings());
   if (!options.json) {
     for (const auto& tag : tags) {
       out.print("{:32} {:>14} bytes  {}  generation {}\n", tag.name, tag.bytes,
@@ -183,7 +189,6 @@ command_result hn4_ls(const hn4_options& options, output& out) {
 
 command_result hn4_cat(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, options.strict));
-  note(volume.warnings());
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   if (options.length == 0) {
     return 0;
@@ -227,7 +232,15 @@ command_result hn4_get(const hn4_options& options, output& out) {
   };
   if (options.file != "-") {
     WEIR_CHECK(write_new_file(options.file, options.force, copy));
+    if (options.json) {
+      print_written(options.file, length, out);
+    }
     return 0;
+  }
+  if (options.json) {
+    return error(errc::invalid_argument,
+                 "cannot print facts as JSON: standard output takes the bytes")
+        .hint("name a file");
   }
   WEIR_CHECK(copy([&](bytes_view bytes) -> result<void> {
     out.write(bytes);
@@ -242,13 +255,16 @@ command_result hn4_export(const hn4_options& options, output& out) {
   WEIR_CHECK(write_new_file(options.file, options.force, [&](const sink& to) {
     return copy_range(stream, 0, stream.size(), to);
   }));
-  out.print("{}: {}\n", options.file, counted(stream.size(), "byte"));
+  if (options.json) {
+    print_written(options.file, stream.size(), out);
+  } else {
+    out.print("{}: {}\n", options.file, counted(stream.size(), "byte"));
+  }
   return 0;
 }
 
 command_result hn4_stat(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
-  note(volume.warnings());
   if (!options.tag.empty()) {
     return stat_tag(options, volume, out);
   }
@@ -279,6 +295,7 @@ command_result hn4_bench(const hn4_options& options, output& out) {
                                                         storage::device_mode::read_only));
   WEIR_TRY(const hn4_volume volume,
            hn4_volume::open(std::move(device), storage::device_mode::read_only));
+  note(volume.warnings());
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   storage::hn4_parallel_options parallel;
   parallel.threads = std::max(options.threads, 1U);

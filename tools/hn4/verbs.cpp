@@ -118,10 +118,12 @@ void add_readers(verb_maker& make, hn4_options& o) {
                   "weir hn4 get weights.hn4 model:small out.bin --tensor wq", &hn4_get);
   make.target(get, "Where to; \"-\" is standard output (default)");
   get->add_option("--tensor", o.tensor, "Only this tensor of an imported file");
+  make.json(get);
   auto* back = make.tagged("export", "Write an imported file back, byte for byte",
                            "weir hn4 export weights.hn4 model:small model.safetensors",
                            &hn4_export);
   make.target(back, "Where to")->required();
+  make.json(back);
   auto* stat = make.add("stat", "Say what a volume is, or what a tag consists of",
                         "weir hn4 stat weights.hn4 model:small --json", &hn4_stat);
   stat->add_option("TAG", o.tag, "Name of a stream: its shards and tensors");
