@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "support/temp_folder.hpp"
 
 using namespace weir;
@@ -27,6 +29,28 @@ TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::no_space);
   EXPECT_EQ(as_text(or_throw(read_file(fs, path))), "one");
+  EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
+}
+
+TEST(AtomicFile, OfManyWritersOneWinsWhole) {
+  const test::temp_folder folder;
+  auto& fs = posix_file_system();
+  const std::string path = folder / "x";
+  const std::string contents[] = {std::string(10'000, 'a'), std::string(20'000, 'b')};
+  std::vector<std::thread> writers;
+  writers.reserve(2);
+  for (const std::string& content : contents) {
+    writers.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        EXPECT_TRUE(write_file_atomically(fs, path, as_view(content)));
+        const byte_vector seen = or_throw(read_file(fs, path));
+        EXPECT_TRUE(as_text(seen) == contents[0] || as_text(seen) == contents[1]);
+      }
+    });
+  }
+  for (std::thread& t : writers) {
+    t.join();
+  }
   EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
 }
 

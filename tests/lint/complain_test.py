@@ -102,6 +102,12 @@ class Checks(unittest.TestCase):
                 self.write("base/a.cpp", f'return error(errc::torn, "{text}");\n')
                 self.assert_complains("messages", "base/a.cpp:1:")
 
+    def test_paths_refuse_what_tests_share(self):
+        self.write("tests/base/a.cpp", 'const temp_folder f;  // not testing::TempDir()\nauto p = f / "tmp/x";\n')
+        self.assert_clean("paths")
+        self.write("tests/base/a.cpp", 'auto p = testing::TempDir() + "x";\nauto q = "/tmp/x";\n')
+        self.assert_complains("paths", "tests/base/a.cpp:1: a path that other tests share", "tests/base/a.cpp:2:")
+
     def test_readmes_want_five_headings_in_every_folder(self):
         for folder in ("base", "formats", "storage", "runtime", "models", "actors", "tools", "bench", "tests", "docs"):
             self.write(f"{folder}/README.md", README)

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "support.hpp"
+#include "support/temp_folder.hpp"
 #include "weir/runtime/module/cache.hpp"
 
 namespace weir::test {
@@ -332,7 +333,8 @@ TEST(TesseraContract, EveryCallRefusesWhatNamesNothing) {
 }
 
 TEST(TesseraContract, ADamagedCacheEntryIsFound) {
-  const std::string folder = testing::TempDir() + "tessera_cache_contract";
+  const temp_folder scratch;
+  const std::string& folder = scratch.path();
   const environment cached({{"TESS_CACHE_DIR", folder.c_str()}});
   {
     session s;
@@ -365,7 +367,6 @@ TEST(TesseraContract, ADamagedCacheEntryIsFound) {
   session s;
   EXPECT_EQ(tessCacheVerify(s.context), TESS_ERR_CACHE_CORRUPT);
   EXPECT_TESS(tessCacheClear(s.context));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TesseraContract, BackendsThatAreNotThereAreUnsupported) {
@@ -393,7 +394,8 @@ TEST(TesseraContract, FunctionsAreFoundByName) {
 }
 
 TEST(TesseraContract, TheProfilerWritesATrace) {
-  const std::string path = testing::TempDir() + "tessera_trace.json";
+  const temp_folder folder;
+  const std::string path = folder / "trace.json";
   session s(2);
   const registered_module m(s.context, contract_kernels());
   tessProfiler_t p = nullptr;
@@ -413,7 +415,6 @@ TEST(TesseraContract, TheProfilerWritesATrace) {
                            "\"grid\":[3,1,1]", "\"TESS_CPU_DEVICES\":\"8\""}) {
     EXPECT_NE(text.str().find(part), std::string::npos) << part;
   }
-  std::remove(path.c_str());
   ASSERT_TESS(tessProfilerStart(s.context, &p));
   EXPECT_EQ(tessProfilerStop(p, "/nonexistent/folder/trace.json"),
             TESS_ERR_INVALID_VALUE);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "support.hpp"
+#include "support/temp_folder.hpp"
 
 namespace weir::test {
 namespace {
@@ -425,8 +426,8 @@ void damage_all(const std::string& folder) {
 
 TEST(TesseraMatrix, CacheCorruptAtOnce) {
   const std::vector<char> image = demo_kernels();
-  const std::string folder = testing::TempDir() + "tessera_cache_matrix";
-  std::filesystem::remove_all(folder);
+  const temp_folder scratch;
+  const std::string& folder = scratch.path();
   const environment from_cache(
       {{"TESS_CACHE_DIR", folder.c_str()}, {"TESS_CODE_FROM_CACHE", "1"}});
   const auto stats = [](const session& s) {
@@ -456,7 +457,6 @@ TEST(TesseraMatrix, CacheCorruptAtOnce) {
     EXPECT_GT(stats(s).quarantined, 0U);
     EXPECT_TESS(tessCacheVerify(s.context));
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 /// @file
 /// What modules propose for collectives, and what launches are told of numbers.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <regex>
 #include <sstream>
 
 #include "support.hpp"
+#include "support/temp_folder.hpp"
 
 namespace weir::test {
 namespace {
@@ -103,7 +103,8 @@ TEST(TesseraPlans, TypesThatAreNoWireFormatArePassedOver) {
 
 /// Algorithms and who chose them, in order, as the profiler saw them.
 std::string choices(session& s, const std::function<void()>& calls) {
-  const std::string path = testing::TempDir() + "tessera_plans.json";
+  const temp_folder folder;
+  const std::string path = folder / "trace.json";
   tessProfiler_t profiler = nullptr;
   EXPECT_TESS(tessProfilerStart(s.context, &profiler));
   calls();
@@ -112,7 +113,6 @@ std::string choices(session& s, const std::function<void()>& calls) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  std::remove(path.c_str());
   return text.str();
 }
 
@@ -155,8 +155,8 @@ std::vector<std::string> decisions(session& s, float* x, std::size_t count, int 
 }
 
 TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
-  const std::string folder = testing::TempDir() + "tessera_tuning";
-  std::filesystem::remove_all(folder);
+  const temp_folder scratch;
+  const std::string& folder = scratch.path();
   const environment cached({{"TESS_CACHE_DIR", folder.c_str()}, {"TESS_AUTOTUNE", "1"}});
   std::string fastest;
   {
@@ -188,7 +188,6 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   const tessFatbinPlan plan = plan_of(2, 0);
   load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
   EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, "tree by hint")));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(TesseraPlans, ADeterministicPolicyMeasuresNothingUnlessItIsAskedTo) {

@@ -81,9 +81,10 @@ class file_lock {
 [[nodiscard]] result<byte_vector> read_file(file_system& fs, const std::string& path);
 
 /// Writes a whole file so that at any instant either the old or the new one is there, and
-/// the new one once this returns: temporary name in the same folder, write, sync, rename,
-/// sync of the folder. `write` fills the temporary file; on failure the temporary file is
-/// removed and `path` is untouched.
+/// the new one once this returns: temporary file in the same folder (`path` with process
+/// and call, ".tmp"), write, sync, rename, sync of the folder. `write` fills the
+/// temporary file; on failure the temporary file is removed and `path` is untouched. Of
+/// several writers of one path the last wins whole. @threads{safe to call concurrently}
 [[nodiscard]] result<void> write_file_atomically(
     file_system& fs, const std::string& path,
     const std::function<result<void>(file&)>& write);
