@@ -251,9 +251,6 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
   const __m128i by128 = keys_by128();
   std::array<std::byte, 64> lanes{};
   _mm512_storeu_si512(lanes.data(), a);
-  // Older vector instructions, here and in every caller, would wait for wide registers
-  // that are in use.
-  _mm256_zeroupper();
   const auto lane_at = [&](std::size_t k) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes.data() + 16 * k));
   };
@@ -262,7 +259,11 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
     lane = fold(lane, by128, lane_at(k));
   }
   copy_rest<copies>(p, to, i, n);
-  return finish(lane, by128, p + i, n - i);
+  reg = finish(lane, by128, p + i, n - i);
+  // Older vector instructions of callers would wait for wide registers that are in use.
+  // Last of all: taking a lane out of a wide register counts as use.
+  _mm256_zeroupper();
+  return reg;
 }
 
 #undef WEIR_WIDE
