@@ -9,6 +9,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_code.hpp"
 #include "weir/storage/hn4_tensors.hpp"
 
 namespace weir::tools {
@@ -106,6 +107,16 @@ command_result hn4_import(const hn4_options& options, output& out) {
   WEIR_TRY(const source content, source::open(options.file));
   // A file that claims to be a container must be a sound one before it is stored.
   WEIR_TRY(const auto directory, storage::tensor_directory::of_bytes(content.bytes()));
+  const std::string_view file = options.file;
+  if (directory.format() == storage::container_format::raw &&
+      (file.ends_with(".safetensors") || file.ends_with(".gguf"))) {
+    return storage::hn4_error(
+               storage::hn4_code::data_rot,
+               fmt::format("cannot import \"{}\": expected the header that its name "
+                           "promises, found none in {}",
+                           file, counted(content.bytes().size(), "byte")))
+        .hint("it may have been cut; `weir hn4 put` stores any bytes");
+  }
   WEIR_CHECK(store(options, content.bytes(), out));
   if (!options.json) {
     out.print("{}, format {}\n", counted(directory.tensors().size(), "tensor"),

@@ -99,25 +99,34 @@ free_run planner::run_for(std::uint64_t blocks) {
   return free_run_in(bits, c_.space.flux, end, blocks);
 }
 
-error planner::full(std::uint64_t bytes) {
-  return hn4_error(hn4_code::no_space,
-                   fmt::format("cannot store tag \"{}\": expected {} free "
-                               "blocks in a row for {} bytes, "
-                               "found {}",
-                               tag_, blocks_for(c_.geometry, bytes), bytes,
-                               run_for(blocks_for(c_.geometry, bytes)).blocks))
+error planner::full(std::uint64_t bytes, bool whole) {
+  const std::uint64_t blocks = blocks_for(c_.geometry, bytes);
+  return hn4_error(
+             hn4_code::no_space,
+             fmt::format("cannot store tag \"{}\": expected {} free blocks{} for {} "
+                         "bytes, found {}",
+                         tag_, blocks, whole ? " in a row" : "", bytes,
+                         run_for(blocks).blocks))
       .at(c_.place(c_.geometry.bitmap, "bitmap"))
-      .hint("use more shards, or a larger volume");
+      .hint(whole ? "use more shards, compact the volume, or make a larger one"
+                  : "remove tags, or make a larger volume");
 }
 
 // Takes the next `bytes` of the source; fewer, where no run is long enough and `whole` is
 // false.
 result<void> planner::add(std::uint64_t bytes, bool whole) {
+  if (kept_ + shards.size() == most_shards) {
+    return hn4_error(hn4_code::tag_overflow,
+                     fmt::format("cannot store tag \"{}\": expected at most {} shards, "
+                                 "found {} bytes behind them",
+                                 tag_, most_shards, bytes))
+        .at(c_.device->name())
+        .hint("compact the volume, and replace the tag by all of its bytes");
+  }
   const std::uint64_t wanted = blocks_for(c_.geometry, bytes);
   const free_run run = run_for(wanted);
-  if (run.blocks == 0 || (whole && run.blocks < wanted) ||
-      kept_ + shards.size() == most_shards) {
-    return full(bytes);
+  if (run.blocks == 0 || (whole && run.blocks < wanted)) {
+    return full(bytes, whole);
   }
   planned_shard shard;
   const std::uint64_t count = std::min(bytes, run.blocks * c_.geometry.payload);
@@ -171,7 +180,7 @@ result<void> planner::name_and_place() {
     }
     const free_run run = run_for(1);
     if (run.blocks == 0) {
-      return full(1);
+      return full(1, false);
     }
     bits.set(run.first);
     s.name_block = run.first;

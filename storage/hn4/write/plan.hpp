@@ -43,7 +43,7 @@ class planner {
   result<void> find_slots();
   void free_replaced();
   free_run run_for(std::uint64_t blocks);
-  error full(std::uint64_t bytes);
+  error full(std::uint64_t bytes, bool whole);
 
   const core& c_;
   std::string_view tag_;

@@ -141,6 +141,9 @@ class Verbs(Case):
         self.fails("w.1", "get", "v", "model:m", "--tensor", "w1")
         file.write_bytes(file.read_bytes()[:-1])
         self.fails("-0x401", "import", "v", "model:n", file)
+        file.write_bytes(file.read_bytes()[:40])  # cut in the header: nothing but its name says what it was
+        self.fails("-0x401", "import", "v", "model:n", file)
+        self.weir("put", "v", "model:n", file)
 
     def test_a_killed_put_leaves_the_old_or_the_new_stream(self):
         old, new = random.Random(4).randbytes(9_000_000), random.Random(5).randbytes(30_000_000)

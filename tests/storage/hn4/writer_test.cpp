@@ -227,6 +227,20 @@ TEST(Hn4Writer, AppendedBytesFollowInBothOrders) {
   EXPECT_TRUE(volume.put("other", fresh, refuse));
 }
 
+TEST(Hn4Writer, ATagOfAsManyShardsAsItMayHaveIsNotAppendedTo) {
+  const auto device = formatted();
+  hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+  ASSERT_TRUE(volume.put("a", noise(4095, 1), fixed_put(4095)));
+  hn4_put_options put = fixed_put(0);
+  put.existing = hn4_existing::append;
+  const auto refused = volume.put("a", noise(3, 2), put);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(code_of(refused.error()), hn4_code::tag_overflow);
+  EXPECT_NE(refused.error().text().find("at most 4095 shards, found 3 bytes"),
+            std::string::npos)
+      << refused.error().text();
+}
+
 TEST(Hn4Writer, ALostAppendedShardIsMissed) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
