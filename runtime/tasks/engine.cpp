@@ -132,7 +132,11 @@ void engine::impl::start_watchdog() {
   view.busy = [this] {
     return tallies.submitted.load(std::memory_order_relaxed) != ended_tasks();
   };
-  view.describe = [this] { return workers.describe(); };
+  view.describe = [this] {
+    const std::uint64_t ended = ended_tasks();
+    return fmt::format("{}; {} tasks have not ended", workers.describe(),
+                       tallies.submitted.load(std::memory_order_relaxed) - ended);
+  };
   view.report = options.on_stall;
   if (view.report == nullptr) {
     view.report = [](const std::string& text) {

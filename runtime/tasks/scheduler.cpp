@@ -169,6 +169,13 @@ void scheduler::show(const task* t, unsigned w) noexcept {
   me.runs.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
 }
 
+void scheduler::show_wait(const task* t) noexcept {
+  if (watched_) {
+    waits_for_name_.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
+    waits_for_.store(t == nullptr ? waits_for_none : t->id, std::memory_order_relaxed);
+  }
+}
+
 std::string scheduler::describe() const {
   std::string out;
   const std::int64_t now = now_ns();
@@ -185,9 +192,10 @@ std::string scheduler::describe() const {
                       (now - one.runs_since.load(std::memory_order_relaxed)) / 1'000'000);
     }
   }
-  const task_id awaited = awaited_.load(std::memory_order_relaxed);
-  if (awaited != waits_for_none && awaited != waits_for_any) {
-    out += fmt::format("; the submitter waits for task {}", awaited);
+  const task_id awaited = waits_for_.load(std::memory_order_relaxed);
+  const char* name = waits_for_name_.load(std::memory_order_relaxed);
+  if (awaited != waits_for_none && name != nullptr) {
+    out += fmt::format("; the submitter waits for task {} \"{}\"", awaited, name);
   }
   return out;
 }
@@ -429,6 +437,7 @@ bool scheduler::run_one() {
 
 void scheduler::help_until_ended(const task& t) {
   start_batch();
+  show_wait(&t);
   const fp_scope scope;
   const auto ended = [&t] {
     return t.successors.load(std::memory_order_seq_cst) == edge_link::sealed().bits();
@@ -449,6 +458,7 @@ void scheduler::help_until_ended(const task& t) {
       next = run(*next, 0);
     }
   }
+  show_wait(nullptr);
   if (next != nullptr) {
     queue(*next, 0);
     wake_for_tasks(1);

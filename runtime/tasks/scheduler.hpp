@@ -105,6 +105,8 @@ class scheduler {
   void execute(task& t, unsigned w);
   /// Says to who watches what the worker runs.
   void show(const task* t, unsigned w) noexcept;
+  /// Likewise what the submitter waits for.
+  void show_wait(const task* t) noexcept;
   [[nodiscard]] result<void> call(task& t, unsigned w);
   [[nodiscard]] task* release_successors(task& t, unsigned w);
   /// What successors learn of a task that has ended.
@@ -151,6 +153,8 @@ class scheduler {
   std::vector<unsigned> free_places_;
   alignas(64) std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<task_id> awaited_{waits_for_none};
+  std::atomic<task_id> waits_for_{waits_for_none};  ///< if somebody watches
+  std::atomic<const char*> waits_for_name_{nullptr};
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
   std::vector<std::thread> threads_;

@@ -231,7 +231,7 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
 }
 
 /// A kernel that goes on for ever, were it not for the one who notices.
-TEST(Watchdog, SaysWhichKernelNothingComesOf) {
+TEST(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
   for (const unsigned workers : {1U, 2U}) {
     std::atomic<bool> noticed{false};
     std::atomic<bool>* flag = &noticed;
@@ -240,7 +240,8 @@ TEST(Watchdog, SaysWhichKernelNothingComesOf) {
     o.watchdog_ns = 20'000'000;
     o.on_stall = [&text, flag](const std::string& said) {
       // A busy machine may let nothing run for so long that this is said before.
-      if (!flag->load() && said.find("endless") != std::string::npos) {
+      if (!flag->load() && said.find("runs task 2 \"endless\"") != std::string::npos &&
+          said.find("the submitter waits") != std::string::npos) {
         text = said;
         flag->store(true);
       }
@@ -256,9 +257,13 @@ TEST(Watchdog, SaysWhichKernelNothingComesOf) {
         ::usleep(500);
       }
     })));
+    static_cast<void>(or_throw(e->submit("behind", all, [](const task_context&) {})));
     ASSERT_TRUE(e->wait_all());
-    EXPECT_NE(text.find("runs task 2 \"endless\""), std::string::npos) << text;
     EXPECT_NE(text.find("no task has ended for"), std::string::npos) << text;
+    EXPECT_NE(text.find("the submitter waits for task 3 \"behind\"; 2 tasks have not "
+                        "ended"),
+              std::string::npos)
+        << text;
   }
 }
 
