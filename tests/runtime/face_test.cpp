@@ -167,6 +167,16 @@ TEST(View, WalksStridedElements) {
   EXPECT_TRUE(every_third.dense().empty());
 }
 
+TEST(View, RepeatsABroadcastElement) {
+  double one = 7;
+  const view<double, 1> again(&one, {3}, {0});
+  double sum = 0;
+  for (const double each : again) {
+    sum += each;
+  }
+  EXPECT_EQ(sum, 21);
+}
+
 TEST(ViewDeathTest, AKernelThatReachesOutsideEndsWithTaskAccessAndByte) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto reach = [] {
@@ -181,6 +191,30 @@ TEST(ViewDeathTest, AKernelThatReachesOutsideEndsWithTaskAccessAndByte) {
       reach(),
       "task \"greedy\", access 1: expected index 1 in \\[0, 4\\), found 4, which "
       "is byte 48 of its view");
+}
+
+TEST(ViewDeathTest, IteratorsAndSpansEndThereToo) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto reach = [](bool span) {
+    engine e;
+    auto x = e.make<std::int32_t>(8);
+    e.submit(
+        "greedy",
+        [span](auto v) {
+          if (span) {
+            v.dense()[4] = 1;
+          } else {
+            *std::next(v.begin(), 4) = 1;
+          }
+        },
+        write(x.slice(0, 0, 4)));
+    static_cast<void>(e.wait());
+  };
+  for (const bool span : {false, true}) {
+    EXPECT_DEATH(reach(span),
+                 "task \"greedy\", access 0: expected index 0 in \\[0, 4\\), found 4, "
+                 "which is byte 16 of its view");
+  }
 }
 
 }  // namespace

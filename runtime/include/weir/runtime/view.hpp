@@ -43,6 +43,55 @@ struct view_owner {
   std::abort();
 }
 
+/// Elements side by side: a `std::span` whose indexes are checked where views are.
+template <class T>
+class dense_view {
+ public:
+  dense_view() = default;
+  explicit dense_view(std::span<T> all, [[maybe_unused]] view_owner owner = {})
+      : all_(all) {
+#if WEIR_VIEWS_CHECKED
+    owner_ = owner;
+#endif
+  }
+
+  [[nodiscard]] T& operator[](std::size_t index) const {
+#if WEIR_VIEWS_CHECKED
+    if (index >= all_.size()) {
+      touched_outside(owner_, static_cast<std::int64_t>(index), 0,
+                      static_cast<std::int64_t>(all_.size()),
+                      static_cast<std::int64_t>(index * sizeof(T)));
+    }
+#endif
+    return all_[index];
+  }
+  [[nodiscard]] std::size_t size() const {
+    return all_.size();
+  }
+  [[nodiscard]] bool empty() const {
+    return all_.empty();
+  }
+  [[nodiscard]] T* data() const {
+    return all_.data();
+  }
+  [[nodiscard]] auto begin() const {
+    return all_.begin();
+  }
+  [[nodiscard]] auto end() const {
+    return all_.end();
+  }
+  /// For functions that take one; nobody checks there.
+  operator std::span<T>() const {
+    return all_;
+  }  // NOLINT: implicit on purpose
+
+ private:
+  std::span<T> all_;
+#if WEIR_VIEWS_CHECKED
+  view_owner owner_;
+#endif
+};
+
 /// `Rank` extents and strides over elements of type T, which is const for who only reads.
 /// A value; owns nothing.
 /// @threads{const; safe to use concurrently}
@@ -110,7 +159,7 @@ class view {
   }
 
   /// Elements side by side, in row-major order; empty if they do not lie so.
-  [[nodiscard]] std::span<T> dense() const {
+  [[nodiscard]] dense_view<T> dense() const {
     std::int64_t expected = 1;
     for (std::size_t i = shape_.size(); i-- > 0;) {
       if (shape_[i] != 1 && strides_[i] != expected) {
@@ -118,7 +167,7 @@ class view {
       }
       expected *= shape_[i];
     }
-    return {data_, static_cast<std::size_t>(size())};
+    return dense_view<T>({data_, static_cast<std::size_t>(size())}, owner());
   }
   [[nodiscard]] T* data() const {
     return data_;
@@ -134,10 +183,10 @@ class view {
     using reference = T&;
 
     iterator() = default;
-    iterator(T* at, std::int64_t stride) : at_(at), stride_(stride) {}
-    T& operator*() const { return *at_; }
+    iterator(const view& of, std::int64_t index) : of_(of), index_(index) {}
+    T& operator*() const { return of_(index_); }
     iterator& operator++() {
-      at_ += stride_;
+      ++index_;
       return *this;
     }
     iterator operator++(int) {
@@ -146,18 +195,18 @@ class view {
       return before;
     }
     friend bool operator==(const iterator& a, const iterator& b) {
-      return a.at_ == b.at_;
+      return a.index_ == b.index_;
     }
 
    private:
-    T* at_ = nullptr;
-    std::int64_t stride_ = 1;
+    view of_;
+    std::int64_t index_ = 0;
   };
   [[nodiscard]] iterator begin() const requires(Rank == 1) {
-    return {data_, strides_[0]};
+    return {*this, 0};
   }
   [[nodiscard]] iterator end() const requires(Rank == 1) {
-    return {data_ + shape_[0] * strides_[0], strides_[0]};
+    return {*this, shape_[0]};
   }
 
  private:
