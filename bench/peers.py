@@ -50,8 +50,8 @@ def ratio_rows(rows):
             own = values.get(f"{kind}_{graph}_2_ns")
             if own:
                 out.append(compare(f"ratio_{kind}_{graph}_2", own, best, most, libomp))
-            replay = values.get(f"replay_{graph}_2_ns" if kind == "empty" else f"metg_replay_{graph}_2_ns")
+            replay = values.get(f"replay_{graph}_2_ns" if kind == "empty" else f"replay_metg_{graph}_2_ns")
             if replay and graph in fixed:
-                out.append(compare(f"ratio_{'replay' if kind == 'empty' else 'metg_replay'}_{graph}_2", replay,
+                out.append(compare(f"ratio_{'replay' if kind == 'empty' else 'replay_metg'}_{graph}_2", replay,
                                    fixed[graph] * scale, 1.0, libomp))
     return out

@@ -121,6 +121,10 @@ void add_engine_rows(program& bench) {
     bench.add("empty_" + name + "_2_ns", "ns", at_most(0.8 * row.best_peer),
               [name, peer = row.best_peer] { return measured(empty_ns(name, 2), peer); });
   }
+  for (const graph_row& row : one_worker_rows) {
+    bench.add(std::string("empty_") + row.name + "_1_ns", "ns", at_most(120),
+              [row] { return empty_ns(row.name, 1); });
+  }
   bench.add("empty_tasks_per_s", "1/s", at_least(6.6e6),
             [] { return 1e9 / empty_ns("trivial_w8", 2); });
 }

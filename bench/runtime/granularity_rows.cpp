@@ -4,6 +4,8 @@
 /// is work. @source{Task Bench}
 #include <array>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "rows.hpp"
@@ -77,39 +79,55 @@ double engine_metg_ns(const std::string& name, unsigned workers, bool replays) {
       [&](std::int64_t iterations) { return graph.granularity_ns(iterations, replays); });
 }
 
-/// Goals on two workers, ns: 0.6 of the best peer that discovers dependencies, and a
-/// static graph of Taskflow.
+/// On so many workers, ns: the goal, 0.6 of the best peer that discovers dependencies,
+/// that peer, and a static graph of Taskflow, which is the goal of replays.
 struct goal {
   const char* name;
   double discovering;
   double best_peer;
   double fixed;
 };
-constexpr std::array goals{goal{"trivial_w8", 307, 511, 97},
-                           goal{"stencil_w2", 1011, 1685, 655},
-                           goal{"stencil_w4", 915, 1525, 221},
-                           goal{"stencil_w8", 700, 1351, 165},
-                           goal{"fft_w16", 826, 1377, 189},
-                           goal{"nearest_w16", 943, 1572, 199},
-                           goal{"random_nearest_w16", 702, 1169, 147},
-                           goal{"spread_w16", 1096, 1827, 280},
-                           goal{"cholesky_n28", 580, 966, 147},
-                           goal{"gemm_n16", 508, 847, 96}};
+constexpr std::array one_worker{goal{"trivial_w4", 0, 281, 32},
+                                goal{"stencil_w1", 0, 589, 33},
+                                goal{"stencil_w2", 0, 748, 49},
+                                goal{"stencil_w4", 0, 817, 48},
+                                goal{"fft_w16", 0, 864, 63},
+                                goal{"nearest_w16", 0, 1071, 65},
+                                goal{"random_nearest_w16", 0, 777, 48},
+                                goal{"spread_w16", 0, 1147, 104},
+                                goal{"cholesky_n28", 0, 483, 59},
+                                goal{"gemm_n16", 0, 944, 34}};
+constexpr std::array two_workers{goal{"trivial_w8", 307, 511, 97},
+                                 goal{"stencil_w2", 1011, 1685, 655},
+                                 goal{"stencil_w4", 915, 1525, 221},
+                                 goal{"stencil_w8", 700, 1351, 165},
+                                 goal{"fft_w16", 826, 1377, 189},
+                                 goal{"nearest_w16", 943, 1572, 199},
+                                 goal{"random_nearest_w16", 702, 1169, 147},
+                                 goal{"spread_w16", 1096, 1827, 280},
+                                 goal{"cholesky_n28", 580, 966, 147},
+                                 goal{"gemm_n16", 508, 847, 96}};
 
 }  // namespace
 
 void add_granularity_rows(program& bench) {
-  for (const goal& g : goals) {
-    const std::string name = g.name;
-    bench.add("metg_" + name + "_1_ns", "ns", no_bar,
-              [name] { return engine_metg_ns(name, 1, false); });
-    bench.add("metg_" + name + "_2_ns", "ns", at_most(g.discovering),
-              [name, peer = g.best_peer] {
-                return measured(engine_metg_ns(name, 2, false), peer);
-              });
-    bench.add(
-        "metg_replay_" + name + "_2_ns", "ns", at_most(g.fixed),
-        [name, peer = g.fixed] { return measured(engine_metg_ns(name, 2, true), peer); });
+  const auto add = [&](const goal& g, unsigned workers) {
+    const std::string id = std::string(g.name) + "_" + std::to_string(workers) + "_ns";
+    const auto row = [&](const std::string& kind, bool replays, std::optional<bar> most,
+                         double peer) {
+      bench.add(kind + id, "ns", most, [name = g.name, workers, replays, peer] {
+        return measured(engine_metg_ns(name, workers, replays), peer);
+      });
+    };
+    row("metg_", false,
+        g.discovering == 0 ? no_bar : std::optional(at_most(g.discovering)), g.best_peer);
+    row("replay_metg_", true, at_most(g.fixed), g.fixed);
+  };
+  for (const goal& g : one_worker) {
+    add(g, 1);
+  }
+  for (const goal& g : two_workers) {
+    add(g, 2);
   }
 }
 

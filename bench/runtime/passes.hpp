@@ -141,5 +141,9 @@ inline constexpr std::array graph_rows{
     graph_row{"nearest_w16", 349, 46, 66}, graph_row{"random_nearest_w16", 235, 35, 51},
     graph_row{"spread_w16", 335, 69, 126}, graph_row{"cholesky_n28", 395, 43, 56},
     graph_row{"gemm_n16", 413, 23, 27}};
+/// Graphs of four tasks per worker, or one, that are for one worker alone.
+inline constexpr std::array one_worker_rows{graph_row{"trivial_w4", 0, 23, 0},
+                                            graph_row{"stencil_w1", 0, 23, 0},
+                                            graph_row{"stencil_w4", 0, 36, 0}};
 
 }  // namespace weir::bench

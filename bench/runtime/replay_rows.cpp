@@ -73,6 +73,13 @@ void add_replay_rows(program& bench) {
     bench.add("replay_" + name + "_2_ns", "ns", bar(row.static_2),
               [=, peer = row.static_2] { return answer(replay_ns(name, 2), peer); });
   }
+  for (const graph_row& row : one_worker_rows) {
+    bench.add(std::string("replay_") + row.name + "_1_ns", "ns",
+              at_most(std::min(most_ns, row.static_1)),
+              [row] { return measured(replay_ns(row.name, 1), row.static_1); });
+  }
+  bench.add("replay_task_ns", "ns", at_most(most_ns),
+            [] { return replay_ns("stencil_w8", 1); });
   bench.add("cold_submit_ns", "ns", no_bar, [] { return cold_submit_ns(false); });
   bench.add("cold_replay_ns", "ns", at_most(most_ns),
             [] { return cold_submit_ns(true); });
