@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr std::int64_t piece = 4096;  // cells of one colour per task
+constexpr std::int64_t piece = 16384;  // cells of one colour per task
 
 /// Replaces cells of one colour by the mean of their neighbours of the other one, which
 /// are one more.
@@ -35,7 +35,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 int main(int argc, char** argv) {
   const unsigned workers = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 2;
-  const std::int64_t cells = argc > 2 ? std::atoll(argv[2]) : 100'001;
+  const std::int64_t cells = argc > 2 ? std::atoll(argv[2]) : 1'000'001;
   const int steps = argc > 3 ? std::atoi(argv[3]) : 100;
   weir::engine e(workers);
   auto rod = e.make<double>(cells);
