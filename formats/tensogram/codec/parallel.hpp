@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -22,6 +23,11 @@ inline constexpr std::size_t parallel_threshold = 64 * 1024;
                                             std::size_t bytes) noexcept {
   return bytes < parallel_threshold ? 1 : std::max(1u, threads);
 }
+
+/// Calls `work` here and, if they come in time, on up to `others` further threads;
+/// returns when all of them have ended.
+/// @pre `work` throws nothing, and does all there is to do even if nobody comes
+void run_with_others(std::size_t others, const std::function<void()>& work);
 
 /// Calls `work(i)` once for every i below `count`. The caller's thread takes part. An
 /// exception of any piece is thrown again after all threads have ended.
@@ -46,18 +52,7 @@ void for_each_piece(unsigned threads, std::size_t count, const Work& work) {
       thrown = std::current_exception();
     }
   };
-  std::vector<std::thread> others;
-  try {
-    for (std::size_t t = 1; t < std::min<std::size_t>(threads, count); ++t) {
-      others.emplace_back(run);
-    }
-  } catch (const std::system_error&) {
-    // Fewer threads do the same work.
-  }
-  run();
-  for (std::thread& other : others) {
-    other.join();
-  }
+  run_with_others(std::min<std::size_t>(threads, count) - 1, run);
   if (thrown) {
     std::rethrow_exception(thrown);
   }
