@@ -77,12 +77,16 @@ void parameter_layout::put_block(const prose_config& config, std::uint32_t b) {
 parameter_layout::parameter_layout(const prose_config& config) {
   const double fan_in = 1 / std::sqrt(static_cast<double>(config.width));
   embedding = put("embedding", config.vocab, config.width, {0, 0.5, 0});
+  make_groups(0);
   for (std::uint32_t b = 0; b < config.blocks; ++b) {
+    const std::size_t from = all_.size();
     put_block(config, b);
+    make_groups(from);
   }
+  const std::size_t from = all_.size();
   final_gain = put("final_gain", 0, config.width, {1, 0, 1});
   unembedding = put("unembedding", config.vocab, config.width, {0, 0.3 * fan_in, 0});
-  make_groups();
+  make_groups(from);
 }
 
 std::int64_t parameter_layout::parameters() const noexcept {
@@ -120,15 +124,15 @@ void initialise(const parameter_info& info, std::uint64_t seed, R* to) {
 template void initialise<float>(const parameter_info&, std::uint64_t, float*);
 template void initialise<double>(const parameter_info&, std::uint64_t, double*);
 
-void parameter_layout::make_groups() {
-  constexpr std::int64_t about = 64 * 1024 + 512;
+void parameter_layout::make_groups(std::size_t from) {
+  constexpr std::int64_t about = 32 * 1024 + 512;
   std::uint32_t levels = 0;
-  for (const parameter_info& info : all_) {
-    levels = std::max(levels, info.level + 1);
+  for (std::size_t i = from; i < all_.size(); ++i) {
+    levels = std::max(levels, all_[i].level + 1);
   }
   for (std::uint32_t level = 0; level < levels; ++level) {
     bool fresh = true;
-    for (std::size_t i = 0; i < all_.size(); ++i) {
+    for (std::size_t i = from; i < all_.size(); ++i) {
       parameter_info& info = all_[i];
       if (info.level != level) {
         continue;

@@ -44,7 +44,7 @@ struct parameter_info {
   }
 };
 
-/// What one optimizer task steps: whole parameters of one level, about 64 Ki elements.
+/// What one optimizer task steps: whole parameters of one level, about 32 Ki elements.
 struct step_group {
   std::uint32_t level = 0;
   std::int64_t size = 0;  ///< elements with padding
@@ -96,7 +96,10 @@ class parameter_layout {
           std::uint32_t level = 0);
   void put_block(const prose_config& config, std::uint32_t b);
 
-  void make_groups();
+  /// Of the parameters from `from` on. A block has groups of its own, in the order of the
+  /// blocks: the next pulse begins behind the first block's steps and leaves the others
+  /// to fill its gaps.
+  void make_groups(std::size_t from);
 
   std::vector<parameter_info> all_;
   std::vector<step_group> groups_;

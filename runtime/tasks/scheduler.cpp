@@ -15,8 +15,9 @@
 namespace weir::runtime {
 namespace {
 
-/// About twice what it takes a sleeping thread to run again.
-constexpr std::int64_t spin_ns = 30'000;
+/// More than it takes a sleeping thread of a virtual machine to run again, and than most
+/// gaps between the stages of a graph.
+constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 
 }  // namespace

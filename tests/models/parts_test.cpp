@@ -82,6 +82,27 @@ TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
   EXPECT_EQ(total, layout.parameters()) << "every parameter is in one group";
 }
 
+/// So that a pulse can begin behind the first steps of the one before.
+TEST(Layout, GroupsFollowTheBlocksAndShareNone) {
+  const parameter_layout layout{prose_config{}};
+  const auto part_of = [&](int parameter) {
+    int part = parameter >= layout.final_gain ? 1 : 0;
+    for (const block_parameters& b : layout.blocks) {
+      part += parameter >= b.gain1 ? 1 : 0;
+    }
+    return part;
+  };
+  int before = 0;
+  for (const step_group& g : layout.groups()) {
+    for (int p : g.parameters) {
+      EXPECT_EQ(part_of(p), part_of(g.parameters.front())) << layout[p].name;
+    }
+    EXPECT_GE(part_of(g.parameters.front()), before);
+    before = part_of(g.parameters.front());
+  }
+  EXPECT_EQ(before, 1 + static_cast<int>(layout.blocks.size()));
+}
+
 /// Rows of a window come out the same whatever the other rows hold.
 TEST(Products, RowsDoNotDependOnOtherRows) {
   constexpr int m = 64;

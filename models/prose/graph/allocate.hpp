@@ -140,11 +140,12 @@ template <class R>
 result<void> graph<R>::allocate_heads(block& b) {
   const int gates = 2 * n_.levels * window_rows;
   const int size = 3 * rows_size + window_rows + scores_size + gates;
-  WEIR_TRY(b.keys,
-           place_.template allocate<R>(std::int64_t{n_.heads} * size, "activations"));
   for (int h = 0; h < n_.heads; ++h) {
     key_buffers<R> k;
-    k.saved = b.keys.sub(std::int64_t{h} * size, size);
+    WEIR_TRY(k.saved, place_.template allocate<R>(size, "activations"));
+    const int column = h * head_width;
+    k.d_key = b.d_stack.columns(column, head_width, window_rows, n_.stack);
+    k.d_value = b.d_stack.columns(n_.inner + column, head_width, window_rows, n_.stack);
     cutter<R> cut(k.saved.p);
     k.head.key = cut.take(rows_size);
     k.head.key_t = cut.take(rows_size);
@@ -152,7 +153,7 @@ result<void> graph<R>::allocate_heads(block& b) {
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
     k.head.gates = cut.take(gates);
-    k.head.raw_key = b.near.p + h * head_width;
+    k.head.raw_key = b.near.p + column;
     k.head.raw_value = k.head.raw_key + n_.inner;
     k.head.raw_gates = b.near.p + 2 * n_.inner;
     k.head.raw_stride = n_.near;
@@ -254,7 +255,7 @@ result<void> graph<R>::allocate_block(block& b) {
   WEIR_CHECK(get(b.d_x1, w + 1, n_.width));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
-  b.d_keys = b.d_stack.columns(0, n_.key_columns, w, n_.stack);
+  b.d_gates = b.d_stack.columns(2 * n_.inner, n_.key_columns - 2 * n_.inner, w, n_.stack);
   b.d_near = b.d_stack.columns(0, n_.near, w, n_.stack);
   b.d_far = b.d_stack.columns(n_.near, n_.stack - n_.near, w, n_.stack);
   for (int half = 0; half < 2; ++half) {

@@ -34,7 +34,9 @@ void graph<R>::backward(pulse_record& record, int lane) {
           memory_backward(s, l, h);
         }
       }
-      keys_backward(s);
+      for (int h = 0; h < n_.heads; ++h) {
+        keys_backward(s, h);
+      }
       stack_backward(s, 0);
       stack_backward(s, 1);
       conv_backward(s);
@@ -80,32 +82,40 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
        });
 }
 
+/// Of a head; the first also brings the gates of all, whose columns lie between each
+/// other.
 template <class R>
-void graph<R>::keys_backward(const spot& s) {
+void graph<R>::keys_backward(const spot& s, int h) {
   block& b = at(s);
+  const auto head = static_cast<std::size_t>(h);
   for (const auto& level : b.levels) {
-    for (const auto& one : level) {
-      accesses_.reads(one.d_saved.all());
+    for (std::size_t i = 0; i < level.size(); ++i) {
+      if (h == 0 || i == head) {
+        accesses_.reads(level[i].d_saved.all());
+      }
     }
   }
-  accesses_.reads(b.keys.all()).writes(b.d_keys);
-  task("keys_backward", s, [this](const spot& here) -> result<void> {
-    run_keys_backward(here);
+  accesses_.reads(b.heads[head].saved.all())
+      .writes(b.heads[head].d_key)
+      .writes(b.heads[head].d_value);
+  if (h == 0) {
+    accesses_.writes(b.d_gates);
+  }
+  task("keys_backward", s, [this, h](const spot& here) -> result<void> {
+    if (h == 0) {
+      gates_backward(at(here));
+    }
+    run_keys_backward(here, h);
     return {};
   });
 }
 
 template <class R>
-void graph<R>::run_keys_backward(const spot& s) {
-  block& b = at(s);
+void graph<R>::gates_backward(block& b) {
   for (int h = 0; h < n_.heads; ++h) {
-    const R* d_keys[max_levels];
-    const R* d_values[max_levels];
     for (int l = 0; l < n_.levels; ++l) {
       const memory_head<R>& m =
           b.levels[static_cast<std::size_t>(l)][static_cast<std::size_t>(h)].head;
-      d_keys[l] = m.d_key;
-      d_values[l] = m.d_value;
       R* theta = b.d_stack.p + 2 * n_.inner + l * 2 * n_.heads + h;
       R* alpha = theta + n_.heads;
       for (int r = 0; r < window_rows; ++r) {
@@ -113,10 +123,23 @@ void graph<R>::run_keys_backward(const spot& s) {
         alpha[r * n_.stack] = m.d_alpha[r];
       }
     }
-    R* d_key = b.d_stack.p + h * head_width;
-    k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
-                      n_.stack);
   }
+}
+
+template <class R>
+void graph<R>::run_keys_backward(const spot& s, int h) {
+  block& b = at(s);
+  const R* d_keys[max_levels];
+  const R* d_values[max_levels];
+  for (int l = 0; l < n_.levels; ++l) {
+    const memory_head<R>& m =
+        b.levels[static_cast<std::size_t>(l)][static_cast<std::size_t>(h)].head;
+    d_keys[l] = m.d_key;
+    d_values[l] = m.d_value;
+  }
+  R* d_key = b.d_stack.p + h * head_width;
+  k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
+                    n_.stack);
 }
 
 template <class R>

@@ -37,7 +37,9 @@ void graph<R>::forward(pulse_record& record, int lane) {
     for (s.b = 0; s.b < n_.blocks; ++s.b) {
       norm_conv(s);
       project(s);
-      keys(s);
+      for (int h = 0; h < n_.heads; ++h) {
+        keys(s, h);
+      }
       for (int l = 0; l < n_.levels; ++l) {
         for (int h = 0; h < n_.heads; ++h) {
           memory(s, l, h);
@@ -165,20 +167,17 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
 }
 
 template <class R>
-void graph<R>::keys(const spot& s) {
+void graph<R>::keys(const spot& s, int h) {
   block& b = at(s);
+  const auto head = static_cast<std::size_t>(h);
   accesses_.reads(b.near.all())
       .reads(values(parameters(s).levels[0].gate_bias, n_.levels))
-      .writes(b.keys.all());
+      .writes(b.heads[head].saved.all());
   if (partial(s)) {
-    for (const buffer<R>& open : context(s).open) {
-      accesses_.updates(open.all());
-    }
+    accesses_.updates(context(s).open[head].all());
   }
-  task("keys", s, [this](const spot& here) -> result<void> {
-    for (int h = 0; h < n_.heads; ++h) {
-      k_->keys(keys_of(here, h));
-    }
+  task("keys", s, [this, h](const spot& here) -> result<void> {
+    k_->keys(keys_of(here, h));
     return {};
   });
 }

@@ -34,6 +34,8 @@ template <class R>
 struct key_buffers {
   buffer<R> saved;
   key_head<R> head;
+  runtime::footprint d_key;  ///< its columns of `d_stack`
+  runtime::footprint d_value;
 };
 /// Half of the two-layer part: hidden units, or columns of `out`. A half reads only its
 /// own weights, so that each weight passes through the caches once.
@@ -59,7 +61,6 @@ struct block_buffers {
   R* inverse1 = nullptr;
   buffer<R> near;  ///< [64][`near`]: keys, values, gates, queries of the first levels
   buffer<R> far;   ///< [64][stack - `near`]: queries of the other levels
-  buffer<R> keys;  ///< saved by the heads' keys
   std::vector<key_buffers<R>> heads;
   std::vector<std::vector<level_buffers<R>>> levels;  ///< [level][head]
   buffer<R> y;                                        ///< [64][levels * heads * 32]
@@ -67,11 +68,11 @@ struct block_buffers {
   buffer<R> normed2;                                  ///< [64][width], [64] inverse
   R* inverse2 = nullptr;
   std::array<half_buffers<R>, 2> halves;
-  buffer<R> d_x1;             ///< [64][width], [width] gradient of the gain
-  buffer<R> d_stack;          ///< [64][stack]: keys, values, gates, queries
-  buffer<R> d_z;              ///< [67][width]: 3 rows of the next window last
-  runtime::footprint d_keys;  ///< columns of `d_stack` before the queries
-  runtime::footprint d_near;  ///< of `d_stack`, as `near` and `far`
+  buffer<R> d_x1;              ///< [64][width], [width] gradient of the gain
+  buffer<R> d_stack;           ///< [64][stack]: keys, values, gates, queries
+  buffer<R> d_z;               ///< [67][width]: 3 rows of the next window last
+  runtime::footprint d_gates;  ///< columns of `d_stack`
+  runtime::footprint d_near;   ///< of `d_stack`, as `near` and `far`
   runtime::footprint d_far;
   std::array<runtime::footprint, 2> x1_halves;   ///< columns
   std::array<runtime::footprint, 2> d_z_halves;  ///< columns of the window's rows
@@ -189,6 +190,7 @@ class graph {
 
   // submit.hpp
   [[nodiscard]] pulse_shape shape_of(const pulse_record& record, pulse_part part) const;
+  void choose_slot(const pulse_record& record);
   result<void> submit(pulse_record& record, pulse_part part);
   result<void> submit_tasks(pulse_record& record, pulse_part part);
   result<void> replay(pulse_record& record, pulse_part part, const recording& known);
@@ -201,7 +203,7 @@ class graph {
   void embed(const spot& s);
   void norm_conv(const spot& s);
   void project(const spot& s);
-  void keys(const spot& s);
+  void keys(const spot& s, int h);
   void memory(const spot& s, int l, int h);
   void run_norm_conv(const spot& s);
 
@@ -231,10 +233,11 @@ class graph {
   // backward.hpp
   void backward(pulse_record& record, int lane);
   void memory_backward(const spot& s, int l, int h);
-  void keys_backward(const spot& s);
+  void keys_backward(const spot& s, int h);
   void stack_backward(const spot& s, int half);
   void conv_backward(const spot& s);
-  void run_keys_backward(const spot& s);
+  void run_keys_backward(const spot& s, int h);
+  void gates_backward(block& b);
   void run_conv_backward(const spot& s);
 
   // gradients.hpp

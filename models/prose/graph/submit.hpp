@@ -122,9 +122,16 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   return submitted;
 }
 
+/// Which buffers a pulse works in. A Build pulse begins where the one before has stepped,
+/// so other buffers would let nothing overlap and push these out of the caches.
+template <class R>
+void graph<R>::choose_slot(const pulse_record& record) {
+  slot_ = record.builds ? 0 : (slot_ + 1) % windows_.size();
+}
+
 template <class R>
 result<void> graph<R>::submit_pulse(pulse_record& record) {
-  slot_ = (slot_ + 1) % windows_.size();
+  choose_slot(record);
   auto submitted = submit(record, pulse_part::whole);
   if (record.builds) {
     count_accumulated(record);
@@ -134,7 +141,7 @@ result<void> graph<R>::submit_pulse(pulse_record& record) {
 
 template <class R>
 result<void> graph<R>::submit_gradients(pulse_record& record) {
-  slot_ = (slot_ + 1) % windows_.size();
+  choose_slot(record);
   const bool none = std::all_of(record.lanes.begin(), record.lanes.end(),
                                 [](const lane_record& l) { return l.windows.empty(); });
   if (none && !record.builds) {
