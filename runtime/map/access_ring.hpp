@@ -37,6 +37,8 @@ static_assert(sizeof(access_entry) == 32);
 /// One that lies in the grid: a cache line with its links.
 struct alignas(64) grid_entry {
   access_entry what;
+  /// Where it has been linked: what is left of it may begin later.
+  std::int64_t first_cell = 0;
   std::uint32_t owner = 0;  ///< index that it belongs to
   /// What is older in the one or two cells that it touches: access * 2 + cell.
   std::array<std::uint32_t, 2> next{};
@@ -44,8 +46,6 @@ struct alignas(64) grid_entry {
   std::uint8_t level = 0;
   std::uint8_t cells = 0;
   bool pruned = false;  ///< a later write covers it
-
-  [[nodiscard]] std::int64_t first_cell() const noexcept { return what.lo >> level; }
 };
 static_assert(sizeof(grid_entry) == 64);
 
@@ -56,7 +56,7 @@ static_assert(sizeof(grid_entry) == 64);
 class access_ring {
  public:
   explicit access_ring(std::uint32_t most)
-      : most_(std::bit_ceil(std::max(most, first_size))) {
+      : most_(std::bit_ceil(std::clamp(most, first_size, largest_size))) {
     resize(first_size);
   }
 
@@ -83,8 +83,8 @@ class access_ring {
     grow_far();
     owners_[ref & mask_] |= far_bit;
   }
-  /// A reference from so long ago that it has come round again may be taken for a live
-  /// one: then it names a live access that was not meant, and never one that is gone.
+  /// @pre the reference is of one of the last 2^31 - 2 * most() accesses: who keeps any
+  /// for longer replaces it by `gone()` in time
   [[nodiscard]] bool alive(access_ref ref) const noexcept {
     return ((ref - static_cast<access_ref>(tail_)) & ref_mask) < size();
   }
@@ -94,6 +94,12 @@ class access_ring {
   }
   /// Tags below are of accesses that have been taken out.
   [[nodiscard]] std::uint64_t oldest_tag() const noexcept { return tail_ * 4; }
+  /// Accesses registered so far.
+  [[nodiscard]] std::uint64_t registered() const noexcept { return head_ - 1; }
+  /// A reference to an access that has been taken out.
+  [[nodiscard]] access_ref gone() const noexcept {
+    return static_cast<access_ref>(tail_ - 1) & ref_mask;
+  }
   [[nodiscard]] access_ref oldest() const noexcept {
     return static_cast<access_ref>(tail_) & ref_mask;
   }
@@ -120,9 +126,15 @@ class access_ring {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
   }
   void pop(std::uint32_t count) noexcept { tail_ += count; }
+  /// Numbers go on as if so many more had come and gone. @pre size() == 0
+  void skip(std::uint64_t count) noexcept {
+    head_ += count;
+    tail_ += count;
+  }
 
  private:
   static constexpr std::uint32_t first_size = 512;
+  static constexpr std::uint32_t largest_size = 1U << 28;
   static constexpr std::uint32_t far_bit = 1U << 31;
 
   void grow_far() {

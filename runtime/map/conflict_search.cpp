@@ -14,7 +14,7 @@ namespace weir::runtime {
   if (!map_.alone(a.bytes, true)) {
     return map_.near(a.bytes, true) ? find_near_writers(a, q) : find_far_writers(a, q);
   }
-  const access_entry* const e = map_.only(a.bytes, true);
+  access_entry* const e = map_.only(a.bytes, true);
   if (e == nullptr || (e->any_order() && is_companion(a, q, *e))) {
     return 0;
   }
@@ -22,7 +22,7 @@ namespace weir::runtime {
   predecessors_.add(id, q.why);
   const task_id floor =
       !q.needs_floor || e->any_order() || !map_.covering(*e, a.bytes) ? 0 : id;
-  if (q.prune && map_.covered_by(a.bytes, *e)) {
+  if (q.prune && map_.take(a.bytes, *e)) {
     map_.prune_only(a.bytes, true);
   }
   return floor;
@@ -33,7 +33,7 @@ namespace weir::runtime {
   task_id floor = 0;
   std::array<task_id, region_index::room> found;
   std::size_t count = 0;
-  map_.near_conflicts(a.bytes, true, [&](access_ref, const access_entry& e) {
+  map_.near_conflicts(a.bytes, true, [&](access_ref, access_entry& e) {
     if (is_companion(a, q, e)) {
       return false;
     }
@@ -41,7 +41,7 @@ namespace weir::runtime {
     if (!e.any_order() && map_.covering(e, a.bytes)) {
       floor = e.task;  // the newest so far
     }
-    return q.prune && map_.covered_by(a.bytes, e);
+    return q.prune && map_.take(a.bytes, e);
   });
   // What is older than a writer of all these bytes is ordered before that writer already.
   for (std::size_t i = 0; i < count; ++i) {
@@ -54,7 +54,7 @@ namespace weir::runtime {
                                                             const question& q) {
   task_id floor = 0;
   found_.clear();
-  map_.conflicts(a.bytes, true, [&](access_ref, const access_entry& e) {
+  map_.conflicts(a.bytes, true, [&](access_ref, access_entry& e) {
     if (is_companion(a, q, e)) {
       return false;
     }
@@ -62,7 +62,7 @@ namespace weir::runtime {
     if (e.task > floor && !e.any_order() && map_.covering(e, a.bytes)) {
       floor = e.task;
     }
-    return q.prune && map_.covered_by(a.bytes, e);
+    return q.prune && map_.take(a.bytes, e);
   });
   for (const task_id id : found_) {
     add_from(id, q.why, floor);
@@ -76,18 +76,18 @@ inline void conflict_search::find_readers(const access& a, const question& q,
     find_far_readers(a, q, floor);
     return;
   }
-  map_.near_conflicts(a.bytes, false, [&](access_ref, const access_entry& e) {
+  map_.near_conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
     add_from(e.task, q.why, floor);
-    return q.prune && map_.covered_by(a.bytes, e);
+    return q.prune && map_.take(a.bytes, e);
   });
 }
 
 [[gnu::noinline]] void conflict_search::find_far_readers(const access& a,
                                                          const question& q,
                                                          task_id floor) {
-  map_.conflicts(a.bytes, false, [&](access_ref, const access_entry& e) {
+  map_.conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
     add_from(e.task, q.why, floor);
-    return q.prune && map_.covered_by(a.bytes, e);
+    return q.prune && map_.take(a.bytes, e);
   });
 }
 

@@ -3,6 +3,8 @@
 /// Strided regions, retirement and failures of the TensorMap.
 #include "map/dependency_map.hpp"
 
+#include "map/remainder.hpp"
+
 namespace weir::runtime {
 namespace {
 
@@ -31,6 +33,24 @@ void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
     strided_ = std::move(larger);
   }
   strided_[ref & (strided_.size() - 1)] = bytes;
+}
+
+bool dependency_map::take_steps(const footprint& write, entry& e) noexcept {
+  if (write.lo <= e.lo && e.hi <= write.hi &&
+      (write.dense() || covers(write, bytes_of(e, write.id)))) {
+    return true;
+  }
+  if (e.dense() || e.any_order()) {
+    return false;
+  }
+  footprint& left = strided_[e.ref() & (strided_.size() - 1)];
+  if (cut(left, write)) {
+    return true;
+  }
+  e.lo = left.lo;
+  e.hi = left.hi;
+  e.tag |= static_cast<std::uint64_t>(left.dense());
+  return false;
 }
 
 footprint dependency_map::bytes_of(const entry& e, storage_id id) const noexcept {

@@ -21,8 +21,8 @@ namespace weir::runtime {
 ///
 /// What a failed task wrote stays, without its task, until `forget_failures`: later
 /// readers must learn of it.
-/// @invariant for every access of a live task there is an entry, or a write of a later
-/// task covers it
+/// @invariant every byte of every access of a live task is in its entry, or a write of a
+/// later task covers it
 /// @threads{thread-compatible}
 class dependency_map {
  public:
@@ -39,12 +39,13 @@ class dependency_map {
   void remove_storage(std::uint32_t index) { failed_.erase(index); }
 
   /// Calls `visit(ref, entry)` for each live access of the kind that shares a byte with
-  /// the query. If it returns true, the access is pruned. Counts are to be published.
+  /// the query. It may `take` from the entry; if it returns true, the access is pruned.
+  /// Counts are to be published.
   template <class Visit>
   void conflicts(const footprint& query, bool writers, Visit&& visit) {
-    index_of(query.id, writers)
-        .query(ring_, grid_, query.lo, query.hi,
-               [&](const entry& e) { return meets(query, e, visit); });
+    index_of(query.id, writers).query(ring_, grid_, query.lo, query.hi, [&](entry& e) {
+      return meets(query, e, visit);
+    });
   }
   /// Whether there are few accesses of the kind, so that `near_conflicts` finds all.
   [[nodiscard]] bool near(const footprint& query, bool writers) const noexcept {
@@ -54,7 +55,7 @@ class dependency_map {
   /// to be published. @pre near(query, writers)
   template <class Visit>
   void near_conflicts(const footprint& query, bool writers, Visit&& visit) {
-    index_of(query.id, writers).scan(ring_, query.lo, query.hi, [&](const entry& e) {
+    index_of(query.id, writers).scan(ring_, query.lo, query.hi, [&](entry& e) {
       return meets(query, e, visit);
     });
   }
@@ -64,8 +65,8 @@ class dependency_map {
   }
   /// That access, if it shares a byte with the query, or null; counts are to be
   /// published. @pre alone(query, writers)
-  [[nodiscard]] const entry* only(const footprint& query, bool writers) noexcept {
-    const entry* const e = index_of(query.id, writers).only(ring_);
+  [[nodiscard]] entry* only(const footprint& query, bool writers) noexcept {
+    entry* const e = index_of(query.id, writers).only(ring_);
     if (e == nullptr || e->lo >= query.hi || query.lo >= e->hi) {
       return nullptr;
     }
@@ -95,12 +96,22 @@ class dependency_map {
     return failed_.empty() ? 0 : search_failed(query);
   }
   [[nodiscard]] bool has_failures() const noexcept { return !failed_.empty(); }
-  /// Whether every byte of the entry is in the query, or the other way round; see
-  /// `weir::runtime::covers`.
-  [[nodiscard]] bool covered_by(const footprint& query, const entry& e) const noexcept {
-    return query.lo <= e.lo && e.hi <= query.hi &&
-           (query.dense() || covers(query, bytes_of(e, query.id)));
+  /// Takes the bytes of a write, which share one with the entry, from the entry, as far
+  /// as what is left is a footprint again. True if nothing is left. One that commutes in
+  /// any order goes as a whole or not at all: it must not come to look like one of other
+  /// bytes.
+  bool take(const footprint& write, entry& e) noexcept {
+    if (write.dense() && e.dense() && !e.any_order()) {
+      if (write.lo > e.lo) {
+        e.hi = write.hi >= e.hi ? write.lo : e.hi;
+        return false;
+      }
+      e.lo = write.hi;
+      return write.hi >= e.hi;
+    }
+    return take_steps(write, e);
   }
+  /// Whether every byte of the query is in the entry; see `weir::runtime::covers`.
   [[nodiscard]] bool covering(const entry& e, const footprint& query) const noexcept {
     return e.lo <= query.lo && query.hi <= e.hi &&
            (e.dense() || covers(bytes_of(e, query.id), query));
@@ -119,11 +130,17 @@ class dependency_map {
   /// bytes in any order. @pre the footprint is not empty; room() > 0
   access_ref insert(const footprint& bytes, bool writer, task_id task,
                     bool any_order = false) {
-    ring_.reserve(1);
+    reserve(1);
     return insert_next(bytes, writer, task, any_order);
   }
   /// Room for so many more accesses, without asking again. @pre room() >= count
-  void reserve(std::size_t count) { ring_.reserve(count); }
+  void reserve(std::size_t count) {
+    ring_.reserve(count);
+    if (ring_.registered() >= heads_until_) {
+      heads_until_ = ring_.registered() + region_grid::heads_last;
+      grid_.forget_old_heads();
+    }
+  }
   /// The same where room has been reserved.
   access_ref insert_next(const footprint& bytes, bool writer, task_id task,
                          bool any_order) {
@@ -133,6 +150,12 @@ class dependency_map {
       keep_steps(ref, bytes);
     }
     return ref;
+  }
+  /// As if so many accesses, at most 2^29, had come and gone: a test's way to large
+  /// numbers. @pre no access is live
+  void skip(std::uint64_t count) {
+    ring_.skip(count);
+    reserve(0);
   }
   /// Takes an entry out because a newer write covers it; it retires with its task all the
   /// same. @pre linked(ref)
@@ -185,7 +208,7 @@ class dependency_map {
   };
   /// Whether a candidate of a look-up is to be pruned.
   template <class Visit>
-  [[nodiscard]] bool meets(const footprint& query, const entry& e, Visit&& visit) {
+  [[nodiscard]] bool meets(const footprint& query, entry& e, Visit&& visit) {
     ++candidates_;
     if (!(query.dense() && e.dense()) && !share_a_byte(query, e)) {
       return false;
@@ -210,6 +233,7 @@ class dependency_map {
   }
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
+  bool take_steps(const footprint& write, entry& e) noexcept;
   void keep_steps(access_ref ref, const footprint& bytes);
   void keep_failed(std::uint32_t count, task_id root);
   [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;
@@ -221,6 +245,7 @@ class dependency_map {
   /// those of entries that are not dense are set.
   std::vector<footprint> strided_;
   std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
+  std::uint64_t heads_until_ = region_grid::heads_last;        ///< accesses
   std::uint64_t candidates_ = 0;                               ///< not published yet
   std::uint64_t pruned_ = 0;                                   ///< likewise
   counters counters_;

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// More cells.
+/// More cells, and lists that have become old.
 #include "map/region_grid.hpp"
 
 namespace weir::runtime {
 
+void region_grid::forget_old_heads() noexcept {
+  for (std::uint32_t& head : heads_) {
+    if (!alive(head >> 1)) {
+      head = ring_.gone() * 2;
+    }
+  }
+}
+
 void region_grid::grow() {
   const std::size_t size = heads_.size() * 4;
-  heads_.assign(size, 0);
+  heads_.assign(size, ring_.gone() * 2);
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {

@@ -28,12 +28,17 @@ class region_grid {
 
   struct directory {
     std::uint64_t mask = 0;  ///< levels with live accesses
-    std::uint32_t total = 0;
     std::array<std::uint32_t, levels> count{};
     std::array<access_ref, levels> head{};
   };
 
   explicit region_grid(access_ring& ring) : ring_(ring), heads_(first_heads, 0) {}
+
+  /// How many accesses may be registered between two calls of `forget_old_heads`.
+  static constexpr std::uint64_t heads_last = std::uint64_t{1} << 29;
+  /// Lists that nothing was added to for long begin with a reference that another access
+  /// will have one day; here they become empty.
+  void forget_old_heads() noexcept;
 
   /// Live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -70,7 +75,6 @@ class region_grid {
   /// The access is gone, or about to be pruned: it counts no more.
   void forget(directory& from, const grid_entry& e) noexcept {
     --size_;
-    --from.total;
     if (--from.count[e.level] == 0) {
       from.mask &= ~(std::uint64_t{1} << e.level);
     }
@@ -99,7 +103,7 @@ class region_grid {
           visit_cell(in, {owner, level, cell, first, lo, hi}, visit);
         }
       } else {
-        visit_level(in, owner, level, lo, hi, visit);
+        visit_level(in, level, lo, hi, visit);
       }
     }
   }
@@ -122,9 +126,7 @@ class region_grid {
         static_cast<std::uint64_t>(cell) + ((std::uint64_t{owner} << 6 | level) << 40);
     return static_cast<std::size_t>((place * 0x9E3779B97F4A7C15U) >> shift_);
   }
-  [[nodiscard]] bool alive(access_ref ref) const noexcept {
-    return ring_.alive(ref) && ring_.alive(ring_.far(ref).what);
-  }
+  [[nodiscard]] bool alive(access_ref ref) const noexcept { return ring_.alive(ref); }
 
   /// Everything but the links into cells.
   [[gnu::always_inline]] grid_entry& place(directory& in, std::uint32_t owner,
@@ -144,19 +146,18 @@ class region_grid {
     e.pruned = false;
     const auto level =
         static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(hi - lo) - 1));
+    e.first_cell = lo >> level;
     e.level = static_cast<std::uint8_t>(level);
     e.cells = static_cast<std::uint8_t>(((hi - 1) >> level) - (lo >> level) + 1);
-    e.level_next = in.head[level];
+    e.level_next = in.count[level]++ == 0 ? ring_.gone() : in.head[level];
     in.head[level] = ref;
     in.mask |= std::uint64_t{1} << level;
-    ++in.count[level];
-    ++in.total;
     ++size_;
     return e;
   }
   /// Lists run from new to old.
   void link_in_order(grid_entry& e, std::uint32_t link) noexcept {
-    std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell() + (link & 1))];
+    std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell + (link & 1))];
     while (alive(*at >> 1) && age(*at >> 1) < age(link >> 1)) {
       at = &ring_.far(*at >> 1).next[*at & 1];
     }
@@ -179,7 +180,7 @@ class region_grid {
         *at = next;
         continue;
       }
-      const std::int64_t own = e.first_cell();
+      const std::int64_t own = e.first_cell;
       const bool here = e.owner == q.owner && e.level == q.level &&
                         own + static_cast<std::int64_t>(link & 1) == q.cell;
       // An access in two cells of the query is reported in the first of them.
@@ -195,13 +196,12 @@ class region_grid {
   }
 
   template <class Visit>
-  void visit_level(directory& in, std::uint32_t owner, unsigned level, std::int64_t lo,
-                   std::int64_t hi, Visit&& visit) {
+  void visit_level(directory& in, unsigned level, std::int64_t lo, std::int64_t hi,
+                   Visit&& visit) {
     access_ref* at = &in.head[level];
     while (alive(*at)) {
       grid_entry& e = ring_.far(*at);
-      const bool here = e.owner == owner && e.level == level && !e.pruned;
-      if (here && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
+      if (!e.pruned && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
         e.pruned = true;
         forget(in, e);
       }

@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "random_views.hpp"
 
@@ -107,6 +110,141 @@ TEST(DependencyMap, KnowsIdsBeyond32Bits) {  // T2
   map.insert(span_of(0, 8, 16), true, wrap + 1);
   EXPECT_EQ(tasks_in(map, span_of(0, 0, 16), true),
             (std::set<task_id>{wrap - 1, wrap + 1}));
+}
+
+/// What `tasks_in` finds, if lists of it end.
+std::size_t found_in(dependency_map& map, const footprint& query, std::size_t most) {
+  std::size_t out = 0;
+  map.conflicts(query, true, [&](access_ref, const dependency_map::entry&) {
+    if (++out > most) {
+      throw std::runtime_error("a list of accesses goes round in circles");
+    }
+  });
+  return out;
+}
+
+TEST(DependencyMap, TakesNoReferenceForThatOfAnAccess31BitsLater) {  // T2
+  constexpr std::uint32_t tiles = 64;
+  constexpr std::uint64_t numbers = std::uint64_t{1} << 31;
+  for (const std::uint64_t late : {0U, 1U, 30U, 63U}) {
+    dependency_map map(1 << 14);
+    map.add_storage(0);
+    task_id next = 1;
+    const auto fill = [&] {
+      for (std::int64_t i = 0; i < tiles; ++i) {
+        map.insert(span_of(0, i * 64, i * 64 + 64), true, next++);
+      }
+    };
+    fill();
+    map.retire(tiles, 0);
+    const std::uint64_t gap = numbers - tiles + late;
+    for (std::uint64_t passed = 0; passed < gap;) {
+      const std::uint64_t step = std::min(gap - passed, std::uint64_t{1} << 20);
+      map.skip(step);
+      passed += step;
+    }
+    fill();
+    EXPECT_NO_THROW(EXPECT_EQ(found_in(map, span_of(0, 0, tiles * 64), 1000), tiles));
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const footprint tile = span_of(0, i * 64, i * 64 + 64);
+      EXPECT_NO_THROW(EXPECT_EQ(found_in(map, tile, 1000), 1U)) << i;
+    }
+  }
+}
+
+TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
+  constexpr std::int64_t size = 300;
+  dice d(2026);
+  const storage s{{0, 1}, nullptr, size};
+  int shorter = 0;
+  for (int round = 0; round < 1000; ++round) {
+    dependency_map map(1 << 9);
+    map.add_storage(0);
+    const int live = round % 2 == 0 ? 4 : 12;  // few, or in the grid
+    std::vector<test::byte_set> own(static_cast<std::size_t>(live));
+    std::vector<test::byte_set> left(static_cast<std::size_t>(live));
+    const auto next_view = [&] {
+      const auto kind = test::all_view_classes[static_cast<std::size_t>(d.in(0, 4))];
+      return test::random_view(d, s, kind).bytes();
+    };
+    for (int i = 0; i < live; ++i) {
+      const footprint f = next_view();
+      if (!f.empty()) {
+        own[static_cast<std::size_t>(i)] = test::bytes_in(f);
+        map.insert(f, false, static_cast<task_id>(i) + 1);
+      }
+    }
+    left = own;
+    for (int w = 0; w < 4; ++w) {
+      const footprint write = next_view();
+      if (write.empty()) {
+        continue;
+      }
+      map.conflicts(write, false, [&](access_ref, dependency_map::entry& e) {
+        return map.take(write, e);
+      });
+      for (auto& one : left) {
+        one &= ~test::bytes_in(write);
+      }
+    }
+    std::vector<test::byte_set> found(static_cast<std::size_t>(live));
+    for (std::int64_t at = 0; at < size; ++at) {
+      for (const task_id id : tasks_in(map, span_of(0, at, at + 1), false)) {
+        found[id - 1][static_cast<std::size_t>(at)] = true;
+      }
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ASSERT_TRUE((left[i] & ~found[i]).none())
+          << "round " << round << ": bytes are lost";
+      ASSERT_TRUE((found[i] & ~own[i]).none()) << "round " << round << ": bytes are new";
+      shorter += static_cast<int>(found[i].any() && found[i] != own[i]);
+    }
+  }
+  EXPECT_GT(shorter, 300);
+}
+
+TEST(DependencyMap, ForgetsAReaderThatTwoWritesCoverTogether) {
+  const auto every_second = [](std::int64_t from, std::int64_t count) {
+    return or_throw(footprint::of({0, 1}, from * 8, i64s{count}, i64s{16}, 8));
+  };
+  const auto rows = [](std::int64_t from, std::int64_t count) {  // half of each
+    return or_throw(footprint::of({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
+  };
+  const std::vector<std::array<footprint, 3>> cases = {
+      {span_of(0, 0, 64), span_of(0, 0, 40), span_of(0, 40, 64)},
+      {span_of(0, 0, 64), span_of(0, 32, 99), span_of(0, 0, 32)},
+      {every_second(2, 9), every_second(0, 9), every_second(18, 9)},
+      {every_second(2, 9), span_of(0, 72, 999), span_of(0, 0, 72)},
+      {rows(2, 9), rows(0, 8), rows(8, 8)},
+  };
+  for (const auto& [reader, first, second] : cases) {
+    dependency_map map(1 << 9);
+    map.add_storage(0);
+    map.insert(reader, false, 1);
+    for (const footprint& write : {first, second}) {
+      EXPECT_EQ(tasks_in(map, reader, false).size(), 1U);
+      map.conflicts(write, false, [&](access_ref, dependency_map::entry& e) {
+        return map.take(write, e);
+      });
+    }
+    EXPECT_TRUE(tasks_in(map, reader, false).empty());
+  }
+}
+
+/// Shortened, it would be taken for a companion of tasks that share no group with it.
+TEST(DependencyMap, LeavesTasksThatCommuteInAnyOrderTheirBytes) {
+  dependency_map map(1 << 9);
+  map.add_storage(0);
+  map.insert(span_of(0, 0, 64), true, 1, true);
+  const auto take = [&](const footprint& write) {
+    map.conflicts(write, true, [&](access_ref, dependency_map::entry& e) {
+      return map.take(write, e);
+    });
+  };
+  take(span_of(0, 0, 32));
+  EXPECT_EQ(tasks_in(map, span_of(0, 0, 8), true), std::set<task_id>{1});
+  take(span_of(0, 0, 64));
+  EXPECT_TRUE(tasks_in(map, span_of(0, 0, 64), true).empty());
 }
 
 TEST(DependencyMap, GivesBackExactlyTheEntriesOfOneTask) {  // T4
