@@ -106,6 +106,10 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   }
   what.chunk_bytes = d.chunkBytes;
   WEIR_TRY(what.wire, wire_of(d.wireDtype));
+  if (d.structSize >= sizeof d) {
+    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+    what.patience_ns = d.timeoutMs * 1'000'000;
+  }
   WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
   if (open_group.depth > 0) {
     open_group.calls.push_back({stream, what});  // whose buffers may go before its end
@@ -123,11 +127,12 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
     if (d == nullptr) {
       return null_argument(call, "a description");
     }
-    if (d->structSize < sizeof(tessCollectiveDesc)) {
+    constexpr std::size_t least = offsetof(tessCollectiveDesc, timeoutMs);
+    if (d->structSize < least) {
       return error(errc::invalid_argument,
                    fmt::format("{} failed: expected a structSize of at least {}, found "
                                "{}",
-                               call, sizeof(tessCollectiveDesc), d->structSize));
+                               call, least, d->structSize));
     }
     return post_one(handle, *d, stream, call);
   }();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Contexts, devices, meshes, policy.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -17,10 +19,35 @@ struct log_target {
   std::mutex mutex;
   tessLogFn fn = nullptr;
   void* user = nullptr;
+  std::set<std::string> said;  ///< warnings that went to standard error
 };
 log_target& logs() {
   static auto* const made = new log_target;
   return *made;
+}
+
+/// Where contexts that are made from now on take memory from.
+struct allocator {
+  std::mutex mutex;
+  tessAllocFn alloc = nullptr;
+  tessReleaseFn release = nullptr;
+  void* user = nullptr;
+};
+allocator& memory() {
+  static auto* const made = new allocator;
+  return *made;
+}
+
+void allocate_by(runtime::runtime_settings& s) {
+  const std::lock_guard lock(memory().mutex);
+  if (memory().alloc != nullptr) {
+    s.source.take = [alloc = memory().alloc, user = memory().user](
+                        std::size_t bytes, std::size_t alignment) {
+      return alloc(bytes, alignment, user);
+    };
+    s.source.give_back = [release = memory().release, user = memory().user](
+                             void* at, std::size_t bytes) { release(at, bytes, user); };
+  }
 }
 
 void listen(runtime::runtime_settings& s) {
@@ -33,6 +60,18 @@ void listen(runtime::runtime_settings& s) {
   }
 }
 
+/// Wrong variables are said at any level, but once: who mistypes the level hears it, too.
+void warn(const context& of, const std::string& text) {
+  if (of.settings().on_log || of.settings().log != runtime::log_level::silent) {
+    of.log(runtime::log_level::info, text);
+    return;
+  }
+  const std::lock_guard lock(logs().mutex);
+  if (logs().said.insert(text).second) {
+    std::fprintf(stderr, "tessera: %s\n", text.c_str());
+  }
+}
+
 result<void> open_context(tessContext_t* out) {
   if (out == nullptr) {
     return null_argument("tessInit", "a place for the context");
@@ -42,9 +81,10 @@ result<void> open_context(tessContext_t* out) {
            runtime::read_settings([](const char* name) { return std::getenv(name); },
                                   warnings));
   listen(settings);
+  allocate_by(settings);
   WEIR_TRY(auto made, context::make(std::move(settings)));
   for (const std::string& w : warnings) {
-    made->log(runtime::log_level::info, w);
+    warn(*made, w);
   }
   *out = handle_of<tessContext_t>(all().contexts.add(std::move(made)));
   return {};
@@ -141,6 +181,19 @@ tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
     const std::lock_guard lock(logs().mutex);
     logs().fn = fn;
     logs().user = user;
+    return {};
+  });
+}
+
+tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* user) {
+  return run([&]() -> result<void> {
+    if ((alloc == nullptr) != (release == nullptr)) {
+      return null_argument("tessSetAllocator", "both functions or none");
+    }
+    const std::lock_guard lock(memory().mutex);
+    memory().alloc = alloc;
+    memory().release = release;
+    memory().user = user;
     return {};
   });
 }

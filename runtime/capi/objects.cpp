@@ -86,6 +86,17 @@ error stale(std::string_view call, std::string_view what) {
                       call, what)};
 }
 
+result<void> check_limit(std::string_view call, std::int64_t least,
+                         std::int64_t milliseconds) {
+  constexpr std::int64_t most = INT64_MAX / 1'000'000;
+  if (milliseconds < least || milliseconds > most) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
+                             call, least, most, milliseconds));
+  }
+  return {};
+}
+
 result<void> outside_tasks(std::string_view call) {
   if (runtime::inside_task()) {
     return error(errc::invalid_argument,

@@ -97,6 +97,9 @@ tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] error stale(std::string_view call, std::string_view what);
 /// Calls that enqueue or wait are not for kernels and functions in streams.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
+/// A time limit is one that the clock can count.
+[[nodiscard]] result<void> check_limit(std::string_view call, std::int64_t least,
+                                       std::int64_t milliseconds);
 
 /// Runs the body of a call: errors become a status and a text, and so do exceptions.
 template <class Body>

@@ -24,17 +24,6 @@ result<void> open_stream(tessMesh_t handle, const runtime::stream_options& optio
   return {};
 }
 
-result<void> check_limit(std::string_view call, std::int64_t least,
-                         std::int64_t milliseconds) {
-  constexpr std::int64_t most = INT64_MAX / 1'000'000;
-  if (milliseconds < least || milliseconds > most) {
-    return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
-                             call, least, most, milliseconds));
-  }
-  return {};
-}
-
 result<runtime::launch_request> request_of(const kernel_object& kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {

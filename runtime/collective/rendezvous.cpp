@@ -62,7 +62,8 @@ result<std::uint64_t> rendezvous::next_sequence(std::uint64_t group, int rank) {
 
 result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
                                                std::uint64_t sequence,
-                                               std::int64_t now_ns) {
+                                               std::int64_t now_ns,
+                                               std::int64_t patience_ns) {
   const auto place = groups_.find(group);
   if (place == groups_.end()) {
     return error(errc::not_found, fmt::format("no collective group {}", group));
@@ -77,8 +78,6 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
   meeting& m = at->second;
   if (fresh) {
     m.came.resize(static_cast<std::size_t>(state.ranks));
-    constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-    m.deadline_ns = now_ns > never - patience_ns_ ? never : now_ns + patience_ns_;
   }
   if (m.came[static_cast<std::size_t>(rank)]) {
     return error(errc::invalid_argument,
@@ -87,6 +86,11 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
   }
   m.came[static_cast<std::size_t>(rank)] = true;
   ++m.arrived;
+  // Who comes after the deadline does not put it off.
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  if (patience_ns >= 0 && now_ns <= never - patience_ns) {
+    m.deadline_ns = std::min(m.deadline_ns, now_ns + patience_ns);
+  }
   return &m;
 }
 
@@ -110,7 +114,9 @@ void rendezvous::forget_if_over(std::uint64_t group, std::uint64_t sequence) {
 }
 
 result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns) {
-  WEIR_TRY(meeting* const m, enter(who.group, who.rank, who.sequence, now_ns));
+  WEIR_TRY(meeting* const m,
+           enter(who.group, who.rank, who.sequence, now_ns,
+                 who.patience_ns == 0 ? patience_ns_ : who.patience_ns));
   m->waiting.emplace(who.rank, who.ticket);
   meeting_outcome outcome{meeting_state::waiting, who.group, who.sequence, {}};
   if (m->state != meeting_state::waiting) {
@@ -137,7 +143,7 @@ result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns
 result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
                                              std::uint64_t sequence,
                                              std::int64_t now_ns) {
-  WEIR_TRY(meeting* const m, enter(group, rank, sequence, now_ns));
+  WEIR_TRY(meeting* const m, enter(group, rank, sequence, now_ns, -1));
   meeting_outcome outcome{m->state, group, sequence, {}};
   if (m->state == meeting_state::waiting) {
     outcome = decide(group, sequence, *m, meeting_state::cancelled);

@@ -130,6 +130,14 @@ typedef struct {
   size_t offset;  /**< of the address in its instance */
 } tessPointerAttributes;
 
+typedef void* (*tessAllocFn)(size_t bytes, size_t alignment, void* user);
+typedef void (*tessReleaseFn)(void* at, size_t bytes, void* user);
+/** Contexts made from now on take the memory of their devices and of tessHostAlloc from
+ * `alloc`, which returns `bytes` bytes at a multiple of `alignment`, or null; both null:
+ * from the system. Any thread calls them, also past tessShutdown where an export keeps
+ * memory. */
+TESS_API tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release,
+                                       void* user);
 TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
                                       tessStream_t stream);
 /** As tessMemcpyAsync, but only the instance of one rank: on a stream that is bound to a
@@ -369,6 +377,9 @@ typedef struct {
   size_t chunkBytes;     /**< 0: chosen */
   int32_t wireDtype;     /**< 0, or a narrower type between ranks if the policy allows */
   int32_t packedShards;  /**< 1: shards stand at the beginning of a buffer of their own */
+  /** How long one rank's share waits for the others'; 0: as TESS_TIMEOUT_MS says, -1: for
+   * ever. The shortest of a group counts. */
+  int64_t timeoutMs;
 } tessCollectiveDesc;
 
 TESS_API tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
@@ -409,7 +420,7 @@ TESS_API tessStatus_t tessGroupEnd(void);
  * wants all of them. */
 TESS_API tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
                                          uint32_t stableToggles);
-/** What the stream's last launch was told; all zero before the first. */
+/** What the stream's last launch or collective was told; all zero before the first. */
 TESS_API tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out);
 
 typedef struct {

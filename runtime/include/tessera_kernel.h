@@ -33,8 +33,8 @@ typedef struct tessKernelServices {
   void (*log)(const tessBlockContext* block, const char* text);
 } tessKernelServices;
 
-/** How numbers are to be treated by one launch. @source{Tessera Runtime & ABI, section
- * 11} */
+/** How numbers are to be treated by one launch or collective. @source{Tessera Runtime &
+ * ABI, section 11} */
 typedef struct tessDeterminism {
   uint32_t structSize;
   uint32_t version; /**< of this structure: 1 */
@@ -45,7 +45,14 @@ typedef struct tessDeterminism {
   uint64_t seed;          /**< of the Philox generator */
   uint64_t stream;        /**< number of the stream that launched */
   uint64_t ordinal;       /**< of this launch in its stream */
-  uint64_t digest;        /**< over all of the above but structSize */
+  uint64_t digest;        /**< over all but structSize and itself */
+  /** bit 0 stable reductions, 1 deterministic, 2 stateless random numbers, 3 fast math */
+  uint32_t policy;
+  /* of collectives, which draw no random numbers; zero for launches */
+  uint32_t algorithm;  /**< 1 ring, 2 tree, 3 hierarchical, 4 direct */
+  uint32_t accumulate; /**< type that numbers are added in; 0: none are */
+  uint32_t wire;       /**< narrower type between ranks; 0: none */
+  uint64_t chunkBytes; /**< of the pieces; 0: by size and workers */
 } tessDeterminism;
 
 /** What a block knows about itself. The first 64 bytes are what every block reads. */

@@ -61,10 +61,10 @@ void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns
     record r{std::string(what.name()),
              what.details(),
              what.what(),
-             what.stream_number,
+             what.stream_of(lane),
              what.number,
              what.bytes(),
-             lane,
+             what.on_devices == nullptr ? 0 : what.on_devices[lane],
              what.enqueued(),
              start_ns,
              end_ns};
@@ -93,12 +93,35 @@ void recorder::add_events(const record& r, std::uint64_t flow,
       R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
       R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
       R"("GB/s":{:.3f}{}{}}}}})",
-      r.lane + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
+      r.device + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
       name, r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes,
       r.details.empty() ? "" : ",", r.details));
   events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
                                R"("id":{},"cat":"enqueue","name":"run"}})",
-                               r.lane + 1, r.stream, microseconds(started), flow));
+                               r.device + 1, r.stream, microseconds(started), flow));
+}
+
+void recorder::add_counters(const std::vector<record>& all,
+                            std::vector<std::string>& events) const {
+  // At one moment what ends goes before what begins.
+  std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t>> changes;
+  for (const record& r : all) {
+    if ((r.kind == operation::kind::copy || r.kind == operation::kind::collective) &&
+        r.bytes != 0 && r.ended > r.started) {
+      const auto bytes = static_cast<std::int64_t>(r.bytes);
+      changes.emplace_back(r.device, r.started, bytes);
+      changes.emplace_back(r.device, r.ended, -bytes);
+    }
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t in_flight = 0;
+  for (const auto& [device, when, bytes] : changes) {
+    in_flight += bytes;  // 0 again with the last of a device
+    events.push_back(
+        fmt::format(R"({{"ph":"C","pid":{},"tid":0,"ts":{},"name":"bytes in flight",)"
+                    R"("args":{{"bytes":{}}}}})",
+                    device + 1, microseconds(when - since_), in_flight));
+  }
 }
 
 std::string recorder::to_json() const {
@@ -108,19 +131,19 @@ std::string recorder::to_json() const {
     all = records_;
   }
   std::sort(all.begin(), all.end(), [](const record& a, const record& b) {
-    return std::tie(a.started, a.stream, a.number, a.lane) <
-           std::tie(b.started, b.stream, b.number, b.lane);
+    return std::tie(a.started, a.stream, a.number, a.device) <
+           std::tie(b.started, b.stream, b.number, b.device);
   });
   std::vector<std::string> events;
-  std::set<std::pair<unsigned, std::uint64_t>> lanes;
+  std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
   std::set<std::uint64_t> streams;
   std::uint64_t flow = 0;
   for (const record& r : all) {
-    lanes.emplace(r.lane, r.stream);
+    lanes.emplace(r.device, r.stream);
     streams.insert(r.stream);
     add_events(r, ++flow, events);
   }
-  const auto named = [&](std::string_view what, std::uint64_t pid, std::uint64_t tid,
+  const auto named = [&](std::string_view what, std::int32_t pid, std::uint64_t tid,
                          const std::string& name) {
     events.push_back(
         fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
@@ -130,10 +153,11 @@ std::string recorder::to_json() const {
   for (const std::uint64_t s : streams) {
     named("thread_name", 0, s, fmt::format("stream {}", s));
   }
-  for (const auto& [lane, s] : lanes) {
-    named("process_name", lane + 1, s, fmt::format("device lane {}", lane));
-    named("thread_name", lane + 1, s, fmt::format("stream {}", s));
+  for (const auto& [device, s] : lanes) {
+    named("process_name", device + 1, s, fmt::format("device {}", device));
+    named("thread_name", device + 1, s, fmt::format("stream {}", s));
   }
+  add_counters(all, events);
   std::string meta;
   for (const auto& [name, value] : settings_) {
     meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", quoted(name), quoted(value));

@@ -20,8 +20,9 @@ class recorder final : public operation_observer {
 
   void ended(const operation& what, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
-  /// Lanes are processes by device and threads by stream; a lane of the host has the
-  /// moments of enqueueing, from which a flow leads to the start.
+  /// Processes are devices by ordinal + 1 and their threads streams; process 0, the host,
+  /// has the moments of enqueueing, from which a flow leads to the start. A counter of
+  /// each device is the bytes of its copies and collectives that are under way.
   /// @error{invalid_argument, the file cannot be written}
   [[nodiscard]] result<void> write(const std::string& path) const;
   [[nodiscard]] std::string to_json() const;
@@ -34,7 +35,7 @@ class recorder final : public operation_observer {
     std::uint64_t stream;
     std::uint64_t number;
     std::uint64_t bytes;
-    unsigned lane;
+    std::int32_t device;
     std::int64_t enqueued;
     std::int64_t started;
     std::int64_t ended;
@@ -42,6 +43,8 @@ class recorder final : public operation_observer {
 
   void add_events(const record& r, std::uint64_t flow,
                   std::vector<std::string>& events) const;
+  void add_counters(const std::vector<record>& all,
+                    std::vector<std::string>& events) const;
 
   std::vector<std::pair<std::string, std::string>> settings_;
   std::int64_t since_;

@@ -127,6 +127,53 @@ result<std::shared_ptr<const collective_plan>> plan_to_verify(stream& on,
   return on.of().plans().get(call, ranks, shape, other);
 }
 
+/// Type that the numbers of a reduction are added in.
+dtype accumulates_in(const reducer& sums) noexcept {
+  const dtype type = sums.what().type;
+  const bool complex = type == dtype::complex64 || type == dtype::complex128;
+  if (sums.rule() == partial_rule::none) {  // exactly, and then rounded to this
+    return complex ? dtype::complex128 : dtype::fp64;
+  }
+  if (sums.node_bytes() == sums.element_bytes()) {
+    return type;
+  }
+  return complex                                          ? dtype::complex128
+         : sums.node_bytes() == info_of(dtype::fp32).size ? dtype::fp32
+                                                          : dtype::fp64;
+}
+
+std::uint32_t number_of(algorithm how) noexcept {
+  constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as of tessFatbinPlan
+  return numbers[static_cast<std::size_t>(how)];
+}
+
+std::uint32_t number_of(wire_format wire) noexcept {
+  constexpr std::array<dtype, 4> types = {dtype{}, dtype::bf16, dtype::fp8_e4m3,
+                                          dtype::fp8_e5m2};
+  return static_cast<std::uint32_t>(types[static_cast<std::size_t>(wire)]);
+}
+
+/// Of what all ranks have to be told alike: the policy, seed and toggles.
+std::uint64_t digest_of_descriptor(const stream& on, const numerics_policy& p) noexcept {
+  const tessDeterminism told = on.describe(p);
+  const std::array<std::uint64_t, 3> words = {told.policy, told.stableToggles, told.seed};
+  return xxh3_64(std::as_bytes(std::span(words)));
+}
+
+/// The stream's descriptor of this collective.
+void note_numbers(stream& on, const numerics_policy& policy,
+                  const collective_plan& plan) noexcept {
+  tessDeterminism told = on.describe(policy);
+  const plan_options& how = plan.options();
+  told.algorithm = number_of(how.how);
+  told.wire = number_of(how.wire);
+  told.chunkBytes = how.chunk_bytes;
+  if (plan.arithmetic()) {
+    told.accumulate = static_cast<std::uint32_t>(accumulates_in(*plan.arithmetic()));
+  }
+  on.note(told);
+}
+
 result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
   context& of = on.of();
   const auto& settings = of.settings();
@@ -172,52 +219,11 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   }
   WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
                                     {out.how.how, out.how.chunk_bytes, out.how.wire}));
+  note_numbers(on, policy, *out.plan);
   return out;
-}
-
-/// Of what all ranks have to be told alike: the policy, seed and toggles.
-std::uint64_t digest_of_descriptor(const context& of, const numerics_policy& p) noexcept {
-  tessDeterminism told{};
-  told.stableToggles = p.stable_reductions ? 7 : 0;
-  told.seed = of.settings().seed;
-  of.tell(told);
-  const std::array<std::uint64_t, 3> words = {(p.stable_reductions ? 1U : 0U) |
-                                                  (p.deterministic ? 2U : 0U) |
-                                                  (p.fast_math ? 4U : 0U),
-                                              told.stableToggles, told.seed};
-  return xxh3_64(std::as_bytes(std::span(words)));
 }
 
 }  // namespace
-
-result<std::shared_ptr<const collective_plan>> plan_cache::get(
-    const collective_call& call, int ranks, const topology& shape,
-    const plan_options& options) {
-  const key k{digest_of(call),
-              ranks,
-              shape.domains,
-              shape.workers,
-              static_cast<int>(options.how),
-              static_cast<int>(options.wire),
-              options.chunk_bytes,
-              call.level,
-              call.wide,
-              call.packed_shards};
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = plans_.find(k); found != plans_.end()) {
-      return found->second;
-    }
-  }
-  WEIR_TRY(auto made, plan_collective(call, ranks, shape, options));
-  auto out = std::make_shared<const collective_plan>(std::move(made));
-  const std::lock_guard lock(mutex_);
-  if (plans_.size() >= most) {
-    plans_.clear();
-  }
-  plans_.emplace(k, out);
-  return out;
-}
 
 collective_operation::collective_operation(std::shared_ptr<const collective_plan> plan,
                                            collective_choice how,
@@ -240,10 +246,22 @@ std::string_view collective_operation::name() const noexcept {
 std::uint64_t collective_operation::bytes() const noexcept {
   return extent(plan_->call(), 1, false);
 }
+memory_need collective_operation::needs() const noexcept {
+  return {plan_->scratch_bytes(), 0};  // each device is in one of the groups
+}
 std::string collective_operation::details() const {
   return fmt::format(
       "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
       name_of(how_.how), name_of(how_.level), plan_->call().level, plan_->ranks());
+}
+std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
+  const collective_group& g = groups_.front();
+  for (std::size_t i = 0; i < g.streams.size(); ++i) {
+    if (g.ranks[i] == static_cast<int>(lane)) {
+      return g.streams[i];
+    }
+  }
+  return stream_number;
 }
 ref<operation> collective_operation::clone() const {
   std::vector<collective_group> groups;
@@ -255,8 +273,9 @@ ref<operation> collective_operation::clone() const {
     copy.outputs = g.outputs;
     groups.push_back(std::move(copy));
   }
-  const auto out =
-      make_ref<collective_operation>(plan_, how_, std::move(groups), scratch_limit_);
+  // What a graph needs is compared with the limit of the stream that it is launched on.
+  const auto out = make_ref<collective_operation>(plan_, how_, std::move(groups),
+                                                  static_cast<std::size_t>(-1));
   out->verify_by(verify_);
   return out;
 }
@@ -542,7 +561,7 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     }
     const auto share =
         make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
-                             digest_of_descriptor(on.of(), policy));
+                             digest_of_descriptor(on, policy));
     share->source = std::move(from);
     share->target = std::move(to);
     share->verify = std::move(verify);

@@ -124,7 +124,47 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
       number(number_of),
       devices(ids.begin(), ids.end()),
       shape(s),
-      pool(of->memory(), devices, number) {}
+      pool(of->memory(), devices, number) {
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    block_facts& told = places.emplace_back();
+    told.rank = rank;
+    told.ranks = shape.ranks();
+    const auto sizes = shape.sizes();
+    std::copy(sizes.begin(), sizes.end(), told.axis_size.begin());
+    if (const auto at = shape.coordinates(rank)) {
+      std::copy(at->begin(), at->end(), told.axis_index.begin());
+    }
+  }
+}
+
+result<std::shared_ptr<const collective_plan>> plan_cache::get(
+    const collective_call& call, int ranks, const topology& shape,
+    const plan_options& options) {
+  const key k{digest_of(call),
+              ranks,
+              shape.domains,
+              shape.workers,
+              static_cast<int>(options.how),
+              static_cast<int>(options.wire),
+              options.chunk_bytes,
+              call.level,
+              call.wide,
+              call.packed_shards};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(k); found != plans_.end()) {
+      return found->second;
+    }
+  }
+  WEIR_TRY(auto made, plan_collective(call, ranks, shape, options));
+  auto out = std::make_shared<const collective_plan>(std::move(made));
+  const std::lock_guard lock(mutex_);
+  if (plans_.size() >= most) {
+    plans_.clear();
+  }
+  plans_.emplace(k, out);
+  return out;
+}
 
 context::context(runtime_settings settings)
     : settings_(std::move(settings)), policy_(settings_.policy) {}
@@ -161,6 +201,7 @@ result<void> context::open(engine& workers) {
   cpu_options options;
   options.devices = settings_.devices;
   options.memory = settings_.device_memory;
+  options.source = settings_.source;
   const std::weak_ptr<context> self = weak_from_this();
   options.log = [self](std::int32_t device, std::string_view text) {
     if (const auto alive = self.lock()) {
@@ -346,7 +387,6 @@ void context::suggest_policy(const numerics_policy& policy) {
 }
 
 numerics_policy context::policy() const {
-  const std::lock_guard lock(mutex_);
   numerics_policy out = policy_;
   out.deterministic |= settings_.deterministic_floor || settings_.lock_deterministic;
   out.stable_reductions |= settings_.lock_stable;

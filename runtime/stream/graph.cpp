@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
 #include "weir/runtime/stream/stream.hpp"
+#include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -266,6 +268,7 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
     out->nodes_.push_back({std::move(copy), node.chain, node.after});
   }
   out->from_ = std::move(from);
+  out->sum_needs();
   return out;
 }
 
@@ -273,6 +276,7 @@ void graph_exec::adopt(operation& what, const stream& recorded_on) const {
   what.graph_of = of_.get();
   what.graph_began = &began_;
   what.stream_number = recorded_on.number();
+  what.on_devices = recorded_on.devices();
 }
 
 graph_exec::~graph_exec() {
@@ -358,9 +362,29 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   }
   WEIR_TRY(const capture* const tasks, capture_for(in, *on));
   static_cast<void>(tasks);
+  if (const std::size_t room = on->budget()->room(); needs_ > room) {
+    on->enqueue(in, make_failing(error(
+                        errc::out_of_memory,
+                        fmt::format("graph not run: expected scratch, shared memory and "
+                                    "arguments within the {} bytes that the stream's "
+                                    "limit leaves, found {}",
+                                    room, needs_))));
+    return {};
+  }
   ++runs_;
   on->enqueue(in, std::move(run));
   return {};
+}
+
+void graph_exec::sum_needs() {
+  std::vector<std::size_t> scratch(lanes_.size());
+  needs_ = 0;
+  for (const graph_node& node : nodes_) {
+    const memory_need need = node.what->needs();
+    scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
+    needs_ += need.copies;
+  }
+  needs_ = std::accumulate(scratch.begin(), scratch.end(), needs_);
 }
 
 void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
@@ -440,6 +464,7 @@ void graph_exec::replace(std::size_t node, ref<operation> what) {
   adopt(*what, *from_->streams[nodes_[node].chain]);
   nodes_[node].what = std::move(what);
   captures_.clear();
+  sum_needs();
 }
 
 }  // namespace weir::runtime

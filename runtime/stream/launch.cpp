@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/hash.hpp"
 #include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
@@ -31,8 +30,6 @@ struct launch_owner : counted {
 
 /// One launch, and its runs in graphs.
 struct launch_plan : counted {
-  explicit launch_plan(ref<launch_owner> o) : owner(std::move(o)) {}
-
   ref<launch_owner> owner;
   grid_launch grid;
   tessDeterminism determinism{};
@@ -40,26 +37,6 @@ struct launch_plan : counted {
   std::vector<translated> pointers;
   bool touches_host = false;  ///< a pointer that is no device memory
 };
-
-tessDeterminism describe(stream& on, const numerics_policy& policy,
-                         const runtime_settings& settings,
-                         const std::optional<policy_record>& of_module) {
-  tessDeterminism out{};
-  out.structSize = sizeof out;
-  out.version = 1;
-  out.level = static_cast<std::uint32_t>(policy.level());
-  out.tree = 1;
-  out.stableToggles = policy.stable_reductions ? 7 : 0;
-  out.fastMath = policy.fast_math ? 1 : 0;
-  out.seed = settings.seed != 0 ? settings.seed : of_module ? of_module->seed : 0;
-  on.of().tell(out);
-  out.stream = on.number();
-  out.ordinal = on.next_ordinal();
-  std::array<std::byte, sizeof out> bytes{};
-  std::memcpy(bytes.data(), &out, sizeof out);
-  out.digest = xxh3_64({bytes.data() + 4, offsetof(tessDeterminism, digest) - 4});
-  return out;
-}
 
 class launch_operation : public operation {
  public:
@@ -72,15 +49,20 @@ class launch_operation : public operation {
   [[nodiscard]] std::string_view name() const noexcept override {
     return plan_->owner->kernel.kernel->record.name;
   }
-  /// Blocks of one device that have shared memory at a time.
-  [[nodiscard]] std::int64_t resident() const noexcept { return slices_.slices; }
+  [[nodiscard]] memory_need needs() const noexcept override {
+    const std::size_t own = plan_->owner->kernel.kernel->record.shared_bytes;
+    return {(plan_->grid.shared_bytes - own) * static_cast<std::size_t>(resident()),
+            plan_->args.size()};
+  }
+  /// Blocks of one device that are at work, and have shared memory, at a time.
+  [[nodiscard]] virtual std::int64_t resident() const noexcept { return slices_.slices; }
   [[nodiscard]] std::string details() const override {
     const grid_launch& g = plan_->grid;
     return fmt::format(
         "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
-        "\"policy\":\"{:016x}\"",
-        g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2],
-        slices_.slices, plan_->determinism.digest);
+        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\"",
+        g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
+        occupancy(), plan_->determinism.digest);
   }
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<launch_operation>(plan_, rank_, slices_);
@@ -157,6 +139,11 @@ class launch_operation : public operation {
   [[nodiscard]] device_backend& backend() const {
     return plan_->owner->mesh->of->backend();
   }
+  /// Part of the workers that its blocks on one device can keep busy.
+  [[nodiscard]] double occupancy() const {
+    const auto workers = static_cast<double>(plan_->owner->mesh->of->workers());
+    return std::min(1.0, static_cast<double>(resident()) / workers);
+  }
   /// Workers that a launch on one device is cut for, so that all devices keep them busy.
   [[nodiscard]] static unsigned workers_for(const stream& on) {
     const unsigned lanes = on.lanes();
@@ -207,14 +194,9 @@ class launch_operation : public operation {
       std::memcpy(args + p.offset, &there, sizeof there);
     }
     grid.args = {args, plan_->args.size()};
-    grid.device = plan_->owner->mesh->devices[static_cast<std::size_t>(rank)];
-    grid.facts.rank = rank;
-    grid.facts.ranks = static_cast<std::int32_t>(plan_->owner->mesh->ranks());
-    const auto sizes = plan_->owner->mesh->shape.sizes();
-    std::copy(sizes.begin(), sizes.end(), grid.facts.axis_size.begin());
-    if (const auto at = plan_->owner->mesh->shape.coordinates(rank)) {
-      std::copy(at->begin(), at->end(), grid.facts.axis_index.begin());
-    }
+    const runtime::mesh& mesh = *plan_->owner->mesh;
+    grid.device = mesh.devices[static_cast<std::size_t>(rank)];
+    grid.facts = mesh.places[static_cast<std::size_t>(rank)];
     grid.facts.determinism = &plan_->determinism;
   }
 
@@ -233,6 +215,9 @@ class persistent_operation final : public launch_operation {
 
   [[nodiscard]] ref<operation> clone() const override { return {}; }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
+  [[nodiscard]] std::int64_t resident() const noexcept override {
+    return plan_->grid.blocks();  // each has a thread of its own
+  }
 
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
@@ -322,7 +307,6 @@ void persistent_operation::release_stream() {
 
 result<void> fill_in(stream& on, const launch_request& what, launch_plan& plan) {
   const kernel_record& record = what.kernel.kernel->record;
-  WEIR_CHECK(check_arguments(record.parameters, what.args, what.args_bytes));
   WEIR_TRY(plan.args, copy_arguments(record.parameters, what.args, what.args_bytes));
   for (const kernel_parameter& p : record.parameters) {
     if (p.kind != parameter_kind::pointer) {
@@ -388,6 +372,12 @@ bool fits_shared(const stream& on, const launch_request& what, std::int64_t bloc
          on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
 }
 
+/// A recording is not run now: what it needs is looked at when it is.
+bool only_records(stream& on) {
+  const auto in = on.of().port().enter();
+  return on.recording_only();
+}
+
 ref<operation> over_limit(const stream& on, const launch_request& what) {
   return make_failing(
       error(errc::out_of_memory,
@@ -401,15 +391,18 @@ ref<operation> over_limit(const stream& on, const launch_request& what) {
 }  // namespace
 
 result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  auto plan = make_ref<launch_plan>(on.shared_by_launches<launch_owner>(
-      what.kernel.kernel, [&] { return make_ref<launch_owner>(what.kernel, on.on()); }));
+  auto plan = make_ref<launch_plan>();
   WEIR_CHECK(shape(on, what, *plan));
   WEIR_CHECK(fill_in(on, what, *plan));
   numerics_policy policy = on.of().policy();
   policy.deterministic |= what.deterministic;
-  plan->determinism =
-      describe(on, policy, on.of().settings(), what.kernel.module->policy());
-  on.note(plan->determinism);
+  const auto& of_module = what.kernel.module->policy();
+  tessDeterminism& told = plan->determinism;
+  told = on.describe(policy, of_module ? of_module->seed : 0);
+  told.ordinal = on.next_ordinal();
+  plan->owner = on.shared_by_launches<launch_owner>(what.kernel.kernel, told, [&] {
+    return make_ref<launch_owner>(what.kernel, on.on());
+  });
   ref<operation> out;
   if (what.persistent && !fits_shared(on, what, plan->grid.blocks())) {
     out = over_limit(on, what);
@@ -424,7 +417,7 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
                           what.kernel.kernel->record.name)));
   } else {
     auto launch = make_ref<launch_operation>(std::move(plan), on);
-    if (fits_shared(on, what, launch->resident())) {
+    if (fits_shared(on, what, launch->resident()) || only_records(on)) {
       out = std::move(launch);
     } else {
       out = over_limit(on, what);

@@ -88,6 +88,7 @@ void share_group::admitted(submission_port::session& in, stream& of) {
   for (const ref<rank_share>& share : shares_) {
     share->number = ++next;
     share->stream_number = stream_number;
+    share->on_devices = on_devices;
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
     share->admitted(in, of);
@@ -126,6 +127,7 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
   who.call = digest_of(same) ^ static_cast<std::uint64_t>(share->plan->options().wire)
                                    << wire_bits;
   who.descriptor = share->descriptor;
+  who.patience_ns = share->request.patience_ns;
   share->retain();
   who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
   auto outcome = [&]() -> result<meeting_outcome> {
@@ -171,6 +173,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
       lane& l = s->on->chain().of(0);
       g.lanes.push_back(&l);
       g.held.push_back({l.token, access_mode::read_write});
+      g.streams.push_back(s->stream_number);
     }
     std::vector<collective_group> groups;
     groups.push_back(std::move(g));
@@ -179,6 +182,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     all->verify_by(first.verify);
     all->number = first.number;
     all->stream_number = first.stream_number;
+    all->on_devices = first.on->on()->devices.data();
     all->observer = first.observer;
     all->enqueued_ns = first.enqueued_ns;
     submission to(in, first.on->chain(), true);

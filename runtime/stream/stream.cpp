@@ -4,12 +4,15 @@
 #include "weir/runtime/stream/stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/runtime/stream/graph.hpp"
 #include "weir/runtime/stream/meeting_point.hpp"
 
@@ -123,6 +126,7 @@ void stream::number(operation& what) {
   operations_ += what.numbers();
   what.number = operations_;
   what.stream_number = number_;
+  what.on_devices = devices();
   if (closed_) {
     what.keeps = shared_from_this();  // the closing operation does so no longer
   }
@@ -356,7 +360,34 @@ tessDeterminism stream::last_determinism() const {
   return determinism_;
 }
 
-void stream::note(const tessDeterminism& d) {
+tessDeterminism stream::describe(const numerics_policy& policy,
+                                 std::uint64_t module_seed) const noexcept {
+  const std::uint64_t asked = of().settings().seed;
+  tessDeterminism out{};
+  out.structSize = sizeof out;
+  out.version = 1;
+  out.level = static_cast<std::uint32_t>(policy.level());
+  out.tree = 1;
+  out.stableToggles = policy.stable_reductions ? 7 : 0;
+  out.fastMath = policy.fast_math ? 1 : 0;
+  out.seed = asked != 0 ? asked : module_seed;
+  of().tell(out);
+  out.stream = number_;
+  out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |
+               (policy.stateless_rng ? 4U : 0U) | (policy.fast_math ? 8U : 0U);
+  return out;
+}
+
+void stream::seal(tessDeterminism& d) noexcept {
+  d.digest = 0;
+  std::array<std::byte, sizeof d> bytes{};
+  std::memcpy(bytes.data(), &d, sizeof d);
+  constexpr std::size_t first = sizeof d.structSize;
+  d.digest = xxh3_64({bytes.data() + first, sizeof d - first});
+}
+
+void stream::note(tessDeterminism& d) {
+  seal(d);
   const std::lock_guard lock(small_mutex_);
   determinism_ = d;
 }

@@ -71,6 +71,40 @@ void cpu_arena::discharge(std::size_t bytes) {
   use_.in_use -= round_up_to(bytes, alignment);
 }
 
+result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
+  void* out = nullptr;
+  const bool own = !options_.source.take;
+  if (!own) {
+    out = options_.source.take(bytes, unit);
+  } else if (::posix_memalign(&out, unit, bytes) != 0) {
+    out = nullptr;
+  } else if (bytes >= huge_page) {
+    (void)::madvise(out, bytes, MADV_HUGEPAGE);
+  }
+  if (out == nullptr) {
+    return error(errc::out_of_memory,
+                 fmt::format("allocate memory of {}: expected {} bytes from the {}, "
+                             "found none",
+                             options_.name, bytes, own ? "system" : "program"));
+  }
+  if (reinterpret_cast<std::uintptr_t>(out) % unit != 0) {
+    options_.source.give_back(out, bytes);
+    return error(errc::invalid_argument,
+                 fmt::format("allocate memory of {}: expected an address of the program "
+                             "that is a multiple of {}, found {}",
+                             options_.name, unit, out));
+  }
+  return static_cast<std::byte*>(out);
+}
+
+void cpu_arena::release(const block& b) const {
+  if (options_.source.give_back) {
+    options_.source.give_back(b.raw, b.total);
+  } else {
+    std::free(b.raw);
+  }
+}
+
 result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   block b;
   b.bytes = bytes;
@@ -83,19 +117,9 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   const std::size_t unit = b.total >= huge_page ? huge_page
                            : options_.pinned    ? small_page
                                                 : alignment;
-  void* raw = nullptr;
-  if (::posix_memalign(&raw, unit, b.total) != 0) {
-    return error(errc::out_of_memory,
-                 fmt::format("allocate memory of {}: expected {} bytes from the system, "
-                             "found none",
-                             options_.name, b.total));
-  }
-  b.raw = static_cast<std::byte*>(raw);
-  if (b.total >= huge_page) {
-    (void)::madvise(raw, b.total, MADV_HUGEPAGE);
-  }
+  WEIR_TRY(b.raw, raw(b.total, unit));
   if (options_.pinned) {
-    (void)::mlock(raw, b.total);
+    (void)::mlock(b.raw, b.total);
   }
   std::byte* const at = b.raw + b.front;
   const std::size_t behind = b.total - b.front - bytes;
@@ -114,7 +138,7 @@ result<void> cpu_arena::give_back(std::byte* at, const block& b) const {
   if (options_.pinned) {
     (void)::munlock(b.raw, b.total);
   }
-  std::free(b.raw);
+  release(b);
   if (before_ok < guard_bytes) {
     return error(errc::corrupt,
                  fmt::format("free memory of {}: expected {} bytes that end where they "

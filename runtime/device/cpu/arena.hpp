@@ -12,6 +12,7 @@
 
 #include "weir/base/error.hpp"
 #include "weir/runtime/device/backend.hpp"
+#include "weir/runtime/device/memory_source.hpp"
 
 namespace weir::runtime {
 
@@ -25,6 +26,7 @@ class cpu_arena {
     std::size_t capacity = 0;
     bool pinned = false;    ///< lock what is allocated into memory, if the system lets us
     std::size_t shift = 0;  ///< added to where large allocations begin in their page
+    memory_source source;   ///< empty: the system
   };
 
   explicit cpu_arena(options o);
@@ -51,6 +53,8 @@ class cpu_arena {
   [[nodiscard]] result<void> charge(std::size_t bytes);
   void discharge(std::size_t bytes);
   [[nodiscard]] result<block> take(std::size_t bytes) const;
+  [[nodiscard]] result<std::byte*> raw(std::size_t bytes, std::size_t unit) const;
+  void release(const block& b) const;
   [[nodiscard]] result<void> give_back(std::byte* at, const block& b) const;
 
   options options_;

@@ -48,16 +48,22 @@ class block_environment {
 #if defined(__SSE2__)
     vector_before_ = _mm_getcsr();
     asm volatile("fnstcw %0" : "=m"(x87_before_));
+    constexpr unsigned flags = 0x3F;
+    differs_ = (vector_before_ & ~flags) != wanted_;
+    if (differs_) {
+      _mm_setcsr(static_cast<unsigned>(wanted_) | (vector_before_ & flags));
+    }
 #else
     control_before_ = fp_control();
-#endif
     restore();
+#endif
   }
   ~block_environment() {
 #if defined(__SSE2__)
-    if (_mm_getcsr() != vector_before_) {
+    if (differs_ || _mm_getcsr() != vector_before_) {
       _mm_setcsr(vector_before_);
     }
+    restore_x87();
 #else
     set_fp_control(control_before_);
 #endif
@@ -71,17 +77,22 @@ class block_environment {
       set_fp_control(wanted_);
     }
 #if defined(__SSE2__)
-    std::uint16_t x87 = 0;
-    asm volatile("fnstcw %0" : "=m"(x87));
-    if (x87 != x87_before_) {
-      asm volatile("fldcw %0" ::"m"(x87_before_));
-    }
+    restore_x87();
 #endif
   }
 
  private:
   std::uint64_t wanted_;
 #if defined(__SSE2__)
+  void restore_x87() const noexcept {
+    std::uint16_t x87 = 0;
+    asm volatile("fnstcw %0" : "=m"(x87));
+    if (x87 != x87_before_) {
+      asm volatile("fldcw %0" ::"m"(x87_before_));
+    }
+  }
+
+  bool differs_ = false;  ///< the launch's from the caller's
   unsigned vector_before_ = 0;
   std::uint16_t x87_before_ = 0;
 #else
@@ -234,10 +245,13 @@ result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers)
                                "run, found a request to stop",
                                i, host_.launch->code.name, host_.launch->device));
     }
+    if (i != first) {
+      environment_.restore();
+    }
     std::copy(index.at, index.at + 3, context_.blockIndex);
     run_block();
-    environment_.restore();
     if (failed_thread_ != no_thread || misuse_ != nullptr) {
+      environment_.restore();
       return failure();
     }
     index.advance(context_.grid);

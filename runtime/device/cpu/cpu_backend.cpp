@@ -50,13 +50,14 @@ class cpu_backend final : public device_backend {
   explicit cpu_backend(cpu_options options)
       : options_(std::move(options)),
         log_(options_.log),
-        host_({"host", std::numeric_limits<std::size_t>::max() / 2, true, 0}),
+        host_({"host", std::numeric_limits<std::size_t>::max() / 2, true, 0,
+               options_.source}),
         scratch_(options_.stack_bytes),
         persistent_(options_.stack_bytes, options_.stop_limit_ns, options_.log) {
     for (std::int32_t d = 0; d < options_.devices; ++d) {
       const auto shift = static_cast<std::size_t>(d % 8) * 512;
       arenas_.push_back(std::make_unique<cpu_arena>(cpu_arena::options{
-          fmt::format("device {}", d), options_.memory, false, shift}));
+          fmt::format("device {}", d), options_.memory, false, shift, options_.source}));
     }
   }
 

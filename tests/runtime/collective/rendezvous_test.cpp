@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -162,6 +163,37 @@ TEST(Rendezvous, RefusesStrangersAndSecondArrivals) {
   EXPECT_EQ(meetings.join(share(0), 0).error().code(), errc::invalid_argument);
   EXPECT_EQ(meetings.next_sequence(group_id, 2).error().code(), errc::invalid_argument);
   EXPECT_EQ(meetings.next_sequence(4, 0).error().code(), errc::not_found);
+}
+
+TEST(Rendezvous, EndsWhenTheFirstShareHasWaitedAsLongAsItWanted) {
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  rendezvous meetings = with_group(3);  // each waits for 100
+  const auto comes = [&](int rank, std::int64_t patience, std::int64_t now) {
+    arrival who = share(rank);
+    who.patience_ns = patience;
+    return or_throw(meetings.join(who, now)).state;
+  };
+  EXPECT_EQ(comes(0, -1, 0), meeting_state::waiting);
+  EXPECT_EQ(meetings.next_deadline(), never) << "for ever";
+  EXPECT_EQ(comes(1, 0, 1000), meeting_state::waiting);
+  EXPECT_EQ(meetings.next_deadline(), 1100);
+  EXPECT_TRUE(meetings.expire(1099).empty());
+  const auto over = meetings.expire(1100);
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_EQ(over[0].tickets, ranks_below(2));
+  EXPECT_EQ(comes(2, -1, 1101), meeting_state::timeout) << "nobody is there any more";
+  EXPECT_EQ(meetings.open(), 0U);
+}
+
+TEST(Rendezvous, WhoComesLaterDoesNotPutTheEndOff) {
+  rendezvous meetings = with_group(3);
+  arrival hasty = share(0);
+  hasty.patience_ns = 10;
+  or_throw(meetings.join(hasty, 0));
+  arrival patient = share(1);
+  patient.patience_ns = 1000;
+  or_throw(meetings.join(patient, 5));
+  EXPECT_EQ(meetings.next_deadline(), 10);
 }
 
 TEST(Rendezvous, EveryTicketIsHandedOutOnceWhateverHappens) {

@@ -242,6 +242,105 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
 }
 
+tessCollectiveDesc share_for(void* x, int64_t timeout_ms) {
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.sendbuf = x;
+  d.count = 100;
+  d.dtype = TESS_INT64;
+  d.timeoutMs = timeout_ms;
+  return d;
+}
+
+TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
+  const environment brief({{"TESS_TIMEOUT_MS", "20"}});
+  session s(4, {2, 1, 2, 1});
+  auto* x = numbered(s, 4, 100);
+  const auto streams = bound_streams(s, 4);
+  for (tessStream_t one : streams) {
+    ASSERT_TESS(tessStreamSetTimeout(one, 0));
+  }
+  // Ranks 0 and 1 are one group, 2 and 3 another.
+  auto patient = share_for(x, -1);
+  patient.axis = "tp";
+  auto usual = share_for(x, 0);
+  usual.axis = "tp";
+  ASSERT_TESS(tessCollective(s.mesh, &patient, streams[0]));
+  ASSERT_TESS(tessCollective(s.mesh, &usual, streams[2]));
+  EXPECT_EQ(tessStreamSynchronize(streams[2]), TESS_ERR_TIMEOUT);
+  // Rank 0 came before rank 2 and is still there.
+  ASSERT_TESS(tessCollective(s.mesh, &patient, streams[1]));
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
+  EXPECT_EQ(s.read(x, 100, 0)[1], number(0, 1) + number(1, 1));
+}
+
+TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
+  const environment patient({{"TESS_TIMEOUT_MS", "600000"}});
+  session s(2);
+  auto* x = numbered(s, 2, 100);
+  const auto streams = bound_streams(s, 2);
+  auto d = share_for(x, 20);
+  ASSERT_TESS(tessCollective(s.mesh, &d, streams[0]));
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_TIMEOUT);
+  d.timeoutMs = -2;
+  EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
+  d.timeoutMs = INT64_MAX;
+  EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
+  // A program that was compiled before the member was there does not set it.
+  d.structSize = offsetof(tessCollectiveDesc, timeoutMs);
+  ASSERT_TESS(tessCollective(s.mesh, &d, streams[1]));
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_TIMEOUT) << "rank 0 has gone";
+  --d.structSize;
+  EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraCollective, TheirDescriptorSaysHowNumbersAreAddedAndSent) {
+  session s(4);
+  auto* x = s.memory<char>(4096);
+  const auto told = [&](const tessCollectiveDesc& d) {
+    EXPECT_TESS(tessCollective(s.mesh, &d, s.stream));
+    tessDeterminism out{};
+    out.structSize = sizeof out;
+    EXPECT_TESS(tessStreamGetDeterminism(s.stream, &out));
+    return out;
+  };
+  const auto under = [&](tessNumericsPolicy p) {
+    EXPECT_TESS(tessSetNumericsPolicy(s.context, &p));
+  };
+  auto d = share_for(x, 0);
+  d.dtype = TESS_BF16;
+  d.algorithm = "tree";
+  d.chunkBytes = 256;
+  under({0, 1, 0, 0});
+  const tessDeterminism tree = told(d);
+  EXPECT_EQ(tree.level, 1U);
+  EXPECT_EQ(tree.policy, 2U);
+  EXPECT_EQ(tree.algorithm, 2U);
+  EXPECT_EQ(tree.accumulate, uint32_t{TESS_FP32});
+  EXPECT_EQ(tree.wire, 0U);
+  EXPECT_EQ(tree.chunkBytes, 256U);
+  EXPECT_EQ(told(d).digest, tree.digest) << "the same again";
+  d.algorithm = "ring";
+  EXPECT_NE(told(d).digest, tree.digest);
+  under({1, 1, 1, 0});
+  const tessDeterminism exact = told(d);
+  EXPECT_EQ(exact.policy, 7U);
+  EXPECT_EQ(exact.accumulate, uint32_t{TESS_FP64}) << "and rounded once";
+  under({0, 0, 1, 1});
+  d.algorithm = nullptr;
+  d.dtype = TESS_FP32;
+  d.wireDtype = TESS_FP8_E4M3;
+  const tessDeterminism rounded = told(d);
+  EXPECT_EQ(rounded.policy, 12U);
+  EXPECT_EQ(rounded.algorithm, 4U);
+  EXPECT_EQ(rounded.wire, uint32_t{TESS_FP8_E4M3});
+  d.kind = TESS_COLLECTIVE_ALL_GATHER;
+  d.wireDtype = 0;
+  EXPECT_EQ(told(d).accumulate, 0U) << "adds nothing";
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
 TEST(TesseraCollective, RanksThatAreToldOfOtherSeedsOrTogglesDisagree) {
   session s(2);
   auto* x = s.memory<float>(4);

@@ -246,6 +246,10 @@ TEST(TesseraContract, KernelsSeeTheDescriptorOfTheirLaunch) {
   EXPECT_EQ(seen[1].level, 1U);
   EXPECT_EQ(seen[2].level, 0U);
   EXPECT_EQ(seen[2].fastMath, 1U);
+  EXPECT_EQ(seen[0].policy, 7U);
+  EXPECT_EQ(seen[1].policy, 6U);
+  EXPECT_EQ(seen[2].policy, 12U);
+  EXPECT_EQ(seen[0].algorithm, 0U) << "a launch is no collective";
   EXPECT_EQ(seen[0].seed, 77U);
   EXPECT_EQ(seen[1].ordinal, seen[0].ordinal + 1);
   EXPECT_NE(seen[0].digest, seen[1].digest);
@@ -367,6 +371,33 @@ TEST(TesseraContract, ADamagedCacheEntryIsFound) {
   session s;
   EXPECT_EQ(tessCacheVerify(s.context), TESS_ERR_CACHE_CORRUPT);
   EXPECT_TESS(tessCacheClear(s.context));
+}
+
+TEST(TesseraContract, VariablesThatAreWrongAreSaidOnceWhateverTheLevel) {
+  const auto said = [] {
+    testing::internal::CaptureStderr();
+    const session s;
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(), "");
+  const environment wrong({{"TESS_LOG_LEVEL", "loud"}, {"TESS_AUTOTUNE", "perhaps"}});
+  const std::string once = said();
+  EXPECT_NE(once.find("TESS_LOG_LEVEL ignored: expected info, debug, trace, found "
+                      "\"loud\""),
+            std::string::npos)
+      << once;
+  EXPECT_NE(once.find("TESS_AUTOTUNE ignored"), std::string::npos) << once;
+  EXPECT_EQ(said(), "") << "the same again";
+  std::vector<std::string> heard;
+  EXPECT_TESS(tessSetLogCallback(
+      [](tessLogLevel, const char* text, void* user) {
+        static_cast<std::vector<std::string>*>(user)->emplace_back(text);
+      },
+      &heard));
+  EXPECT_EQ(said(), "") << "who listens hears it instead";
+  EXPECT_TESS(tessSetLogCallback(nullptr, nullptr));
+  ASSERT_GE(heard.size(), 2U);
+  EXPECT_NE(heard[0].find("ignored"), std::string::npos);
 }
 
 TEST(TesseraContract, BackendsThatAreNotThereAreUnsupported) {

@@ -446,6 +446,47 @@ TEST(TesseraGraph, AStreamThatJoinedACaptureAndDidNothingGoesOn) {
   }
 }
 
+TEST(TesseraGraph, NeedsItsMemoryWithinTheLimitOfTheStreamThatItIsLaunchedOn) {
+  session s(4);
+  const registered_module m(s.context, graph_kernels());
+  auto* x = s.memory<float>(10'000);
+  tessStream_t narrow = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &narrow));
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.sendbuf = x;
+  d.count = 10'000;
+  d.dtype = TESS_FP32;
+  d.algorithm = "tree";  // has scratch
+  const mix_arguments args{x, 1.0F};
+  tessLaunchConfig shared = grid_of(1);
+  shared.shmemBytes = 8192;
+  for (const bool collective : {true, false}) {
+    // Recording needs nothing yet, so the recording stream's limit says nothing.
+    ASSERT_TESS(tessStreamSetMemoryLimit(narrow, 4096));
+    ASSERT_TESS(tessStreamBeginCapture(narrow));
+    if (collective) {
+      ASSERT_TESS(tessCollective(s.mesh, &d, narrow));
+    } else {
+      ASSERT_TESS(tessLaunch(m["mix"], s.mesh, shared, &args, sizeof args, narrow));
+    }
+    tessGraph_t graph = nullptr;
+    tessGraphExec_t exec = nullptr;
+    ASSERT_TESS(tessStreamEndCapture(narrow, &graph));
+    ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+    ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+    ASSERT_TESS(tessGraphLaunch(exec, narrow));
+    EXPECT_EQ(tessStreamSynchronize(narrow), TESS_ERR_OUT_OF_MEMORY) << collective;
+    ASSERT_TESS(tessStreamSetMemoryLimit(narrow, 1 << 20));
+    ASSERT_TESS(tessGraphLaunch(exec, narrow));
+    EXPECT_TESS(tessStreamSynchronize(narrow));
+    EXPECT_TESS(tessGraphExecDestroy(exec));
+    EXPECT_TESS(tessGraphDestroy(graph));
+  }
+  EXPECT_TESS(tessStreamSynchronize(narrow));
+}
+
 TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   session s;
   const registered_module m(s.context, graph_kernels());

@@ -192,6 +192,46 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
   EXPECT_TRUE(of->shut_down().has_value());
 }
 
+TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
+  auto of = or_throw(context::make({}));
+  const auto m = mesh_on(*of, 4);
+  const auto s = or_throw(stream::make(m, {}));
+  void* const x = or_throw(of->allocate(m, 4096));
+  runtime::collective_request sum;
+  sum.call.count = 1024;
+  sum.input = sum.output = x;
+  auto recording = std::make_shared<graph_recording>();
+  {
+    const auto in = of->port().enter();
+    recording->take_part(*s);
+    s->record_into(recording, true);
+  }
+  for (int i = 0; i < 20; ++i) {
+    s->enqueue(or_throw(make_collective(*s, sum)));
+  }
+  std::shared_ptr<const runtime::graph> made;
+  {
+    const auto in = of->port().enter();
+    made = or_throw(recording->finish(s.get()));
+  }
+  const auto exec = or_throw(graph_exec::make(made));
+  const auto lookups_of = [&](int launches) {
+    const auto now = [&] { return of->port().of().counters().lookups; };
+    const std::uint64_t before = now();
+    for (int i = 0; i < launches; ++i) {
+      or_throw(exec->launch(s));
+    }
+    or_throw(s->synchronize());
+    return now() - before;
+  };
+  const std::uint64_t first = lookups_of(1);
+  const std::uint64_t wait = lookups_of(0);
+  EXPECT_GE(first, 20U) << "the capture looks up once";
+  EXPECT_EQ(lookups_of(1), wait);
+  EXPECT_EQ(lookups_of(50), wait);
+  EXPECT_TRUE(of->shut_down().has_value());
+}
+
 TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   auto of = or_throw(context::make({}));
   const auto m = mesh_on(*of, 2);

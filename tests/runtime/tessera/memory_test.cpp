@@ -3,7 +3,10 @@
 /// Memory through the C interface.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "support.hpp"
 
@@ -194,6 +197,72 @@ TEST(TesseraMemory, TheStreamOfARankCopiesNoOtherRanks) {
   ASSERT_TESS(tessStreamSynchronize(own));
   EXPECT_EQ(s.read(x, 1, 0)[0], 0);
   EXPECT_EQ(s.read(x, 1, 1)[0], 5);
+}
+
+/// Memory of the program, with a note of what is out.
+struct program_memory {
+  program_memory() { EXPECT_TESS(tessSetAllocator(take, give_back, this)); }
+  ~program_memory() { EXPECT_TESS(tessSetAllocator(nullptr, nullptr, nullptr)); }
+  program_memory(const program_memory&) = delete;
+  program_memory& operator=(const program_memory&) = delete;
+
+  static void* take(std::size_t bytes, std::size_t alignment, void* user) {
+    auto& self = *static_cast<program_memory*>(user);
+    if (self.refuses) {
+      return nullptr;
+    }
+    void* const at = std::aligned_alloc(alignment, bytes + alignment);
+    const std::lock_guard lock(self.mutex);
+    self.out[at] = bytes;
+    return static_cast<char*>(at) + (self.misaligned ? 8 : 0);
+  }
+  static void give_back(void* at, std::size_t bytes, void* user) {
+    auto& self = *static_cast<program_memory*>(user);
+    at = static_cast<char*>(at) - (self.misaligned ? 8 : 0);
+    const std::lock_guard lock(self.mutex);
+    EXPECT_EQ(self.out[at], bytes);
+    EXPECT_EQ(self.out.erase(at), 1U);
+    std::free(at);
+  }
+  [[nodiscard]] bool has(const void* at) {
+    const std::lock_guard lock(mutex);
+    auto next = out.upper_bound(const_cast<void*>(at));
+    return next != out.begin() && at < static_cast<char*>((--next)->first) + next->second;
+  }
+
+  std::mutex mutex;
+  std::map<void*, std::size_t> out;
+  bool refuses = false;
+  bool misaligned = false;
+};
+
+TEST(TesseraMemory, ComesFromTheProgramIfItSaysSo) {
+  session before;
+  program_memory program;
+  {
+    session s(2);
+    auto* x = s.memory<char>(100'000);
+    void* rank1 = nullptr;
+    void* pooled = nullptr;
+    ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 1, &rank1));
+    ASSERT_TESS(tessMallocAsync(&pooled, 64, s.stream));
+    EXPECT_TRUE(program.has(x) && program.has(rank1) && program.has(pooled));
+    EXPECT_FALSE(program.has(before.memory<char>(64))) << "of a context made before";
+    EXPECT_EQ(s.read(x, 100'000, 1), std::vector<char>(100'000));
+    void* more = nullptr;
+    program.refuses = true;
+    EXPECT_EQ(tessMalloc(s.mesh, 64, &more), TESS_ERR_OUT_OF_MEMORY);
+    EXPECT_NE(std::string(tessGetLastErrorMessage()).find("from the program"),
+              std::string::npos);
+    program.refuses = false;
+    EXPECT_TESS(tessMalloc(s.mesh, 64, &more));
+  }
+  EXPECT_EQ(program.out.size(), 0U) << "all has gone back with the context";
+  session s;
+  program.misaligned = true;
+  void* x = nullptr;
+  EXPECT_EQ(tessMalloc(s.mesh, 64, &x), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(program.out.size(), 0U);
 }
 
 }  // namespace

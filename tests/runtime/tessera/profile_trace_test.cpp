@@ -186,8 +186,10 @@ json_value parsed_file(const std::string& path) {
 
 /// What the events of a trace have to keep; counts of what was found.
 struct trace_facts {
-  std::map<std::string, int> operations;            ///< by category, on devices
-  std::map<int64_t, std::map<int64_t, int>> lanes;  ///< events by pid and tid
+  std::map<std::string, int> operations;              ///< by category, on devices
+  std::map<int64_t, std::map<int64_t, int>> lanes;    ///< events by pid and tid
+  std::map<int64_t, int64_t> in_flight;               ///< most bytes at a time, by pid
+  std::map<int64_t, std::vector<std::string>> names;  ///< of operations, by pid
   int flows = 0;
 };
 
@@ -216,6 +218,7 @@ trace_facts check_trace(const json_value& trace) {
   std::map<std::pair<int64_t, int64_t>, std::vector<timed_event>> lanes;
   std::map<std::pair<int64_t, int64_t>, std::string> named;
   std::map<int64_t, std::vector<std::pair<char, int64_t>>> flows;
+  std::map<int64_t, std::pair<int64_t, int64_t>> counted;
   for (const json_value& event : trace["traceEvents"].items) {
     const std::string& phase = event["ph"].text;
     const std::pair<int64_t, int64_t> lane{event["pid"].whole(), event["tid"].whole()};
@@ -232,7 +235,13 @@ trace_facts check_trace(const json_value& trace) {
       ADD_FAILURE() << "a moment without three decimals: " << event["ts"].text;
       continue;
     }
-    if (phase == "X") {
+    if (phase == "C") {
+      const int64_t bytes = event["args"]["bytes"].whole();
+      EXPECT_GE(bytes, 0);
+      EXPECT_GE(*start, counted[lane.first].first) << "counters in order";
+      counted[lane.first] = {*start, bytes};
+      out.in_flight[lane.first] = std::max(out.in_flight[lane.first], bytes);
+    } else if (phase == "X") {
       const auto took = event["dur"].nanoseconds();
       EXPECT_TRUE(took && *took >= 0) << event["dur"].text;
       EXPECT_FALSE(event["name"].text.empty());
@@ -240,6 +249,7 @@ trace_facts check_trace(const json_value& trace) {
       ++out.lanes[lane.first][lane.second];
       if (lane.first > 0) {
         ++out.operations[event["cat"].text];
+        out.names[lane.first].push_back(event["name"].text);
         check_operation(event, *start, took.value_or(0));
       }
     } else {
@@ -261,6 +271,9 @@ trace_facts check_trace(const json_value& trace) {
     EXPECT_TRUE(ends.size() == 2 && ends[0].first == 's' && ends[1].first == 'f' &&
                 ends[0].second <= ends[1].second)
         << "flow " << id;
+  }
+  for (const auto& [pid, last] : counted) {
+    EXPECT_EQ(last.second, 0) << "bytes that never arrived on pid " << pid;
   }
   out.flows = static_cast<int>(flows.size());
   return out;
@@ -333,6 +346,67 @@ TEST(TesseraTrace, HasOneLaneForEachDeviceAndStream) {
     events += count;
   }
   EXPECT_EQ(facts.flows, events);
+  for (int64_t device = 1; device <= 4; ++device) {
+    EXPECT_GE(facts.in_flight.at(device), 512) << "of device " << device;
+  }
+}
+
+TEST(TesseraTrace, StreamsOfOneRankAreOnTheirOwnDevice) {
+  const temp_folder folder;
+  session s(1);
+  const int ids[] = {5, 2};
+  tessMesh_t mesh = nullptr;
+  void* x = nullptr;
+  ASSERT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &mesh));
+  ASSERT_TESS(tessMalloc(mesh, 64, &x));
+  const registered_module m(s.context, traced_kernels());
+  tessStream_t of[2] = {};
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  for (int r = 0; r < 2; ++r) {
+    const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
+    ASSERT_TESS(tessStreamCreateEx(mesh, &desc, &of[r]));
+    ASSERT_TESS(tessLaunch(m["traced"], mesh, traced_blocks(8), &x, 8, of[r]));
+    ASSERT_TESS(tessAllReduce(mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, of[r]));
+  }
+  EXPECT_TESS(tessStreamSynchronize(of[0]));
+  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  const std::string path = folder / "ranks.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const json_value trace = parsed_file(path);
+  const trace_facts facts = check_trace(trace);
+  for (const int64_t pid : {6, 3}) {
+    ASSERT_EQ(facts.lanes.count(pid), 1U) << pid;
+    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "one stream of each device";
+    const auto& names = facts.names.at(pid);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "traced"), 1);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "all_reduce"), 1);
+  }
+  EXPECT_EQ(facts.lanes.size(), 3U) << "the host and two devices";
+}
+
+TEST(TesseraTrace, LaunchesSayHowMuchOfTheMachineTheyCanUse) {
+  const environment workers({{"TESS_NUM_THREADS", "4"}});
+  const temp_folder folder;
+  session s(1);
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(256);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(1), &x, 8, s.stream));
+  ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(256), &x, 8, s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  const std::string path = folder / "occupancy.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  std::vector<std::string> found;
+  const json_value trace = parsed_file(path);
+  for (const json_value& event : trace["traceEvents"].items) {
+    if (event["cat"].text == "kernel") {
+      found.push_back(event["args"]["occupancy"].text);
+    }
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"0.250", "1.000"}));
 }
 
 TEST(TesseraTrace, OfNothingIsATrace) {

@@ -245,6 +245,10 @@ void sweep_memory(sweeper& sweep, const zoo& z) {
   pool.structSize = sizeof pool;
   info.structSize = sizeof info;
   const auto& s = z.s;
+  sweep(
+      "tessSetAllocator", &tessSetAllocator, {2},
+      [](std::size_t, std::size_t, void*) -> void* { return nullptr; },
+      [](void*, std::size_t, void*) {}, nullptr);
   sweep("tessMalloc", &tessMalloc, {}, s.mesh, 8, &out);
   sweep("tessFree", &tessFree, {1}, s.mesh, z.memory);
   sweep("tessMallocAsync", &tessMallocAsync, {}, &out, 8, s.stream);

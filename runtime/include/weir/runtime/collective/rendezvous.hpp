@@ -33,6 +33,8 @@ struct arrival {
   std::uint64_t call = 0;        ///< `digest_of` the call
   std::uint64_t descriptor = 0;  ///< digest of the determinism descriptor
   std::uint64_t ticket = 0;      ///< whatever the caller knows the share by
+  /// How long it waits for the others; 0: as the meeting point says, negative: for ever.
+  std::int64_t patience_ns = 0;
 };
 
 /// Who is to be told what. Tickets are in the order of ranks, each is handed out once.
@@ -50,7 +52,8 @@ struct meeting_outcome {
 /// @threads{thread-compatible; nothing in it waits, and the time is an argument}
 class rendezvous {
  public:
-  /// @param patience_ns  from the first arrival of a meeting to its timeout
+  /// @param patience_ns  from the arrival of a share that says nothing else to the
+  /// timeout; the first share whose time is up ends its meeting
   explicit rendezvous(std::int64_t patience_ns) : patience_ns_(patience_ns) {}
 
   /// Makes a group known. @error{already_exists, it is; invalid_argument, no ranks}
@@ -98,7 +101,7 @@ class rendezvous {
   };
 
   result<meeting*> enter(std::uint64_t group, int rank, std::uint64_t sequence,
-                         std::int64_t now_ns);
+                         std::int64_t now_ns, std::int64_t patience_ns);
   meeting_outcome decide(std::uint64_t group, std::uint64_t sequence, meeting& m,
                          meeting_state state);
   void forget_if_over(std::uint64_t group, std::uint64_t sequence);

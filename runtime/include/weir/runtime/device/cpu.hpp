@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "weir/runtime/device/backend.hpp"
+#include "weir/runtime/device/memory_source.hpp"
 
 namespace weir::runtime {
 
@@ -24,6 +25,7 @@ struct cpu_options {
   std::size_t stack_bytes = std::size_t{64} << 10;  ///< of each thread with barriers
   /// How long destruction waits for persistent kernels that were asked to stop.
   std::int64_t stop_limit_ns = 5'000'000'000;
+  memory_source source;  ///< empty: the system
   /// What kernels log, from any thread; without it the text is dropped.
   std::function<void(std::int32_t device, std::string_view text)> log;
 };

@@ -25,6 +25,8 @@ struct collective_request {
   std::optional<algorithm> how;
   std::size_t chunk_bytes = 0;
   wire_format wire = wire_format::plain;
+  /// Of one rank's share; see arrival::patience_ns.
+  std::int64_t patience_ns = 0;
 };
 
 /// Null where there is nothing to do.
@@ -55,6 +57,7 @@ struct collective_group {
   std::vector<std::byte*> outputs;
   std::vector<lane*> lanes;  ///< set when it is submitted
   std::vector<access> held;
+  std::vector<std::uint64_t> streams;  ///< numbers of the ranks' own, if each has one
   std::unique_ptr<std::byte[]> scratch;
   std::vector<std::byte> before;  ///< inputs, where the result is verified
   bool skip = false;
@@ -74,7 +77,9 @@ class collective_operation final : public operation {
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override;
   [[nodiscard]] std::string_view name() const noexcept override;
   [[nodiscard]] std::uint64_t bytes() const noexcept override;
+  [[nodiscard]] memory_need needs() const noexcept override;
   [[nodiscard]] std::string details() const override;
+  [[nodiscard]] std::uint64_t stream_of(unsigned lane) const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
   /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
   void verify_by(std::shared_ptr<const collective_plan> plan) {

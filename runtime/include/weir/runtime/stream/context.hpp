@@ -44,6 +44,7 @@ struct mesh {
   std::uint64_t number;  ///< of this mesh in its context; owner of its memory
   std::vector<std::int32_t> devices;
   mesh_shape shape;
+  std::vector<block_facts> places;  ///< by rank: what its blocks are told
   memory_pool pool;
   std::vector<std::weak_ptr<stream>> streams;
   bool gone = false;  ///< its ranks meet no more
@@ -189,9 +190,9 @@ class context : public std::enable_shared_from_this<context> {
   std::atomic<bool> observed_{false};
   std::atomic<std::uint64_t> seed_{0};
   std::atomic<std::uint32_t> toggles_{not_set};  ///< set behind the seed
+  std::atomic<numerics_policy> policy_;          ///< set under the mutex
   mutable std::mutex mutex_;
   // Under the mutex.
-  numerics_policy policy_;
   bool policy_set_ = false;
   std::uint64_t mesh_numbers_ = 0;
   std::vector<std::weak_ptr<mesh>> meshes_;

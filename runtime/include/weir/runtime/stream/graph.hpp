@@ -72,7 +72,8 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
       std::shared_ptr<const graph> from);
   ~graph_exec();
 
-  /// Runs it behind everything that the stream has.
+  /// Runs it behind everything that the stream has. Where the stream's limit leaves less
+  /// than it needs, that is a failure of the stream's (out_of_memory).
   /// @error{invalid_argument, another mesh; out_of_range, larger than the window}
   [[nodiscard]] result<void> launch(const std::shared_ptr<stream>& on);
   /// Lets go of it once all runs have ended.
@@ -104,12 +105,16 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   /// Waits for the runs that were launched so far; their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
   void replace(std::size_t node, ref<operation> what);
+  void sum_needs();
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
   std::uint64_t runs_ = 0;              ///< launched
   std::atomic<std::int64_t> began_{0};  ///< when the run that goes on entered
   std::vector<graph_node> nodes_;
+  /// Copies of all nodes, and scratch of the largest of each chain, for these may run at
+  /// the same time.
+  std::size_t needs_ = 0;
   std::vector<std::unique_ptr<lane_set>> lanes_;    ///< by chain
   std::map<std::uint64_t, made_capture> captures_;  ///< by number of the stream
 };

@@ -58,6 +58,12 @@ class operation_observer {
                      std::int64_t end_ns) noexcept = 0;
 };
 
+/// What an operation needs beside the memory that it was given, bytes on one device.
+struct memory_need {
+  std::size_t scratch = 0;  ///< while it runs
+  std::size_t copies = 0;   ///< as long as it is in a graph
+};
+
 /// @threads{built by one thread; `step` by workers, one at a time for each lane}
 class operation : public counted {
  public:
@@ -86,16 +92,22 @@ class operation : public counted {
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
+  [[nodiscard]] virtual memory_need needs() const noexcept { return {}; }
   /// Members of a JSON object that say more, e.g. `"grid":[1,1,1]`; may be empty.
   [[nodiscard]] virtual std::string details() const { return {}; }
+  /// Number of the stream that a lane of it belongs to.
+  [[nodiscard]] virtual std::uint64_t stream_of(unsigned) const noexcept {
+    return stream_number;
+  }
   [[nodiscard]] kind what() const noexcept { return kind_; }
 
   std::vector<ref<point>> waits;  ///< points of other streams
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
-  std::shared_ptr<const void> keeps;  ///< lives until the last step has ended
-  std::uint64_t stream_number = 0;    ///< number of its stream
-  std::int64_t enqueued_ns = 0;       ///< if somebody observes
+  std::shared_ptr<const void> keeps;         ///< lives until the last step has ended
+  std::uint64_t stream_number = 0;           ///< number of its stream
+  const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
+  std::int64_t enqueued_ns = 0;              ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
   /// Of an operation in a graph: whose observers hear of each run, and when that began.
   const context* graph_of = nullptr;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
+#include "weir/runtime/device/memory_source.hpp"
 
 namespace weir::runtime {
 
@@ -60,6 +61,7 @@ struct runtime_settings {
   bool cache_strict = false;
   bool code_from_cache = false;  ///< code of modules is loaded from the cache's files
   log_level log = log_level::silent;
+  memory_source source;  ///< of devices and of memory of the host; empty: the system
   /// Gets lines of the log; without it they go to standard error.
   std::function<void(log_level, std::string_view)> on_log;
 

@@ -99,22 +99,35 @@ class stream : public std::enable_shared_from_this<stream> {
     return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
   }
   [[nodiscard]] std::int32_t device_of(unsigned lane) const noexcept {
-    return mesh_->devices[static_cast<std::size_t>(rank_of(lane))];
+    return devices()[lane];
+  }
+  /// Ordinals of the devices of its lanes.
+  [[nodiscard]] const std::int32_t* devices() const noexcept {
+    return mesh_->devices.data() + rank_of(0);
   }
 
   /// Number of the next launch: part of what kernels draw random numbers from.
   [[nodiscard]] std::uint64_t next_ordinal() noexcept {
     return ordinals_.fetch_add(1, std::memory_order_relaxed);
   }
-  /// What the last launch was told of numbers; zero if there was none.
+  /// What an operation is told of numbers that is made now: the part that policy,
+  /// settings and program decide. `module_seed` counts where nobody says another.
+  [[nodiscard]] tessDeterminism describe(const numerics_policy& policy,
+                                         std::uint64_t module_seed = 0) const noexcept;
+  /// What the last launch or collective was told; zero if there was none.
   [[nodiscard]] tessDeterminism last_determinism() const;
-  void note(const tessDeterminism& d);
-  /// What launches of the same `kernel` in a row share: `make()` if the last one was of
-  /// another. Kept until the stream is synchronized.
+  /// Seals it and keeps it as the last one.
+  void note(tessDeterminism& d);
+  /// Notes what a launch is told. Gives what launches of the same `kernel` in a row
+  /// share: `make()` if the last one was of another. Kept until the stream is
+  /// synchronized.
   template <class T, class Make>
-  [[nodiscard]] ref<T> shared_by_launches(const void* kernel, Make&& make) {
+  [[nodiscard]] ref<T> shared_by_launches(const void* kernel, tessDeterminism& told,
+                                          Make&& make) {
+    seal(told);
     prepaid_refs before;
     const std::lock_guard lock(small_mutex_);
+    determinism_ = told;
     if (launched_ != kernel) {
       before = std::exchange(launches_, prepaid_refs(make()));
       launched_ = kernel;
@@ -150,6 +163,8 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
+  /// Works the digest out.
+  static void seal(tessDeterminism& d) noexcept;
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
