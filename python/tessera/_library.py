@@ -66,7 +66,7 @@ class CollectiveDesc(Sized):
     _fields_ = [("structSize", c_uint32), ("kind", c_int32), ("sendbuf", c_void_p), ("recvbuf", c_void_p),
                 ("count", c_size_t), ("dtype", c_int32), ("op", c_int32), ("axis", c_char_p), ("root", c_int32),
                 ("peer", c_int32), ("algorithm", c_char_p), ("chunkBytes", c_size_t), ("wireDtype", c_int32),
-                ("packedShards", c_int32)]
+                ("packedShards", c_int32), ("timeoutMs", c_int64)]
 
 
 class TensorDesc(Sized):
@@ -99,7 +99,8 @@ class CacheStats(Sized):
 
 class Determinism(Sized):
     _fields_ = [*((f, c_uint32) for f in ("structSize", "version", "level", "tree", "stableToggles", "fastMath")),
-                *((f, c_uint64) for f in ("seed", "stream", "ordinal", "digest"))]
+                *((f, c_uint64) for f in ("seed", "stream", "ordinal", "digest")),
+                *((f, c_uint32) for f in ("policy", "algorithm", "accumulate", "wire")), ("chunkBytes", c_uint64)]
 
 
 class FatbinKernel(Sized):

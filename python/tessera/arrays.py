@@ -10,6 +10,7 @@ from . import dlpack
 from .contexts import current_context, current_mesh
 from .dtypes import dtype, need_numpy
 from .errors import invalid
+from .graphs import note
 from .streams import default_stream
 
 H2D, D2H, D2D = 0, 1, 2
@@ -99,6 +100,7 @@ class Array:
         """Every byte of every instance."""
         stream = self._stream_or(stream)
         c.call("tessMemsetAsync", self.address, byte, self.nbytes, stream.handle)
+        note(stream, self)
         return self
 
     def copy_from(self, values, rank=None, stream=None, wait=True):
@@ -130,6 +132,7 @@ class Array:
             raise invalid(f"array not copied: expected {self.nbytes} bytes, found {source.nbytes}")
         stream = self._stream_or(stream)
         c.call("tessMemcpyAsync", self.address, source.address, self.nbytes, D2D, stream.handle)
+        note(stream, (self, source))
         return self
 
     def _stream_or(self, stream):
@@ -147,6 +150,7 @@ class Array:
             c.call("tessMemcpyAsync", to, source, self.nbytes, kind, stream.handle)
         else:
             c.call("tessMemcpyRankAsync", to, source, self.nbytes, kind, rank, stream.handle)
+        note(stream, self)
 
 
 def _give_back(mesh, address, stream):

@@ -6,6 +6,7 @@ import ctypes
 from . import _library as c
 from .dtypes import dtype
 from .errors import invalid
+from .graphs import note
 from .streams import default_stream
 
 _KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "send",
@@ -14,7 +15,7 @@ _OPS = {"sum": 0, "max": 1, "min": 2, "product": 3, "average": 4}
 
 
 def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=None, root=0, peer=0, algorithm=None,
-          chunk_bytes=0, wire=None, packed_shards=False):
+          chunk_bytes=0, wire=None, packed_shards=False, timeout_ms=0):
     if op not in _OPS:
         raise invalid(f"collective not posted: expected one of {', '.join(_OPS)}, found {op!r}")
     if out is not None and source is not None and out.dtype is not source.dtype:
@@ -25,8 +26,11 @@ def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=
         sendbuf=source.address if source is not None else None, recvbuf=out.address if out is not None else None,
         count=full if count is None else count, dtype=source.dtype.id if source is not None else dtype("fp32").id,
         axis=axis.encode() if axis else None, algorithm=algorithm.encode() if algorithm else None,
-        wireDtype=dtype(wire).id if wire is not None else 0, packedShards=1 if packed_shards else 0)
-    c.call("tessCollective", mesh.handle, ctypes.byref(desc), (stream or default_stream(mesh)).handle)
+        wireDtype=dtype(wire).id if wire is not None else 0, packedShards=1 if packed_shards else 0,
+        timeoutMs=timeout_ms)
+    stream = stream or default_stream(mesh)
+    c.call("tessCollective", mesh.handle, ctypes.byref(desc), stream.handle)
+    note(stream, (source, out))
     return out if out is not None else source
 
 
@@ -46,7 +50,8 @@ def group():
 
 def all_reduce(mesh, array, op="sum", axis=None, stream=None, out=None, **how):
     """Every rank gets the reduction over its group. `how`: count, algorithm ("direct", "ring", "tree", "hierarchical"),
-    chunk_bytes, wire (a narrower type between ranks, where the policy allows it)."""
+    chunk_bytes, wire (a narrower type between ranks, where the policy allows it), timeout_ms (how long a share on a stream
+    of one rank waits for the others; -1: for ever)."""
     return _post("all_reduce", mesh, array, out, op, axis, stream, **how)
 
 

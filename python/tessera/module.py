@@ -11,6 +11,7 @@ from .contexts import current_context
 from .dlpack import Imported
 from .dtypes import BY_ID, buffer_of
 from .errors import invalid
+from .graphs import note
 from .streams import default_stream
 
 DEFAULT, DETERMINISTIC, CAPTURE, PERSISTENT, LOW_LATENCY = 0, 1, 2, 4, 8
@@ -170,17 +171,20 @@ def config_of(grid, block, shared_bytes, flags):
 
 
 def packed(kernel, args):
-    """Parameter buffer of what `launch` accepts: Arguments, bytes, a sequence, or nothing."""
+    """Parameter buffer of what `launch` accepts: Arguments, bytes, a sequence, or nothing; and the objects in it."""
     if isinstance(args, (bytes, bytearray)):
-        return bytes(args)
+        return bytes(args), None
     if not isinstance(args, Arguments):
         args = Arguments(tuple(args or ()), {})
-    return args.pack(kernel)
+    return args.pack(kernel), args
 
 
 def launch(kernel, mesh, grid=(1, 1, 1), block=(0, 0, 0), args=None, stream=None, shared_bytes=0, flags=DEFAULT):
     """Runs `grid` blocks on each device, behind what the stream has. Extents of 0 in `block` are the kernel's own."""
-    buffer = packed(kernel, args)
+    buffer, used = packed(kernel, args)
     stream = stream or default_stream(mesh)
     c.call("tessLaunch", kernel.handle, mesh.handle, config_of(grid, block, shared_bytes, flags), buffer, len(buffer),
            stream.handle)
+    if flags & CAPTURE and stream.recorded is None:
+        stream.recorded = []
+    note(stream, (kernel, used))

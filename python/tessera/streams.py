@@ -6,7 +6,7 @@ import weakref
 from . import _library as c
 from .contexts import current_mesh
 from .errors import error_of
-from .graphs import Capture, Graph
+from .graphs import Capture, Graph, note
 
 
 class Stream:
@@ -22,6 +22,8 @@ class Stream:
         self._finish = weakref.finalize(self, c.let_go, _destroy, self.handle)
         self._kept = []  # what enqueued work still reads
         self._raised = []
+        self.recorded = None  # what work uses since a launch with the flag CAPTURE
+        self._closed = []  # the same of the recording that `synchronize` closed
 
     def destroy(self):
         if self._finish.detach() is not None:
@@ -33,6 +35,8 @@ class Stream:
         kept = len(self._kept)  # what is kept by now was enqueued before; other threads may go on
         status = c.lib.tessStreamSynchronize(self.handle)
         if status != 9:  # after a time-out the work goes on
+            if self.recorded is not None:
+                self._closed, self.recorded = self.recorded, None
             del self._kept[:kept]
             raised = self._raised[:]
             del self._raised[:len(raised)]
@@ -88,7 +92,7 @@ class Stream:
         return used.value, limit.value
 
     def determinism(self):
-        """What the last launch was told of numbers, as a dictionary; all zero before the first."""
+        """What the last launch or collective was told of numbers, as a dictionary; all zero before the first."""
         out = c.Determinism()
         c.call("tessStreamGetDeterminism", self.handle, ctypes.byref(out))
         return {name: getattr(out, name) for name, _ in out._fields_[1:]}
@@ -103,11 +107,14 @@ class Stream:
 
     def take_graph(self):
         """What launches with the flag CAPTURE recorded, once `synchronize` has closed it."""
-        return Graph(c.made("tessStreamTakeGraph", self.handle))
+        graph = Graph(c.made("tessStreamTakeGraph", self.handle), self._closed)
+        self._closed = []
+        return graph
 
     def keep(self, what):
-        """Refers to an object that enqueued work uses until the next `synchronize`."""
+        """Refers to an object that enqueued work uses until the next `synchronize`, and as long as a graph uses it."""
         self._kept.append(what)
+        note(self, what)
 
 
 def _destroy(handle):

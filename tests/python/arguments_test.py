@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of kernels, and graphs of launches."""
+import gc
 import json
+import weakref
 
 from session import Session, np, ts, main
 
@@ -98,6 +100,57 @@ class Graphs(Session):
         np.testing.assert_array_equal(y.view(), np.full(6, 2))
         stream.take_graph().instantiate().launch(stream)
         np.testing.assert_array_equal(y.to_numpy(), np.full(6, 4))
+
+    def test_keep_the_values_and_functions_that_a_replay_uses(self):
+        class Counter:
+            calls = 0
+
+            def __call__(self):
+                self.calls += 1
+
+        mesh = self.mesh(2)
+        recording, replaying = ts.Stream(mesh), ts.Stream(mesh)
+        x, values, count = ts.zeros(6), np.arange(6, dtype=np.float32), Counter()
+        ts.default_stream().synchronize()
+        with recording.capture() as capture:
+            x.copy_from(values, stream=recording, wait=False)
+            recording.call(count)
+        alive = [weakref.ref(values), weakref.ref(count)]
+        ready = capture.graph.instantiate()
+        recording.synchronize()
+        del values, capture
+        for _ in range(3):
+            ready.launch(replaying)
+        replaying.synchronize()
+        np.testing.assert_array_equal(x.to_numpy(1), np.arange(6))
+        self.assertEqual(count.calls, 3)
+        ready.launch(replaying)
+        del ready, count
+        gc.collect()
+        self.assertIsNotNone(alive[0]())  # a run may be under way
+        replaying.synchronize()
+        gc.collect()
+        self.assertEqual([ref() for ref in alive], [None, None])
+
+    def test_that_flags_recorded_keep_what_they_use_too(self):
+        mesh = self.mesh(1)
+        x, y, values = ts.zeros(6), ts.zeros(6), np.ones(6, np.float32)
+        stream = ts.default_stream()
+        ts.launch(self.kernel("saxpy"), mesh, args=ts.pack_args(x, y, 6, 2.0), flags=ts.CAPTURE)
+        x.copy_from(values, wait=False)
+        stream.synchronize()
+        alive = weakref.ref(values)
+        ready = stream.take_graph().instantiate()
+        del values
+        stream.synchronize()
+        gc.collect()
+        self.assertIsNotNone(alive())
+        x.fill(0)
+        ready.launch(stream)
+        np.testing.assert_array_equal(x.to_numpy(), np.ones(6))
+        del ready
+        gc.collect()
+        self.assertIsNone(alive())
 
     def test_a_capture_that_raises_leaves_the_stream_usable(self):
         self.mesh(1)
