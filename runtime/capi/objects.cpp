@@ -143,17 +143,18 @@ result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view cal
 }
 
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
-  const auto before = e.of.lock();
-  if (before.get() == &to) {
+  const bool there = !e.of.expired();
+  if (there && e.bound == &to) {
     return {};
   }
-  if (before != nullptr) {
+  if (there) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected an event and a stream of one context, "
                              "found two",
                              call));
   }
   e.of = to.weak_from_this();
+  e.bound = &to;
   return {};
 }
 

@@ -41,7 +41,8 @@ struct kernel_object {
 };
 struct event_object {
   std::mutex mutex;
-  std::weak_ptr<context> of;  ///< of the streams that record it, once one has
+  std::weak_ptr<context> of;       ///< of the streams that record it, once one has
+  const context* bound = nullptr;  ///< what `of` names, to be compared alone
   runtime::event point;
 };
 struct stream_object {

@@ -281,9 +281,9 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
     WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
     const std::lock_guard lock(e->mutex);
-    if (e->point.latest()) {
+    if (auto latest = e->point.latest()) {
       WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-      return s->what->wait(e->point);
+      return s->what->wait(std::move(latest));
     }
     return {};
   });

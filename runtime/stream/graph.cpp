@@ -330,8 +330,7 @@ class graph_run final : public operation {
   void submit(submission& to) override {
     if (!waits.empty()) {
       for (unsigned d = 0; d < to.lanes().devices(); ++d) {
-        const access held = holds(to.lanes().of(d));
-        to.add(*this, d, 0, {&held, 1});
+        to.add(*this, d, 0, {&holds(to.lanes().of(d)), 1});
       }
     }
     const auto found = what_->captures_.find(stream_number);

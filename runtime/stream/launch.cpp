@@ -84,19 +84,13 @@ class launch_operation : public operation {
       broken_ = std::make_unique<first_failure[]>(devices);
     }
     for (unsigned d = 0; d < devices; ++d) {
-      const access accesses[] = {holds(lanes.of(d)),
-                                 {lanes.host().token, access_mode::read}};
-      const std::span<const access> held(accesses, plan_->touches_host ? 2 : 1);
-      if (slices_.slices <= 1) {
-        to.add(*this, d, whole, held);
-        continue;
+      const access& own = holds(lanes.of(d));
+      if (plan_->touches_host) {
+        const access both[] = {own, {lanes.host().token, access_mode::read}};
+        submit_on(to, d, both);
+      } else {
+        submit_on(to, d, {&own, 1});
       }
-      const task_id first = to.add(*this, d, opening, held);
-      std::vector<task_id> all;
-      for (std::uint32_t i = 0; i < slices_.slices; ++i) {
-        all.push_back(to.add(*this, d, i, {}, {&first, 1}));
-      }
-      to.add(*this, d, closing, held, all);
     }
   }
 
@@ -138,6 +132,18 @@ class launch_operation : public operation {
 
   [[nodiscard]] device_backend& backend() const {
     return plan_->owner->mesh->of->backend();
+  }
+  void submit_on(submission& to, unsigned d, std::span<const access> held) {
+    if (slices_.slices <= 1) {
+      to.add(*this, d, whole, held);
+      return;
+    }
+    const task_id first = to.add(*this, d, opening, held);
+    std::vector<task_id> all;
+    for (std::uint32_t i = 0; i < slices_.slices; ++i) {
+      all.push_back(to.add(*this, d, i, {}, {&first, 1}));
+    }
+    to.add(*this, d, closing, held, all);
   }
   /// Part of the workers that its blocks on one device can keep busy.
   [[nodiscard]] double occupancy() const {
@@ -225,8 +231,7 @@ class persistent_operation final : public launch_operation {
     outcomes_.resize(lanes.devices());
     lanes.host_used |= plan_->touches_host;
     for (unsigned d = 0; d < lanes.devices(); ++d) {
-      const access held = holds(lanes.of(d));
-      to.add(*this, d, 0, {&held, 1});
+      to.add(*this, d, 0, {&holds(lanes.of(d)), 1});
     }
   }
 

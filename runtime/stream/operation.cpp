@@ -134,11 +134,16 @@ void lane_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   lanes.host_used |= host != host_use::none;
   for (unsigned d = 0; d < (first_only ? 1 : lanes.devices()); ++d) {
-    const access accesses[] = {
-        holds(lanes.of(d)),
+    const access& own = holds(lanes.of(d));
+    if (host == host_use::none) {
+      to.add(*this, d, 0, {&own, 1});
+      continue;
+    }
+    const access both[] = {
+        own,
         {lanes.host().token,
          host == host_use::reads ? access_mode::read : access_mode::read_write}};
-    to.add(*this, d, 0, {accesses, host == host_use::none ? 1U : 2U});
+    to.add(*this, d, 0, both);
   }
 }
 

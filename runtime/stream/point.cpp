@@ -31,10 +31,13 @@ ref<operation> point::clone() const {
 void point::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (unsigned d = 0; d < lanes.devices(); ++d) {
-    const access accesses[] = {{lanes.of(d).token, access_mode::read_write},
-                               {lanes.host().token, access_mode::read}};
-    const bool host = lanes.host_used;
-    ids_[d] = to.add(*this, d, host ? 1 : 0, {accesses, host ? 2U : 1U});
+    const access& own = lanes.of(d).held;
+    if (lanes.host_used) {
+      const access both[] = {own, {lanes.host().token, access_mode::read}};
+      ids_[d] = to.add(*this, d, 1, both);
+    } else {
+      ids_[d] = to.add(*this, d, 0, {&own, 1});
+    }
   }
   submitted_ = true;
   for (const auto& call : std::exchange(waiting_, {})) {

@@ -172,7 +172,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
       g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
       lane& l = s->on->chain().of(0);
       g.lanes.push_back(&l);
-      g.held.push_back({l.token, access_mode::read_write});
+      g.held.push_back(l.held);
       g.streams.push_back(s->stream_number);
     }
     std::vector<collective_group> groups;

@@ -237,8 +237,7 @@ void stream::record(event& into) {
   into.set(std::move(mark));  // what was there goes with the port open
 }
 
-result<void> stream::wait(const event& for_) {
-  ref<point> p = for_.latest();
+result<void> stream::wait(ref<point> p) {
   if (!p || (p->over() && !p->captured)) {
     return {};
   }

@@ -153,7 +153,7 @@ class block_loop {
 
   const block_host& host_;
   block_environment environment_;
-  tessBlockContext context_{};
+  tessBlockContext context_;  // every member is set: zeroing it all takes longer
   bool fibers_ = false;
   thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
   // Of the thread with the lowest number that failed, in the block at hand.
@@ -214,9 +214,11 @@ block_loop::block_loop(const block_host& host) noexcept
     : host_(host), environment_(*host.launch) {
   const grid_launch& launch = *host.launch;
   context_.structSize = sizeof(tessBlockContext);
+  context_.reserved = 0;
   for (std::size_t i = 0; i < 3; ++i) {
     context_.grid[i] = launch.grid[i];
     context_.block[i] = launch.block[i];
+    context_.blockIndex[i] = 0;
   }
   context_.sharedBytes = launch.shared_bytes;
   context_.shared = launch.shared_bytes > 0 ? host.scratch->shared() : nullptr;

@@ -216,19 +216,22 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   }
   const auto exec = or_throw(graph_exec::make(made));
   const auto lookups_of = [&](int launches) {
+    // Behind tasks that were submitted one by one, a replay has to look for them.
+    or_throw(s->synchronize());
+    while (!of->port().enter().all_ended()) {
+      std::this_thread::yield();
+    }
     const auto now = [&] { return of->port().of().counters().lookups; };
     const std::uint64_t before = now();
     for (int i = 0; i < launches; ++i) {
       or_throw(exec->launch(s));
     }
-    or_throw(s->synchronize());
     return now() - before;
   };
-  const std::uint64_t first = lookups_of(1);
-  const std::uint64_t wait = lookups_of(0);
-  EXPECT_GE(first, 20U) << "the capture looks up once";
-  EXPECT_EQ(lookups_of(1), wait);
-  EXPECT_EQ(lookups_of(50), wait);
+  EXPECT_GE(lookups_of(1), 20U) << "the capture looks up once";
+  EXPECT_EQ(lookups_of(1), 0U);
+  EXPECT_EQ(lookups_of(50), 0U);
+  or_throw(s->synchronize());
   EXPECT_TRUE(of->shut_down().has_value());
 }
 

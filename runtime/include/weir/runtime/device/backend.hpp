@@ -59,10 +59,10 @@ struct kernel_code {
 
 /// What blocks are told beside their indices: the colder part of tessBlockContext.
 struct block_facts {
-  std::int32_t rank = 0;
-  std::int32_t ranks = 1;
   std::array<std::int32_t, 4> axis_size{1, 1, 1, 1};  ///< tp, pp, dp, ep
   std::array<std::int32_t, 4> axis_index{};
+  std::int32_t rank = 0;
+  std::int32_t ranks = 1;
   const tessDeterminism* determinism = nullptr;
   std::span<const std::byte> constants;
 };

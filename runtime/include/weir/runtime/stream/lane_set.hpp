@@ -32,6 +32,7 @@ struct failure {
 /// touched by one task at a time.
 struct lane {
   footprint token;
+  access held;     ///< the token for writing: submissions copy less that way
   failure poison;  ///< operations are skipped while it is set
 };
 
@@ -47,7 +48,7 @@ class lane_set {
       const std::int64_t one = 1;
       WEIR_TRY(const footprint bytes,
                footprint::of(token.id, 0, {&one, 1}, {&one, 1}, 1));
-      out->lanes_.push_back({bytes, {}});
+      out->lanes_.push_back({bytes, {bytes, access_mode::read_write}, {}});
     }
     return out;
   }

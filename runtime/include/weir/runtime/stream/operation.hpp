@@ -146,9 +146,7 @@ class operation : public counted {
   [[nodiscard]] std::int64_t begin() const noexcept;
   void observe(unsigned lane, std::int64_t start_ns) const noexcept;
   /// The lane's token, for writing.
-  [[nodiscard]] static access holds(const lane& of) noexcept {
-    return {of.token, access_mode::read_write};
-  }
+  [[nodiscard]] static const access& holds(const lane& of) noexcept { return of.held; }
 
  private:
   /// The exception that is being handled, as an error.

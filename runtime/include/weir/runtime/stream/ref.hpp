@@ -24,6 +24,8 @@ class counted {
   counted& operator=(const counted&) = delete;
   virtual ~counted() = default;
 
+  /// The first reference of an object that nobody else knows yet.
+  void retain_first() noexcept { count_.store(1, std::memory_order_relaxed); }
   void retain(std::uint32_t times = 1) noexcept {
     count_.fetch_add(times, std::memory_order_relaxed);
   }
@@ -82,7 +84,9 @@ class ref {
 
 template <class T, class... Args>
 [[nodiscard]] ref<T> make_ref(Args&&... args) {
-  return ref<T>(new T(std::forward<Args>(args)...));
+  T* const made = new T(std::forward<Args>(args)...);
+  made->retain_first();
+  return ref<T>::adopt(made);
 }
 
 /// References that are counted ahead: who takes one does not touch a count that those who

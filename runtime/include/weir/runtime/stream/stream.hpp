@@ -62,7 +62,9 @@ class stream : public std::enable_shared_from_this<stream> {
   void record(event& into);
   /// The stream's next operations wait for the event's latest point, if it has one.
   /// @error{invalid_argument, it was recorded in a capture that the stream is not in}
-  [[nodiscard]] result<void> wait(const event& for_);
+  [[nodiscard]] result<void> wait(const event& for_) { return wait(for_.latest()); }
+  /// The same for a point; null: for nothing.
+  [[nodiscard]] result<void> wait(ref<point> p);
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
