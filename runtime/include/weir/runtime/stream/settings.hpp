@@ -17,7 +17,7 @@
 namespace weir::runtime {
 
 /// @source{Tessera Runtime & ABI, section 4.7}
-struct numerics_policy {
+struct alignas(4) numerics_policy {  // a word: read without a lock
   bool stable_reductions = true;
   bool deterministic = true;
   bool stateless_rng = true;
