@@ -106,6 +106,8 @@ result<void> runner::open_store() {
   for (const std::string& text : info->warnings) {
     warn(text);
   }
+  // The folder is ours from here on.
+  WEIR_CHECK(remove_unfinished(posix_file_system(), path_of("")));
   newest_ = info->newest;
   if (!newest_) {
     return {};

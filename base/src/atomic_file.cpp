@@ -3,7 +3,9 @@
 /// Writing a whole file so that a crash leaves the old or the new one.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <string_view>
 
 #include "weir/base/file.hpp"
 
@@ -16,6 +18,22 @@ namespace {
 std::string temporary_of(const std::string& path) {
   static std::atomic<unsigned> calls{0};
   return path + "." + std::to_string(::getpid()) + "-" + std::to_string(calls++) + ".tmp";
+}
+
+bool is_temporary(std::string_view name) {
+  constexpr std::string_view suffix = ".tmp";
+  if (!name.ends_with(suffix)) {
+    return false;
+  }
+  name.remove_suffix(suffix.size());
+  const std::size_t dot = name.rfind('.');
+  const std::size_t dash = name.rfind('-');
+  const auto digits = [](std::string_view part) {
+    return !part.empty() && std::all_of(part.begin(), part.end(),
+                                        [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return dot != name.npos && dash != name.npos && dash > dot &&
+         digits(name.substr(dot + 1, dash - dot - 1)) && digits(name.substr(dash + 1));
 }
 
 result<void> fill(file_system& fs, const std::string& name,
@@ -51,6 +69,18 @@ result<void> write_file_atomically(file_system& fs, const std::string& path,
                                    bytes_view content) {
   return write_file_atomically(fs, path,
                                [&](file& f) { return write_all(f, 0, content); });
+}
+
+result<void> remove_unfinished(file_system& fs, const std::string& path) {
+  const std::string folder = folder_of(path);
+  const std::string_view begin = std::string_view(path).substr(path.rfind('/') + 1);
+  WEIR_TRY(const auto names, fs.list(folder));
+  for (const std::string& name : names) {
+    if (name.starts_with(begin) && is_temporary(name)) {
+      WEIR_CHECK(fs.remove(join_path(folder, name)));
+    }
+  }
+  return {};
 }
 
 }  // namespace weir

@@ -147,6 +147,8 @@ result<void> write_index(const core& c) {
   }
   store_le(bytes.data() + bytes.size() - 4,
            crc32(0, bytes_view(bytes).first(bytes.size() - 4)));
+  // The volume is locked: whoever wrote one before was killed.
+  WEIR_CHECK(remove_unfinished(files, index_path(c)));
   return write_file_atomically(files, index_path(c), bytes);
 }
 

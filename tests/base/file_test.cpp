@@ -54,6 +54,21 @@ TEST(AtomicFile, OfManyWritersOneWinsWhole) {
   EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
 }
 
+TEST(AtomicFile, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+  const test::temp_folder folder;
+  auto& fs = posix_file_system();
+  for (const char* name : {"x.12-0.tmp", "x.y.7-13.tmp", "x.tmp", "x.-1.tmp", "x.1-.tmp",
+                           "x.1-a.tmp", "x.1-2.tmpp", "z.3-4.tmp"}) {
+    or_throw(write_file_atomically(fs, folder / name, as_view("left")));
+  }
+  or_throw(remove_unfinished(fs, folder / "x"));
+  const std::vector<std::string> kept = {"x.-1.tmp",  "x.1-.tmp", "x.1-2.tmpp",
+                                         "x.1-a.tmp", "x.tmp",    "z.3-4.tmp"};
+  EXPECT_EQ(or_throw(fs.list(folder.path())), kept);
+  or_throw(remove_unfinished(fs, folder / ""));
+  EXPECT_FALSE(fs.exists(folder / "z.3-4.tmp"));
+}
+
 TEST(File, MissingFileIsNotFoundAndShortFileIsTorn) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();

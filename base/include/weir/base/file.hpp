@@ -91,6 +91,10 @@ class file_lock {
 [[nodiscard]] result<void> write_file_atomically(file_system& fs, const std::string& path,
                                                  bytes_view content);
 
+/// Removes the temporary files that killed writers left of `path`, and of all whose path
+/// begins with it: "a/" means the folder. @pre nobody else writes them now
+[[nodiscard]] result<void> remove_unfinished(file_system& fs, const std::string& path);
+
 /// "a/b" from "a" and "b".
 [[nodiscard]] std::string join_path(const std::string& folder, const std::string& name);
 /// Folder part of a path, "." if it has none.
