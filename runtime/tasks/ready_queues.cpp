@@ -34,9 +34,22 @@ struct ready_queues::special_queues {
     }
   };
 
-  explicit special_queues(unsigned workers) : sent(workers) {}
+  explicit special_queues(unsigned workers) : sent(workers), sent_urgent(workers) {}
   open_queue urgent;
   std::vector<open_queue> sent;  ///< to each worker
+  std::vector<open_queue> sent_urgent;
+
+  /// For the worker, for anyone, for another worker.
+  [[nodiscard]] task* pop_urgent(unsigned worker) {
+    task* t = sent_urgent[worker].pop();
+    if (t == nullptr) {
+      t = urgent.pop();
+    }
+    for (std::size_t i = 1; t == nullptr && i < sent_urgent.size(); ++i) {
+      t = sent_urgent[(worker + i) % sent_urgent.size()].pop();
+    }
+    return t;
+  }
 };
 
 ready_queues::ready_queues(unsigned workers, unsigned hinted, std::uint32_t window)
@@ -55,10 +68,10 @@ ready_queues::~ready_queues() = default;
 void ready_queues::push(unsigned worker, task& t) {
   if (queues_.empty()) {
     (t.urgent ? urgent_ring_ : ring_).push(t, window_);
+  } else if (t.worker != submit_options::anywhere) {
+    (t.urgent ? special_->sent_urgent : special_->sent)[t.worker % hinted_].push(t);
   } else if (t.urgent) {
     special_->urgent.push(t);
-  } else if (t.worker != submit_options::anywhere) {
-    special_->sent[t.worker % hinted_].push(t);
   } else {
     shared_queue& own = *queues_[worker];
     own.items.enqueue(own.owner, &t);
@@ -70,7 +83,7 @@ task* ready_queues::pop(unsigned worker) {
     task* t = urgent_ring_.pop();
     return t != nullptr ? t : ring_.pop();
   }
-  task* t = special_->urgent.pop();
+  task* t = special_->pop_urgent(worker);
   if (t == nullptr) {
     t = special_->sent[worker].pop();
   }
@@ -95,7 +108,8 @@ bool ready_queues::empty() const noexcept {
   }
   for (unsigned w = 0; w < workers_; ++w) {
     if (queues_[w]->items.size_approx() != 0 ||
-        special_->sent[w].count.load(std::memory_order_seq_cst) != 0) {
+        special_->sent[w].count.load(std::memory_order_seq_cst) != 0 ||
+        special_->sent_urgent[w].count.load(std::memory_order_seq_cst) != 0) {
       return false;
     }
   }

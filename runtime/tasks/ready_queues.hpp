@@ -24,8 +24,8 @@ class ready_queues {
   ready_queues& operator=(const ready_queues&) = delete;
 
   void push(unsigned worker, task& t);
-  /// An urgent task; else what was sent to the worker; else the oldest of its own queue,
-  /// of another's, of what was sent to others. Or nullptr.
+  /// An urgent task, first of those sent to the worker; else what was sent to it; else
+  /// the oldest of its own queue, of another's, of what was sent to others. Or nullptr.
   [[nodiscard]] task* pop(unsigned worker);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "tasks/ready_queues.hpp"
 #include "tensors.hpp"
 #include "weir/runtime/engine.hpp"
 
@@ -166,6 +167,32 @@ TEST_P(Modes, EveryTaskRunsWhateverItsHints) {
   }
   ASSERT_TRUE(e->wait_all());
   EXPECT_EQ(runs.load(), 3000);
+}
+
+/// So that a chain of layers may keep its halves on one core each and is never held up.
+TEST(UrgentTasks, GoToTheWorkerTheyWereSentToAndToOthersBeforeWhatIsNotUrgent) {
+  const auto filled = [](std::array<task, 4>& t) {
+    auto q = std::make_unique<ready_queues>(2, 2, 8);
+    t[0].urgent = t[1].urgent = true;
+    t[1].worker = t[2].worker = 1;
+    for (const std::size_t i : {3, 2, 1, 0}) {  // plain, sent, sent and urgent, urgent
+      q->push(0, t[i]);
+    }
+    return q;
+  };
+  for (const unsigned w : {0U, 1U}) {
+    std::array<task, 4> t;
+    const auto q = filled(t);
+    const std::array<std::size_t, 4> order = w == 0
+                                                 ? std::array<std::size_t, 4>{0, 1, 3, 2}
+                                                 : std::array<std::size_t, 4>{1, 0, 2, 3};
+    for (const std::size_t i : order) {
+      EXPECT_FALSE(q->empty());
+      EXPECT_EQ(q->pop(w), &t[i]) << "worker " << w;
+    }
+    EXPECT_TRUE(q->empty());
+    EXPECT_EQ(q->pop(w), nullptr);
+  }
 }
 
 TEST(UrgentTasks, AreTakenBeforeOthers) {

@@ -70,16 +70,18 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
     accesses_.updates(between.all());
   }
   R* d_memory = between.p;
-  task("memory_backward", s,
-       [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
-         memory_head<R> m = memory_of(here, l, h);
-         m.precedes = precedes;
-         m.follows = follows;
-         m.d_memory = d_memory;
-         m.d_accumulator = d_memory + head_width * head_width;
-         k_->memory_backward(m);
-         return {};
-       });
+  task(
+      "memory_backward", s,
+      [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
+        memory_head<R> m = memory_of(here, l, h);
+        m.precedes = precedes;
+        m.follows = follows;
+        m.d_memory = d_memory;
+        m.d_accumulator = d_memory + head_width * head_width;
+        k_->memory_backward(m);
+        return {};
+      },
+      turn::chain, h);
 }
 
 /// Of a head; the first also brings the gates of all, whose columns lie between each
@@ -101,13 +103,16 @@ void graph<R>::keys_backward(const spot& s, int h) {
   if (h == 0) {
     accesses_.writes(b.d_gates);
   }
-  task("keys_backward", s, [this, h](const spot& here) -> result<void> {
-    if (h == 0) {
-      gates_backward(at(here));
-    }
-    run_keys_backward(here, h);
-    return {};
-  });
+  task(
+      "keys_backward", s,
+      [this, h](const spot& here) -> result<void> {
+        if (h == 0) {
+          gates_backward(at(here));
+        }
+        run_keys_backward(here, h);
+        return {};
+      },
+      turn::chain, h);
 }
 
 template <class R>
@@ -149,14 +154,18 @@ void graph<R>::stack_backward(const spot& s, int half) {
   accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
       .writes(b.d_z_halves[static_cast<std::size_t>(half)]);
-  task("stack_backward", s, [this, half](const spot& here) -> result<void> {
-    const block& t = at(here);
-    const int columns = n_.width / 2;
-    const int first = half * columns;
-    gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p, n_.stack,
-         value(parameters(here).key) + first, n_.width, R(0), t.d_z.p + first, n_.width);
-    return {};
-  });
+  task(
+      "stack_backward", s,
+      [this, half](const spot& here) -> result<void> {
+        const block& t = at(here);
+        const int columns = n_.width / 2;
+        const int first = half * columns;
+        gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p,
+             n_.stack, value(parameters(here).key) + first, n_.width, R(0),
+             t.d_z.p + first, n_.width);
+        return {};
+      },
+      turn::chain, half);
 }
 
 template <class R>

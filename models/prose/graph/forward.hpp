@@ -137,13 +137,15 @@ void graph<R>::project(const spot& s) {
   const auto one = [&](const char* name, int parameter, int tensors, const buffer<R>& to,
                        int columns) {
     accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(to.all());
-    task(name,
-         [z = b.z, weights = value(parameter), out = to.p, columns,
-          width = n_.width](const runtime::task_context&) -> result<void> {
-           gemm(form::plain, form::transposed, window_rows, columns, width, z, width,
-                weights, width, R(0), out, columns);
-           return {};
-         });
+    task(
+        name,
+        [z = b.z, weights = value(parameter), out = to.p, columns,
+         width = n_.width](const runtime::task_context&) -> result<void> {
+          gemm(form::plain, form::transposed, window_rows, columns, width, z, width,
+               weights, width, R(0), out, columns);
+          return {};
+        },
+        turn::chain, parameter == p.key ? 0 : 1);
   };
   one("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
   if (n_.near_levels < n_.levels) {
@@ -176,10 +178,13 @@ void graph<R>::keys(const spot& s, int h) {
   if (partial(s)) {
     accesses_.updates(context(s).open[head].all());
   }
-  task("keys", s, [this, h](const spot& here) -> result<void> {
-    k_->keys(keys_of(here, h));
-    return {};
-  });
+  task(
+      "keys", s,
+      [this, h](const spot& here) -> result<void> {
+        k_->keys(keys_of(here, h));
+        return {};
+      },
+      turn::chain, h);
 }
 
 template <class R>
@@ -215,10 +220,13 @@ void graph<R>::memory(const spot& s, int l, int h) {
   if (partial(s)) {
     accesses_.updates(m.open.all());
   }
-  task("memory", s, [this, l, h](const spot& here) -> result<void> {
-    k_->memory_forward(memory_of(here, l, h));
-    return {};
-  });
+  task(
+      "memory", s,
+      [this, l, h](const spot& here) -> result<void> {
+        k_->memory_forward(memory_of(here, l, h));
+        return {};
+      },
+      turn::chain, h);
 }
 
 }  // namespace weir::models
