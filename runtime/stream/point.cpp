@@ -18,7 +18,7 @@ point::point(const void* mesh, unsigned lanes, doorbell& bell)
       failures_(lanes) {}
 
 ref<point> point::over_now(const void* mesh, doorbell& bell) {
-  auto out = make_ref<point>(mesh, 0, bell);
+  auto out = make_ref<point>(mesh, 0U, bell);
   out->submitted_ = true;
   out->when_.store(now_ns(), std::memory_order_relaxed);
   return out;

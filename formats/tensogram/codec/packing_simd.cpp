@@ -236,9 +236,10 @@ value_span span_of_piece(bytes_view values) noexcept {
 }  // namespace
 
 value_span span_of_values(bytes_view values, unsigned threads) {
-  constexpr std::size_t piece = 512 * 1024;
+  constexpr std::size_t at_once = 512 * 1024;
   threads = worth_threads(threads, values.size());
-  const std::size_t step = threads == 1 ? std::max<std::size_t>(values.size(), 8) : piece;
+  const std::size_t step =
+      threads == 1 ? std::max<std::size_t>(values.size(), 8) : at_once;
   std::vector<value_span> parts((values.size() + step - 1) / step);
   for_each_piece(threads, parts.size(), [&](std::size_t k) {
     parts[k] =

@@ -14,7 +14,7 @@ namespace {
 
 cpu_arena::options arena_options(std::size_t capacity, bool pinned = false,
                                  std::size_t shift = 0) {
-  return {"device 4", capacity, pinned, shift};
+  return {"device 4", capacity, pinned, shift, {}};
 }
 
 TEST(CpuArena, EveryByteAskedForIsUsable) {
