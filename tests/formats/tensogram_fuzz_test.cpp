@@ -115,7 +115,7 @@ TEST(message_splitter, finds_what_scan_finds_however_the_bytes_are_cut) {
   }
   const auto expected = scan(bytes_view(all));
   ASSERT_EQ(expected.size(), messages.size());
-  for (const std::size_t step : {1, 7, 24, 333, 1 << 20}) {
+  for (const std::size_t step : {1U, 7U, 24U, 333U, 1U << 20}) {
     EXPECT_EQ(fuzz::split(all, step), expected) << step;
   }
 }

@@ -175,7 +175,8 @@ TEST(UrgentTasks, GoToTheWorkerTheyWereSentToAndToOthersBeforeWhatIsNotUrgent) {
     auto q = std::make_unique<ready_queues>(2, 2, 8);
     t[0].urgent = t[1].urgent = true;
     t[1].worker = t[2].worker = 1;
-    for (const std::size_t i : {3, 2, 1, 0}) {  // plain, sent, sent and urgent, urgent
+    for (const std::size_t i :
+         {3U, 2U, 1U, 0U}) {  // plain, sent, sent and urgent, urgent
       q->push(0, t[i]);
     }
     return q;

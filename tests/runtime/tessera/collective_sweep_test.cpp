@@ -194,7 +194,7 @@ std::vector<collective_call> calls_of(collective_kind kind, std::size_t ranks) {
   for (const dtype type : runtime::test::all_types) {
     for (const reduction_op op : runtime::test::all_ops) {
       for (const int level : {1, 2}) {
-        for (const std::size_t count : {0, 1, 7}) {
+        for (const std::size_t count : {0U, 1U, 7U}) {
           if (!runtime::reduces(kind) && (op != reduction_op::sum || level != 1)) {
             continue;
           }

@@ -117,14 +117,14 @@ TEST_P(SameBits, WhateverTheScheduleAndTheLength) {
           (ranks % 2 != 0 || ranks < 4)) {
         continue;  // needs two domains of several ranks each
       }
-      for (const std::size_t chunk : {0, 64, 1000, 65536}) {
+      for (const std::size_t chunk : {0U, 64U, 1000U, 65536U}) {
         ASSERT_EQ(s.sum(full_count, algorithm, chunk), whole)
             << algorithm << " in pieces of " << chunk << " on " << workers;
       }
       ASSERT_EQ(s.sum(full_count, algorithm, 4096, true), whole)
           << algorithm << " replayed";
     }
-    for (const std::size_t count : {1, 2, 3, 15, 16, 17, 1023, 4099, 20'010}) {
+    for (const std::size_t count : {1U, 2U, 3U, 15U, 16U, 17U, 1023U, 4099U, 20'010U}) {
       const auto part = s.sum(count);
       ASSERT_EQ(part, std::vector<char>(whole.begin(),
                                         whole.begin() + std::ptrdiff_t(count * size)))
