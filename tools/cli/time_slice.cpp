@@ -36,7 +36,6 @@ void prefer_long_time_slices() noexcept {
       (now.policy != SCHED_OTHER && now.policy != SCHED_BATCH)) {
     return;
   }
-  now.policy = SCHED_BATCH;
   now.runtime_ns = longest_slice_ns;
   ::syscall(SYS_sched_setattr, 0, &now, 0);
 }
