@@ -292,7 +292,7 @@ engine_counters engine::counters() const noexcept {
   std::int64_t ticks = 0;
   for (unsigned w = 0; w < impl_->workers.workers(); ++w) {
     const worker_tally& t = impl_->workers.tally_of(w);
-    out.finished += get(t.finished);
+    out.finished += t.finished.load(std::memory_order_acquire);
     out.failed += get(t.failed);
     out.poisoned += get(t.poisoned);
     out.parks += get(t.parks);

@@ -69,6 +69,19 @@ TEST_P(Engine, RunsAChainInOrder) {
   EXPECT_EQ(c.failed + c.poisoned, 0U);
 }
 
+TEST_P(Engine, WhatTasksHaveDoneIsSeenByWhoSeesThemCounted) {
+  if (GetParam() == 1) {
+    GTEST_SKIP() << "a single worker runs tasks only while somebody waits";
+  }
+  int done = 0;  // not atomic: ThreadSanitizer tells whether the counter orders it
+  const storage s = or_throw(e->allocate(8, "test"));
+  submit(*e, "step", {updates(bytes_of(s))}, [&done](const task_context&) { done = 1; });
+  while (e->counters().finished == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(done, 1);
+}
+
 TEST_P(Engine, AllocatesZeroedAlignedMemoryAndReportsIt) {
   const storage a = or_throw(e->allocate(1000, "one"));
   const storage b = or_throw(e->allocate(24, "two"));

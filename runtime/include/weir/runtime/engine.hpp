@@ -111,7 +111,7 @@ struct engine_options {
 struct engine_counters {
   std::uint64_t submitted = 0;
   std::uint64_t replayed = 0;  ///< those of them that came from a replay
-  std::uint64_t finished = 0;
+  std::uint64_t finished = 0;  ///< what these have done is seen by who reads this
   std::uint64_t failed = 0;    ///< kernels that failed themselves
   std::uint64_t poisoned = 0;  ///< not run because a predecessor failed
   std::uint64_t edges_raw = 0;
