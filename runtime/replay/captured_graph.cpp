@@ -160,18 +160,27 @@ const std::vector<outer_edge>& captured_graph::edges_after(
       static_cast<std::uint32_t>(earlier.accesses.size() + accesses.size()),
       window_for(earlier.size() + size()));
   search.map().add_storage(std::max(storages_of(*this), storages_of(earlier)));
-  const auto nothing = [](std::size_t, predecessor_list::view) {};
-  walk(earlier, search, 1, nullptr, nothing);
-  const task_id first = 1 + earlier.size();
-  walk(*this, search, first, nullptr,
+  graph_edges found(earlier.size() + size());
+  const auto note = [&](std::size_t to, predecessor_list::view predecessors) {
+    for (const predecessor_list::item p : predecessors) {
+      found.add(static_cast<std::uint32_t>(p.id - 1), static_cast<std::uint32_t>(to),
+                p.why);
+    }
+  };
+  walk(earlier, search, 1, nullptr, note);
+  const auto first = static_cast<std::uint32_t>(earlier.size());
+  walk(*this, search, 1 + first, nullptr,
        [&](std::size_t i, predecessor_list::view predecessors) {
-         for (const predecessor_list::item p : predecessors) {
-           if (p.id < first) {
-             out.push_back({static_cast<std::uint32_t>(i),
-                            static_cast<std::uint32_t>(p.id - 1), p.why});
-           }
-         }
+         note(first + i, predecessors);
        });
+  found.reduce();
+  for (std::uint32_t from = 0; from < first; ++from) {
+    for (const graph_edges::edge& e : found.of(from)) {
+      if (e.to >= first) {
+        out.push_back({e.to - first, from, e.why});
+      }
+    }
+  }
   return out;
 }
 

@@ -59,7 +59,8 @@ struct captured_graph {
   std::vector<storage_id> storages;            ///< that it accesses, each once
   std::vector<storage_id> kept;     ///< those of them that some tasks only keep
   std::uint64_t releases_seen = 0;  ///< the storages were valid after so many releases
-  /// By serial of an earlier replay's graph: what this one waits for there.
+  /// By serial of an earlier replay's graph: what this one waits for there, without what
+  /// other edges imply.
   std::map<std::uint64_t, std::vector<outer_edge>> after;
   std::vector<std::unique_ptr<replay_instance>> idle;
   /// Order that the program asked for between two of the tasks.

@@ -228,10 +228,15 @@ void engine::impl::link_replay(live_replay& r) {
   if (edge_counts.size() < r.graph->size()) {
     edge_counts.resize(r.graph->size());
   }
-  for (const live_replay& earlier : replays) {
-    if (&earlier != &r) {
-      link_after(r, earlier);
+  // Three replays of one graph: what the last waits for in the first, the second has
+  // written again, or has waited for itself.
+  bool again = false;
+  for (auto earlier = replays.rbegin() + 1; earlier != replays.rend(); ++earlier) {
+    const bool same = earlier->graph == r.graph;
+    if (!same || !again) {
+      link_after(r, *earlier);
     }
+    again |= same;
   }
   if (!search.map().empty()) {
     link_looked_up(r);

@@ -369,6 +369,39 @@ TEST(Capture, ReplaysInAWindowThatHoldsIt) {
   }
 }
 
+TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
+  auto e = small_engine();
+  const storage s = or_throw(e->allocate(64, "test"));
+  const auto part = [&](std::int64_t i) {
+    return or_throw(bytes_of(s).slice(0, i * 8, i * 8 + 8));
+  };
+  ASSERT_TRUE(e->begin_capture());
+  // A ring of eight parts: each task reads what the one before wrote, and all but the
+  // last read the first part, which the last one writes.
+  for (std::int64_t i = 1; i < 8; ++i) {
+    const std::array<access, 3> all{reads(part(0)), reads(part(i - 1)), writes(part(i))};
+    static_cast<void>(or_throw(e->submit("link", all, [](const task_context&) {})));
+  }
+  const std::array<access, 2> first{reads(part(7)), writes(part(0))};
+  static_cast<void>(or_throw(e->submit("first", first, [](const task_context&) {})));
+  const capture c = or_throw(e->end_capture());
+  ASSERT_TRUE(e->wait_all());
+  const auto edges = [&] {
+    const engine_counters n = e->counters();
+    return n.edges_raw + n.edges_war + n.edges_waw;
+  };
+  std::vector<std::uint64_t> added;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint64_t before = edges();
+    static_cast<void>(or_throw(e->replay(c)));
+    added.push_back(edges() - before);
+  }
+  // Seven inside; the first link waits for the last task of the replay before. That every
+  // link reads what this wrote, and writes what the link of that replay wrote, follows.
+  EXPECT_EQ(added, (std::vector<std::uint64_t>{7, 8, 8, 8}));
+  ASSERT_TRUE(e->wait_all());
+}
+
 /// Ids of a capture's tasks answer like any other, during a replay and after.
 TEST(Capture, TellsWhichTaskOfAReplayFailed) {
   auto e = small_engine();
