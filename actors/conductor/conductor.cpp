@@ -38,7 +38,7 @@ void conductor_shell::pump() {
     const chunk_orders orders = core_->take_orders();
     order_chunks(orders);
     moved = !orders.empty();
-    while (auto p = core_->take_pulse(config_->now())) {
+    while (auto p = core_->take_pulses(config_->now())) {
       issue(std::move(*p));
       moved = true;
     }
@@ -124,38 +124,36 @@ void conductor_shell::on_chunks(const result<local<chunk_replies>>& replies) {
   pump();
 }
 
-void conductor_shell::issue(issued_pulse p) {
-  const std::uint64_t id = p.order->pulse.id;
-  ask_often<pulse_done>(
+void conductor_shell::issue(issued_pulses p) {
+  const std::uint64_t last = p.orders.back().pulse.id;
+  ask_often<pulses_done>(
       "waiting for a pulse", config_->orchestrator,
-      [this, id](const result<local<pulse_done>>& done) {
-        if (!done) {
-          return fail(error(done.error().code(), fmt::format("pulse {} failed", id))
-                          .because(done.error()));
-        }
-        on_done(**done);
+      [this](const result<local<pulses_done>>& done) {
+        done ? on_done(**done) : fail(done.error());
       },
-      pulse_atom_v, local<pulse_order>(std::move(p.order)));
+      pulse_atom_v, by_reference(std::move(p.orders)));
   if (p.snapshot_after) {
     ask_for<state_image>(
         "waiting for a snapshot", config_->orchestrator, config_->deadline,
         [this](const result<local<state_image>>& image) {
           image ? on_image(image->share()) : fail(image.error());
         },
-        snapshot_atom_v, id + 1);
+        snapshot_atom_v, last + 1);
   }
 }
 
-void conductor_shell::on_done(const pulse_done& done) {
+void conductor_shell::on_done(const pulses_done& done) {
   if (over_) {
     return;
   }
-  if (auto committed = core_->commit(done, config_->now()); !committed) {
-    return fail(committed.error());
-  }
-  if (auto b = core_->take_boundary()) {
-    boundary_ = std::move(b);
-    save_if_whole();
+  for (const pulse_done& pulse : done) {
+    if (auto committed = core_->commit(pulse, config_->now()); !committed) {
+      return fail(committed.error());
+    }
+    if (auto b = core_->take_boundary()) {
+      boundary_ = std::move(b);
+      save_if_whole();
+    }
   }
   sample(false);
   pump();

@@ -73,8 +73,8 @@ class conductor_shell {
   void ask_often(const char* what, const Handle& to, Then then, As... as);
   void order_chunks(const chunk_orders& orders);
   void on_chunks(const result<local<chunk_replies>>& replies);
-  void issue(issued_pulse p);
-  void on_done(const pulse_done& done);
+  void issue(issued_pulses p);
+  void on_done(const pulses_done& done);
   void on_image(std::shared_ptr<const state_image> image);
   void save_if_whole();
   void save(boundary b, std::shared_ptr<const state_image> image, bool last);

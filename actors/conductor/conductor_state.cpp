@@ -83,10 +83,23 @@ void conductor_state::note_boundaries(const pulse_chunks& chunks, pulse_order& o
   }
 }
 
-std::optional<issued_pulse> conductor_state::take_pulse(std::int64_t now_ns) {
-  if (draining_ || flights_.size() >= settings_.window) {
+std::optional<issued_pulses> conductor_state::take_pulses(std::int64_t now_ns) {
+  issued_pulses out;
+  if (draining_ || flights_.size() + settings_.batch > settings_.window) {
     return std::nullopt;
   }
+  while (out.orders.size() < settings_.batch && !out.snapshot_after) {
+    auto next = take_pulse(now_ns);
+    if (!next) {
+      break;
+    }
+    out.orders.push_back(std::move(*next));
+    out.snapshot_after = flights_.back().snapshot;
+  }
+  return out.orders.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
+std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   auto chunks = plan_.take_pulse();
   if (!chunks) {
     return std::nullopt;
@@ -122,9 +135,8 @@ std::optional<issued_pulse> conductor_state::take_pulse(std::int64_t now_ns) {
   f.reset_due = reset_due_;
   order.lanes = std::move(chunks->lanes);
   order.more_follow = !plan_.exhausted();
-  const bool snapshot = f.snapshot;
   flights_.push_back(std::move(f));
-  return issued_pulse{std::make_shared<const pulse_order>(std::move(order)), snapshot};
+  return order;
 }
 
 void conductor_state::close_window(std::uint64_t build_tokens) {

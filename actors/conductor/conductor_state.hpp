@@ -57,10 +57,10 @@ struct boundary {
   byte_vector metrics;
 };
 
-/// A pulse to be submitted.
-struct issued_pulse {
-  std::shared_ptr<const pulse_order> order;
-  bool snapshot_after = false;
+/// Pulses to be submitted together.
+struct issued_pulses {
+  pulse_orders orders;          ///< at least one
+  bool snapshot_after = false;  ///< behind the last
 };
 
 /// @threads{thread-compatible}
@@ -74,6 +74,7 @@ class conductor_state {
     std::uint64_t prefetch =
         16;                  ///< pulses whose chunks are prepared ahead; 0: on demand
     std::size_t window = 6;  ///< pulses given to the orchestrator and not committed
+    std::size_t batch = 1;   ///< most pulses that go there together; at most `window`
     storage::boundary_policy boundary = storage::boundary_policy::never;
     phase_budgets budgets;
     std::uint64_t every_tokens = 0;
@@ -91,9 +92,9 @@ class conductor_state {
   [[nodiscard]] result<void> arrived(chunk_reply reply) {
     return plan_.resolve(std::move(reply));
   }
-  /// The next pulse if its chunks are there and the window has room: captured once, never
-  /// changed.
-  [[nodiscard]] std::optional<issued_pulse> take_pulse(std::int64_t now_ns);
+  /// The next pulses if their chunks are there and the window has room for a whole batch:
+  /// captured once, never changed. Fewer where chunks are missing or a snapshot follows.
+  [[nodiscard]] std::optional<issued_pulses> take_pulses(std::int64_t now_ns);
   /// Commits the oldest pulse: observers, then cursor and context together, then the
   /// counter.
   /// @error{internal, another pulse than the oldest; commits are in order}
@@ -132,6 +133,8 @@ class conductor_state {
     std::vector<std::uint8_t> reset_due;  ///< after it
   };
 
+  /// The next pulse, if its chunks are there.
+  [[nodiscard]] std::optional<pulse_order> take_pulse(std::int64_t now_ns);
   void note_boundaries(const pulse_chunks& chunks, pulse_order& order);
   void count_scores(const flight& f, const models::pulse_result& r);
   void count_times(const flight& f, const pulse_done& done, std::int64_t now_ns);

@@ -14,10 +14,6 @@ using self_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
 
 /// Longest stretch of running tasks without a look at the mailbox.
 constexpr std::int64_t patience_ns = 1'000'000;
-/// An answer wakes another thread: while more work than this is queued, as many answers
-/// wait for one another, but not for long.
-constexpr std::size_t answered_together = 3;
-constexpr std::int64_t longest_hold_ns = 20'000'000;
 
 error not_open() {
   return error(errc::stopping, "the orchestrator has no model: expected an open before");
@@ -31,19 +27,33 @@ void keep_working(self_pointer self) {
   }
 }
 
-void answer(orchestrator_shell& s, orchestrator_state::finished f) {
-  auto to = std::move(s.replies.front());
-  s.replies.pop_front();
-  if (auto* pulse = std::get_if<result<pulse_done>>(&f)) {
-    auto& promise = std::get<reply_later<local<pulse_done>>>(to);
-    promise.deliver(*pulse ? result<local<pulse_done>>(by_reference(**pulse))
-                           : result<local<pulse_done>>(pulse->error()));
-    return;
+/// True if that was the last pulse of its message.
+bool answer(orchestrator_shell::pulses_reply& to, const result<pulse_done>& pulse) {
+  if (pulse) {
+    to.done.push_back(*pulse);
+  } else {
+    to.to.deliver(pulse.error());
   }
-  auto& image = std::get<result<std::shared_ptr<const state_image>>>(f);
-  auto& promise = std::get<reply_later<local<state_image>>>(to);
-  promise.deliver(image ? result<local<state_image>>(local<state_image>(*image))
-                        : result<local<state_image>>(image.error()));
+  if (--to.left != 0) {
+    return false;
+  }
+  to.to.deliver(by_reference(std::move(to.done)));  // nothing, behind an error
+  return true;
+}
+
+void answer(orchestrator_shell& s, orchestrator_state::finished f) {
+  using image_result = result<std::shared_ptr<const state_image>>;
+  if (auto* pulse = std::get_if<result<pulse_done>>(&f)) {
+    if (!answer(std::get<orchestrator_shell::pulses_reply>(s.replies.front()), *pulse)) {
+      return;
+    }
+  } else {
+    auto& image = std::get<image_result>(f);
+    std::get<reply_later<local<state_image>>>(s.replies.front())
+        .deliver(image ? result<local<state_image>>(local<state_image>(*image))
+                       : result<local<state_image>>(image.error()));
+  }
+  s.replies.pop_front();
 }
 
 void work_a_little(self_pointer self) {
@@ -53,21 +63,12 @@ void work_a_little(self_pointer self) {
     return;
   }
   if (auto ended = s.core->work(patience_ns)) {
-    s.held_since_ns = s.held.empty() ? now_ns() : s.held_since_ns;
-    s.held.push_back(std::move(*ended));
-  }
-  if (!s.held.empty() &&
-      (s.held.size() >= answered_together || s.core->queued() < answered_together ||
-       now_ns() - s.held_since_ns > longest_hold_ns)) {
-    for (auto& f : s.held) {
-      answer(s, std::move(f));
-    }
-    s.held.clear();
+    answer(s, std::move(*ended));
   }
   keep_working(self);
 }
 
-/// Queues work with the promise of its answer.
+/// Queues work with the promise of its answer, which `queue(core, promise)` keeps.
 template <class T, class Queue>
 caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* what,
                                                   Queue queue) {
@@ -77,10 +78,25 @@ caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char*
     later.deliver(not_open());
     return promise;
   }
-  self->state.replies.emplace_back(std::move(later));
-  queue(*self->state.core);
+  if (auto reply = queue(*self->state.core, std::move(later))) {
+    self->state.replies.push_back(std::move(*reply));
+  }
   keep_working(self);
   return promise;
+}
+
+using queued_reply = std::optional<orchestrator_shell::reply>;
+
+queued_reply submit(orchestrator_state& core, const local<pulse_orders>& all,
+                    reply_later<local<pulses_done>> to) {
+  if (all->empty()) {
+    to.deliver(by_reference(pulses_done()));
+    return std::nullopt;
+  }
+  for (const pulse_order& order : *all) {
+    core.submit(std::shared_ptr<const pulse_order>(all.share(), &order));
+  }
+  return orchestrator_shell::pulses_reply{std::move(to), all->size(), {}};
 }
 
 result<local<model_info>> open_model(orchestrator_shell& s,
@@ -105,16 +121,20 @@ orchestrator_actor::behavior_type orchestrator(self_pointer self,
   return {
       reacts(self, "orchestrator, work", [self](work_atom) { work_a_little(self); }),
       answers("orchestrator, pulse",
-              [self](pulse_atom, const local<pulse_order>& order) {
-                return queue_reply<pulse_done>(
-                    self, "a pulse",
-                    [&](orchestrator_state& core) { core.submit(order.share()); });
+              [self](pulse_atom, const local<pulse_orders>& orders) {
+                return queue_reply<pulses_done>(
+                    self, "a pulse", [&](orchestrator_state& core, auto to) {
+                      return submit(core, orders, std::move(to));
+                    });
               }),
       answers("orchestrator, snapshot",
               [self](snapshot_atom, std::uint64_t pulses) {
                 return queue_reply<state_image>(
                     self, "a snapshot",
-                    [&](orchestrator_state& core) { core.snapshot(pulses); });
+                    [&](orchestrator_state& core, auto to) -> queued_reply {
+                      core.snapshot(pulses);
+                      return to;
+                    });
               }),
       answers("orchestrator, open",
               [self, config](open_atom, const local<model_spec>& spec) {

@@ -30,13 +30,17 @@ struct orchestrator_config {
 
 struct orchestrator_shell {
   static constexpr const char* name = "weir.orchestrator";
-  using reply =
-      std::variant<reply_later<local<pulse_done>>, reply_later<local<state_image>>>;
+  /// To who sent pulses together: one answer, because an answer wakes a thread, which
+  /// takes a core from a worker.
+  struct pulses_reply {
+    reply_later<local<pulses_done>> to;
+    std::size_t left = 0;  ///< pulses that have not ended
+    pulses_done done;
+  };
+  using reply = std::variant<pulses_reply, reply_later<local<state_image>>>;
 
-  std::unique_ptr<orchestrator_state> core;        ///< after open
-  std::deque<reply> replies;                       ///< in the order of the queue
-  std::vector<orchestrator_state::finished> held;  ///< ended, not answered yet
-  std::int64_t held_since_ns = 0;
+  std::unique_ptr<orchestrator_state> core;  ///< after open
+  std::deque<reply> replies;                 ///< in the order of the queue
   bool working = false;  ///< a work message is on its way to ourselves
 };
 

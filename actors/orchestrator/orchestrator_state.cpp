@@ -3,6 +3,8 @@
 /// Working off the queue of pulses and snapshots, and measuring what held it up.
 #include "orchestrator/orchestrator_state.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace weir::actors {
@@ -147,7 +149,9 @@ orchestrator_state::finished orchestrator_state::finish(job j) {
     rests_since_ns_ = now;
   }
   if (!r) {
-    return result<pulse_done>(r.error());
+    return result<pulse_done>(
+        error(r.error().code(), fmt::format("pulse {} failed", j.order->pulse.id))
+            .because(r.error()));
   }
   return result<pulse_done>(
       pulse_done{j.order->pulse.id, *r, model_->kernel_ns(), stall_ns_});

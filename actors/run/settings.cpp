@@ -228,6 +228,12 @@ conductor_state::settings conductor_of(const run_config& c) {
   s.lanes = c.lanes;
   s.chunk = c.chunk;
   s.prefetch = c.prefetch;
+  // Pulses of a millisecond are sent eight at a time, longer ones alone.
+  constexpr std::uint64_t tokens_together = 512, most_together = 8;
+  constexpr std::size_t batches_in_flight = 3;
+  s.batch =
+      std::clamp<std::uint64_t>(tokens_together / (c.chunk * c.lanes), 1, most_together);
+  s.window = std::max(s.window, batches_in_flight * s.batch);
   s.boundary = c.boundary;
   s.budgets = {c.build, c.test, c.stream};
   s.every_tokens = c.every_tokens;

@@ -57,10 +57,10 @@ TEST(conductor_state, captures_one_pulse_for_forward_optimizer_and_observers) {
   std::vector<models::pulse> issued;
   for (int i = 0; i < 10; ++i) {
     feed(c, positions);
-    auto p = c.take_pulse(0);
+    auto p = c.take_pulses(0);
     ASSERT_TRUE(p);
-    issued.push_back(p->order->pulse);
-    ASSERT_TRUE(c.commit(done_of(p->order->pulse.id), 1));
+    issued.push_back(p->orders[0].pulse);
+    ASSERT_TRUE(c.commit(done_of(p->orders[0].pulse.id), 1));
   }
   ASSERT_EQ(observed.size(), 10U);
   for (std::size_t i = 0; i < 10; ++i) {
@@ -84,8 +84,8 @@ TEST(conductor_state, runs_observers_before_the_counter_advances) {
   });
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
-  ASSERT_TRUE(c.take_pulse(0));
-  ASSERT_TRUE(c.take_pulse(0));
+  ASSERT_TRUE(c.take_pulses(0));
+  ASSERT_TRUE(c.take_pulses(0));
   ASSERT_TRUE(c.commit(done_of(0), 1));
   ASSERT_TRUE(c.commit(done_of(1), 1));
   EXPECT_EQ(counts, (std::vector<std::uint64_t>{0, 64}));
@@ -96,8 +96,8 @@ TEST(conductor_state, commits_in_order_only) {
   conductor_state c(settings_of(640), {}, {});
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
-  ASSERT_TRUE(c.take_pulse(0));
-  ASSERT_TRUE(c.take_pulse(0));
+  ASSERT_TRUE(c.take_pulses(0));
+  ASSERT_TRUE(c.take_pulses(0));
   const auto early = c.commit(done_of(1), 1);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code(), errc::internal);
@@ -109,21 +109,72 @@ TEST(conductor_state, issues_no_more_than_its_window) {
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
   std::size_t issued = 0;
-  while (c.take_pulse(0)) {
+  while (c.take_pulses(0)) {
     ++issued;
   }
   EXPECT_EQ(issued, c.config().window);
   ASSERT_TRUE(c.commit(done_of(0), 1));
-  EXPECT_TRUE(c.take_pulse(0)) << "a commit gives the credit back";
-  EXPECT_FALSE(c.take_pulse(0));
+  EXPECT_TRUE(c.take_pulses(0)) << "a commit gives the credit back";
+  EXPECT_FALSE(c.take_pulses(0));
+}
+
+TEST(conductor_state, issues_whole_batches_while_enough_is_in_flight) {
+  auto s = settings_of(64 * 18);
+  s.window = 12;
+  s.batch = 4;
+  conductor_state c(s, {}, {});
+  std::vector<std::uint64_t> positions{0};
+  std::vector<std::size_t> sizes;
+  std::uint64_t next = 0;
+  const auto take_all = [&] {
+    sizes.clear();
+    feed(c, positions);
+    while (auto p = c.take_pulses(0)) {
+      sizes.push_back(p->orders.size());
+      for (const pulse_order& order : p->orders) {
+        EXPECT_EQ(order.pulse.id, next++);
+      }
+    }
+    return sizes;
+  };
+  EXPECT_EQ(take_all(), (std::vector<std::size_t>{4, 4, 4}));
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    ASSERT_TRUE(c.commit(done_of(id), 1));
+  }
+  EXPECT_TRUE(take_all().empty()) << "room for three";
+  ASSERT_TRUE(c.commit(done_of(3), 1));
+  EXPECT_EQ(take_all(), (std::vector<std::size_t>{4}));
+  for (std::uint64_t id = 4; id < 8; ++id) {
+    ASSERT_TRUE(c.commit(done_of(id), 1));
+  }
+  EXPECT_EQ(take_all(), (std::vector<std::size_t>{2})) << "the budget ends";
+}
+
+TEST(conductor_state, ends_a_batch_where_a_snapshot_follows_or_chunks_are_missing) {
+  auto s = settings_of(64 * 100, 128);
+  s.prefetch = 5;
+  s.window = 12;
+  s.batch = 4;
+  conductor_state c(s, {}, {});
+  std::vector<std::uint64_t> positions{0};
+  feed(c, positions);
+  const auto first = c.take_pulses(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->orders.size(), 2U);
+  EXPECT_TRUE(first->snapshot_after);
+  const auto second = c.take_pulses(0);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->orders.size(), 3U) << "five chunks have come";
+  EXPECT_FALSE(second->snapshot_after) << "a save is in flight";
+  EXPECT_FALSE(c.take_pulses(0));
 }
 
 TEST(conductor_state, adopts_cursor_and_counts_together_at_commit) {
   conductor_state c(settings_of(640), {}, {});
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
-  ASSERT_TRUE(c.take_pulse(0));
-  ASSERT_TRUE(c.take_pulse(0));
+  ASSERT_TRUE(c.take_pulses(0));
+  ASSERT_TRUE(c.take_pulses(0));
   EXPECT_TRUE(c.boundary_now().marks.empty()) << "nothing is committed yet";
   ASSERT_TRUE(c.commit(done_of(0), 1));
   const boundary b = c.boundary_now();
@@ -139,9 +190,9 @@ TEST(conductor_state, saves_the_boundary_of_the_pulse_it_named) {
   conductor_state c(settings_of(64 * 20, 128), {}, {});
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
-  EXPECT_FALSE(c.take_pulse(0)->snapshot_after);
-  EXPECT_TRUE(c.take_pulse(0)->snapshot_after);
-  EXPECT_FALSE(c.take_pulse(0)->snapshot_after);
+  EXPECT_FALSE(c.take_pulses(0)->snapshot_after);
+  EXPECT_TRUE(c.take_pulses(0)->snapshot_after);
+  EXPECT_FALSE(c.take_pulses(0)->snapshot_after);
   ASSERT_TRUE(c.commit(done_of(0), 1));
   EXPECT_FALSE(c.take_boundary());
   ASSERT_TRUE(c.commit(done_of(1), 1));
@@ -175,10 +226,10 @@ TEST(conductor_state, ends_with_the_pulses_in_flight_when_it_drains) {
   conductor_state c(settings_of(64 * 100), {}, {});
   std::vector<std::uint64_t> positions{0};
   feed(c, positions);
-  ASSERT_TRUE(c.take_pulse(0));
-  ASSERT_TRUE(c.take_pulse(0));
+  ASSERT_TRUE(c.take_pulses(0));
+  ASSERT_TRUE(c.take_pulses(0));
   c.drain();
-  EXPECT_FALSE(c.take_pulse(0));
+  EXPECT_FALSE(c.take_pulses(0));
   EXPECT_TRUE(c.take_orders().empty());
   EXPECT_FALSE(c.at_rest());
   ASSERT_TRUE(c.commit(done_of(0), 1));
@@ -195,7 +246,7 @@ TEST(conductor_state, orders_nothing_ahead_without_prefetch) {
   EXPECT_EQ(feed(c, positions), 1U);
   EXPECT_EQ(feed(c, positions), 0U);
   for (std::size_t i = 0; i < s.window; ++i) {
-    ASSERT_TRUE(c.take_pulse(0));
+    ASSERT_TRUE(c.take_pulses(0));
     feed(c, positions);
   }
   EXPECT_EQ(positions[0], 64 * s.window) << "no credit, no order";
@@ -216,7 +267,7 @@ TEST(conductor_state, empties_the_context_before_the_chunk_that_follows_a_bounda
   }
   std::vector<bool> resets;
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    resets.push_back(!c.take_pulse(0)->order->resets.empty());
+    resets.push_back(!c.take_pulses(0)->orders[0].resets.empty());
   }
   EXPECT_EQ(resets, (std::vector<bool>{false, false, true, true, false, true, false}));
 }
@@ -226,7 +277,7 @@ TEST(conductor_state, counts_bits_of_build_and_of_its_last_quarter) {
   std::vector<std::uint64_t> positions{0};
   for (std::uint64_t i = 0; i < 8; ++i) {
     feed(c, positions);
-    ASSERT_TRUE(c.take_pulse(0));
+    ASSERT_TRUE(c.take_pulses(0));
     pulse_done d = done_of(i);
     d.result.nats_q32 = (i < 6 ? 2 : 1) * (std::uint64_t{64} << 32);
     ASSERT_TRUE(c.commit(d, 1));
@@ -245,7 +296,7 @@ TEST(conductor_state, does_not_count_end_of_text_as_a_byte) {
   chunk.tokens[5] = storage::end_of_text;
   chunk.lookahead = storage::end_of_text;
   ASSERT_TRUE(c.arrived({orders[0], chunk}));
-  ASSERT_TRUE(c.take_pulse(0));
+  ASSERT_TRUE(c.take_pulses(0));
   ASSERT_TRUE(c.commit(done_of(0), 1));
   EXPECT_EQ(c.accounts().build.bytes, 62U);
 }
@@ -261,14 +312,14 @@ TEST(conductor_state, continues_ids_updates_and_budgets_after_a_resume) {
   std::vector<std::uint64_t> ids;
   while (true) {
     feed(c, positions);
-    const auto p = c.take_pulse(0);
+    const auto p = c.take_pulses(0);
     if (!p) {
       break;
     }
-    ids.push_back(p->order->pulse.id);
-    EXPECT_EQ(p->order->pulse.update, p->order->pulse.id);
-    EXPECT_EQ(p->order->pulse.total_updates, 10U);
-    ASSERT_TRUE(c.commit(done_of(p->order->pulse.id), 1));
+    ids.push_back(p->orders[0].pulse.id);
+    EXPECT_EQ(p->orders[0].pulse.update, p->orders[0].pulse.id);
+    EXPECT_EQ(p->orders[0].pulse.total_updates, 10U);
+    ASSERT_TRUE(c.commit(done_of(p->orders[0].pulse.id), 1));
   }
   EXPECT_EQ(ids, (std::vector<std::uint64_t>{5, 6, 7, 8, 9}));
   EXPECT_TRUE(c.at_rest());
@@ -280,7 +331,7 @@ TEST(conductor_state, gives_all_credits_back_at_rest) {
   std::uint64_t next = 0;
   while (!c.at_rest()) {
     feed(c, positions);
-    while (c.take_pulse(0)) {
+    while (c.take_pulses(0)) {
     }
     ASSERT_TRUE(c.commit(done_of(next++), 1));
     while (c.take_boundary()) {

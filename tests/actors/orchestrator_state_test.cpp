@@ -84,8 +84,10 @@ TEST_F(orchestrator_states, hands_on_the_failure_of_a_kernel_with_its_cause) {
   const auto r = next_pulse();
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::kernel_failed);
+  EXPECT_EQ(r.error().text(), "pulse 0 failed");
   ASSERT_NE(r.error().cause(), nullptr);
-  EXPECT_EQ(r.error().cause()->code(), errc::out_of_range);
+  ASSERT_NE(r.error().cause()->cause(), nullptr);
+  EXPECT_EQ(r.error().cause()->cause()->code(), errc::out_of_range);
 }
 
 TEST_F(orchestrator_states,

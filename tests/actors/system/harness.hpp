@@ -29,6 +29,7 @@ struct harness_options {
   std::uint32_t lanes = 1;
   std::uint32_t ranks = 1;
   std::uint64_t prefetch = 16;
+  std::uint32_t batch = 1;  ///< pulses in one message
   std::uint64_t tokens = 1000;
   std::uint64_t every_tokens = 0;
   std::optional<std::uint64_t> fail_at;  ///< pulse whose kernel fails
@@ -150,6 +151,8 @@ class harness : private stepped_system {
     c.settings.frequencies = {1, 8, 64, 512};
     c.settings.lanes = options_.lanes;
     c.settings.prefetch = options_.prefetch;
+    c.settings.batch = options_.batch;
+    c.settings.window = std::max<std::size_t>(c.settings.window, options_.batch);
     c.settings.budgets[0].tokens = options_.tokens;
     c.settings.every_tokens = options_.every_tokens;
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {

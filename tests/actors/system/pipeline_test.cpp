@@ -42,6 +42,7 @@ TEST(pipeline, ends_in_one_state_for_every_interleaving) {
     o.lanes = 4;
     o.ranks = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4;
     o.prefetch = seed % 4 == 0 ? 0 : seed % 4 == 1 ? 1 : seed % 4 == 2 ? 5 : 64;
+    o.batch = 1 + seed % 7;
     o.tokens = 1500;
     o.every_tokens = seed % 5 * 100;
     test::harness h(disk.fs, disk.folder.path(), o);
@@ -72,6 +73,7 @@ TEST(pipeline, interrupted_anywhere_and_resumed_ends_in_the_same_state) {
       o.seed = seed * 10 + part;
       o.every_tokens = 200;
       o.prefetch = part * 3;
+      o.batch = 1 + seed % 4;
       if (part < 3) {
         o.drain_at = (seed * 13 + part * 29) % 120;
       }
@@ -100,6 +102,7 @@ TEST(pipeline, resumed_after_its_disk_went_away_ends_in_the_same_state) {
     disk_with_text disk;
     test::harness_options o;
     o.seed = seed;
+    o.batch = 1 + seed % 3;
     o.every_tokens = 150;
     {
       // The disk fails at some operation, once and for all: as if the machine stopped
@@ -128,6 +131,7 @@ TEST(pipeline, hands_on_a_kernel_failure_with_text_and_cause) {
     disk_with_text disk;
     test::harness_options o;
     o.seed = seed;
+    o.batch = 1 + seed % 8;
     o.fail_at = 4;
     test::harness h(disk.fs, disk.folder.path(), o);
     const auto end = h.run();

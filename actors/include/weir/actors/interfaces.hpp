@@ -67,9 +67,9 @@ using rank_actor = caf::typed_actor<
 using orchestrator_actor = caf::typed_actor<
     // Runs tasks until a pulse has ended, then looks at its mailbox again (from itself).
     caf::reacts_to<work_atom>,
-    // Submits a pulse behind those before. Answers when it has ended. Errors:
-    // kernel_failed, upstream_failed.
-    caf::replies_to<pulse_atom, local<pulse_order>>::with<local<pulse_done>>,
+    // Submits pulses behind those before. Answers when all of them have ended. Errors,
+    // of the first that failed: kernel_failed, upstream_failed.
+    caf::replies_to<pulse_atom, local<pulse_orders>>::with<local<pulses_done>>,
     // Copies the state behind the pulses submitted so far, while later ones run. Answers
     // when the copy is whole.
     caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_image>>,

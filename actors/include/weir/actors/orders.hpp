@@ -69,6 +69,8 @@ struct pulse_order {
   bool more_follow =
       true;  ///< false: the engine may rest after it without that being a stall
 };
+/// Pulses that one message carries, in the order of their ids.
+using pulse_orders = std::vector<pulse_order>;
 /// What became of a pulse. Times are of this process, from the monotonic clock.
 struct pulse_done {
   std::uint64_t pulse_id = 0;
@@ -77,6 +79,7 @@ struct pulse_done {
   std::int64_t stall_ns =
       0;  ///< engine idle for want of a pulse since it began, after pulse 10
 };
+using pulses_done = std::vector<pulse_done>;
 
 /// State of the model at a boundary between pulses.
 struct state_image {
