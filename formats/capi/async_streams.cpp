@@ -114,7 +114,7 @@ tgm_error tgm_async_stream_write(tgm_async_stream* stream, const char* json,
     WEIR_TRY(object_to_write one,
              parse_object(json, view_of(data, length), preceder, pre_encoded != 0));
     const auto run = [stream, object = std::move(one)] {
-      return stream->writer->write(object);
+      return write_object(*stream->writer, object);
     };
     return add_job(*stream, run, done, context, out);
   });

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Errors, options and memory of the C interface.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "capi/handles.hpp"
 #include "tensogram/codec/bits/masks.hpp"
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/write/frame_writer.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -97,26 +100,64 @@ result<tgm_bytes> hand_out(bytes_view bytes) {
   return tgm_bytes{data, bytes.size()};
 }
 
+error with_kind(errc kind, const error& e) {
+  error out = error(kind, e.text()).at(e.where()).hint(e.hint());
+  return e.cause() != nullptr ? std::move(out).because(*e.cause()) : std::move(out);
+}
+
+error refused(const error& e, std::span<const object_to_write> objects) {
+  const auto described = [](const object_to_write& one) {
+    return check_described(one).has_value();
+  };
+  return std::all_of(objects.begin(), objects.end(), described)
+             ? e
+             : with_kind(errc::unknown_key, e);
+}
+
+namespace {
+
+/// Whether a writer would miss a parameter in a descriptor of a message.
+bool misses_parameters(bytes_view message) {
+  read_options all;
+  all.hashes = hash_check::none;
+  const auto reader = message_reader::open(message, all);
+  for (std::size_t i = 0; reader && i < reader->object_count(); ++i) {
+    const auto plan = plan_stored(reader->descriptor(i), 0);
+    if (!plan && plan.error().code() == errc::unknown_key) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The kind of an error of a validation of structure and metadata.
+errc kind_of(const validation_issue& issue, errc framing) {
+  const std::string_view code = issue.code;
+  if ((issue.level == validation_level::structure &&
+       code != "cbor_before_boundary_unknown") ||
+      code == "decode_object_failed") {  // masks out of bounds
+    return framing;
+  }
+  return code == "decoded_size_mismatch" || code.substr(0, 8) == "unknown_"
+             ? errc::invalid_argument
+             : errc::unknown_key;
+}
+
+}  // namespace
+
 error of_kind(const error& e, bytes_view message) {
   if (e.code() != errc::corrupt && e.code() != errc::torn) {
     return e;
   }
-  errc kind = errc::invalid_argument;
   validation_options structure_and_metadata;
   structure_and_metadata.level = validation_level::metadata;
   for (const auto& issue : validate_message(message, structure_and_metadata).issues) {
     if (issue.severity == issue_severity::error) {
-      const bool framing = (issue.level == validation_level::structure &&
-                            issue.code != "cbor_before_boundary_unknown") ||
-                           issue.code == "decode_object_failed";  // masks out of bounds
-      kind = framing ? e.code()
-                     : (issue.code == "decoded_size_mismatch" ? errc::invalid_argument
-                                                              : errc::unknown_key);
-      break;
+      return with_kind(kind_of(issue, e.code()), e);
     }
   }
-  error out = error(kind, e.text()).at(e.where()).hint(e.hint());
-  return e.cause() != nullptr ? std::move(out).because(*e.cause()) : std::move(out);
+  return with_kind(
+      misses_parameters(message) ? errc::unknown_key : errc::invalid_argument, e);
 }
 
 namespace {

@@ -76,7 +76,7 @@ struct json_message {
   cbor_map extra;
   std::vector<object_descriptor> descriptors;
 };
-/// @error{invalid_argument; those of a descriptor}
+/// @error{unknown_key}
 [[nodiscard]] result<json_message> parse_message(const char* json);
 [[nodiscard]] result<object_descriptor> parse_json_descriptor(const char* json);
 [[nodiscard]] result<cbor_map> parse_json_map(const char* json);
@@ -87,6 +87,9 @@ struct json_message {
 [[nodiscard]] result<stream_writer> open_stream(const char* json, tgm_sink sink,
                                                 void* context,
                                                 const tgm_encode_options* options);
+/// @error{those of the writer, told apart by refused()}
+[[nodiscard]] result<void> write_object(stream_writer& writer,
+                                        const object_to_write& one);
 /// Without `patch` lengths stay 0.
 [[nodiscard]] result<void> finish_stream(stream_writer& writer, tgm_patch patch,
                                          void* context);
@@ -95,10 +98,15 @@ struct json_message {
 [[nodiscard]] read_options options_of(const tgm_decode_options* options);
 /// @error{out_of_memory}
 [[nodiscard]] result<tgm_bytes> hand_out(bytes_view bytes);
+/// The same failure of another kind.
+[[nodiscard]] error with_kind(errc kind, const error& e);
+/// The failure of writing `objects`: unknown_key (TGM_METADATA) where one is wrong before
+/// its elements are looked at.
+[[nodiscard]] error refused(const error& e, std::span<const object_to_write> objects);
 /// The failure of reading `message`, its code telling the kinds of the reference apart:
-/// damaged frames stay corrupt (TGM_FRAMING), damaged CBOR in sound frames becomes
-/// unknown_key (TGM_METADATA), a payload that cannot be decoded in a sound message
-/// invalid_argument (TGM_ENCODING).
+/// damaged frames stay corrupt (TGM_FRAMING), damaged CBOR in sound frames and parameters
+/// that are missing become unknown_key (TGM_METADATA), a payload that cannot be decoded
+/// in a sound message invalid_argument (TGM_ENCODING).
 [[nodiscard]] error of_kind(const error& e, bytes_view message);
 /// A message on its own bytes, decoded if `elements`.
 [[nodiscard]] result<std::unique_ptr<tgm_message>> make_message(

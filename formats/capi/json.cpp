@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The JSON that callers of the C interface describe messages with.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "capi/handles.hpp"
@@ -13,8 +14,7 @@ namespace {
 using nlohmann::json;
 
 error bad_json(const std::string& found) {
-  return error(errc::invalid_argument,
-               "cannot read JSON: expected an object, found " + found);
+  return error(errc::unknown_key, "cannot read JSON: expected an object, found " + found);
 }
 
 // Bounded: the parser has counted the levels.
@@ -83,7 +83,8 @@ result<object_descriptor> descriptor_of(const json& from) {
       shape != nullptr && shape->array() != nullptr ? shape->array()->size() : 0;
   set_default("ndim", dimensions);
   set_default("strides", cbor_array(dimensions, cbor_value(0)));
-  return parse_descriptor(cbor_value(std::move(map)));
+  auto out = parse_descriptor(cbor_value(std::move(map)));
+  return out ? std::move(out) : with_kind(errc::unknown_key, out.error());
 }
 
 }  // namespace
@@ -99,12 +100,19 @@ result<json_message> parse_message(const char* text) {
     from.erase("descriptors");
   }
   const cbor_value value = to_cbor(from);
-  WEIR_TRY(message_metadata metadata, parse_metadata(value));
-  if (!metadata.reserved.empty()) {
+  auto metadata = parse_metadata(value);
+  if (!metadata) {
+    return with_kind(errc::unknown_key, metadata.error());
+  }
+  const auto has_reserved = [](const cbor_map& entry) {
+    return entry.find("_reserved_") != nullptr;
+  };
+  out.base = std::move(metadata->base);
+  out.extra = std::move(metadata->extra);
+  if (value.map()->find("_reserved_") != nullptr ||
+      std::any_of(out.base.begin(), out.base.end(), has_reserved)) {
     return bad_json("the key _reserved_, which is the library's");
   }
-  out.base = std::move(metadata.base);
-  out.extra = std::move(metadata.extra);
   return out;
 }
 

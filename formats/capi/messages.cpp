@@ -21,7 +21,7 @@ result<tgm_bytes> encode(const char* json, const void* const* data,
   how.extra = message.extra;
   if (message.descriptors.size() != count || message.base.size() > count) {
     return error(
-        errc::invalid_argument,
+        errc::unknown_key,
         "cannot encode: expected a descriptor per object and no more base entries "
         "than objects, found " +
             std::to_string(message.descriptors.size()) + " and " +
@@ -33,8 +33,8 @@ result<tgm_bytes> encode(const char* json, const void* const* data,
                        i < message.base.size() ? message.base[i] : cbor_map(),
                        view_of(data[i], lengths[i]), stored});
   }
-  WEIR_TRY(const byte_vector bytes, encode_message(objects, how));
-  return hand_out(bytes);
+  const auto bytes = encode_message(objects, how);
+  return bytes ? hand_out(*bytes) : refused(bytes.error(), objects);
 }
 
 result<byte_vector> decode_one(bytes_view message, std::size_t object,

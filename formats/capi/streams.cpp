@@ -34,6 +34,11 @@ result<stream_writer> open_stream(const char* json, tgm_sink sink, void* context
   return stream_writer::open(put, how, message.base);
 }
 
+result<void> write_object(stream_writer& writer, const object_to_write& one) {
+  const auto done = writer.write(one);
+  return done ? done : refused(done.error(), {&one, 1});
+}
+
 result<void> finish_stream(stream_writer& writer, tgm_patch patch, void* context) {
   if (patch == nullptr) {
     return writer.finish();
@@ -52,11 +57,11 @@ result<void> finish_stream(stream_writer& writer, tgm_patch patch, void* context
 namespace {
 
 /// Writes one object; with `stored` its payload went through its pipeline before.
-tgm_error write_object(tgm_stream& stream, const char* json, bytes_view data,
-                       const char* preceder, bool stored) {
+tgm_error write_json(tgm_stream& stream, const char* json, bytes_view data,
+                     const char* preceder, bool stored) {
   return guarded([&]() -> result<void> {
     WEIR_TRY(const object_to_write one, parse_object(json, data, preceder, stored));
-    return stream.writer->write(one);
+    return write_object(*stream.writer, one);
   });
 }
 
@@ -80,12 +85,12 @@ tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
 }
 tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
                            size_t length, const char* preceder) {
-  return write_object(*stream, json, view_of(data, length), preceder, false);
+  return write_json(*stream, json, view_of(data, length), preceder, false);
 }
 tgm_error tgm_stream_write_pre_encoded(tgm_stream* stream, const char* json,
                                        const void* data, size_t length,
                                        const char* preceder) {
-  return write_object(*stream, json, view_of(data, length), preceder, true);
+  return write_json(*stream, json, view_of(data, length), preceder, true);
 }
 tgm_error tgm_stream_finish(tgm_stream* stream) {
   return guarded([&] { return finish_stream(*stream->writer, nullptr, nullptr); });

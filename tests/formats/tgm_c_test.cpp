@@ -163,6 +163,94 @@ TEST(tgm_c, failures_have_the_codes_of_the_reference) {
   tgm_bytes_free(bytes);
 }
 
+/// What encoding 400 doubles with these keys in the descriptor, and `around` it, says.
+tgm_error encoded_with(const std::string& keys, const std::string& around = "") {
+  const std::vector<double> values(400);
+  const void* data = values.data();
+  const std::size_t length = 3200;
+  const std::string json = "{" + around +
+                           R"("descriptors": [{"dtype": "float64", "shape": [400])" +
+                           keys + "}]}";
+  tgm_bytes out{};
+  const tgm_error code = tgm_encode(json.c_str(), &data, &length, 1, &out);
+  tgm_bytes_free(out);
+  return code;
+}
+
+TEST(tgm_c, keys_that_are_absent_or_of_another_type_are_failures_of_metadata) {
+  const std::string packing = R"(, "encoding": "simple_packing")";
+  const std::string bits = packing + R"(, "sp_bits_per_value": )";
+  const std::string szip = R"(, "filter": "shuffle", "shuffle_element_size": 8,
+      "compression": "szip", "szip_block_size": 16, "szip_flags": 8)";
+  const std::vector<std::string> metadata{
+      packing,
+      bits + R"("x")",
+      bits + "-1",
+      bits + R"(8, "sp_reference_value": 1)",
+      bits + R"(8, "sp_decimal_scale_factor": 1099511627776)",
+      R"(, "filter": "shuffle")",
+      R"(, "compression": "zstd", "zstd_level": "high")",
+      R"(, "compression": "blosc2", "blosc2_codec": 1)",
+      R"(, "compression": "zfp")",
+      R"(, "compression": "zfp", "zfp_mode": "fixed_rate")",
+      szip,
+      szip + R"(, "szip_rsi": 1.5)",
+      R"(, "dtype": "float65")",
+      R"(, "shape": [399])",
+      R"(, "shape": [1099511627776, 1099511627776])",
+      R"(, "shape": "x")",
+      R"(, "type": "")",
+      R"(, "_reserved_": {})"};
+  for (const std::string& keys : metadata) {
+    EXPECT_EQ(encoded_with(keys), TGM_METADATA) << keys << ": " << tgm_last_error();
+  }
+  for (const std::string around :
+       {R"("base": [{}, {}], )", R"("base": "x", )", R"("base": [{"_reserved_": {}}], )",
+        R"("_reserved_": {}, )", "no JSON"}) {
+    EXPECT_EQ(encoded_with("", around), TGM_METADATA) << around;
+  }
+  const std::vector<std::string> encoding{
+      bits + "65",
+      R"(, "filter": "shuffle", "shuffle_element_size": 7)",
+      R"(, "compression": "zfp", "zfp_mode": "x")",
+      R"(, "compression": "rle")",
+      R"(, "compression": "brotli")",
+      szip + R"(, "szip_rsi": 5000)"};
+  for (const std::string& keys : encoding) {
+    EXPECT_EQ(encoded_with(keys), TGM_ENCODING) << keys << ": " << tgm_last_error();
+  }
+}
+
+TEST(tgm_c, the_same_keys_are_missed_by_readers) {
+  const std::vector<double> values(400);
+  const void* data = values.data();
+  const std::size_t length = 3200;
+  tgm_encode_options bare = tgm_encode_options_default();
+  bare.hashing = 0;
+  tgm_bytes bytes{};
+  const char* const json = R"({"descriptors": [{"dtype": "float64", "shape": [400],
+      "encoding": "simple_packing", "sp_bits_per_value": 16, "sp_reference_value": 0,
+      "sp_binary_scale_factor": 0}]})";
+  ASSERT_EQ(tgm_encode_with_options(json, &data, &length, 1, &bare, &bytes), TGM_OK);
+  const std::string text(reinterpret_cast<const char*>(bytes.data), bytes.length);
+  /// What decoding says with the byte at the end of `key` changed.
+  const auto with = [&](const std::string& key, char byte) {
+    std::string other = text;
+    other[text.rfind(key) + key.size() - 1] = byte;
+    tgm_message* message = nullptr;
+    const tgm_error code = tgm_decode(other.data(), other.size(), &message);
+    tgm_message_free(message);
+    return code;
+  };
+  EXPECT_EQ(with("float64", '4'), TGM_OK);
+  EXPECT_EQ(with("sp_bits_per_value", 'x'), TGM_METADATA);
+  EXPECT_EQ(with("sp_decimal_scale_factor", 'x'), TGM_METADATA);
+  EXPECT_EQ(with("sp_bits_per_value\x10", '\x60'), TGM_METADATA) << "an empty text";
+  EXPECT_EQ(with("sp_bits_per_value\x10", '\x11'), TGM_ENCODING) << "17 bits";
+  EXPECT_EQ(with("simple_packing", 'x'), TGM_ENCODING);
+  tgm_bytes_free(bytes);
+}
+
 TEST(tgm_c, ranges_of_szip_without_offsets_are_a_failure_of_compression) {
   sample_object one =
       sample(3, dtype::int16, {4096}, formats::byte_order::little, "szip");
@@ -429,7 +517,7 @@ TEST(tgm_c, a_stream_is_written_on_a_thread_of_its_own_in_order) {
     return tgm_async_stream_write(stream, json, data, 8, nullptr, 0, &told::done, &end,
                                   task);
   };
-  EXPECT_EQ(write("[", first.data(), &tasks[0]), TGM_ENCODING) << "said at once";
+  EXPECT_EQ(write("[", first.data(), &tasks[0]), TGM_METADATA) << "said at once";
   ASSERT_EQ(write(two_floats, first.data(), &tasks[0]), TGM_OK) << tgm_last_error();
   ASSERT_EQ(write(R"({"dtype": "float32", "shape": [3]})", first.data(), &tasks[1]),
             TGM_OK);
@@ -438,7 +526,7 @@ TEST(tgm_c, a_stream_is_written_on_a_thread_of_its_own_in_order) {
                                     &tasks[3]),
             TGM_OK);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    EXPECT_EQ(tgm_task_join(tasks[i], 0, nullptr), i == 1 ? TGM_ENCODING : TGM_OK) << i;
+    EXPECT_EQ(tgm_task_join(tasks[i], 0, nullptr), i == 1 ? TGM_METADATA : TGM_OK) << i;
     tgm_task_free(tasks[i]);
   }
   EXPECT_EQ(end.calls, 4);

@@ -214,7 +214,7 @@ result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
                std::numeric_limits<std::int32_t>::max(), kind,
                decimal_needed ? std::nullopt : std::optional<std::int64_t>(0)));
   if (!std::isfinite(out.reference)) {
-    return bad_parameter(kind, "sp_reference_value", "a finite number",
+    return bad_parameter(kind_of_key(kind), "sp_reference_value", "a finite number",
                          std::isnan(out.reference) ? "NaN" : "an infinity");
   }
   out.bits = static_cast<unsigned>(bits);
@@ -265,9 +265,10 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values,
   const bool reference = parameters.find("sp_reference_value") != nullptr;
   const bool binary = parameters.find("sp_binary_scale_factor") != nullptr;
   if (reference != binary) {
-    return error(kind, fmt::format("cannot pack values: expected sp_reference_value and "
-                                   "sp_binary_scale_factor, or neither, found only {}",
-                                   reference ? "the first" : "the second"));
+    return error(kind_of_key(kind),
+                 fmt::format("cannot pack values: expected sp_reference_value and "
+                             "sp_binary_scale_factor, or neither, found only {}",
+                             reference ? "the first" : "the second"));
   }
   if (reference) {
     WEIR_TRY(const packing given, parse(parameters, {kind, false}, false));

@@ -22,11 +22,18 @@ namespace weir::formats {
                                  key, expected, found));
 }
 
+/// The kind of what is absent or of another type, where the value of a parameter would be
+/// of `kind`: the reference tells the two apart in what a caller gives.
+[[nodiscard]] constexpr errc kind_of_key(errc kind) noexcept {
+  return kind == errc::invalid_argument ? errc::unknown_key : kind;
+}
+
 [[nodiscard]] inline std::string shown(const cbor_value* value) {
   return value == nullptr ? "nothing" : to_json(*value);
 }
 
-/// An integer between `low` and `high`. @error{kind}
+/// An integer between `low` and `high`. @error{kind; kind_of_key(kind), no integer, none
+///   of 32 bits, negative where none is}
 [[nodiscard]] inline result<std::int64_t> integer_parameter(
     const cbor_map& map, std::string_view key, std::int64_t low, std::int64_t high,
     errc kind, std::optional<std::int64_t> absent = {}) {
@@ -36,13 +43,16 @@ namespace weir::formats {
   }
   const auto number = value != nullptr ? value->int64() : std::nullopt;
   if (!number || *number < low || *number > high) {
-    return bad_parameter(kind, key, fmt::format("an integer from {} to {}", low, high),
+    constexpr std::int64_t widest = 0xFFFF'FFFF;
+    const bool fits = number && *number <= widest && *number >= (low < 0 ? -widest : 0);
+    return bad_parameter(fits ? kind : kind_of_key(kind), key,
+                         fmt::format("an integer from {} to {}", low, high),
                          shown(value));
   }
   return *number;
 }
 
-/// A real, or an integer that a double holds. @error{kind}
+/// A real, or an integer that a double holds. @error{kind_of_key(kind)}
 [[nodiscard]] inline result<double> real_parameter(const cbor_map& map,
                                                    std::string_view key, errc kind) {
   const cbor_value* value = map.find(key);
@@ -52,12 +62,12 @@ namespace weir::formats {
   constexpr std::int64_t largest = std::int64_t{1} << 53;
   const auto number = value != nullptr ? value->int64() : std::nullopt;
   if (!number || *number > largest || *number < -largest) {
-    return bad_parameter(kind, key, "a number", shown(value));
+    return bad_parameter(kind_of_key(kind), key, "a number", shown(value));
   }
   return static_cast<double>(*number);
 }
 
-/// A text, `absent` if the key is not there. @error{kind}
+/// A text, `absent` if the key is not there. @error{kind_of_key(kind)}
 [[nodiscard]] inline result<std::string> text_parameter(
     const cbor_map& map, std::string_view key, errc kind,
     std::optional<std::string> absent = {}) {
@@ -66,7 +76,7 @@ namespace weir::formats {
     return *absent;
   }
   if (value == nullptr || value->text() == nullptr) {
-    return bad_parameter(kind, key, "text", shown(value));
+    return bad_parameter(kind_of_key(kind), key, "text", shown(value));
   }
   return *value->text();
 }

@@ -18,7 +18,7 @@ result<int> zstd_level(const cbor_map& parameters) {
   }
   if (!value->int64()) {
     return error(
-        errc::invalid_argument,
+        errc::unknown_key,
         fmt::format("cannot compress: expected an integer \"zstd_level\", found {}",
                     to_json(*value)));
   }

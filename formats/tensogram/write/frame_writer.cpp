@@ -20,6 +20,16 @@ namespace {
 /// The message map and the array of base entries stand around what a caller gives.
 constexpr std::size_t deepest_metadata = cbor_depth_limit - 2;
 
+result<void> check_text(const object_to_write& object) {
+  if (object.descriptor.object_type.empty()) {
+    return error(
+        errc::invalid_argument,
+        "cannot write object: expected a type such as \"ntensor\", found nothing");
+  }
+  WEIR_CHECK(check_metadata(object.metadata, "metadata of the object"));
+  return check_metadata(object.descriptor.parameters, "parameters of the object");
+}
+
 result<void> check_size(const object_to_write& object) {
   WEIR_TRY(const std::uint64_t expected, decoded_size(object.descriptor));
   if (object.data.size() != expected) {
@@ -63,13 +73,12 @@ class preparation {
   }
 
   result<prepared_object> run() {
-    WEIR_CHECK(check_text());
+    WEIR_CHECK(check_described(object_));
     WEIR_TRY(out_.tensor, tensor_entry(descriptor_));
     if (object_.stored) {
       WEIR_CHECK(plan_stored(descriptor_, stored_size()));
       out_.payload.bytes = object_.data;
     } else {
-      WEIR_CHECK(check_size(object_));
       WEIR_CHECK(look_at_values());
       WEIR_CHECK(encode());
     }
@@ -82,15 +91,6 @@ class preparation {
   }
 
  private:
-  result<void> check_text() const {
-    if (descriptor_.object_type.empty()) {
-      return error(
-          errc::invalid_argument,
-          "cannot write object: expected a type such as \"ntensor\", found nothing");
-    }
-    WEIR_CHECK(check_metadata(object_.metadata, "metadata of the object"));
-    return check_metadata(descriptor_.parameters, "parameters of the object");
-  }
   /// Bytes in front of the first mask.
   std::uint64_t stored_size() const {
     std::uint64_t out = object_.data.size();
@@ -161,6 +161,12 @@ class preparation {
 
 std::string object_name(std::size_t index) {
   return fmt::format("object {}", index);
+}
+
+result<void> check_described(const object_to_write& object) {
+  WEIR_CHECK(check_text(object));
+  WEIR_CHECK(tensor_entry(object.descriptor));
+  return object.stored ? result<void>() : check_size(object);
 }
 
 result<prepared_object> prepare(const object_to_write& object, std::size_t index,

@@ -34,6 +34,10 @@ struct prepared_object {
 /// "object 3", for errors.
 [[nodiscard]] std::string object_name(std::size_t index);
 
+/// What is wrong with an object before its pipeline and its elements are looked at.
+/// @error{invalid_argument; unsupported; out_of_range}
+[[nodiscard]] result<void> check_described(const object_to_write& object);
+
 /// Checks an object and runs its pipeline. `index` is for messages.
 /// @error{invalid_argument; unsupported; out_of_range; what the codec returns}
 [[nodiscard]] result<prepared_object> prepare(const object_to_write& object,
