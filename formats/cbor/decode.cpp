@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "cbor/tokens.hpp"
 #include "cbor/utf8.hpp"
@@ -17,6 +18,26 @@ namespace {
 
 /// Longer containers grow: what is announced need not come.
 constexpr std::uint64_t most_reserved = 16;
+
+/// Puts a `T` made of `from` where a null stands: there is nothing to destroy first.
+template <class T, class... From>
+void put(cbor_value& to, From&&... from) noexcept {
+  std::construct_at(&to, std::in_place_type<T>, std::forward<From>(from)...);
+}
+
+/// Puts a text that lies in `room`. A short one is copied by a fixed size and cut: that
+/// takes no call.
+void put_text(cbor_value& to, std::string_view text, bytes_view room) {
+  constexpr std::size_t at_once = 15;
+  const std::size_t behind =
+      room.size() - static_cast<std::size_t>(text.data() - as_text(room).data());
+  if (text.size() > at_once || behind < at_once) {
+    put<std::string>(to, std::string(text));
+    return;
+  }
+  put<std::string>(to, text.data(), at_once);
+  const_cast<std::string*>(to.text())->resize(text.size());  // of `to`, just made
+}
 
 /// An item whose end has not come yet.
 struct open_item {
@@ -101,7 +122,7 @@ class decoder {
   }
 
  private:
-  /// Short integers and texts in a row, but for the last value of a container: what
+  /// Integers and texts in a row, but for the last value of a container: what
   /// accept() would do with each.
   void take_scalars(open_item& top) {
     cbor_token t;
@@ -113,10 +134,10 @@ class decoder {
       at_ += t.size;
       cbor_value& to = top.next_ready();
       if (t.kind == token_kind::text) {
-        to.become<std::string>(t.content);
+        put_text(to, t.content, from_);
       } else {
-        to.become<cbor_integer>(
-            cbor_integer{t.kind == token_kind::negative_integer, t.number});
+        put<cbor_integer>(to,
+                          cbor_integer{t.kind == token_kind::negative_integer, t.number});
       }
     }
   }
@@ -172,20 +193,20 @@ class decoder {
     return stack_.back().next();
   }
 
-  static void fill(cbor_value& to, const cbor_token& t) {
+  void fill(cbor_value& to, const cbor_token& t) const {
     switch (t.kind) {
-      case token_kind::boolean: to.become<bool>(t.boolean); break;
+      case token_kind::boolean: put<bool>(to, t.boolean); break;
       case token_kind::unsigned_integer:
-        to.become<cbor_integer>(cbor_integer{false, t.number});
+        put<cbor_integer>(to, cbor_integer{false, t.number});
         break;
       case token_kind::negative_integer:
-        to.become<cbor_integer>(cbor_integer{true, t.number});
+        put<cbor_integer>(to, cbor_integer{true, t.number});
         break;
-      case token_kind::real: to.become<double>(t.real); break;
-      case token_kind::text: to.become<std::string>(t.content); break;
+      case token_kind::real: put<double>(to, t.real); break;
+      case token_kind::text: put_text(to, t.content, from_); break;
       case token_kind::bytes: {
         const bytes_view content = as_view(t.content);
-        to.become<byte_vector>(content.begin(), content.end());
+        put<byte_vector>(to, byte_vector(content.begin(), content.end()));
         break;
       }
       default: break;  // null, and undefined, which becomes null
@@ -256,13 +277,13 @@ class decoder {
       case token_kind::text_chunks: *item.target = std::exchange(chunks_, {}); break;
       case token_kind::byte_chunks: {
         const bytes_view content = as_view(chunks_);
-        item.target->become<byte_vector>(content.begin(), content.end());
+        put<byte_vector>(*item.target, byte_vector(content.begin(), content.end()));
         chunks_.clear();
         break;
       }
       case token_kind::map: finish_map(item); break;
       case token_kind::tag: finish_tag(item); break;
-      default: item.target->become<cbor_array>(std::move(item.items));
+      default: put<cbor_array>(*item.target, std::move(item.items));
     }
     depth_ -= in_chunks() ? 0 : 1;
     stack_.pop_back();
@@ -276,7 +297,7 @@ class decoder {
       ++sorted;
     }
     if (sorted >= entries.size()) {
-      item.target->become<cbor_map>(cbor_map::from_sorted(std::move(entries)));
+      put<cbor_map>(*item.target, cbor_map::from_sorted(std::move(entries)));
       return;
     }
     deviate(item.offset, entries[sorted - 1].key == entries[sorted].key

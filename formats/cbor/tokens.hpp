@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CBOR token by token, without a copy of anything: the shortest heads here, all others
-/// by libcbor.
+/// CBOR token by token, without a copy of anything: heads as short as can be here, all
+/// others by libcbor.
 #pragma once
 
 #include <array>
@@ -43,8 +43,31 @@ struct cbor_token {
   std::size_t size = 0;      ///< bytes of the token, those of a string included
 };
 
-/// Reads an integer, text, array or map whose number is in the first byte: nearly every
-/// token of metadata is one, and none is wider than need be. False for all others.
+/// The number of a head behind its first byte `first`, if it is there and as short as can
+/// be; `head` becomes the bytes of both.
+[[nodiscard]] inline bool short_number(bytes_view rest, unsigned first,
+                                       std::uint64_t& number,
+                                       std::size_t& head) noexcept {
+  constexpr std::array<std::uint64_t, 4> least{24, 0x100, 0x1'0000, 0x1'0000'0000};
+  const unsigned info = first & 31u;
+  if (info < 24) {
+    number = info;
+    head = 1;
+    return true;
+  }
+  head = info < 28 ? 1 + (std::size_t{1} << (info - 24)) : 0;
+  if (head == 0 || rest.size() < head) {
+    return false;
+  }
+  number = 0;
+  for (std::size_t i = 1; i < head; ++i) {
+    number = number << 8 | std::to_integer<std::uint64_t>(rest[i]);
+  }
+  return number >= least[info - 24];
+}
+
+/// Reads an integer, text, array or map: nearly every token of metadata is one. False for
+/// all others, and for one that is cut short or wider than need be.
 [[nodiscard]] inline bool short_token(bytes_view rest, cbor_token& t) noexcept {
   constexpr auto none = token_kind::stop;
   constexpr std::array kinds{token_kind::unsigned_integer,
@@ -56,16 +79,20 @@ struct cbor_token {
                              none,
                              none};
   const unsigned first = rest.empty() ? 0xFFu : std::to_integer<unsigned>(rest[0]);
-  const unsigned number = first & 31u;
   const token_kind kind = kinds[first >> 5];
-  const std::size_t content = kind == token_kind::text ? number : 0;
-  if (number > 23 || kind == none || rest.size() <= content) {
+  std::uint64_t number = 0;
+  std::size_t head = 0;
+  if (kind == none || !short_number(rest, first, number, head)) {
+    return false;
+  }
+  const std::uint64_t content = kind == token_kind::text ? number : 0;
+  if (rest.size() - head < content) {
     return false;
   }
   t.kind = kind;
   t.number = number;
-  t.content = as_text(rest.subspan(1, content));
-  t.size = 1 + content;
+  t.content = as_text(rest.subspan(head, content));
+  t.size = head + content;
   return true;
 }
 

@@ -134,7 +134,7 @@ result<message_metadata> parse_metadata(cbor_value from) {
       return bad_metadata("metadata", "text keys", to_json(entry.key));
     }
     const std::string& key = *entry.key.text();
-    cbor_value& value = *from.map()->find(key);
+    auto& value = const_cast<cbor_value&>(entry.value);  // of `from`, which is ours
     if (key == "base") {
       WEIR_TRY(out.base, parse_base(std::move(value)));
     } else if (key == "_extra_") {

@@ -130,12 +130,10 @@ class cbor_value {
   [[nodiscard]] cbor_map* map() noexcept;
   [[nodiscard]] const cbor_tag* tag() const noexcept;
 
-  /// Becomes a `T` (one of those that the constructors take) made of `from`, without a
-  /// value in between.
+  /// A `T` (one of those that the constructors take) made of `from` in place.
   template <class T, class... From>
-  void become(From&&... from) {
-    data_.template emplace<T>(std::forward<From>(from)...);
-  }
+  explicit cbor_value(std::in_place_type_t<T> kind, From&&... from)
+      : data_(kind, std::forward<From>(from)...) {}
 
   /// Equal kind and content; reals by their bits after all NaNs became one.
   friend bool operator==(const cbor_value& a, const cbor_value& b);
