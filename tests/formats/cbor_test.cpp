@@ -268,6 +268,24 @@ TEST(cbor, random_trees_come_back_equal_and_canonical) {
   }
 }
 
+TEST(cbor, texts_and_integers_of_every_length_end_where_they_say) {
+  for (const std::size_t length :
+       {0, 1, 14, 15, 16, 23, 24, 40, 255, 256, 65535, 65536}) {
+    const std::uint64_t number = std::uint64_t{length} * length;
+    const cbor_value value =
+        cbor_array{std::string(length, 'a'), number, std::string(length, 'b')};
+    const byte_vector bytes = encode_cbor(value);
+    const auto item = decode_cbor(bytes, cbor_rules::canonical);
+    ASSERT_TRUE(item.has_value()) << length;
+    EXPECT_EQ(item->value, value) << length;
+    for (std::size_t cut = bytes.size(); cut-- > 0; cut -= cut > 100 ? cut / 2 : 0) {
+      const byte_vector part(bytes.begin(),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(cut));
+      EXPECT_FALSE(decode_cbor(part).has_value()) << length << " cut at " << cut;
+    }
+  }
+}
+
 TEST(cbor, every_half_is_written_as_a_half) {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     byte_vector bytes = from_hex("f90000");
