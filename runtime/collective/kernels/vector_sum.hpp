@@ -58,6 +58,8 @@ struct vector_sum {
   using V = lanes_t<T, Bytes>;
   /// From here on, outputs of one call together push each other out of the caches.
   static constexpr std::size_t streamed_bytes = std::size_t{4} << 20;
+  /// The processor's own prefetchers begin anew at each page of each buffer.
+  static constexpr std::uintptr_t fetched_ahead = 1024;
 
   template <int First, int Last>
   WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t at,
@@ -83,6 +85,13 @@ struct vector_sum {
     sum = sum == sum ? sum : nan;
   }
 
+  /// `Writes`: 1 for what will be written. May be asked for beyond the end of a buffer.
+  template <int Writes>
+  WEIR_INLINE static void fetch(const std::byte* buffer, std::size_t at) noexcept {
+    const auto there = reinterpret_cast<std::uintptr_t>(buffer) + at + fetched_ahead;
+    __builtin_prefetch(reinterpret_cast<const void*>(there), Writes);  // NOLINT
+  }
+
   /// `Outputs` is the number of outputs, or 0 where it is known only when it runs.
   /// `Streams`: outputs go past the caches, and are aligned for that.
   template <int Outputs, bool Streams>
@@ -103,10 +112,16 @@ struct vector_sum {
     for (; at + 2 * Bytes <= bytes; at += 2 * Bytes) {
       V low;
       V high;
+      for (const std::byte* input : inputs) {
+        fetch<0>(input, at);
+      }
       block(inputs.data(), at, divisor, low);
       block(inputs.data(), at + Bytes, divisor, high);
       for (std::size_t r = 0; r < (Outputs == 0 ? output_count : Outputs); ++r) {
         std::byte* const to = (Outputs == 0 ? given_outputs[r] : outputs[r]) + at;
+        if constexpr (!Streams) {
+          fetch<1>(to, 0);
+        }
         store<Streams>(low, to);
         store<Streams>(high, to + Bytes);
       }
