@@ -216,19 +216,27 @@ TEST(TesseraCollective, PoliciesThatDifferViolateDeterminismOnEveryRank) {
   EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_DETERMINISM_VIOLATION);
 }
 
+tessCollectiveDesc share_for(void* x, int64_t timeout_ms) {
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.sendbuf = x;
+  d.count = 100;
+  d.dtype = TESS_INT64;
+  d.timeoutMs = timeout_ms;
+  return d;
+}
+
 TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
-  const environment brief({{"TESS_TIMEOUT_MS", "50"}});
   session s(3);
   auto* x = numbered(s, 3, 100);
   const auto streams = bound_streams(s, 3);
+  const auto brief = share_for(x, 50);
   for (int r : {0, 1}) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr,
-                              streams[static_cast<std::size_t>(r)]));
+    ASSERT_TESS(tessCollective(s.mesh, &brief, streams[static_cast<std::size_t>(r)]));
   }
   for (int r : {0, 1}) {
-    tessStream_t one = streams[static_cast<std::size_t>(r)];
-    ASSERT_TESS(tessStreamSetTimeout(one, 0));  // the time is the meeting's
-    EXPECT_EQ(tessStreamSynchronize(one), TESS_ERR_TIMEOUT);
+    EXPECT_EQ(tessStreamSynchronize(streams[static_cast<std::size_t>(r)]),
+              TESS_ERR_TIMEOUT);
   }
   ASSERT_TESS(
       tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[2]));
@@ -242,19 +250,10 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
 }
 
-tessCollectiveDesc share_for(void* x, int64_t timeout_ms) {
-  tessCollectiveDesc d{};
-  d.structSize = sizeof d;
-  d.sendbuf = x;
-  d.count = 100;
-  d.dtype = TESS_INT64;
-  d.timeoutMs = timeout_ms;
-  return d;
-}
-
 TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   const environment brief({{"TESS_TIMEOUT_MS", "20"}});
   session s(4, {2, 1, 2, 1});
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));  // the time is the meetings'
   auto* x = numbered(s, 4, 100);
   const auto streams = bound_streams(s, 4);
   for (tessStream_t one : streams) {
