@@ -217,5 +217,68 @@ TEST(ViewDeathTest, IteratorsAndSpansEndThereToo) {
   }
 }
 
+/// What a kernel does to a tensor that it has captured; it declares to read row 0 and to
+/// write row 1.
+template <class Touch>
+void touch_captured(Touch touch) {
+  engine e;
+  auto x = e.make<std::int32_t>(3, 4);
+  const auto before = or_throw(e.elements(x));
+  e.submit(
+      "sly", [x, before, touch](auto, auto) { touch(x, before); }, read(x.at(0, 0)),
+      write(x.at(0, 1)));
+  static_cast<void>(e.wait());
+}
+
+TEST(View, LetsAKernelTouchWhatItHasDeclaredInWhateverWay) {
+  touch_captured([](const auto& x, const auto& before) {
+    EXPECT_EQ(before(0, 3), 0);
+    EXPECT_EQ((x.template elements<const std::int32_t>()[0][3]), 0);
+    const auto rows = x.slice(0, 0, 2).transpose().template elements<std::int32_t>();
+    rows(3, 1) = 7;
+    for (std::int32_t& one : x.at(0, 1).template elements<std::int32_t>().dense()) {
+      one = 8;
+    }
+    EXPECT_EQ((x.slice(0, 0, 2).template elements<const std::int32_t>().dense()[7]), 8);
+    std::int32_t own = 1;
+    EXPECT_EQ((view<std::int32_t, 1>(&own, {3}, {0})[2]), 1);
+    engine inner;  // of the kernel's own
+    auto y = inner.make<std::int32_t>(2);
+    inner.set(y, 5, 1);
+    EXPECT_EQ(*inner.get(y, 1), 5);
+    EXPECT_EQ(or_throw(inner.elements(y))[1], 5);
+  });
+}
+
+TEST(ViewDeathTest, AKernelThatTouchesACapturedTensorEndsUnlessItIsDeclared) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string none =
+      "task \"sly\": expected what it touches to be in one of its 2 accesses, found "
+      "byte ";
+  const std::string only_read =
+      "task \"sly\", access 0: expected reads only, found a reference for writing to "
+      "byte ";
+  EXPECT_DEATH(touch_captured([](const auto& x, const auto&) {
+                 x.template elements<std::int32_t>()(2, 1) = 1;
+               }),
+               none + "36 of a view that it was not given");
+  EXPECT_DEATH(touch_captured([](const auto&, const auto& before) {
+                 std::printf("%d", before(2, 3));
+               }),
+               none + "44 of a view that it was not given");
+  EXPECT_DEATH(touch_captured([](const auto& x, const auto&) {
+                 x.template elements<std::int32_t>()[0][2] = 1;
+               }),
+               only_read + "8 of a view that it was not given");
+  EXPECT_DEATH(touch_captured([](const auto& x, const auto&) {
+                 std::fill_n(x.template elements<std::int32_t>().dense().begin(), 1, 1);
+               }),
+               only_read + "0 of a view that it was not given");
+  EXPECT_DEATH(touch_captured([](const auto& x, const auto&) {
+                 *x.transpose().template elements<std::int32_t>()[3].data() = 1;
+               }),
+               only_read);
+}
+
 }  // namespace
 }  // namespace weir

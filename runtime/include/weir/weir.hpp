@@ -58,9 +58,9 @@ class tensor {
   [[nodiscard]] const runtime::tensor& bytes() const { return bytes_; }
 
   /// The elements as a kernel sees them. Who calls this must know that nobody writes
-  /// them.
+  /// them: a kernel may touch those that it has declared.
   template <class E>
-  [[nodiscard]] view<E, Rank> elements(view_owner owner = {}) const {
+  [[nodiscard]] view<E, Rank> elements(view_owner owner = {"no task", 0, true}) const {
     typename view<E, Rank>::extents shape{};
     typename view<E, Rank>::extents strides{};
     for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -196,7 +196,7 @@ class engine {
   template <class T, int Rank, class... Index>
   [[nodiscard]] result<T> get(const tensor<T, Rank>& t, Index... index) {
     WEIR_CHECK(wait(element_of(t, index...)));
-    return t.template elements<const T>()(index...);
+    return t.template elements<const T>(view_owner{})(index...);
   }
   /// Sets one element, after all tasks that were submitted before and use it.
   template <class T, int Rank, class... Index>
@@ -209,7 +209,7 @@ class engine {
   template <class T, int Rank>
   [[nodiscard]] result<view<const T, Rank>> elements(const tensor<T, Rank>& t) {
     WEIR_CHECK(wait(t));
-    return t.template elements<const T>();
+    return t.template elements<const T>(asked_for());
   }
 
   /// A row-major copy in memory of its own, made by a task.
@@ -314,16 +314,18 @@ class engine {
                       const Argument&... arguments) {
     const std::array<runtime::access, sizeof...(Argument)> accesses{
         arguments.access()...};
-    auto call = [kernel = std::move(kernel),
-                 ... views = arguments.elements(
-                     view_owner{name, static_cast<int>(I)})]() -> result<void> {
-      if constexpr (std::is_void_v<decltype(kernel(views...))>) {
-        kernel(views...);
-        return {};
-      } else {
-        return kernel(views...);
-      }
-    };
+    auto call = with_accesses(
+        name,
+        [kernel = std::move(kernel), ... views = arguments.elements(view_owner{
+                                         name, static_cast<int>(I)})]() -> result<void> {
+          if constexpr (std::is_void_v<decltype(kernel(views...))>) {
+            kernel(views...);
+            return {};
+          } else {
+            return kernel(views...);
+          }
+        },
+        arguments...);
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::engine::max_capture) {

@@ -13,21 +13,15 @@
 #include <span>
 #include <type_traits>
 
+#include "weir/runtime/running_kernel.hpp"
+
 namespace weir {
 
-#if !defined(NDEBUG) || defined(WEIR_CHECKED)
-#define WEIR_VIEWS_CHECKED 1
+#if WEIR_VIEWS_CHECKED
 inline namespace checked_views {
 #else
-#define WEIR_VIEWS_CHECKED 0
 inline namespace plain_views {
 #endif
-
-/// Whose view it is: for the message when a kernel reaches outside.
-struct view_owner {
-  const char* task = "no task";
-  int access = 0;
-};
 
 /// The last words of a kernel that touches what it has not declared. `byte` counts from
 /// the view's first element.
@@ -62,6 +56,7 @@ class dense_view {
                       static_cast<std::int64_t>(all_.size()),
                       static_cast<std::int64_t>(index * sizeof(T)));
     }
+    touch(index, 1);
 #endif
     return all_[index];
   }
@@ -72,20 +67,36 @@ class dense_view {
     return all_.empty();
   }
   [[nodiscard]] T* data() const {
-    return all_.data();
+    return all().data();
   }
   [[nodiscard]] auto begin() const {
-    return all_.begin();
+    return all().begin();
   }
   [[nodiscard]] auto end() const {
     return all_.end();
   }
   /// For functions that take one; nobody checks there.
   operator std::span<T>() const {
-    return all_;
+    return all();
   }  // NOLINT: implicit on purpose
 
  private:
+  /// For who may reach every element from here on.
+  [[nodiscard]] std::span<T> all() const {
+#if WEIR_VIEWS_CHECKED
+    touch(0, all_.size());
+#endif
+    return all_;
+  }
+#if WEIR_VIEWS_CHECKED
+  void touch(std::size_t index, std::size_t count) const {
+    if (owner_.captured) {
+      running_kernel::touch(all_.data() + index, count * sizeof(T), !std::is_const_v<T>,
+                            static_cast<std::int64_t>(index * sizeof(T)));
+    }
+  }
+#endif
+
   std::span<T> all_;
 #if WEIR_VIEWS_CHECKED
   view_owner owner_;
@@ -133,6 +144,7 @@ class view {
       offset += at[i] * strides_[i];
     }
     check(at, offset);
+    touch(offset);
     return data_[offset];
   }
   template <class Index>
@@ -169,7 +181,9 @@ class view {
     }
     return dense_view<T>({data_, static_cast<std::size_t>(size())}, owner());
   }
+  /// Address of the first element, for who reaches all of them from there.
   [[nodiscard]] T* data() const {
+    touch_from(0, 0);
     return data_;
   }
 
@@ -219,6 +233,30 @@ class view {
         touched_outside(owner_, at[i], static_cast<int>(i), shape_[i],
                         offset * static_cast<std::int64_t>(sizeof(T)));
       }
+    }
+#endif
+  }
+  void touch([[maybe_unused]] std::int64_t offset) const {
+#if WEIR_VIEWS_CHECKED
+    if (owner_.captured) {
+      running_kernel::touch(data_ + offset, sizeof(T), !std::is_const_v<T>,
+                            offset * static_cast<std::int64_t>(sizeof(T)));
+    }
+#endif
+  }
+  /// Every element from a dimension on.
+  void touch_from([[maybe_unused]] std::size_t dimension,
+                  [[maybe_unused]] std::int64_t offset) const {
+#if WEIR_VIEWS_CHECKED
+    if (!owner_.captured) {
+      return;
+    }
+    if (dimension == shape_.size()) {
+      touch(offset);
+      return;
+    }
+    for (std::int64_t i = 0; i < shape_[dimension]; ++i) {
+      touch_from(dimension + 1, offset + i * strides_[dimension]);
     }
 #endif
   }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What the kernel that runs on a thread has declared. Without NDEBUG, or with
+/// WEIR_CHECKED, touching anything else of a tensor ends the program.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "weir/runtime/tensor.hpp"
+
+namespace weir {
+
+#if !defined(NDEBUG) || defined(WEIR_CHECKED)
+#define WEIR_VIEWS_CHECKED 1
+inline namespace checked_views {
+#else
+#define WEIR_VIEWS_CHECKED 0
+inline namespace plain_views {
+#endif
+
+/// Whose view it is: for the message when a kernel reaches outside.
+struct view_owner {
+  const char* task = "no task";
+  int access = 0;
+  bool captured = false;  ///< no argument of a kernel, so whoever runs must have declared
+                          ///< what it touches
+};
+
+#if WEIR_VIEWS_CHECKED
+/// Bytes of one access of a kernel.
+struct declared_bytes {
+  runtime::tensor what;
+  bool reads_only = false;
+};
+
+/// As long as it lives, this thread runs a kernel with these accesses.
+class running_kernel {
+ public:
+  running_kernel(const char* task, std::span<const declared_bytes> accesses) noexcept
+      : task_(task), accesses_(accesses), outer_(current_) {
+    current_ = this;
+  }
+  ~running_kernel() { current_ = outer_; }
+  running_kernel(const running_kernel&) = delete;
+  running_kernel& operator=(const running_kernel&) = delete;
+
+  /// Whether this thread runs one.
+  [[nodiscard]] static bool any() noexcept { return current_ != nullptr; }
+  /// Ends the program unless the kernel that runs, if any, has declared the bytes.
+  /// `byte` counts from the first element of the view that they were reached through.
+  static void touch(const void* at, std::size_t size, bool writes, std::int64_t byte) {
+    for (std::size_t i = 0; current_ != nullptr && i < size; ++i) {
+      current_->touch_one(reinterpret_cast<std::uintptr_t>(at) + i, writes,
+                          byte + static_cast<std::int64_t>(i));
+    }
+  }
+
+ private:
+  void touch_one(std::uintptr_t at, bool writes, std::int64_t byte) const {
+    int only_read = -1;
+    for (std::size_t i = 0; i < accesses_.size(); ++i) {
+      const runtime::footprint& bytes = accesses_[i].what.bytes();
+      runtime::footprint one;
+      one.id = bytes.id;
+      one.run = 1;
+      one.lo = static_cast<std::int64_t>(
+          at - reinterpret_cast<std::uintptr_t>(accesses_[i].what.store().base));
+      one.hi = one.lo + 1;
+      if (runtime::decide_overlap(bytes, one) == runtime::overlap::no) {
+        continue;
+      }
+      if (!writes || !accesses_[i].reads_only) {
+        return;
+      }
+      only_read = static_cast<int>(i);
+    }
+    undeclared(only_read, byte);
+  }
+  [[noreturn]] void undeclared(int only_read, std::int64_t byte) const {
+    if (only_read < 0) {
+      std::fprintf(stderr,
+                   "task \"%s\": expected what it touches to be in one of its %zu "
+                   "accesses, found byte %lld of a view that it was not given\n",
+                   task_, accesses_.size(), static_cast<long long>(byte));
+    } else {
+      std::fprintf(stderr,
+                   "task \"%s\", access %d: expected reads only, found a reference for "
+                   "writing to byte %lld of a view that it was not given\n",
+                   task_, only_read, static_cast<long long>(byte));
+    }
+    std::abort();
+  }
+
+  const char* task_;
+  std::span<const declared_bytes> accesses_;
+  const running_kernel* outer_;
+  inline static thread_local const running_kernel* current_ = nullptr;
+};
+#endif
+
+/// Of a view that an engine's own thread asks for. Kernels may have an engine for
+/// themselves.
+[[nodiscard]] inline view_owner asked_for() noexcept {
+#if WEIR_VIEWS_CHECKED
+  return {"no task", 0, !running_kernel::any()};
+#else
+  return {};
+#endif
+}
+
+/// The call, and where views are checked what it has declared.
+template <class Call, class... Argument>
+[[nodiscard]] auto with_accesses([[maybe_unused]] const char* task, Call call,
+                                 [[maybe_unused]] const Argument&... arguments) {
+#if WEIR_VIEWS_CHECKED
+  const std::array<declared_bytes, sizeof...(Argument)> accesses{
+      declared_bytes{arguments.what.bytes(), Argument::reads_only}...};
+  return [task, accesses, call = std::move(call)] {
+    const running_kernel now(task, accesses);
+    return call();
+  };
+#else
+  return call;
+#endif
+}
+
+}  // namespace checked_views or plain_views
+}  // namespace weir
