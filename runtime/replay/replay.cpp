@@ -180,9 +180,24 @@ engine::impl::live_replay& engine::impl::start_replay(
       begin_history(instance->records.tasks[i], instance->histories[i]);
     }
   }
+  if (dog != nullptr) {
+    show_waits(*instance, count);
+  }
   replays.push_back({g, std::move(instance), next, next + count, false});
   next += count;
   return replays.back();
+}
+
+void engine::impl::show_waits(const replay_instance& r, std::size_t count) {
+  const std::span<const task> tasks(r.records.tasks.get(), count);
+  for (const task& t : tasks) {
+    workers.board()->add(t.id, t.name);
+  }
+  for (const task& t : tasks) {
+    for (const follower f : r.batch.followers_of(t)) {
+      workers.board()->add_wait(tasks[f.index()].id, t.id);
+    }
+  }
 }
 
 std::uint32_t& engine::impl::edges_of(live_replay& r, std::uint32_t index) {
@@ -204,6 +219,9 @@ void engine::impl::link_after(live_replay& r, const live_replay& earlier) {
     }
     std::uint32_t& edges = edges_of(r, e.to);
     task& before = earlier.instance->records.tasks[e.from];
+    if (dog != nullptr) {
+      workers.board()->add_wait(r.first + e.to, before.id);
+    }
     edges += static_cast<std::uint32_t>(
         wire_one(r.instance->records.tasks[e.to], before, e.why, edges));
   }
@@ -217,6 +235,9 @@ void engine::impl::link_looked_up(live_replay& r) {
     task& t = r.instance->records.tasks[i];
     look_up(t, std::span(g.accesses).subspan(begin, end - begin), false, nullptr);
     if (!search.found().empty()) {
+      if (dog != nullptr) {
+        show_waits(t);
+      }
       std::uint32_t& edges = edges_of(r, i);
       edges = wire(t, edges);
     }

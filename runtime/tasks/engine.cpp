@@ -134,8 +134,9 @@ void engine::impl::start_watchdog() {
   };
   view.describe = [this] {
     const std::uint64_t ended = ended_tasks();
-    return fmt::format("{}; {} tasks have not ended", workers.describe(),
-                       tallies.submitted.load(std::memory_order_relaxed) - ended);
+    return fmt::format("{}; {} tasks have not ended{}", workers.describe(),
+                       tallies.submitted.load(std::memory_order_relaxed) - ended,
+                       workers.describe_waits());
   };
   view.report = options.on_stall;
   if (view.report == nullptr) {

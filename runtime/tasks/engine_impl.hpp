@@ -109,6 +109,9 @@ struct engine::impl {
   std::uint32_t wire(task& t, std::uint32_t edges);
   /// A predecessor that has ended hands its failure on.
   static void inherit(task& t, const task& ended, hazard why) noexcept;
+  /// Says to who watches what the task waits for.
+  void show_waits(const task& t);
+  void show_waits(const replay_instance& r, std::size_t count);
   /// One more edge; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
 

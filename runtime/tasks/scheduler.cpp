@@ -40,7 +40,8 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       watched_(options.watchdog_ns > 0),
       failures_(failures),
       tracer_(tracer),
-      ready_(places_, workers_, options.window) {
+      ready_(places_, workers_, options.window),
+      board_(watched_ ? std::make_unique<wait_board>(options.window) : nullptr) {
   for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
   }
@@ -201,6 +202,14 @@ std::string scheduler::describe() const {
   return out;
 }
 
+std::string scheduler::describe_waits() const {
+  return board_->describe([this](task_id id) {
+    return std::any_of(state_.begin(), state_.end(), [id](const auto& one) {
+      return one->runs.load(std::memory_order_relaxed) == id;
+    });
+  });
+}
+
 result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
@@ -253,6 +262,9 @@ scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
   if (traces_) {
     out.name = t.name;
     out.ended = t.history == nullptr ? 0 : t.history->ended;
+  }
+  if (watched_) {
+    board_->ended(t.id);
   }
   tally<std::uint64_t>(state_[w]->done.finished);
   return out;

@@ -20,6 +20,7 @@
 #include "tasks/parking.hpp"
 #include "tasks/ready_queues.hpp"
 #include "tasks/ticks.hpp"
+#include "tasks/wait_board.hpp"
 #include "weir/runtime/trace.hpp"
 
 namespace weir::runtime {
@@ -83,8 +84,12 @@ class scheduler {
   [[nodiscard]] bool serve(const std::stop_token& leave);
 
   /// What each worker runs and what the submitter waits for, if somebody watches.
-  /// @threads{safe from any thread}
+  /// @threads{safe from any thread; likewise describe_waits}
   [[nodiscard]] std::string describe() const;
+  /// Which task waits for which others.
+  [[nodiscard]] std::string describe_waits() const;
+  /// Where it is noted who waits for whom; null if nobody watches.
+  [[nodiscard]] wait_board* board() const noexcept { return board_.get(); }
 
   /// Places for workers.
   [[nodiscard]] unsigned workers() const noexcept { return places_; }
@@ -146,8 +151,9 @@ class scheduler {
   tick_clock clock_;
   ready_queues ready_;
   std::vector<std::unique_ptr<worker>> state_;
-  std::uint64_t released_seen_ = 0;  ///< by others, when `idle` returned last
-  std::vector<task*> batch_;         ///< ready, to be started together
+  std::unique_ptr<wait_board> board_;  ///< if somebody watches
+  std::uint64_t released_seen_ = 0;    ///< by others, when `idle` returned last
+  std::vector<task*> batch_;           ///< ready, to be started together
   std::mutex guests_;
   std::condition_variable guest_left_;
   std::vector<unsigned> free_places_;

@@ -346,6 +346,12 @@ std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
   return edges;
 }
 
+void engine::impl::show_waits(const task& t) {
+  for (const predecessor_list::item p : search.found()) {
+    workers.board()->add_wait(t.id, p.id);
+  }
+}
+
 result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
                                       const erased_kernel& kernel,
                                       const submit_options& with) {
@@ -378,6 +384,10 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   }
   s.register_accesses(t, accesses, manual, grouped);
   ++s.next;
+  if (s.dog != nullptr) {
+    s.workers.board()->add(t.id, name);
+    s.show_waits(t);
+  }
   const std::uint32_t edges = s.wire(t, 0);
   tally<std::uint64_t>(s.tallies.submitted);
   if (s.recording != nullptr) {

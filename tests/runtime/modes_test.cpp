@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tasks/ready_queues.hpp"
@@ -259,40 +262,107 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
 }
 
 /// A kernel that goes on for ever, were it not for the one who notices.
-TEST(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
-  for (const unsigned workers : {1U, 2U}) {
-    std::atomic<bool> noticed{false};
-    std::atomic<bool>* flag = &noticed;
-    std::string text;
+/// An engine that is watched, and what is said when it stands still in the way that
+/// `awaited` describes; until then endless kernels do not end.
+class Watchdog : public testing::TestWithParam<unsigned> {
+ protected:
+  void watch(std::vector<std::string> awaited) {
+    awaited_ = std::move(awaited);
     engine_options o;
     o.watchdog_ns = 20'000'000;
-    o.on_stall = [&text, flag](const std::string& said) {
-      // A busy machine may let nothing run for so long that this is said before.
-      if (!flag->load() && said.find("runs task 2 \"endless\"") != std::string::npos &&
-          said.find("the submitter waits") != std::string::npos) {
-        text = said;
-        flag->store(true);
+    o.on_stall = [this](const std::string& said) {
+      const auto holds = [&](const std::string& part) {
+        return said.find(part) != std::string::npos;
+      };
+      // A busy machine may let nothing run for so long that something is said before.
+      if (!noticed_ && std::all_of(awaited_.begin(), awaited_.end(), holds)) {
+        text_ = said;
+        noticed_ = true;
       }
     };
-    auto e = engine_of(o, workers);
-    ::usleep(60'000);  // nothing in flight: nothing to say
-    EXPECT_FALSE(noticed.load());
-    const storage s = or_throw(e->allocate(8, "test"));
-    const std::array<access, 1> all{updates(bytes_of(s))};
-    static_cast<void>(or_throw(e->submit("first", all, [](const task_context&) {})));
-    static_cast<void>(or_throw(e->submit("endless", all, [flag](const task_context&) {
-      while (!flag->load()) {
+    e_ = engine_of(o, GetParam());
+    store_ = or_throw(e_->allocate(8, "test"));
+  }
+  /// A task behind all others, or one that waits for none.
+  void submit(const char* name, bool ordered = true, bool urgent = false) {
+    const std::array<access, 1> all{updates(bytes_of(store_))};
+    submit_options with;
+    with.urgent = urgent;
+    const bool endless = std::string(name) == "endless";
+    const auto kernel = [this, endless](const task_context&) {
+      started_ += static_cast<int>(endless);
+      while (endless && !noticed_) {
         ::usleep(500);
       }
-    })));
-    static_cast<void>(or_throw(e->submit("behind", all, [](const task_context&) {})));
-    ASSERT_TRUE(e->wait_all());
-    EXPECT_NE(text.find("no task has ended for"), std::string::npos) << text;
-    EXPECT_NE(text.find("the submitter waits for task 3 \"behind\"; 2 tasks have not "
-                        "ended"),
-              std::string::npos)
-        << text;
+    };
+    static_cast<void>(
+        or_throw(e_->submit(name, std::span(all).first(ordered ? 1 : 0), kernel, with)));
   }
+  void expect_said(const std::string& what) const {
+    EXPECT_NE(text_.find(what), std::string::npos) << text_;
+  }
+
+  std::vector<std::string> awaited_;
+  std::atomic<bool> noticed_{false};
+  std::atomic<int> started_{0};
+  std::string text_;
+  storage store_;
+  std::unique_ptr<engine> e_;
+};
+INSTANTIATE_TEST_SUITE_P(Workers, Watchdog, testing::Values(1U, 2U));
+
+TEST_P(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
+  watch({"runs task 2 \"endless\"", "the submitter waits"});
+  ::usleep(60'000);  // nothing in flight: nothing to say
+  EXPECT_FALSE(noticed_.load());
+  for (const char* name : {"first", "endless", "behind", "last"}) {
+    submit(name);
+  }
+  ASSERT_TRUE(e_->wait_all());
+  expect_said("no task has ended for");
+  expect_said(
+      "the submitter waits for task 4 \"last\"; 3 tasks have not ended; "
+      "task 3 \"behind\" waits for task 2 \"endless\"; "
+      "task 4 \"last\" waits for task 3 \"behind\"");
+}
+
+TEST_P(Watchdog, SaysWhoWaitsInReplaysForOthersAndForWorkers) {
+  watch({"runs task 4 \"endless\"", "the submitter waits"});
+  ASSERT_TRUE(e_->begin_capture());
+  submit("one");
+  submit("two");
+  const capture c = or_throw(e_->end_capture());
+  submit("before");
+  submit("endless");
+  for (int i = 0; i < 2; ++i) {
+    static_cast<void>(or_throw(e_->replay(c)));
+  }
+  for (int i = 0; i < 20; ++i) {
+    submit("more");
+  }
+  ASSERT_TRUE(e_->wait_all());
+  expect_said(
+      "task 5 \"one\" waits for task 4 \"endless\"; "
+      "task 6 \"two\" waits for task 5 \"one\" and task 4 \"endless\"; "
+      "task 7 \"one\" waits for task 6 \"two\" and task 4 \"endless\"; "
+      "task 8 \"two\" waits for task 7 \"one\" and task 4 \"endless\"; "
+      "task 9 \"more\" waits for task 8 \"two\"");
+  expect_said("and 16 more wait");
+}
+
+TEST_P(Watchdog, SaysWhoIsReadyAndWaitsForAWorker) {
+  watch({"runs task 1 \"endless\"", "the submitter waits"});
+  submit("endless", false, true);
+  while (started_ + 1 < static_cast<int>(GetParam())) {
+    ::usleep(500);
+  }
+  if (GetParam() == 2) {
+    submit("endless", false, true);  // of the submitter
+  }
+  submit("ready", false);
+  ASSERT_TRUE(e_->wait_all());
+  expect_said(GetParam() == 2 ? "task 3 \"ready\" waits for a worker or its turn"
+                              : "task 2 \"ready\" waits for a worker or its turn");
 }
 
 }  // namespace

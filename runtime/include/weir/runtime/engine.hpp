@@ -100,7 +100,8 @@ struct engine_options {
   /// Count the time inside kernels, which costs two readings of a counter per task.
   bool kernel_time = true;
   /// After so long without the end of a task, while some are in flight, a thread says
-  /// what each worker runs and what the submitter waits for; 0: nobody watches.
+  /// what each worker runs, what the submitter waits for and which tasks wait for which;
+  /// 0: nobody watches.
   std::int64_t watchdog_ns = 0;
   /// Called on that thread; without it the text goes to standard error.
   std::function<void(const std::string&)> on_stall;

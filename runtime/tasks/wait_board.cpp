@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Who waits for whom, in words.
+#include "tasks/wait_board.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::size_t most_described = 8;
+
+}  // namespace
+
+void wait_board::add(task_id id, const char* name) noexcept {
+  place& p = places_[id & mask_];
+  p.name.store(name, std::memory_order_release);
+  p.waits.store(0, std::memory_order_release);
+  p.id.store(id, std::memory_order_release);
+}
+
+void wait_board::add_wait(task_id id, task_id before) noexcept {
+  place& p = places_[id & mask_];
+  const std::uint32_t count = p.waits.load(std::memory_order_relaxed);
+  if (count < most_waits) {
+    p.before[count].store(before, std::memory_order_release);
+  }
+  p.waits.store(count + 1, std::memory_order_release);
+}
+
+std::string wait_board::named(task_id id) const {
+  const place& p = places_[id & mask_];
+  const char* const name = p.name.load(std::memory_order_acquire);
+  if (p.id.load(std::memory_order_acquire) != id || name == nullptr) {
+    return {};
+  }
+  return fmt::format("task {} \"{}\"", id, name);
+}
+
+std::string wait_board::reasons_of(const place& p) const {
+  const std::uint32_t count = p.waits.load(std::memory_order_acquire);
+  std::string out;
+  for (std::uint32_t i = 0; i < std::min(count, most_waits); ++i) {
+    const std::string one = named(p.before[i].load(std::memory_order_acquire));
+    out += one.empty() || out.empty() ? one : " and " + one;
+  }
+  if (out.empty()) {
+    return count > most_waits ? "older tasks" : "a worker or its turn";
+  }
+  return out;
+}
+
+std::string wait_board::describe(const std::function<bool(task_id)>& runs) const {
+  std::vector<task_id> waiting;
+  for (std::uint64_t i = 0; i <= mask_; ++i) {
+    const task_id id = places_[i].id.load(std::memory_order_acquire);
+    if (id != 0 && !runs(id)) {
+      waiting.push_back(id);
+    }
+  }
+  std::sort(waiting.begin(), waiting.end());
+  std::string out;
+  for (std::size_t i = 0; i < std::min(waiting.size(), most_described); ++i) {
+    const std::string reasons = reasons_of(places_[waiting[i] & mask_]);
+    const std::string who = named(waiting[i]);
+    out += who.empty() ? "" : fmt::format("; {} waits for {}", who, reasons);
+  }
+  if (waiting.size() > most_described) {
+    out += fmt::format("; and {} more wait", waiting.size() - most_described);
+  }
+  return out;
+}
+
+}  // namespace weir::runtime

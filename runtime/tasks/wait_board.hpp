@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Who waits for whom, for who watches from another thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/runtime/engine.hpp"
+
+namespace weir::runtime {
+
+/// The tasks in flight and some of those that each was told to wait for. A place is
+/// emptied before it is filled again, and every field is published, so that who finds the
+/// same task before and after has read what belongs to it.
+/// @threads{add, add_wait: the submitter; ended, describe: any thread}
+class wait_board {
+ public:
+  /// Ids of tasks in flight differ modulo `window`, a power of two.
+  explicit wait_board(std::uint32_t window)
+      : mask_(window - 1), places_(std::make_unique<place[]>(window)) {}
+
+  /// A new task. `name` outlives the board.
+  void add(task_id id, const char* name) noexcept;
+  /// The task waits for another one, which is older.
+  void add_wait(task_id id, task_id before) noexcept;
+  void ended(task_id id) noexcept {
+    places_[id & mask_].id.store(0, std::memory_order_release);
+  }
+
+  /// The oldest tasks that do not run, and for which live ones each of them waits.
+  [[nodiscard]] std::string describe(const std::function<bool(task_id)>& runs) const;
+
+ private:
+  static constexpr std::uint32_t most_waits = 6;  ///< of one task that are kept
+  struct place {
+    std::atomic<task_id> id{0};  ///< 0: none, or it has ended
+    std::atomic<const char*> name{nullptr};
+    std::atomic<std::uint32_t> waits{0};
+    std::array<std::atomic<task_id>, most_waits> before{};
+  };
+
+  /// "task N "name"", or nothing if it has ended.
+  [[nodiscard]] std::string named(task_id id) const;
+  /// What it waits for, in words.
+  [[nodiscard]] std::string reasons_of(const place& p) const;
+
+  std::uint64_t mask_;
+  std::unique_ptr<place[]> places_;
+};
+
+}  // namespace weir::runtime
