@@ -22,7 +22,7 @@ namespace weir::runtime {
 class region_index {
  public:
   static constexpr std::uint32_t room = 8;
-  static_assert(room % 4 == 0, "they are compared four at a time");
+  static_assert(room == 8, "they are compared four or eight at a time");
 
   explicit region_index(std::uint32_t owner) : owner_(owner) {}
 
@@ -87,7 +87,7 @@ class region_index {
     const std::uint64_t oldest = ring.oldest_tag();
     unsigned gone = 0;
     for (unsigned hits = meeting(lo, hi); hits != 0; hits &= hits - 1) {
-      const auto i = static_cast<unsigned>(std::countr_zero(hits));
+      const auto i = static_cast<unsigned>(std::countr_zero(hits)) / 2;
       access_entry& e = few_[i];
       if (e.tag < oldest || visit(e)) {
         gone |= 1U << i;
@@ -99,33 +99,32 @@ class region_index {
   }
 
  private:
-  /// One bit for each of the few whose bytes meet [lo, hi).
+  /// A bit for each of the few whose bytes meet [lo, hi), every second one.
   [[nodiscard]] unsigned meeting(std::int64_t lo, std::int64_t hi) const noexcept {
-    const unsigned used = (1U << count_) - 1;
 #if defined(__SSE2__)
-    // Four at a time, by the signs of (lo - the query's hi) and (hi - the query's lo -
-    // 1).
+    // By the signs of (lo - the query's hi) and (hi - the query's lo - 1).
     const __m128i query = _mm_set_epi64x(lo + 1, hi);
     const auto signs = [&](const access_entry& e) {  // in the upper halves
       const auto* at = reinterpret_cast<const __m128i*>(&e.lo);
       return _mm_castsi128_ps(_mm_sub_epi64(_mm_load_si128(at), query));
     };
-    unsigned out = 0;
-    const access_entry* e = few_.data();
-    for (std::uint32_t i = 0; i < count_; i += 4, e += 4) {
+    const auto four = [&](const access_entry* e) {  // as words
       const __m128 a = _mm_shuffle_ps(signs(e[0]), signs(e[1]), _MM_SHUFFLE(3, 1, 3, 1));
       const __m128 b = _mm_shuffle_ps(signs(e[2]), signs(e[3]), _MM_SHUFFLE(3, 1, 3, 1));
-      const __m128 begins = _mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0));
-      const __m128 ends = _mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1));
-      out |= static_cast<unsigned>(_mm_movemask_ps(_mm_andnot_ps(ends, begins))) << i;
-    }
-    return out & used;
+      return _mm_packs_epi32(_mm_castps_si128(a), _mm_castps_si128(b));
+    };
+    const __m128i first = four(few_.data());
+    const __m128i rest = count_ <= room / 2 ? first : four(few_.data() + room / 2);
+    const auto both =
+        static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(first, rest)));
+    const unsigned used = 0x5555U & ((1U << 2 * count_) - 1);
+    return both & ~(both >> 1) & used;
 #else
     unsigned out = 0;
     for (std::uint32_t i = 0; i < count_; ++i) {
-      out |= static_cast<unsigned>(few_[i].lo < hi && lo < few_[i].hi) << i;
+      out |= static_cast<unsigned>(few_[i].lo < hi && lo < few_[i].hi) << 2 * i;
     }
-    return out & used;
+    return out;
 #endif
   }
   /// Takes out those of the bits.

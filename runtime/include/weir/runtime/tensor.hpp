@@ -41,8 +41,8 @@ inline constexpr int max_dims = 8;
 /// @source{TensorMap design, sections 4 and 5; canonical form as in docs/tensormap.md}
 struct footprint {
   struct progression {
-    std::int64_t stride = 0;  ///< bytes
-    std::int64_t count = 0;   ///< >= 2
+    std::int64_t stride;  ///< bytes
+    std::int64_t count;   ///< >= 2
     friend bool operator==(const progression&, const progression&) = default;
   };
   storage_id id;
@@ -51,9 +51,9 @@ struct footprint {
   std::int64_t run = 0;    ///< bytes of the innermost block
   std::uint8_t depth = 0;  ///< progressions in use
   bool nested = true;      ///< every stride is at least the span of everything inside it
-  std::array<progression, max_dims> steps{};  ///< those below `depth` count
+  std::array<progression, max_dims> steps;  ///< those below `depth` count
 
-  footprint() = default;
+  footprint() noexcept : steps{} {}
   /// Copies take the steps in use along, which are none for most: submissions copy much.
   footprint(const footprint& from) noexcept { *this = from; }
   footprint& operator=(const footprint& from) noexcept {
