@@ -228,8 +228,8 @@ conductor_state::settings conductor_of(const run_config& c) {
   s.lanes = c.lanes;
   s.chunk = c.chunk;
   s.prefetch = c.prefetch;
-  // Pulses of a millisecond are sent eight at a time, longer ones alone.
-  constexpr std::uint64_t tokens_together = 512, most_together = 8;
+  // Pulses of a millisecond are sent sixteen at a time, longer ones alone.
+  constexpr std::uint64_t tokens_together = 1024, most_together = 16;
   constexpr std::size_t batches_in_flight = 3;
   s.batch =
       std::clamp<std::uint64_t>(tokens_together / (c.chunk * c.lanes), 1, most_together);
