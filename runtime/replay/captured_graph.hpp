@@ -27,8 +27,8 @@ struct replay_instance {
 
   task_batch batch;
   task_records records;
-  std::unique_ptr<task_record[]> histories;  ///< if the engine traces
-  std::uint64_t version = 0;                 ///< of the captured values in `tasks`
+  std::unique_ptr<task_history[]> histories;  ///< if the engine traces
+  std::uint64_t version = 0;                  ///< of the captured values in `tasks`
 };
 
 /// @threads{thread-compatible; workers read followers}

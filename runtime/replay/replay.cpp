@@ -174,10 +174,11 @@ engine::impl::live_replay& engine::impl::start_replay(
   }
   if (tracer.recording()) {
     if (instance->histories == nullptr) {
-      instance->histories = std::make_unique<task_record[]>(count);
+      instance->histories = std::make_unique<task_history[]>(count);
     }
+    const std::int64_t now = now_ns();
     for (std::size_t i = 0; i < count; ++i) {
-      begin_history(instance->records.tasks[i], instance->histories[i]);
+      begin_history(instance->records.tasks[i], instance->histories[i], now);
     }
   }
   if (dog != nullptr) {

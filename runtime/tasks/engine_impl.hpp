@@ -94,7 +94,7 @@ struct engine::impl {
   bool retire_replay(live_replay& r);
   task& prepare(const char* name, const erased_kernel& kernel,
                 const submit_options& with);
-  void begin_history(task& t, task_record& h);
+  void begin_history(task& t, task_history& h, std::int64_t now);
   /// Finds the predecessors of the accesses, and the failure that they inherit. `grouped`
   /// is the one of them that commutes in any order, or null.
   void look_up(task& t, std::span<const access> accesses, bool prune,
@@ -164,9 +164,9 @@ struct engine::impl {
 
   engine_options options;
   std::uint32_t window;
-  task_records records;                      ///< of the window
-  task_batch slots;                          ///< likewise
-  std::unique_ptr<task_record[]> histories;  ///< one per slot, if tasks are traced
+  task_records records;                       ///< of the window
+  task_batch slots;                           ///< likewise
+  std::unique_ptr<task_history[]> histories;  ///< one per slot, if tasks are traced
   task_id next = 1;
   task_id oldest = 1;  ///< oldest task that has not been retired
   storage_table storages;

@@ -221,11 +221,28 @@ result<void> scheduler::call(task& t, unsigned w) {
   }
 }
 
-void scheduler::execute(task& t, unsigned w) {
+void scheduler::record(const task& t, unsigned w, std::int64_t start, std::int64_t end) {
+  const task_history& known = *t.history;
+  task_record r;
+  r.name = t.name;
+  r.id = t.id;
+  r.submitted = known.submitted;
+  r.ready = known.ready;
+  r.started = start;
+  r.ended = end;
+  r.waited_for = known.waited_for;
+  r.waited_for_name = known.waited_for_name;
+  r.worker = w;
+  r.pulse = known.pulse;
+  r.keep = known.keep;
+  tracer_.record(w, r);
+}
+
+std::int64_t scheduler::execute(task& t, unsigned w) {
   worker_tally& done = state_[w]->done;
   if (t.root.load(std::memory_order_relaxed) != 0) {
     tally<std::uint64_t>(done.poisoned);
-    return;
+    return 0;
   }
   if (watched_) {
     show(&t, w);
@@ -243,25 +260,24 @@ void scheduler::execute(task& t, unsigned w) {
     tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
   }
   if (traced) {
-    t.history->started = start;
-    t.history->ended = end;
-    t.history->worker = w;
-    tracer_.record(w, *t.history);
+    record(t, w, start, end);
   }
   if (!outcome) {
     tally<std::uint64_t>(done.failed);
     t.root.store(t.id, std::memory_order_relaxed);
     failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
   }
+  return traced ? end : 0;
 }
 
-scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
+scheduler::ended_task scheduler::note_end(const task& t, unsigned w,
+                                          std::int64_t ended_ns) {
   ended_task out;
   out.id = t.id;
   out.root = t.root.load(std::memory_order_relaxed);
   if (traces_) {
     out.name = t.name;
-    out.ended = t.history == nullptr ? 0 : t.history->ended;
+    out.ended = ended_ns;
   }
   if (watched_) {
     board_->ended(t.id);
@@ -287,8 +303,8 @@ scheduler::ended_task scheduler::note_end(const task& t, unsigned w) {
   return true;
 }
 
-task* scheduler::release_successors(task& t, unsigned w) {
-  const ended_task before = note_end(t, w);
+task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) {
+  const ended_task before = note_end(t, w, ended_ns);
   const std::span<const follower> followers = t.batch->followers_of(t);
   task* const batch = t.batch->tasks;
   // From here on the submitter may use the record again: `t` is not touched any more.
@@ -345,15 +361,15 @@ task* scheduler::run(task& t, unsigned w) {
     if (!group.enter(t)) {
       return nullptr;
     }
-    execute(t, w);
+    const std::int64_t ended_ns = execute(t, w);
     if (task* next = group.leave(); next != nullptr) {
       queue(*next, w);
       wake_for_tasks(1);
     }
-    return release_successors(t, w);
+    return release_successors(t, w, ended_ns);
   }
-  execute(t, w);
-  return release_successors(t, w);
+  const std::int64_t ended_ns = execute(t, w);
+  return release_successors(t, w, ended_ns);
 }
 
 void scheduler::wake_for_tasks(unsigned count) noexcept {

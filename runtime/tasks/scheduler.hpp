@@ -107,13 +107,16 @@ class scheduler {
   /// Runs the task and releases its successors: the oldest of those that became ready is
   /// returned, the others are queued.
   [[nodiscard]] task* run(task& t, unsigned w);
-  void execute(task& t, unsigned w);
+  /// Returns when it ended, if the task is traced and was run; else 0.
+  std::int64_t execute(task& t, unsigned w);
+  /// Keeps what the trace is to show of the task.
+  void record(const task& t, unsigned w, std::int64_t start, std::int64_t end);
   /// Says to who watches what the worker runs.
   void show(const task* t, unsigned w) noexcept;
   /// Likewise what the submitter waits for.
   void show_wait(const task* t) noexcept;
   [[nodiscard]] result<void> call(task& t, unsigned w);
-  [[nodiscard]] task* release_successors(task& t, unsigned w);
+  [[nodiscard]] task* release_successors(task& t, unsigned w, std::int64_t ended_ns);
   /// What successors learn of a task that has ended.
   struct ended_task {
     task_id id = 0;
@@ -121,7 +124,7 @@ class scheduler {
     const char* name = nullptr;  ///< if the engine traces
     std::int64_t ended = 0;      ///< likewise
   };
-  ended_task note_end(const task& t, unsigned w);
+  ended_task note_end(const task& t, unsigned w, std::int64_t ended_ns);
   /// True if it was the last one that `after` waited for.
   bool release_one(task& after, bool carries_failure, const ended_task& before);
   /// Nothing can be added to its successors any more: the newest of them.

@@ -56,7 +56,7 @@ engine::impl::impl(const engine_options& o)
   records.join(slots);
   slots.groups = group_of_slot.data();
   if (o.trace.mode != trace_mode::off) {
-    histories = std::make_unique<task_record[]>(o.window);
+    histories = std::make_unique<task_history[]>(o.window);
   }
 }
 
@@ -163,12 +163,11 @@ void engine::impl::retire_one(task& t) {
   ++oldest;
 }
 
-void engine::impl::begin_history(task& t, task_record& h) {
-  h = task_record{};
-  h.name = t.name;
-  h.id = t.id;
-  h.submitted = now_ns();
-  tracer.stamp(h);
+void engine::impl::begin_history(task& t, task_history& h, std::int64_t now) {
+  h = task_history{};
+  h.submitted = now;
+  h.pulse = tracer.pulse();
+  h.keep = tracer.keeps();
   t.history = &h;
 }
 
@@ -199,7 +198,7 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
   t.batch = recording == nullptr ? &slots : &recording->recording;
   t.history = nullptr;
   if (tracer.recording()) {
-    begin_history(t, histories[index]);
+    begin_history(t, histories[index], now_ns());
   }
   if (kernel.size != 0) {
     std::memcpy(records.values[index].bytes.data(), kernel.captures, kernel.size);

@@ -101,6 +101,17 @@ struct task_batch {
       const task& t) const noexcept;
 };
 
+/// What is known of a traced task before it runs: the submitter, who releases it and who
+/// runs it hand one cache line on.
+struct alignas(64) task_history {
+  std::int64_t submitted = 0;
+  std::int64_t ready = 0;
+  task_id waited_for = 0;
+  const char* waited_for_name = nullptr;
+  std::uint64_t pulse = 0;
+  bool keep = false;
+};
+
 /// One task: a slot of the window, or one place of a replay. What every task needs, in
 /// one cache line.
 ///
@@ -122,7 +133,7 @@ struct alignas(64) task {
   task_id id = 0;
   call_fn fn = nullptr;
   const task_batch* batch = nullptr;
-  task_record* history = nullptr;  ///< set while the task is traced
+  task_history* history = nullptr;  ///< set while the task is traced
   const char* name = nullptr;
 
   [[nodiscard]] bool ended() const noexcept {

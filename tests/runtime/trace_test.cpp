@@ -79,7 +79,8 @@ TEST(Trace, KeepsBothEndsAndMarkedPulsesOfALongRun) {
   for (std::uint64_t i = 0; i < 100; ++i) {  // ten a second
     t.begin_pulse(i, i == 50);
     task_record r = at(i + 1, second + static_cast<std::int64_t>(i) * second / 10);
-    t.stamp(r);
+    r.pulse = t.pulse();
+    r.keep = t.keeps();
     t.record(static_cast<unsigned>(i % 2), r);
   }
   std::vector<std::uint64_t> expected;

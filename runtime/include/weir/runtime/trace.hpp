@@ -56,11 +56,9 @@ class trace {
   }
   /// Called at the start of each pulse; `keep` records it whatever the window says.
   void begin_pulse(std::uint64_t pulse, bool keep);
-  /// Gives a task submitted now its pulse, and whether that is kept.
-  void stamp(task_record& r) const noexcept {
-    r.pulse = pulse_;
-    r.keep = keep_;
-  }
+  /// Of tasks submitted now: their pulse, and whether it is kept.
+  [[nodiscard]] std::uint64_t pulse() const noexcept { return pulse_; }
+  [[nodiscard]] bool keeps() const noexcept { return keep_; }
   void record(unsigned worker, const task_record& r) noexcept;
   /// A span that is no task (a checkpoint, a stall), drawn on its own line.
   void span(std::string_view line, std::string_view name, std::int64_t start_ns,
