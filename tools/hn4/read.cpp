@@ -297,8 +297,12 @@ command_result hn4_bench(const hn4_options& options, output& out) {
            hn4_volume::open(std::move(device), storage::device_mode::read_only));
   note(volume.warnings());
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
+  if (options.threads == 0) {
+    return error(errc::invalid_argument,
+                 "cannot read with threads: expected at least 1, found 0");
+  }
   storage::hn4_parallel_options parallel;
-  parallel.threads = std::max(options.threads, 1U);
+  parallel.threads = options.threads;
   double best = 0;
   for (int round = 0; round < 3; ++round) {
     byte_vector all(static_cast<std::size_t>(stream.size()));
