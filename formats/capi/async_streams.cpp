@@ -94,7 +94,7 @@ extern "C" {
 tgm_error tgm_async_stream_open(const char* json, tgm_sink sink, void* context,
                                 const tgm_encode_options* options,
                                 tgm_async_stream** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(json, sink, out), [&]() -> weir::result<void> {
     auto made =
         std::make_unique<tgm_async_stream>(options != nullptr ? options->token : nullptr);
     WEIR_TRY(weir::formats::stream_writer writer,
@@ -110,19 +110,20 @@ tgm_error tgm_async_stream_write(tgm_async_stream* stream, const char* json,
                                  const void* data, size_t length, const char* preceder,
                                  int pre_encoded, tgm_done done, void* context,
                                  tgm_task** out) {
-  return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(object_to_write one,
-             parse_object(json, view_of(data, length), preceder, pre_encoded != 0));
-    const auto run = [stream, object = std::move(one)] {
-      return write_object(*stream->writer, object);
-    };
-    return add_job(*stream, run, done, context, out);
-  });
+  return guarded(
+      given(stream, json, out) && held(data, length), [&]() -> weir::result<void> {
+        WEIR_TRY(object_to_write one,
+                 parse_object(json, view_of(data, length), preceder, pre_encoded != 0));
+        const auto run = [stream, object = std::move(one)] {
+          return write_object(*stream->writer, object);
+        };
+        return add_job(*stream, run, done, context, out);
+      });
 }
 tgm_error tgm_async_stream_finish(tgm_async_stream* stream, tgm_patch patch,
                                   void* patch_context, tgm_done done, void* context,
                                   tgm_task** out) {
-  return guarded([&] {
+  return guarded(given(stream, out), [&] {
     const auto run = [stream, patch, patch_context] {
       return finish_stream(*stream->writer, patch, patch_context);
     };

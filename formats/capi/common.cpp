@@ -48,6 +48,11 @@ tgm_error keep_error(tgm_error code, std::string text) {
   return code;
 }
 
+tgm_error missing_pointer() {
+  return keep_error(TGM_INVALID_ARG,
+                    "cannot go on: expected a pointer to all that is needed, found NULL");
+}
+
 result<message_options> options_of(const tgm_encode_options* from) {
   const tgm_encode_options o = from != nullptr ? *from : tgm_encode_options_default();
   message_options out;

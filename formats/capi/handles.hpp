@@ -41,9 +41,24 @@ namespace weir::formats {
 tgm_error keep_error(const error& e);
 tgm_error keep_error(tgm_error code, std::string text);
 
-/// Runs what returns a result and lets no exception out.
+/// Whether none of the pointers that a function needs is NULL.
+template <class... Pointers>
+[[nodiscard]] bool given(Pointers... pointers) noexcept {
+  return (... && (pointers != nullptr));
+}
+/// Bytes may be NULL where there are none.
+[[nodiscard]] inline bool held(const void* data, std::size_t length) noexcept {
+  return data != nullptr || length == 0;
+}
+/// TGM_INVALID_ARG.
+tgm_error missing_pointer();
+
+/// Runs what returns a result, if all it needs is there, and lets no exception out.
 template <class Run>
-tgm_error guarded(const Run& run) {
+tgm_error guarded(bool complete, const Run& run) {
+  if (!complete) {
+    return missing_pointer();
+  }
   try {
     const auto done = run();
     return done ? TGM_OK : keep_error(done.error());

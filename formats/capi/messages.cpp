@@ -130,14 +130,16 @@ tgm_error tgm_encode(const char* json, const void* const* data, const size_t* le
 tgm_error tgm_encode_with_options(const char* json, const void* const* data,
                                   const size_t* lengths, size_t count,
                                   const tgm_encode_options* options, tgm_bytes* out) {
-  return guarded(
-      [&] { return give(encode(json, data, lengths, count, options, false), out); });
+  return guarded(given(json, out) && (count == 0 || given(data, lengths)), [&] {
+    return give(encode(json, data, lengths, count, options, false), out);
+  });
 }
 tgm_error tgm_encode_pre_encoded(const char* json, const void* const* data,
                                  const size_t* lengths, size_t count,
                                  const tgm_encode_options* options, tgm_bytes* out) {
-  return guarded(
-      [&] { return give(encode(json, data, lengths, count, options, true), out); });
+  return guarded(given(json, out) && (count == 0 || given(data, lengths)), [&] {
+    return give(encode(json, data, lengths, count, options, true), out);
+  });
 }
 
 tgm_error tgm_decode(const void* data, size_t length, tgm_message** out) {
@@ -145,18 +147,19 @@ tgm_error tgm_decode(const void* data, size_t length, tgm_message** out) {
 }
 tgm_error tgm_decode_with_options(const void* data, size_t length,
                                   const tgm_decode_options* options, tgm_message** out) {
-  return guarded([&] {
+  return guarded(given(out) && held(data, length), [&] {
     return give(make_message(copy_of(view_of(data, length)), options_of(options), true),
                 out);
   });
 }
 tgm_error tgm_decode_metadata(const void* data, size_t length, tgm_message** out) {
-  return guarded(
-      [&] { return give(make_message(copy_of(view_of(data, length)), {}, false), out); });
+  return guarded(given(out) && held(data, length), [&] {
+    return give(make_message(copy_of(view_of(data, length)), {}, false), out);
+  });
 }
 tgm_error tgm_decode_object(const void* data, size_t length, size_t object,
                             const tgm_decode_options* options, tgm_bytes* out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(out) && held(data, length), [&]() -> weir::result<void> {
     const auto elements = decode_one(view_of(data, length), object, options_of(options));
     if (!elements) {
       return of_kind(elements.error(), view_of(data, length));
@@ -168,17 +171,19 @@ tgm_error tgm_decode_range(const void* data, size_t length, size_t object,
                            const uint64_t* firsts, const uint64_t* counts, size_t ranges,
                            tgm_bytes* out) {
   bool compression = false;
-  const tgm_error code = guarded([&]() -> weir::result<void> {
-    const auto all = [&]() -> weir::result<weir::byte_vector> {
-      WEIR_TRY(const auto reader, message_reader::open(view_of(data, length)));
-      compression = lacks_offsets(reader, object);
-      return decode_ranges(reader, object, {firsts, ranges}, {counts, ranges});
-    }();
-    if (!all) {
-      return of_kind(all.error(), view_of(data, length));
-    }
-    return give(hand_out(*all), out);
-  });
+  const tgm_error code = guarded(
+      given(out) && held(data, length) && held(firsts, ranges) && held(counts, ranges),
+      [&]() -> weir::result<void> {
+        const auto all = [&]() -> weir::result<weir::byte_vector> {
+          WEIR_TRY(const auto reader, message_reader::open(view_of(data, length)));
+          compression = lacks_offsets(reader, object);
+          return decode_ranges(reader, object, {firsts, ranges}, {counts, ranges});
+        }();
+        if (!all) {
+          return of_kind(all.error(), view_of(data, length));
+        }
+        return give(hand_out(*all), out);
+      });
   return code == TGM_ENCODING && compression ? TGM_COMPRESSION : code;
 }
 void tgm_message_free(tgm_message* message) {
@@ -189,7 +194,7 @@ size_t tgm_message_num_objects(const tgm_message* message) {
 }
 
 tgm_error tgm_scan(const void* data, size_t length, tgm_span** out, size_t* count) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(out, count) && held(data, length), [&]() -> weir::result<void> {
     const auto spans = scan(view_of(data, length));
     auto* made = static_cast<tgm_span*>(std::malloc((spans.size() + 1) * sizeof **out));
     if (made == nullptr) {
@@ -206,7 +211,7 @@ tgm_error tgm_scan(const void* data, size_t length, tgm_span** out, size_t* coun
 }
 
 tgm_error tgm_file_open(const char* path, tgm_file** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(path, out), [&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_file>();
     made->path = path;
     WEIR_TRY(made->source, open_source(made->path));
@@ -219,26 +224,26 @@ size_t tgm_file_message_count(const tgm_file* file) {
   return file->spans.size();
 }
 tgm_error tgm_file_read_message(const tgm_file* file, size_t index, tgm_bytes* out) {
-  if (index >= file->spans.size()) {
+  if (given(file) && index >= file->spans.size()) {
     return keep_error(TGM_OBJECT, "no such message in " + file->path);
   }
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(file, out), [&]() -> weir::result<void> {
     WEIR_TRY(const auto bytes, read_span(*file->source, file->spans[index]));
     return give(hand_out(bytes), out);
   });
 }
 tgm_error tgm_file_decode_message(const tgm_file* file, size_t index,
                                   const tgm_decode_options* options, tgm_message** out) {
-  if (index >= file->spans.size()) {
+  if (given(file) && index >= file->spans.size()) {
     return keep_error(TGM_OBJECT, "no such message in " + file->path);
   }
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(file, out), [&]() -> weir::result<void> {
     WEIR_TRY(auto bytes, read_span(*file->source, file->spans[index]));
     return give(make_message(std::move(bytes), options_of(options), true), out);
   });
 }
 tgm_error tgm_file_append(tgm_file* file, const void* message, size_t length) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(file) && held(message, length), [&]() -> weir::result<void> {
     {
       WEIR_TRY(auto to,
                weir::posix_file_system().open(file->path, weir::open_mode::read_write));
@@ -255,7 +260,7 @@ void tgm_file_close(tgm_file* file) {
 }
 
 tgm_error tgm_buffer_iterator(const void* data, size_t length, tgm_iterator** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(out) && held(data, length), [&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_iterator>();
     made->source = std::make_shared<memory_source>(view_of(data, length));
     WEIR_TRY(made->spans, scan(*made->source));
@@ -264,7 +269,7 @@ tgm_error tgm_buffer_iterator(const void* data, size_t length, tgm_iterator** ou
   });
 }
 tgm_error tgm_file_iterator(const char* path, tgm_iterator** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(path, out), [&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_iterator>();
     WEIR_TRY(made->source, open_source(path));
     WEIR_TRY(made->spans, scan(*made->source));
@@ -274,10 +279,10 @@ tgm_error tgm_file_iterator(const char* path, tgm_iterator** out) {
 }
 tgm_error tgm_iterator_next(tgm_iterator* iterator, const tgm_decode_options* options,
                             tgm_message** out) {
-  if (iterator->next == iterator->spans.size()) {
+  if (given(iterator) && iterator->next == iterator->spans.size()) {
     return TGM_END_OF_ITER;
   }
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(iterator, out), [&]() -> weir::result<void> {
     WEIR_TRY(auto bytes, read_span(*iterator->source, iterator->spans[iterator->next++]));
     return give(make_message(std::move(bytes), options_of(options), true), out);
   });
@@ -288,36 +293,39 @@ void tgm_iterator_free(tgm_iterator* iterator) {
 
 tgm_error tgm_validate(const void* data, size_t length, const char* level, int canonical,
                        tgm_bytes* json) {
-  return guarded(
-      [&] { return judge(view_of(data, length), "memory", level, canonical, json); });
+  return guarded(given(json) && held(data, length), [&] {
+    return judge(view_of(data, length), "memory", level, canonical, json);
+  });
 }
 tgm_error tgm_validate_file(const char* path, const char* level, int canonical,
                             tgm_bytes* json) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(path, json), [&]() -> weir::result<void> {
     WEIR_TRY(const auto bytes, weir::read_file(weir::posix_file_system(), path));
     return judge(bytes, path, level, canonical, json);
   });
 }
 tgm_error tgm_doctor(tgm_bytes* json) {
-  return guarded([&]() -> weir::result<void> {
+  bool good = true;
+  const tgm_error code = guarded(given(json), [&] {
     const self_test_report report = self_test();
-    WEIR_CHECK(give(hand_out(weir::as_view(to_json(report.facts))), json));
-    if (!report.good) {
-      return weir::error(weir::errc::invalid_argument,
-                         "the self test failed: expected every codec to give back what "
-                         "it was given, found others in its report");
-    }
-    return {};
+    good = report.good;
+    return give(hand_out(weir::as_view(to_json(report.facts))), json);
   });
+  return code != TGM_OK || good
+             ? code
+             : keep_error(TGM_INVALID_ARG,
+                          "the self test failed: expected every codec to give back what "
+                          "it was given, found others in its report");
 }
 tgm_error tgm_compute_packing(const double* values, size_t count, unsigned bits,
                               int32_t decimal, double* reference, int32_t* binary) {
-  return guarded([&]() -> weir::result<void> {
-    WEIR_TRY(const packing p, compute_packing({values, count}, bits, decimal));
-    *reference = p.reference;
-    *binary = p.binary;
-    return {};
-  });
+  return guarded(
+      given(reference, binary) && held(values, count), [&]() -> weir::result<void> {
+        WEIR_TRY(const packing p, compute_packing({values, count}, bits, decimal));
+        *reference = p.reference;
+        *binary = p.binary;
+        return {};
+      });
 }
 
 }  // extern "C"

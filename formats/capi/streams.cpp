@@ -57,11 +57,13 @@ result<void> finish_stream(stream_writer& writer, tgm_patch patch, void* context
 namespace {
 
 /// Writes one object; with `stored` its payload went through its pipeline before.
-tgm_error write_json(tgm_stream& stream, const char* json, bytes_view data,
-                     const char* preceder, bool stored) {
-  return guarded([&]() -> result<void> {
-    WEIR_TRY(const object_to_write one, parse_object(json, data, preceder, stored));
-    return write_object(*stream.writer, one);
+tgm_error write_json(tgm_stream* stream, const char* json, const void* data,
+                     std::size_t length, const char* preceder, bool stored) {
+  const bool complete = given(stream, json) && held(data, length);
+  return guarded(complete, [&]() -> result<void> {
+    WEIR_TRY(const object_to_write one,
+             parse_object(json, view_of(data, length), preceder, stored));
+    return write_object(*stream->writer, one);
   });
 }
 
@@ -75,7 +77,7 @@ extern "C" {
 
 tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
                           const tgm_encode_options* options, tgm_stream** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(json, sink, out), [&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_stream>();
     WEIR_TRY(stream_writer writer, open_stream(json, sink, context, options));
     made->writer.emplace(std::move(writer));
@@ -85,18 +87,20 @@ tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
 }
 tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
                            size_t length, const char* preceder) {
-  return write_json(*stream, json, view_of(data, length), preceder, false);
+  return write_json(stream, json, data, length, preceder, false);
 }
 tgm_error tgm_stream_write_pre_encoded(tgm_stream* stream, const char* json,
                                        const void* data, size_t length,
                                        const char* preceder) {
-  return write_json(*stream, json, view_of(data, length), preceder, true);
+  return write_json(stream, json, data, length, preceder, true);
 }
 tgm_error tgm_stream_finish(tgm_stream* stream) {
-  return guarded([&] { return finish_stream(*stream->writer, nullptr, nullptr); });
+  return guarded(given(stream),
+                 [&] { return finish_stream(*stream->writer, nullptr, nullptr); });
 }
 tgm_error tgm_stream_finish_backfill(tgm_stream* stream, tgm_patch patch, void* context) {
-  return guarded([&] { return finish_stream(*stream->writer, patch, context); });
+  return guarded(given(stream),
+                 [&] { return finish_stream(*stream->writer, patch, context); });
 }
 size_t tgm_stream_object_count(const tgm_stream* stream) {
   return stream->writer->object_count();

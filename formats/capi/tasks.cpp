@@ -113,7 +113,7 @@ extern "C" {
 tgm_error tgm_object_iterator_open(const void* data, size_t length,
                                    const tgm_decode_options* options,
                                    tgm_object_iterator** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(out) && held(data, length), [&]() -> weir::result<void> {
     auto made = std::make_unique<tgm_object_iterator>();
     made->bytes = view_of(data, length);
     auto reader = message_reader::open(made->bytes, options_of(options));
@@ -128,10 +128,10 @@ tgm_error tgm_object_iterator_open(const void* data, size_t length,
 }
 tgm_error tgm_object_iterator_next(tgm_object_iterator* iterator, size_t* object,
                                    const uint8_t** data, size_t* length) {
-  if (iterator->next == iterator->message.elements.size()) {
+  if (given(iterator) && iterator->next == iterator->message.elements.size()) {
     return TGM_END_OF_ITER;
   }
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(iterator, object, data, length), [&]() -> weir::result<void> {
     const std::size_t i = iterator->next++;
     auto elements = iterator->message.reader->decode(i);
     if (!elements) {
@@ -154,7 +154,7 @@ void tgm_object_iterator_free(tgm_object_iterator* iterator) {
 tgm_error tgm_decode_async(const void* data, size_t length,
                            const tgm_decode_options* options, tgm_done done,
                            void* context, tgm_task** out) {
-  return guarded([&] {
+  return guarded(given(out) && held(data, length), [&] {
     const auto read = [bytes =
                            view_of(data, length)]() -> weir::result<weir::byte_vector> {
       return weir::byte_vector(bytes.begin(), bytes.end());
@@ -165,10 +165,10 @@ tgm_error tgm_decode_async(const void* data, size_t length,
 tgm_error tgm_file_decode_message_async(const tgm_file* file, size_t index,
                                         const tgm_decode_options* options, tgm_done done,
                                         void* context, tgm_task** out) {
-  if (index >= file->spans.size()) {
+  if (given(file) && index >= file->spans.size()) {
     return keep_error(TGM_OBJECT, "no such message in " + file->path);
   }
-  return guarded([&] {
+  return guarded(given(file, out), [&] {
     const auto read = [source = file->source, span = file->spans[index]] {
       return read_span(*source, span);
     };
@@ -179,6 +179,9 @@ int tgm_task_is_ready(const tgm_task* task) {
   return task->state->ended() ? 1 : 0;
 }
 tgm_error tgm_task_join(tgm_task* task, uint32_t timeout_ms, tgm_message** out) {
+  if (!given(task)) {
+    return missing_pointer();
+  }
   std::unique_ptr<tgm_message> made;
   const tgm_error code = task->state->take(timeout_ms, made);
   if (code == TGM_OK && out != nullptr) {
@@ -194,7 +197,7 @@ void tgm_task_free(tgm_task* task) {
 }
 
 tgm_error tgm_token_create(tgm_token** out) {
-  return guarded([&]() -> weir::result<void> {
+  return guarded(given(out), [&]() -> weir::result<void> {
     *out = new tgm_token();
     return {};
   });

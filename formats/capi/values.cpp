@@ -41,6 +41,9 @@ extern "C" {
 
 tgm_error tgm_object_data(const tgm_message* message, size_t object, const uint8_t** data,
                           size_t* length) {
+  if (!given(message, data, length)) {
+    return missing_pointer();
+  }
   if (!there(message, object) || !message->elements[object]) {
     return absent();
   }
@@ -50,6 +53,9 @@ tgm_error tgm_object_data(const tgm_message* message, size_t object, const uint8
 }
 tgm_error tgm_object_shape(const tgm_message* message, size_t object,
                            const int64_t** shape, size_t* ndim) {
+  if (!given(message, shape, ndim)) {
+    return missing_pointer();
+  }
   if (!there(message, object)) {
     return absent();
   }
@@ -59,6 +65,9 @@ tgm_error tgm_object_shape(const tgm_message* message, size_t object,
 }
 tgm_error tgm_object_strides(const tgm_message* message, size_t object,
                              const uint64_t** strides, size_t* ndim) {
+  if (!given(message, strides, ndim)) {
+    return missing_pointer();
+  }
   if (!there(message, object)) {
     return absent();
   }
@@ -93,6 +102,9 @@ const char* tgm_object_compression(const tgm_message* message, size_t object) {
                                 : nullptr;
 }
 tgm_error tgm_object_hash(const tgm_message* message, size_t object, char digits[17]) {
+  if (!given(message, digits)) {
+    return missing_pointer();
+  }
   std::size_t i = 0;
   for (const frame_info& frame : message->reader->frames()) {
     if (frame.type != 9 || i++ != object) {

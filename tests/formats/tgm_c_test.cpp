@@ -191,6 +191,7 @@ TEST(tgm_c, keys_that_are_absent_or_of_another_type_are_failures_of_metadata) {
       R"(, "filter": "shuffle")",
       R"(, "compression": "zstd", "zstd_level": "high")",
       R"(, "compression": "blosc2", "blosc2_codec": 1)",
+      R"(, "compression": "blosc2", "blosc2_clevel": 2147483648)",
       R"(, "compression": "zfp")",
       R"(, "compression": "zfp", "zfp_mode": "fixed_rate")",
       szip,
@@ -214,11 +215,78 @@ TEST(tgm_c, keys_that_are_absent_or_of_another_type_are_failures_of_metadata) {
       R"(, "filter": "shuffle", "shuffle_element_size": 7)",
       R"(, "compression": "zfp", "zfp_mode": "x")",
       R"(, "compression": "rle")",
+      R"(, "compression": "blosc2", "blosc2_clevel": -1)",
+      R"(, "compression": "blosc2", "blosc2_clevel": 10)",
       R"(, "compression": "brotli")",
       szip + R"(, "szip_rsi": 5000)"};
   for (const std::string& keys : encoding) {
     EXPECT_EQ(encoded_with(keys), TGM_ENCODING) << keys << ": " << tgm_last_error();
   }
+}
+
+TEST(tgm_c, a_pointer_that_is_missing_is_an_invalid_argument) {
+  const two_arrays arrays;
+  const auto data = arrays.data();
+  const auto lengths = arrays.lengths();
+  const tgm_bytes bytes = encoded();
+  const std::uint64_t one = 1;
+  tgm_bytes out{};
+  tgm_message* message = nullptr;
+  tgm_span* spans = nullptr;
+  std::size_t count = 0;
+  tgm_stream* stream = nullptr;
+  const std::vector<tgm_error> refused{
+      tgm_encode(nullptr, data.data(), lengths.data(), 2, &out),
+      tgm_encode(two_objects, nullptr, lengths.data(), 2, &out),
+      tgm_encode(two_objects, data.data(), nullptr, 2, &out),
+      tgm_encode(two_objects, data.data(), lengths.data(), 2, nullptr),
+      tgm_decode(nullptr, 592, &message),
+      tgm_decode(bytes.data, bytes.length, nullptr),
+      tgm_decode_metadata(nullptr, 592, &message),
+      tgm_decode_object(nullptr, 592, 0, nullptr, &out),
+      tgm_decode_range(bytes.data, bytes.length, 0, nullptr, &one, 1, &out),
+      tgm_decode_range(bytes.data, bytes.length, 0, &one, nullptr, 1, &out),
+      tgm_object_data(nullptr, 0, nullptr, &count),
+      tgm_object_hash(nullptr, 0, nullptr),
+      tgm_scan(nullptr, 592, &spans, &count),
+      tgm_scan(bytes.data, bytes.length, &spans, nullptr),
+      tgm_file_open(nullptr, nullptr),
+      tgm_file_read_message(nullptr, 0, &out),
+      tgm_file_append(nullptr, bytes.data, bytes.length),
+      tgm_buffer_iterator(nullptr, 592, nullptr),
+      tgm_file_iterator(nullptr, nullptr),
+      tgm_iterator_next(nullptr, nullptr, &message),
+      tgm_object_iterator_open(nullptr, 592, nullptr, nullptr),
+      tgm_object_iterator_next(nullptr, &count, nullptr, &count),
+      tgm_decode_async(bytes.data, bytes.length, nullptr, nullptr, nullptr, nullptr),
+      tgm_task_join(nullptr, 0, &message),
+      tgm_token_create(nullptr),
+      tgm_stream_open("{}", nullptr, nullptr, nullptr, &stream),
+      tgm_stream_write(nullptr, "{}", bytes.data, bytes.length, nullptr),
+      tgm_stream_finish(nullptr),
+      tgm_stream_finish_backfill(nullptr, nullptr, nullptr),
+      tgm_async_stream_open("{}", nullptr, nullptr, nullptr, nullptr),
+      tgm_async_stream_finish(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+      tgm_validate(nullptr, 592, nullptr, 0, &out),
+      tgm_validate_file(nullptr, nullptr, 0, &out),
+      tgm_doctor(nullptr),
+      tgm_compute_packing(nullptr, 1, 16, 0, nullptr, nullptr)};
+  for (std::size_t i = 0; i < refused.size(); ++i) {
+    EXPECT_EQ(refused[i], TGM_INVALID_ARG) << "call " << i;
+  }
+  EXPECT_NE(std::string(tgm_last_error()).find("found NULL"), std::string::npos);
+  tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, an_object_without_elements_needs_no_pointer) {
+  const void* nothing = nullptr;
+  const std::size_t none = 0;
+  const char* const json = R"({"descriptors": [{"dtype": "float32", "shape": [0]}]})";
+  tgm_bytes out{};
+  ASSERT_EQ(tgm_encode(json, &nothing, &none, 1, &out), TGM_OK) << tgm_last_error();
+  tgm_bytes_free(out);
+  ASSERT_EQ(tgm_encode("{}", nullptr, nullptr, 0, &out), TGM_OK) << tgm_last_error();
+  tgm_bytes_free(out);
 }
 
 TEST(tgm_c, the_same_keys_are_missed_by_readers) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C interface to Tensogram v3. Every function returns a tgm_error; out parameters are
-/// set only with TGM_OK. Handles are const and may be read by several threads at once,
-/// except iterators and encoders, which belong to one thread. Texts and bytes are a
-/// pointer and a length and live as long as the handle they came from; a tgm_bytes is the
-/// caller's and goes back through tgm_bytes_free. No exception leaves a function.
+/// set only with TGM_OK. A pointer that a function needs and that is NULL is a
+/// TGM_INVALID_ARG; bytes may be NULL where their length is 0. Handles are const and may
+/// be read by several threads at once, except iterators and encoders, which belong to one
+/// thread. Texts and bytes are a pointer and a length and live as long as the handle they
+/// came from; a tgm_bytes is the caller's and goes back through tgm_bytes_free. No
+/// exception leaves a function.
 #pragma once
 
 #include <stddef.h>

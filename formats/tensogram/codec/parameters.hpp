@@ -43,8 +43,9 @@ namespace weir::formats {
   }
   const auto number = value != nullptr ? value->int64() : std::nullopt;
   if (!number || *number < low || *number > high) {
-    constexpr std::int64_t widest = 0xFFFF'FFFF;
-    const bool fits = number && *number <= widest && *number >= (low < 0 ? -widest : 0);
+    constexpr std::int64_t half = std::int64_t{1} << 31;
+    const std::int64_t least = low < 0 ? -half : 0;
+    const bool fits = number && *number >= least && *number < least + 2 * half;
     return bad_parameter(fits ? kind : kind_of_key(kind), key,
                          fmt::format("an integer from {} to {}", low, high),
                          shown(value));

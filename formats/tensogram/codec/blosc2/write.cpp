@@ -4,6 +4,8 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include "tensogram/codec/blosc2/blosc2.hpp"
 #include "tensogram/codec/lz4.hpp"
@@ -140,8 +142,14 @@ result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_
   constexpr errc kind = errc::invalid_argument;
   WEIR_TRY(const std::string codec,
            text_parameter(parameters, "blosc2_codec", kind, "lz4"));
+  constexpr std::string_view level_key = "blosc2_clevel";
+  using any = std::numeric_limits<std::int32_t>;
   WEIR_TRY(const std::int64_t level,
-           integer_parameter(parameters, "blosc2_clevel", 0, 9, kind, 5));
+           integer_parameter(parameters, level_key, any::min(), any::max(), kind, 5));
+  if (level < 0 || level > 9) {
+    return bad_parameter(kind, level_key, "an integer from 0 to 9",
+                         std::to_string(level));
+  }
   blosc2_parameters out;
   out.level = static_cast<int>(level);
   out.type_size = type_size;
