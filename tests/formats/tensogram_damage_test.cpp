@@ -85,6 +85,15 @@ TEST(tensogram_damage, a_message_cut_anywhere_is_refused) {
   }
 }
 
+TEST(tensogram_damage, a_file_without_a_byte_is_refused_with_the_reason) {
+  const file_report report = validate(bytes_view());
+  EXPECT_FALSE(report.ok());
+  ASSERT_EQ(report.file_issues.size(), 1u);
+  EXPECT_EQ(report.file_issues[0].length, 0u);
+  EXPECT_NE(report.file_issues[0].description.find("no valid messages"),
+            std::string::npos);
+}
+
 TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
   for (const byte_vector& message : victims()) {
     const whole_message before = or_throw(read_all(message));

@@ -240,6 +240,14 @@ class Verbs(unittest.TestCase):
         codes = [i["code"] for m in report[0]["message_reports"] for i in m["issues"]]
         self.assertIn("hash_mismatch", codes)
 
+    def test_an_empty_file_fails_with_a_reason(self):
+        (self.folder / "empty.tgm").write_bytes(b"")
+        said = self.tgm("validate", "empty.tgm", code=4).stderr.decode()
+        self.assertIn("0 bytes with no valid messages", said)
+        self.assertIn("FAILED (1 errors", said)
+        report = json.loads(self.tgm("validate", "--json", "empty.tgm", code=4).stdout)[0]
+        self.assertEqual([i["length"] for i in report["file_issues"]], [0])
+
     def test_checksum_decodes_nothing_and_excludes_other_levels(self):
         raw = (SUITE / "layout/hash_none.tgm").read_bytes()
         self.assertEqual(raw.count(b"compressiondnone"), 1)

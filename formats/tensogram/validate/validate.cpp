@@ -245,6 +245,9 @@ result<file_report> validate(const byte_source& source,
   }
   note_gap(report, at, source.size(),
            spans.empty() ? "with no valid messages" : "after the last message");
+  if (source.size() == 0) {
+    report.file_issues.push_back({0, 0, "0 bytes with no valid messages"});
+  }
   return report;
 }
 
