@@ -208,6 +208,45 @@ TEST(tensogram_objects, payload_masks_and_descriptor_come_out_byte_for_byte) {
   EXPECT_GT(repeated["none+none+roaring"], 5u);
 }
 
+/// The generator "field" of the manifest: a triangle wave and ten bits of SplitMix64.
+byte_vector field(std::uint64_t n) {
+  byte_vector out;
+  for (std::uint64_t i = 0; i < n; ++i) {
+    std::uint64_t z = 1 + (i + 1) * 0x9E37'79B9'7F4A'7C15;
+    z = (z ^ (z >> 30)) * 0xBF58'476D'1CE4'E5B9;
+    z = (z ^ (z >> 27)) * 0x94D0'49BB'1331'11EB;
+    z ^= z >> 31;
+    const std::uint64_t phase = i % 194;
+    const std::uint64_t triangle = phase > 97 ? phase - 97 : 97 - phase;
+    const double value =
+        250 + static_cast<double>(triangle) / 4 + static_cast<double>(z >> 54) / 1024;
+    append(out, {reinterpret_cast<const std::byte*>(&value), sizeof value});
+  }
+  return out;
+}
+
+TEST(tensogram_objects, zfp_of_the_same_source_gives_the_same_bytes) {
+  WEIR_NEEDS_FIXTURES(folder, "tensogram");
+  std::size_t repeated = 0;
+  for_each_object(
+      folder, {},
+      [&](const json&, const message_reader& reader, std::size_t i, const json& object) {
+        if (object["compression"] != "zfp") {
+          return;
+        }
+        const byte_vector source =
+            field(object["decoded_bytes"].get<std::uint64_t>() / 8);
+        ASSERT_EQ(sha256::hex(source), object["source_sha256"]);
+        const object_to_write one{reader.descriptor(i), {}, source};
+        const byte_vector message = or_throw(encode_message({&one, 1}));
+        const auto again = or_throw(message_reader::open(message));
+        EXPECT_EQ(hex64(again.frames().back().digest), object["frame_xxh3"])
+            << to_json(cbor_value(one.descriptor.parameters));
+        ++repeated;
+      });
+  EXPECT_EQ(repeated, 23u);
+}
+
 TEST(tensogram_objects, everything_else_comes_back_with_the_same_elements) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   std::size_t written = 0;
