@@ -23,6 +23,7 @@ struct found_copy {
 struct ballot {
   std::vector<found_copy> copies;
   std::string north_problem;
+  std::optional<found_copy> impossible;  // the first that is valid but for its layout
 };
 
 result<std::optional<std::string>> read_copy(block_device& device, std::uint64_t offset,
@@ -48,11 +49,25 @@ bool is_wiped(block_device& device) {
   return true;
 }
 
+// The same, and what its layout contradicts: no read could use such a copy. The reference
+// asks after the vote.
+result<std::optional<std::string>> look_at(const core& c, found_copy& copy,
+                                           ballot& votes) {
+  WEIR_TRY(auto problem, read_copy(*c.device, copy.offset, copy.sb));
+  if (!problem && !c.strict) {
+    if (const auto layout = geometry_of(copy.sb); !layout) {
+      problem = layout.error().text();
+      votes.impossible = votes.impossible ? votes.impossible : copy;
+    }
+  }
+  return problem;
+}
+
 result<ballot> collect(core& c) {
   block_device& device = *c.device;
   ballot votes;
   found_copy north;
-  WEIR_TRY(const auto problem, read_copy(device, 0, north.sb));
+  WEIR_TRY(const auto problem, look_at(c, north, votes));
   std::vector<std::uint32_t> blocks{512, 4096, 16384, 65536};
   if (problem) {
     votes.north_problem = *problem;
@@ -78,11 +93,14 @@ result<ballot> collect(core& c) {
       if (offset == 0) {
         continue;
       }
-      WEIR_TRY(const auto why, read_copy(device, offset, copy.sb));
+      WEIR_TRY(const auto why, look_at(c, copy, votes));
       if (!why && copy.sb.block == block) {
         votes.copies.push_back(copy);
       }
     }
+  }
+  if (votes.copies.empty() && votes.impossible) {
+    votes.copies.push_back(*votes.impossible);  // whose layout is then the error
   }
   return votes;
 }

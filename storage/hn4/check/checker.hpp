@@ -45,6 +45,7 @@ struct checker {
 
  private:
   void fields();
+  void zeros(bytes_view sb);
   void layout();
   void slot_of(const entry& e, const std::vector<std::uint64_t>& occupied);
   void entry_of(const entry& e, const std::string& name);

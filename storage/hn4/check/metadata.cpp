@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
+#include "hn4/write/utf8.hpp"
 #include "weir/base/hash.hpp"
 
 namespace weir::storage::hn4 {
@@ -50,6 +51,29 @@ void checker::fields() {
   }
 }
 
+// What format leaves zero in the bytes of a superblock.
+void checker::zeros(bytes_view sb) {
+  constexpr std::size_t label = 0x0D0, label_end = 0x0F0;
+  const auto zero = [&](const char* kind, std::size_t begin, std::size_t end) {
+    const bytes_view part = sb.subspan(begin, end - begin);
+    const auto other = std::find_if(part.begin(), part.end(),
+                                    [](std::byte b) { return b != std::byte{0}; });
+    if (other != part.end()) {
+      const std::size_t at = begin + static_cast<std::size_t>(other - part.begin());
+      find(kind, c.elected_at + at,
+           fmt::format("byte {:#x} of the superblock: expected 0, found {:#x}", at,
+                       std::to_integer<unsigned>(*other)));
+    }
+  };
+  zero("label", label + std::min<std::size_t>(c.sb.label.size(), 31), label_end);
+  if (!is_utf8(c.sb.label)) {
+    find("label", c.elected_at + label, "label: expected UTF-8, found other bytes");
+  }
+  zero("padding", 0x078, 0x080);  // sentinel cursor
+  zero("padding", 0x108, 0x110);  // boot map
+  zero("padding", 0x118, superblock_bytes - 4);
+}
+
 void checker::layout() {
   const hn4_geometry& g = c.geometry;
   if (static_cast<std::uint32_t>(g.profile) > 7) {
@@ -79,6 +103,7 @@ result<void> checker::superblocks() {
   layout();
   byte_vector elected(superblock_bytes), copy(superblock_bytes);
   WEIR_CHECK(c.device->read(c.elected_at, elected));
+  zeros(elected);
   const copy_places places = places_of_copies(c.sb.capacity, c.sb.block);
   std::vector<std::uint64_t> all{0};
   if (c.sb.device_type != 2) {  // zoned media hold one copy

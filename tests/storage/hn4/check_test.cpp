@@ -10,7 +10,9 @@
 #include "support.hpp"
 #include "support/fixtures.hpp"
 #include "support/temp_folder.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::test {
 namespace {
@@ -83,6 +85,77 @@ TEST(Hn4Check, EachKindOfDamageIsFound) {
                                               << all_of(report.findings);
   }
   EXPECT_TRUE(checked(*device).findings.empty());
+}
+
+// All copies alike, so that the vote has nothing to say.
+void write_superblocks(block_device& device, mutable_bytes sb) {
+  store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
+  const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
+  for (const std::uint64_t at :
+       {std::uint64_t{0}, places.east, places.west, places.south}) {
+    or_throw(device.write(at, sb));
+  }
+}
+
+TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
+  const struct {
+    const char* kind;
+    std::size_t at;
+    unsigned value;
+  } cases[] = {{"label", 0xEF, 'x'},   {"label", 0xD0, 0xFF},   {"label", 0xD8, 'x'},
+               {"padding", 0x78, 1},   {"padding", 0x10F, 1},   {"padding", 0x118, 1},
+               {"padding", 0x1FFB, 1}, {"padding", 0x1000, 255}};
+  for (const auto& c : cases) {
+    const auto device = filled();
+    byte_vector sb(hn4::superblock_bytes);
+    ASSERT_TRUE(device->read(0, sb));
+    sb[c.at] = static_cast<std::byte>(c.value);
+    write_superblocks(*device, sb);
+    const hn4_check_report report = checked(*device);
+    ASSERT_EQ(report.findings.size(), 1U) << c.at << "\n" << all_of(report.findings);
+    EXPECT_EQ(report.findings[0].kind, c.kind) << c.at;
+  }
+}
+
+TEST(Hn4Check, ACopyOfAnImpossibleLayoutIsAFindingNotAFailure) {
+  const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
+  // Epoch ring, capacity, bitmap, and quality mask.
+  for (const std::size_t field : {0x20U, 0x28U, 0x38U, 0x58U}) {
+    for (const std::uint64_t at : {std::uint64_t{0}, places.east, places.south}) {
+      const auto device = filled();
+      byte_vector sb(hn4::superblock_bytes);
+      ASSERT_TRUE(device->read(at, sb));
+      store_le(sb.data() + field, std::uint64_t{17});
+      store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
+      ASSERT_TRUE(device->write(at, sb));
+      const auto report = hn4_check(std::make_unique<borrowed_device>(*device));
+      ASSERT_TRUE(report) << field << report.error().message();
+      ASSERT_EQ(report->findings.size(), 1U) << field << all_of(report->findings);
+      EXPECT_EQ(report->findings[0].kind, "superblock_copy");
+      EXPECT_EQ(report->findings[0].offset, at);
+      const auto volume = open_on(*device);
+      ASSERT_TRUE(volume) << field << volume.error().message();
+      ASSERT_EQ(volume->warnings().size(), 1U) << field;
+      EXPECT_NE(volume->warnings()[0].find("byte " + std::to_string(at)),
+                std::string::npos)
+          << volume->warnings()[0];
+      EXPECT_TRUE(or_throw(read_tag(*device, "a")) == noise(12'000, 3)) << field;
+    }
+    // Where no copy makes sense, and for the reference, which asks for the layout after
+    // the vote, it is an error.
+    const auto device = filled();
+    byte_vector sb(hn4::superblock_bytes);
+    ASSERT_TRUE(device->read(0, sb));
+    store_le(sb.data() + field, std::uint64_t{17});
+    write_superblocks(*device, sb);
+    for (const auto& volume :
+         {open_on(*device),
+          hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device))}) {
+      ASSERT_FALSE(volume) << field;
+      EXPECT_EQ(code_of(volume.error()), hn4_code::geometry) << volume.error().message();
+    }
+    EXPECT_FALSE(hn4_check(std::make_unique<borrowed_device>(*device))) << field;
+  }
 }
 
 TEST(Hn4Check, AnImageOfAnotherSizeIsAFindingNotAFailure) {
