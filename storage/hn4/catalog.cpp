@@ -89,6 +89,18 @@ error broken_entry(const core& c, std::string_view tag, const entry& e) {
       .hint("copy what can be read into a new volume");
 }
 
+// The block of a long name has no checksum of its own.
+error broken_name(const core& c, std::string_view tag, const entry& e,
+                  const full_name& name) {
+  return hn4_error(
+             hn4_code::data_rot,
+             fmt::format("cannot open tag \"{}\": expected the long name of a shard, "
+                         "found one that contradicts its filter",
+                         tag))
+      .at(c.place(name.block != 0 ? name.block : c.slot_offset(e.slot),
+                  fmt::format("name of directory slot {}", e.slot)));
+}
+
 // Live entries named `tag`; an entry whose long name is broken and may be the tag is an
 // error.
 result<std::vector<entry>> matches_of(const core& c, std::string_view tag,
@@ -102,14 +114,7 @@ result<std::vector<entry>> matches_of(const core& c, std::string_view tag,
     if (name.text == tag) {
       found.push_back(e);
     } else if (!name.whole && e.a.tag_filter == mask) {
-      return hn4_error(
-                 hn4_code::data_rot,
-                 fmt::format(
-                     "cannot open tag \"{}\": expected the long name of a shard, found "
-                     "one that contradicts its filter",
-                     tag))
-          .at(c.place(name.block != 0 ? name.block : c.slot_offset(e.slot),
-                      fmt::format("name of directory slot {}", e.slot)));
+      return broken_name(c, tag, e, name);
     }
   }
   return found;
@@ -137,16 +142,23 @@ void drop_buried(std::vector<entry>& live, const std::optional<hn4_id>& grave) {
   }
 }
 
-// Names by which live entries can be opened.
+// Names by which live entries can be opened, and those that entries of ours have by
+// damage.
 result<std::map<std::string, name_row>> by_name(const core& c) {
-  std::map<std::string, name_row> names;
+  std::map<std::string, name_row> names, damaged;
   for (const entry& e : c.entries) {
     const bool grave = is_grave(e.a);
     if (!e.a.live() && !grave) {
       continue;
     }
     auto name = name_of_entry(c, e.a);
-    if (!name || name->text.empty() || !covers(e.a.tag_filter, tag_mask(name->text))) {
+    if (!name || name->text.empty()) {
+      continue;
+    }
+    if (!covers(e.a.tag_filter, tag_mask(name->text))) {
+      if (!grave && group_of(e.a)) {
+        damaged[std::move(name->text)].live.push_back(e);
+      }
       continue;
     }
     name_row& row = names[std::move(name->text)];
@@ -160,6 +172,7 @@ result<std::map<std::string, name_row>> by_name(const core& c) {
     drop_buried(row->second.live, row->second.grave);
     row = row->second.live.empty() ? names.erase(row) : std::next(row);
   }
+  names.merge(damaged);
   return names;
 }
 
@@ -212,6 +225,11 @@ result<selection> select_tag(const core& c, std::string_view tag) {
   if (matches.empty()) {
     std::vector<std::string> known;
     if (auto names = by_name(c)) {
+      if (const auto damaged = names->find(std::string(tag)); damaged != names->end()) {
+        const entry& e = damaged->second.live.front();
+        WEIR_TRY(const full_name name, name_of_entry(c, e.a));
+        return broken_name(c, tag, e, name);
+      }
       for (const auto& [name, row] : *names) {
         known.push_back(name);
       }

@@ -209,6 +209,23 @@ result<selection> choose_shards(const core& c, std::string_view tag,
   return chooser(c, tag).choose(std::move(matches));
 }
 
+namespace {
+
+void warn_of_repeats(std::string_view tag, selection& found) {
+  std::map<hn4_id, std::uint64_t> slots;
+  for (const entry& e : found.shards) {
+    const auto [first, is_new] = slots.emplace(e.a.seed, e.slot);
+    if (!is_new) {
+      found.warnings.push_back(
+          fmt::format("tag \"{}\": one shard stands in directory slots {} and {} and is "
+                      "read twice, as the reference does",
+                      tag, first->second, e.slot));
+    }
+  }
+}
+
+}  // namespace
+
 result<selection> select_strictly(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   selection found;
@@ -218,6 +235,10 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
       continue;
     }
     if (candidates++ == most_candidates) {
+      found.warnings.push_back(
+          fmt::format("tag \"{}\": shards behind the first {} entries of its filter are "
+                      "left out, as the reference does",
+                      tag, most_candidates));
       break;
     }
     const auto name = name_of_entry(c, e.a);
@@ -238,6 +259,7 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
                                  tag, most_candidates - 1))
         .at(at);
   }
+  warn_of_repeats(tag, found);
   return found;
 }
 

@@ -57,8 +57,13 @@ result<void> add_shard(const core& c, stream_map& map, const entry& e) {
   shard.generation = a.write_gen;
   shard.create_clock = a.create_clock;
   shard.compressed = a.has(class_bits::compressed);
-  const bool fits = map.strict || shard.blocks <= c.geometry.blocks;
-  if (!checked_add(map.size, a.mass, map.size) || !fits) {
+  if (!checked_add(map.size, a.mass, map.size)) {
+    return bad_shard(c, map.tag, index, e, hn4_code::geometry,
+                     fmt::format("expected shards of less than 2^64 bytes together, "
+                                 "found {} bytes behind {}",
+                                 a.mass, shard.offset));
+  }
+  if (!map.strict && shard.blocks > c.geometry.blocks) {
     return bad_shard(
         c, map.tag, index, e, hn4_code::geometry,
         fmt::format("expected a shard that fits the volume's {} blocks, found {} bytes",

@@ -10,6 +10,7 @@
 #include "support.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"
+#include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::test {
 namespace {
@@ -119,6 +120,17 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
       ASSERT_EQ(look(s, 0), outcome::same);
       EXPECT_NE(read_tag(*s.device, long_tag).error().where().find(std::to_string(start)),
                 std::string::npos);
+      // Its shard is listed under what is left of its name, and that name says the same.
+      const auto tags = or_throw(or_throw(open_on(*s.device)).tags());
+      std::uint64_t shards = 0;
+      for (const hn4_tag& tag : tags) {
+        shards += tag.shards;
+        if (tag.name != long_tag && tag.name.starts_with(long_tag.substr(0, 16))) {
+          EXPECT_EQ(code_of(read_tag(*s.device, tag.name).error()), hn4_code::data_rot)
+              << byte;
+        }
+      }
+      ASSERT_EQ(shards, 7U) << byte;
     }
   }
 }

@@ -292,6 +292,19 @@ TEST(Hn4Fixtures, DamageHasItsOwnName) {
   }
 }
 
+TEST(Hn4Fixtures, AShardThatIsTooLongAndASumThatIsToldApart) {
+  WEIR_NEEDS_FIXTURES(folder, "hn4");
+  const auto device = unpack_image(folder + "/tags.img.zst", small_capacity);
+  hn4_stream_options strict;
+  strict.strict = true;
+  const error alone = read_tag(*device, "model:ovf").error();
+  const error together = read_tag(*device, "model:ovf", strict).error();
+  EXPECT_EQ(code_of(alone), hn4_code::geometry) << alone.message();
+  EXPECT_EQ(code_of(together), hn4_code::geometry) << together.message();
+  EXPECT_NE(alone.text().find("32768 blocks"), std::string::npos) << alone.message();
+  EXPECT_NE(together.text().find("2^64"), std::string::npos) << together.message();
+}
+
 TEST(Hn4Fixtures, VolumesLeftByTheReferenceAreMendedBeforeTheyAreWritten) {
   WEIR_NEEDS_FIXTURES(folder, "hn4");
   const json images = manifest(folder);

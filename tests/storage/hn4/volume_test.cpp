@@ -147,6 +147,29 @@ TEST(Hn4Volume, AnyRangeOfAStreamIsThatRangeOfTheSource) {
   }
 }
 
+TEST(Hn4Volume, RangesOfAScatteredReadMayOverlapAndTheLastOneStays) {
+  const auto device = formatted();
+  hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+  const byte_vector bytes = noise(20'000, 5);
+  ASSERT_TRUE(volume.put("t", bytes, fixed_put(3)));
+  const hn4_stream stream = or_throw(volume.stream("t"));
+  byte_vector to(12'000);
+  const mutable_bytes all(to);
+  const std::array<hn4_piece, 3> pieces{{{100, all.first(9000)},
+                                         {6000, all.subspan(5000, 7000)},
+                                         {6500, all.subspan(8000, 10)}}};
+  ASSERT_TRUE(stream.read_scattered(pieces));
+  byte_vector wanted(12'000);
+  std::memcpy(wanted.data(), bytes.data() + 100, 9000);
+  std::memcpy(wanted.data() + 5000, bytes.data() + 6000, 7000);
+  std::memcpy(wanted.data() + 8000, bytes.data() + 6500, 10);
+  EXPECT_TRUE(to == wanted);
+  EXPECT_EQ(stream.read_scattered(std::array<hn4_piece, 1>{{{19'990, all.first(11)}}})
+                .error()
+                .code(),
+            errc::out_of_range);
+}
+
 TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
@@ -253,6 +276,49 @@ TEST(Hn4Volume, TagsOfEqualMasksStayApart) {
   const auto missing = read_tag(*device, "b:a");
   EXPECT_EQ(missing.error().code(), errc::not_found);
   EXPECT_NE(missing.error().text().find("did you mean"), std::string::npos);
+}
+
+TEST(Hn4Volume, WhatTheReferenceLeavesOutOrReadsTwiceIsSaid) {
+  const auto device = formatted();
+  {
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    ASSERT_TRUE(volume.put("a:b", noise(8000, 1), fixed_put(4000)));
+    ASSERT_TRUE(volume.put("c", noise(90, 3), fixed_put(1)));
+  }
+  hn4_stream_options strict;
+  strict.strict = true;
+  EXPECT_TRUE(
+      or_throw(or_throw(open_on(*device)).stream("a:b", strict)).warnings().empty());
+  {
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    ASSERT_TRUE(volume.put("b:a", noise(600, 2), fixed_put(300)));
+  }
+  const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+  for (const hn4::entry& e : core->entries) {
+    if (e.a.live() && hn4::inline_name(e.a) == "c") {
+      byte_vector bytes(hn4::anchor_bytes);
+      hn4::store_anchor(e.a, bytes);
+      std::uint64_t slot = e.slot;
+      while (std::any_of(core->entries.begin(), core->entries.end(),
+                         [&](const hn4::entry& x) { return x.slot == slot; })) {
+        ++slot;
+      }
+      ASSERT_TRUE(device->write(core->slot_offset(slot), bytes));
+    }
+  }
+  const hn4_volume volume = or_throw(open_on(*device));
+  const hn4_stream cut = or_throw(volume.stream("a:b", strict));
+  EXPECT_LT(cut.size(), 8000U);
+  ASSERT_EQ(cut.warnings().size(), 1U);
+  EXPECT_NE(cut.warnings()[0].find("4096"), std::string::npos) << cut.warnings()[0];
+  const hn4_stream whole = or_throw(volume.stream("a:b"));
+  EXPECT_TRUE(whole.warnings().empty());
+  EXPECT_TRUE(or_throw(whole.read_all()) == noise(8000, 1));
+  const hn4_stream twice = or_throw(volume.stream("c", strict));
+  EXPECT_EQ(twice.size(), 180U);
+  ASSERT_EQ(twice.warnings().size(), 1U);
+  EXPECT_NE(twice.warnings()[0].find("read twice"), std::string::npos)
+      << twice.warnings()[0];
 }
 
 TEST(Hn4Volume, BadRequestsChangeNothing) {
