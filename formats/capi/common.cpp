@@ -138,9 +138,13 @@ bool misses_parameters(bytes_view message) {
 /// The kind of an error of a validation of structure and metadata.
 errc kind_of(const validation_issue& issue, errc framing) {
   const std::string_view code = issue.code;
-  if ((issue.level == validation_level::structure &&
-       code != "cbor_before_boundary_unknown") ||
-      code == "decode_object_failed") {  // masks out of bounds
+  if (code == "decode_object_failed") {  // a mask: where it lies, or how it is stored
+    return issue.description.find("a method of") == std::string::npos
+               ? framing
+               : errc::invalid_argument;
+  }
+  if (issue.level == validation_level::structure &&
+      code != "cbor_before_boundary_unknown" && code != "no_metadata_frame") {
     return framing;
   }
   return code == "decoded_size_mismatch" || code.substr(0, 8) == "unknown_"

@@ -5,9 +5,13 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "formats/support.hpp"
+#include "support/fixtures.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/tgm.h"
 
@@ -317,6 +321,32 @@ TEST(tgm_c, the_same_keys_are_missed_by_readers) {
   EXPECT_EQ(with("sp_bits_per_value\x10", '\x11'), TGM_ENCODING) << "17 bits";
   EXPECT_EQ(with("simple_packing", 'x'), TGM_ENCODING);
   tgm_bytes_free(bytes);
+}
+
+TEST(tgm_c, malformed_files_fail_as_the_reference_says) {
+  WEIR_NEEDS_FIXTURES(folder, "tensogram");
+  const std::map<std::string, tgm_error> kinds{{"FramingError", TGM_FRAMING},
+                                               {"MetadataError", TGM_METADATA},
+                                               {"EncodingError", TGM_ENCODING}};
+  std::ifstream in(folder + "/wheel/manifest.json");
+  const auto files = nlohmann::json::parse(in).at("files");
+  std::size_t compared = 0;
+  for (const auto& [name, file] : files.items()) {
+    if (name.substr(0, 5) != "hand_" || file.at("messages").empty() ||
+        !file["messages"][0].contains("decode_error")) {
+      continue;
+    }
+    const std::string said = file["messages"][0]["decode_error"];
+    const std::size_t at = said.find(' ') + 1;  // behind the exception's name
+    const byte_vector bytes = load(folder + "/wheel/" + name);
+    tgm_message* message = nullptr;
+    EXPECT_EQ(tgm_decode(bytes.data(), bytes.size(), &message),
+              kinds.at(said.substr(at, said.find(':', at) - at)))
+        << name << ": " << said << "; here " << tgm_last_error();
+    tgm_message_free(message);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 24u);
 }
 
 TEST(tgm_c, ranges_of_szip_without_offsets_are_a_failure_of_compression) {
