@@ -127,7 +127,7 @@ result<void> checker::shard(const entry& e) {
 
 result<void> checker::blocks() {
   for (const entry& e : c.entries) {
-    if (e.slot != 0 && e.a.live()) {
+    if (e.slot != 0 && e.a.live() && repeated.count(e.slot) == 0) {
       WEIR_CHECK(shard(e));
     }
   }

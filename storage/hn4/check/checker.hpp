@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct checker {
   std::vector<std::uint64_t> claimed;  ///< blocks of live shards and their names
   std::vector<std::uint64_t> broken;   ///< blocks that are not what they should be
   block_bits reserved;
+  std::set<std::uint64_t> repeated;  ///< slots of shards that a newer entry stands for
 
   void find(std::string kind, std::uint64_t offset, std::string text) {
     report.findings.push_back({std::move(kind), offset, std::move(text)});
@@ -47,6 +49,7 @@ struct checker {
   void fields();
   void zeros(bytes_view sb);
   void layout();
+  void find_repeated();
   void slot_of(const entry& e, const std::vector<std::uint64_t>& occupied);
   void entry_of(const entry& e, const std::string& name);
   result<void> name_of(const entry& e, std::string& name);

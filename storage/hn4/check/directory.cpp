@@ -75,7 +75,9 @@ result<void> checker::name_of(const entry& e, std::string& name) {
                        slot_text(e)));
     } else {
       const std::uint64_t block = full->block / c.geometry.block;
-      claim(block, fmt::format("long name \"{}\"", name));
+      if (repeated.count(e.slot) == 0) {
+        claim(block, fmt::format("long name \"{}\"", name));
+      }
       if (!c.bits->marked(block)) {
         find("bitmap", full->block,
              fmt::format("long name \"{}\": expected an allocated block, found a free "
@@ -143,7 +145,25 @@ void checker::order_of(const std::string& tag, std::vector<entry> shards) {
   }
 }
 
+// Of the entries of one shard the newest counts; `order_of` reports them.
+void checker::find_repeated() {
+  std::map<hn4_id, const entry*> newest;
+  for (const entry& e : c.entries) {
+    if (e.slot == 0 || !e.a.live()) {
+      continue;
+    }
+    const auto [at, is_new] = newest.emplace(e.a.seed, &e);
+    if (is_new) {
+      continue;
+    }
+    const auto ahead = static_cast<std::int32_t>(e.a.write_gen - at->second->a.write_gen);
+    repeated.insert(ahead > 0 ? at->second->slot : e.slot);
+    at->second = ahead > 0 ? &e : at->second;
+  }
+}
+
 result<void> checker::directory() {
+  find_repeated();
   std::vector<std::uint64_t> occupied;
   for (const entry& e : c.damaged) {
     occupied.push_back(e.slot);

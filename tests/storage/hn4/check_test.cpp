@@ -97,6 +97,36 @@ void write_superblocks(block_device& device, mutable_bytes sb) {
   }
 }
 
+TEST(Hn4Check, AShardThatStandsTwiceIsOneFindingAndCountsOnce) {
+  for (const std::uint32_t behind : {0U, 1U}) {
+    const auto device = filled();
+    const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+    const auto taken = [&](std::uint64_t slot) {
+      return std::any_of(core->entries.begin(), core->entries.end(),
+                         [&](const hn4::entry& e) { return e.slot == slot; });
+    };
+    for (hn4::entry e : core->entries) {
+      if (e.slot == 0 || !e.a.live() || e.a.write_gen <= behind) {
+        continue;
+      }
+      std::uint64_t slot = e.slot;
+      while (taken(slot)) {
+        ++slot;
+      }
+      e.a.write_gen -= behind;
+      byte_vector bytes(hn4::anchor_bytes);
+      hn4::store_anchor(e.a, bytes);
+      ASSERT_TRUE(device->write(core->slot_offset(slot), bytes));
+      const hn4_check_report report = checked(*device);
+      ASSERT_EQ(report.findings.size(), 1U) << all_of(report.findings);
+      EXPECT_EQ(report.findings[0].kind, "duplicate") << report.findings[0].text;
+      EXPECT_EQ(report.shards, 5U);
+      EXPECT_EQ(report.bytes, 62'000U);
+      ASSERT_TRUE(device->write(core->slot_offset(slot), byte_vector(128)));
+    }
+  }
+}
+
 TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
   const struct {
     const char* kind;
