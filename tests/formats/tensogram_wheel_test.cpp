@@ -442,5 +442,47 @@ TEST(tensogram_wheel, the_writer_repeats_what_the_reference_wrote_byte_for_byte)
   }
 }
 
+/// Number of items of CBOR in a file that are encoded to the bytes they came from.
+std::size_t repeat_cbor(const std::string& path) {
+  const byte_vector bytes = load(path);
+  std::size_t repeated = 0;
+  for (const message_span& span : scan(bytes)) {
+    const auto part = bytes_view(bytes).subspan(span.offset, span.length);
+    const auto reader = or_throw(message_reader::open(part));
+    for (const frame_info& frame : reader.frames()) {
+      const bytes_view whole = part.subspan(frame.offset, frame.length);
+      const bool object = frame.type == 9;
+      const std::uint64_t from =
+          object ? load_be<std::uint64_t>(whole.last(20).data()) : 16;
+      const bytes_view item =
+          whole.subspan(from, whole.size() - from - (object ? 20 : 12));
+      const byte_vector again = encode_cbor(or_throw(decode_cbor(item)).value);
+      EXPECT_TRUE(std::equal(again.begin(), again.end(), item.begin(), item.end()))
+          << "frame at " << frame.offset;
+      ++repeated;
+    }
+  }
+  return repeated;
+}
+
+TEST(tensogram_wheel, metadata_and_descriptors_are_encoded_to_the_same_bytes) {
+  WEIR_NEEDS_FIXTURES(folder, "tensogram");
+  std::size_t repeated = 0;
+  const json files = load_manifest(folder);
+  for (const auto& [name, file] : files.items()) {
+    if (file.at("writer") == "wheel" && file.at("should_be_valid").get<bool>()) {
+      SCOPED_TRACE(name);
+      repeated += repeat_cbor(folder + "/wheel/" + name);
+    }
+  }
+  EXPECT_GT(repeated, 800u);
+  for (const char* name :
+       {"simple_f32", "hash_xxh3", "mars_metadata", "multi_message", "multi_object",
+        "multi_object_xxh3", "metadata_parity", "hundred-msg", "hundred-msg-footer"}) {
+    SCOPED_TRACE(name);
+    EXPECT_GE(repeat_cbor(folder + "/" + name + ".tgm"), 4u);
+  }
+}
+
 }  // namespace
 }  // namespace weir::test
