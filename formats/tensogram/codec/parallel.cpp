@@ -4,6 +4,7 @@
 /// a fifth of what packing a million values takes.
 #include "tensogram/codec/parallel.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <memory>
@@ -36,7 +37,12 @@ void wait_while(const std::atomic<std::uint32_t>& is, std::uint32_t from) noexce
 class helper {
  public:
   helper() {
-    std::thread([this] { serve(); }).detach();
+    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) {
+      CPU_ZERO(&allowed_);
+    }
+    std::thread thread([this] { serve(); });
+    thread_ = thread.native_handle();
+    thread.detach();
   }
 
   void ask(const std::function<void()>& work) noexcept {
@@ -48,19 +54,36 @@ class helper {
   void finish() noexcept {
     std::uint32_t expected = asked;
     if (is_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel)) {
+      leave(::sched_getcpu());
       return;
     }
     while (is_.load(std::memory_order_acquire) == running) {
       wait_while(is_, running);
     }
+    if (const int here = ::sched_getcpu(); ran_on_ == here) {
+      leave(here);
+    }
   }
 
  private:
+  /// A thread is often woken on the processor of who woke it, even where another idles,
+  /// and calls are too short for the system to notice: from now on it runs elsewhere.
+  void leave(int processor) noexcept {
+    cpu_set_t others = allowed_;
+    if (processor >= 0 && processor < CPU_SETSIZE) {
+      CPU_CLR(static_cast<unsigned>(processor), &others);
+    }
+    if (CPU_COUNT(&others) != 0) {
+      static_cast<void>(::pthread_setaffinity_np(thread_, sizeof others, &others));
+    }
+  }
+
   [[noreturn]] void serve() noexcept {
     for (;;) {
       wait_while(is_, idle);
       std::uint32_t expected = asked;
       if (is_.compare_exchange_strong(expected, running, std::memory_order_acq_rel)) {
+        ran_on_ = ::sched_getcpu();
         (*work_)();
         is_.store(idle, std::memory_order_release);
         is_.notify_one();
@@ -70,6 +93,9 @@ class helper {
 
   std::atomic<std::uint32_t> is_{idle};
   const std::function<void()>* work_ = nullptr;
+  int ran_on_ = -1;  ///< the processor, when it began last
+  cpu_set_t allowed_{};
+  std::thread::native_handle_type thread_{};
 };
 
 /// The helpers of one process that nobody has taken. They end with the process.
