@@ -53,7 +53,6 @@ class orchestrator_state {
   /// Runs tasks until the front of the queue has ended, at most for `patience_ns`.
   [[nodiscard]] std::optional<finished> work(std::int64_t patience_ns);
   [[nodiscard]] bool busy() const noexcept { return !jobs_.empty(); }
-  [[nodiscard]] std::size_t queued() const noexcept { return jobs_.size(); }
   [[nodiscard]] result<engine_report> report(const trace_order& order);
   [[nodiscard]] std::int64_t stall_ns() const noexcept { return stall_ns_; }
 

@@ -261,7 +261,6 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
   }
 }
 
-/// A kernel that goes on for ever, were it not for the one who notices.
 /// An engine that is watched, and what is said when it stands still in the way that
 /// `awaited` describes; until then endless kernels do not end.
 class Watchdog : public testing::TestWithParam<unsigned> {

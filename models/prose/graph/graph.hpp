@@ -354,6 +354,17 @@ class graph {
     };
     return task(name, in_pulse, t, part);
   }
+  /// A task of the chain that calls `Run` for one half.
+  template <void (graph::*Run)(const spot&, int)>
+  void half_task(const char* name, const spot& s, int half) {
+    task(
+        name, s,
+        [this, half](const spot& here) -> result<void> {
+          (this->*Run)(here, half);
+          return {};
+        },
+        turn::chain, half);
+  }
 
   task_place place_;
   prose_config config_;

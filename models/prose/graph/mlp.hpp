@@ -18,13 +18,7 @@ void graph<R>::out(const spot& s, int half) {
       .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
       .reads(values(parameters(s).levels[0].out, n_.levels))
       .writes(b.x1_halves[static_cast<std::size_t>(half)]);
-  task(
-      "out", s,
-      [this, half](const spot& here) -> result<void> {
-        run_out(here, half);
-        return {};
-      },
-      turn::chain, half);
+  half_task<&graph::run_out>("out", s, half);
 }
 
 template <class R>
@@ -53,13 +47,7 @@ void graph<R>::mlp(const spot& s, int half) {
   if (half == 0) {
     accesses_.writes(b.normed2.all());
   }
-  task(
-      "mlp", s,
-      [this, half](const spot& here) -> result<void> {
-        run_mlp(here, half);
-        return {};
-      },
-      turn::chain, half);
+  half_task<&graph::run_mlp>("mlp", s, half);
 }
 
 template <class R>
@@ -110,13 +98,7 @@ void graph<R>::mlp_backward(const spot& s, int half) {
       .reads(values(parameters(s).mlp_in, 2))
       .reads(t.wide.all())
       .writes(t.back.all());
-  task(
-      "mlp_backward", s,
-      [this, half](const spot& here) -> result<void> {
-        run_mlp_backward(here, half);
-        return {};
-      },
-      turn::chain, half);
+  half_task<&graph::run_mlp_backward>("mlp_backward", s, half);
 }
 
 template <class R>
@@ -147,13 +129,7 @@ void graph<R>::out_backward(const spot& s, int half) {
   if (half == 0) {
     accesses_.writes(b.d_x1.all());
   }
-  task(
-      "out_backward", s,
-      [this, half](const spot& here) -> result<void> {
-        run_out_backward(here, half);
-        return {};
-      },
-      turn::chain, half);
+  half_task<&graph::run_out_backward>("out_backward", s, half);
 }
 
 template <class R>
