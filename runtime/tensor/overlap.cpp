@@ -34,7 +34,7 @@ struct side {
   }
   const footprint& bytes;
   int depth;
-  std::array<std::int64_t, max_dims + 1> span{};
+  std::array<std::int64_t, max_dims + 1> span;  ///< those up to `depth` count
 };
 
 /// Values of a counter that need a look, first to last with a step.
@@ -52,6 +52,25 @@ struct choice {
     return static_cast<std::int64_t>(std::min<std::uint64_t>(steps, INT64_MAX - 1)) + 1;
   }
 };
+
+/// Whether blocks of `run_a` bytes along p and of `run_b` bytes along q meet, the first of
+/// q `d` bytes after the first of p.
+bool blocks_meet(const progression& p, std::int64_t run_a, const progression& q,
+                 std::int64_t run_b, std::int64_t d) noexcept {
+  const std::int64_t low = d - run_a + 1;
+  const std::int64_t high = d + run_b - 1;
+  if (p.stride == q.stride) {
+    const std::int64_t k = std::max(ceil_div(low, p.stride), 1 - q.count);
+    return k <= p.count - 1 && k * p.stride <= high;
+  }
+  return difference_lands(p.stride, p.count, q.stride, q.count, low, high);
+}
+
+/// The outermost progression, or a single block.
+const progression& outermost(const footprint& f) noexcept {
+  static constexpr progression one{1, 1};
+  return f.depth == 0 ? one : f.steps[0];
+}
 
 /// Depth-first search over blocks that may still meet.
 class search {
@@ -87,15 +106,8 @@ class search {
   /// At most one progression on each side.
   [[nodiscard]] bool leaf(std::int64_t d, int i, int j) const noexcept {
     const progression one{1, 1};
-    const progression& p = i < a_.depth ? a_.at(i) : one;
-    const progression& q = j < b_.depth ? b_.at(j) : one;
-    const std::int64_t low = d - a_.bytes.run + 1;
-    const std::int64_t high = d + b_.bytes.run - 1;
-    if (p.stride == q.stride) {
-      const std::int64_t k = std::max(ceil_div(low, p.stride), 1 - q.count);
-      return k <= p.count - 1 && k * p.stride <= high;
-    }
-    return difference_lands(p.stride, p.count, q.stride, q.count, low, high);
+    return blocks_meet(i < a_.depth ? a_.at(i) : one, a_.bytes.run,
+                       j < b_.depth ? b_.at(j) : one, b_.bytes.run, d);
   }
 
   [[nodiscard]] overlap branch(std::int64_t d, int i, int j) noexcept {
@@ -191,13 +203,9 @@ overlap decide_overlap(const footprint& a, const footprint& b, int budget) noexc
   if (a.dense() && b.dense()) {
     return overlap::yes;
   }
-  if (a.depth == 1 && b.depth == 1 && a.steps[0].stride == b.steps[0].stride) {
-    const std::int64_t stride = a.steps[0].stride;
-    const std::int64_t d = b.lo - a.lo;
-    const std::int64_t k =
-        std::max(ceil_div(d - a.run + 1, stride), 1 - b.steps[0].count);
-    const bool meets = k <= a.steps[0].count - 1 && k * stride <= d + b.run - 1;
-    return meets ? overlap::yes : overlap::no;
+  if (a.depth <= 1 && b.depth <= 1) {
+    const bool meet = blocks_meet(outermost(a), a.run, outermost(b), b.run, b.lo - a.lo);
+    return meet ? overlap::yes : overlap::no;
   }
   return search(a, b, budget).meet(b.lo - a.lo, 0, 0);
 }

@@ -4,39 +4,46 @@
 /// another.
 #include "tensor/progression.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace weir::runtime {
 
 std::int64_t first_landing(std::int64_t step, std::int64_t modulus, std::int64_t low,
-                           std::int64_t high) noexcept {
-  if (low == 0) {
+                           std::int64_t high, std::int64_t most) noexcept {
+  using number = std::uint64_t;  // sums below stay under twice the modulus
+  number s = static_cast<number>(step);
+  number m = static_cast<number>(modulus);
+  number from = static_cast<number>(low);
+  const number width = static_cast<number>(high) - from;
+  const number limit = static_cast<number>(most);
+  if (from == 0) {
     return 0;
   }
-  if (step == 0) {
-    return -1;
+  // The answer is a * x + b * y + c, where x is that of the numbers at hand and y says
+  // how often s * x wraps.
+  number a = 1;
+  number b = 0;
+  number c = 0;
+  while (s != 0) {
+    const number whole = from / s;
+    const number past = from - whole * s;
+    if (past == 0 || s - past <= width) {
+      const number x = a * (whole + static_cast<number>(past != 0)) + c;
+      return x <= limit ? static_cast<std::int64_t>(x) : -1;
+    }
+    // No multiple of s lies in the window, so x needs wraps: s * x - m * y in [from,
+    // from + width]. Modulo s this asks the same of y, whose window does not wrap and
+    // does not begin at 0; with z wraps of y, x = turns * y + z + whole + 1.
+    const number turns = m / s;
+    c += a * (whole + 1);
+    b = std::exchange(a, a * turns + b);
+    if (a + c > limit) {
+      return -1;
+    }
+    from = s - past - width;
+    m = std::exchange(s, m - turns * s);
   }
-  const std::int64_t past = low % step;
-  if (past == 0 || step - past <= high - low) {
-    return ceil_div(low, step);
-  }
-  // No multiple of step lies in [low, high], so x needs wraps: step*x - modulus*y in
-  // [low, high]. Modulo step this asks for modulus*y in [-high, -low], an interval that
-  // does not wrap.
-  const std::int64_t inner_low = (step - high % step) % step;
-  const std::int64_t inner_high = (step - low % step) % step;
-  const std::int64_t y = first_landing(modulus % step, step, inner_low, inner_high);
-  if (y < 0) {
-    return -1;
-  }
-  std::int64_t wrapped = 0;
-  if (!__builtin_mul_overflow(modulus, y, &wrapped) &&
-      !__builtin_add_overflow(wrapped, low, &wrapped)) {
-    return ceil_div(wrapped, step);
-  }
-  __extension__ using wide = __int128;
-  const wide exact = static_cast<wide>(modulus) * y + low;
-  return static_cast<std::int64_t>((exact + step - 1) / step);
+  return -1;
 }
 
 bool difference_lands(std::int64_t s, std::int64_t n, std::int64_t t, std::int64_t m,
@@ -44,8 +51,9 @@ bool difference_lands(std::int64_t s, std::int64_t n, std::int64_t t, std::int64
   // Only those p for which [p*s - high, p*s - low] meets [0, (m-1)*t] can do. For them
   // the bound on q holds by itself: a multiple of t outside that range implies one of its
   // ends inside the interval.
-  const std::int64_t first = std::max<std::int64_t>(0, ceil_div(low, s));
-  const std::int64_t last = std::min(n - 1, floor_div(high + (m - 1) * t, s));
+  const std::int64_t end = high + (m - 1) * t;
+  const std::int64_t first = low <= 0 ? 0 : ceil_div(low, s);
+  const std::int64_t last = end >= (n - 1) * s ? n - 1 : floor_div(end, s);
   if (first > last) {
     return false;
   }
@@ -57,12 +65,8 @@ bool difference_lands(std::int64_t s, std::int64_t n, std::int64_t t, std::int64
   if (offset <= width) {
     return true;
   }
-  const std::int64_t step = s % t;
-  if (step == 0) {
-    return false;
-  }
-  const std::int64_t x = first_landing(step, t, t - offset, t - offset + width);
-  return x >= 0 && x <= last - first;
+  const std::int64_t step = s < t ? s : s % t;
+  return first_landing(step, t, t - offset, t - offset + width, last - first) >= 0;
 }
 
 }  // namespace weir::runtime

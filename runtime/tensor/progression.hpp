@@ -18,10 +18,12 @@ namespace weir::runtime {
   return q + static_cast<std::int64_t>(a % b > 0);
 }
 
-/// Smallest x >= 0 with `low <= (step * x) mod modulus <= high`, or -1. O(log modulus).
-/// @pre 0 <= step < modulus, 0 <= low <= high < modulus
+/// Smallest x >= 0 with `low <= (step * x) mod modulus <= high`, or -1 if there is none
+/// up to `most`. O(log modulus).
+/// @pre 0 <= step < modulus, 0 <= low <= high < modulus, most >= 0
 [[nodiscard]] std::int64_t first_landing(std::int64_t step, std::int64_t modulus,
-                                         std::int64_t low, std::int64_t high) noexcept;
+                                         std::int64_t low, std::int64_t high,
+                                         std::int64_t most = INT64_MAX) noexcept;
 
 /// Whether some 0 <= p < n and 0 <= q < m give `low <= p*s - q*t <= high`. O(log t).
 /// @pre s, t, n, m > 0; all four extreme values of p*s - q*t fit into 63 bits

@@ -322,20 +322,25 @@ TEST(Progression, FindsTheFirstMultipleInAWindow) {
           }
           ASSERT_EQ(first_landing(step, modulus, low, high), expected)
               << step << " mod " << modulus << " in [" << low << ", " << high << "]";
+          const std::int64_t most = (low + high) % modulus;
+          ASSERT_EQ(first_landing(step, modulus, low, high, most),
+                    expected <= most ? expected : -1)
+              << step << " mod " << modulus << " in [" << low << ", " << high
+              << "] up to " << most;
         }
       }
     }
   }
 }
 
-TEST(Progression, FindsTheFirstMultipleWithModuliOf62Bits) {
+TEST(Progression, FindsTheFirstMultipleWithModuliOf63Bits) {
   dice d(7);
   for (int i = 0; i < 20'000; ++i) {
-    const std::int64_t modulus = d.in(1LL << 61, 1LL << 62);
+    const std::int64_t modulus = d.in(std::int64_t{1} << 61, INT64_MAX);
     const std::int64_t step = d.in(1, modulus - 1);
     const std::int64_t low = d.in(1, modulus - 1);
     const std::int64_t high =
-        std::min(modulus - 1, low + d.in(0, std::int64_t{1} << d.in(0, 60)));
+        low + std::min(modulus - 1 - low, d.in(0, std::int64_t{1} << d.in(0, 60)));
     const std::int64_t x = first_landing(step, modulus, low, high);
     if (x >= 0) {
       __extension__ using wide = __int128;
