@@ -53,7 +53,7 @@ struct choice {
   }
 };
 
-/// Whether blocks of `run_a` bytes along p and of `run_b` bytes along q meet, the first of
+/// Whether blocks of `run_a` bytes along p and of `run_b` along q meet, the first of
 /// q `d` bytes after the first of p.
 bool blocks_meet(const progression& p, std::int64_t run_a, const progression& q,
                  std::int64_t run_b, std::int64_t d) noexcept {
