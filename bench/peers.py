@@ -28,6 +28,14 @@ TASKFLOW_EMPTY = {"chain": 25, "indep": 61, "indep_w": 62, "trivial_w8": 24, "st
 TASKFLOW_METG = {"trivial_w8": 97, "stencil_w2": 655, "stencil_w4": 221, "stencil_w8": 165,
                  "fft_w16": 189, "nearest_w16": 199, "random_nearest_w16": 147, "spread_w16": 280,
                  "cholesky_n28": 147, "gemm_n16": 96}
+# The same with one worker, and the upper ends of what libomp took then on every graph.
+TASKFLOW_EMPTY_1 = {"chain": 23, "indep": 30, "indep_w": 30, "trivial_w4": 23, "stencil_w1": 23,
+                    "stencil_w4": 36, "stencil_w16": 35, "fft_w16": 46, "nearest_w16": 46,
+                    "random_nearest_w16": 35, "spread_w16": 69, "cholesky_n28": 43, "gemm_n16": 23}
+TASKFLOW_METG_1 = {"trivial_w4": 32, "stencil_w1": 33, "stencil_w2": 49, "stencil_w4": 48, "fft_w16": 63,
+                   "nearest_w16": 65, "random_nearest_w16": 48, "spread_w16": 104, "cholesky_n28": 59,
+                   "gemm_n16": 34}
+LIBOMP_1 = {"empty": 40, "metg": 68}
 
 
 def compare(name, own, best, most, scaled):
@@ -54,4 +62,18 @@ def ratio_rows(rows):
             if replay and graph in fixed:
                 out.append(compare(f"ratio_{'replay' if kind == 'empty' else 'replay_metg'}_{graph}_2", replay,
                                    fixed[graph] * scale, 1.0, libomp))
+    return out + replay_rows_1(values)
+
+
+def replay_rows_1(values):
+    """Replays with one worker against Taskflow's static graphs."""
+    out = []
+    for table, middle, then in ((TASKFLOW_EMPTY_1, "_", LIBOMP_1["empty"]),
+                                (TASKFLOW_METG_1, "_metg_", LIBOMP_1["metg"])):
+        for graph, taskflow in table.items():
+            replay = values.get(f"replay{middle}{graph}_1_ns")
+            libomp = values.get(f"libomp{middle}{graph}_1_ns")
+            if replay:
+                out.append(compare(f"ratio_replay{middle}{graph}_1", replay,
+                                   taskflow * (libomp / then if libomp else 1), 1.0, libomp))
     return out

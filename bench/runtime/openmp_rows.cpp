@@ -108,22 +108,37 @@ class openmp_graph {
 }  // namespace
 
 void add_openmp_rows(program& bench, const std::string& prefix) {
+  const auto add_empty = [&](const std::string& name, unsigned workers) {
+    bench.add(prefix + "_" + name + "_" + std::to_string(workers) + "_ns", "ns", no_bar,
+              [name, workers] {
+                const openmp_graph graph(name);
+                return pass_ns(workers, graph.size(),
+                               [&] { graph.pass(static_cast<int>(workers)); });
+              });
+  };
   for (const graph_row& row : graph_rows) {
-    const std::string name = row.name;
-    for (const unsigned workers : {1U, 2U}) {
-      bench.add(prefix + "_" + name + "_" + std::to_string(workers) + "_ns", "ns", no_bar,
-                [name, workers] {
-                  const openmp_graph graph(name);
-                  return pass_ns(workers, graph.size(),
-                                 [&] { graph.pass(static_cast<int>(workers)); });
-                });
-    }
+    add_empty(row.name, 1);
+    add_empty(row.name, 2);
   }
-  for (const std::string name : granularity_graphs) {
-    bench.add(prefix + "_metg_" + name + "_2_ns", "ns", no_bar, [name] {
-      openmp_graph graph(name);
-      return metg_ns([&](std::int64_t n) { return graph.granularity_ns(n, 2); });
-    });
+  const auto add_metg = [&](const std::string& name, unsigned workers) {
+    bench.add(prefix + "_metg_" + name + "_" + std::to_string(workers) + "_ns", "ns",
+              no_bar, [name, workers] {
+                openmp_graph graph(name);
+                return metg_ns([&](std::int64_t n) {
+                  return graph.granularity_ns(n, static_cast<int>(workers));
+                });
+              });
+  };
+  for (const char* name : granularity_graphs) {
+    add_metg(name, 2);
+  }
+  if (prefix == "libomp") {  // the yardstick; a single worker of g++'s takes minutes
+    for (const graph_row& row : one_worker_rows) {
+      add_empty(row.name, 1);
+    }
+    for (const char* name : granularity_graphs_1) {
+      add_metg(name, 1);
+    }
   }
 }
 #else

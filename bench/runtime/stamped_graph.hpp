@@ -76,20 +76,21 @@ class stamped_graph {
   /// Cell i of the graph is `cells[i]`.
   stamped_graph(const std::vector<cell_task>& graph,
                 const std::vector<stamped_cell*>& cells) {
-    std::vector<std::uint64_t> writer(cells.size(), 0);
-    for (std::size_t i = 0; i < graph.size(); ++i) {
-      stamped_task t;
-      for (const cell_access& a : graph[i]) {
-        const auto index = static_cast<std::size_t>(a.cell);
+    std::vector<std::uint32_t> writer(cells.size(), 0);
+    cells_ = cells;
+    for (const cell_task& task : graph) {
+      for (const cell_access& a : task) {
+        const auto cell = static_cast<std::uint32_t>(a.cell);
         if (a.mode != runtime::access_mode::write) {
-          t.reads.push_back({cells[index], writer[index]});
+          reads_.push_back({cell, writer[cell]});
         }
         if (a.mode != runtime::access_mode::read) {
-          t.writes.push_back(cells[index]);
-          writer[index] = i + 1;
+          writes_.push_back(cell);
+          writer[cell] = static_cast<std::uint32_t>(tasks_.size()) + 1;
         }
       }
-      tasks_.push_back(std::move(t));
+      tasks_.push_back({static_cast<std::uint32_t>(reads_.size()),
+                        static_cast<std::uint32_t>(writes_.size())});
     }
   }
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
@@ -98,16 +99,19 @@ class stamped_graph {
   /// Does the work of one task; false if a cell that it reads has another stamp than that
   /// of its last writer.
   [[nodiscard]] bool run(std::size_t index) const {
-    const stamped_task& t = tasks_[index];
-    for (const stamped_read& r : t.reads) {
-      if (r.stamp != 0 && r.from->stamp != r.stamp) {
+    const ends first = index == 0 ? ends{} : tasks_[index - 1];
+    const ends last = tasks_[index];
+    for (std::uint32_t i = first.reads; i < last.reads; ++i) {
+      const stamped_read& r = reads_[i];
+      if (r.stamp != 0 && cells_[r.cell]->stamp != r.stamp) {
         return false;
       }
     }
     if (iterations_ != 0) {
       work(iterations_);
     }
-    for (stamped_cell* to : t.writes) {
+    for (std::uint32_t i = first.writes; i < last.writes; ++i) {
+      stamped_cell* const to = cells_[writes_[i]];
       to->stamp = index + 1;
       to->column = static_cast<double>(index);
     }
@@ -116,15 +120,19 @@ class stamped_graph {
 
  private:
   struct stamped_read {
-    const stamped_cell* from;
-    std::uint64_t stamp;  ///< 0: whatever it is
+    std::uint32_t cell = 0;
+    std::uint32_t stamp = 0;  ///< 0: whatever it is
   };
-  struct stamped_task {
-    std::vector<stamped_read> reads;
-    std::vector<stamped_cell*> writes;
+  /// Where a task's own end; they begin where those of the task before end.
+  struct ends {
+    std::uint32_t reads = 0;
+    std::uint32_t writes = 0;
   };
 
-  std::vector<stamped_task> tasks_;
+  std::vector<stamped_cell*> cells_;
+  std::vector<stamped_read> reads_;
+  std::vector<std::uint32_t> writes_;
+  std::vector<ends> tasks_;
   std::int64_t iterations_ = 0;
 };
 
@@ -158,6 +166,10 @@ double metg_ns(Granularity&& granularity) {
 /// Graphs whose granularity is measured.
 inline constexpr std::array granularity_graphs{
     "trivial_w8",  "stencil_w2", "stencil_w4",         "stencil_w8",   "fft_w16",
+    "nearest_w16", "spread_w16", "random_nearest_w16", "cholesky_n28", "gemm_n16"};
+/// Likewise with one worker.
+inline constexpr std::array granularity_graphs_1{
+    "trivial_w4",  "stencil_w1", "stencil_w2",         "stencil_w4",   "fft_w16",
     "nearest_w16", "spread_w16", "random_nearest_w16", "cholesky_n28", "gemm_n16"};
 
 }  // namespace weir::bench

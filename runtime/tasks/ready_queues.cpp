@@ -4,9 +4,20 @@
 /// and those sent to a worker come from any thread and are few.
 #include "tasks/ready_queues.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include <concurrentqueue/concurrentqueue.h>
 
 namespace weir::runtime {
+namespace {
+
+/// Every look at another's queue takes a cache line from its owner, so that one look is
+/// to be worth several tasks.
+constexpr std::size_t most_moved = 16;
+constexpr std::size_t few = 15;
+
+}  // namespace
 
 struct ready_queues::shared_queue {
   explicit shared_queue(std::uint32_t window) : items(window, 1, 0), owner(items) {}
@@ -78,25 +89,55 @@ void ready_queues::push(unsigned worker, task& t) {
   }
 }
 
-task* ready_queues::pop(unsigned worker) {
+ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
+                                            std::size_t least) {
+  shared_queue& from = *queues_[victim];
+  const std::size_t there = from.items.size_approx();
+  if (there < least) {
+    return {};
+  }
+  std::array<task*, most_moved> got;
+  const std::size_t count = from.items.try_dequeue_bulk_from_producer(
+      from.owner, got.data(), std::min(got.size(), (there + 1) / 2));
+  if (count == 0) {
+    return {};
+  }
+  shared_queue& own = *queues_[worker];
+  for (std::size_t i = 1; i < count; ++i) {
+    prefetch_to_write(got[i]);
+    own.items.enqueue(own.owner, got[i]);
+  }
+  return {got[0], static_cast<unsigned>(count - 1)};
+}
+
+ready_queues::taken ready_queues::pop(unsigned worker, bool patient) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();
-    return t != nullptr ? t : ring_.pop();
+    return {t != nullptr ? t : ring_.pop()};
   }
   task* t = special_->pop_urgent(worker);
   if (t == nullptr) {
     t = special_->sent[worker].pop();
   }
-  for (unsigned i = 0; t == nullptr && i < workers_; ++i) {
-    shared_queue& from = *queues_[(worker + i) % workers_];
-    if (!from.items.try_dequeue_from_producer(from.owner, t)) {
-      t = nullptr;
+  if (t != nullptr) {
+    return {t};
+  }
+  shared_queue& own = *queues_[worker];
+  if (own.items.try_dequeue_from_producer(own.owner, t)) {
+    return {t};
+  }
+  for (unsigned i = 1; i < workers_; ++i) {
+    const unsigned victim = (worker + i) % workers_;
+    const taken some = take_half(worker, victim, patient && victim == 0 ? few + 1 : 1);
+    if (some.first != nullptr) {
+      return some;
     }
   }
+  t = nullptr;
   for (unsigned i = 1; t == nullptr && i < workers_; ++i) {
     t = special_->sent[(worker + i) % workers_].pop();
   }
-  return t;
+  return {t};
 }
 
 bool ready_queues::empty() const noexcept {

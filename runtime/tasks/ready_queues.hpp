@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ready tasks: one queue per worker, first in, first out; who has none takes from the
-/// others.
+/// Ready tasks: one queue per worker, first in, first out; who has none takes some from
+/// another one.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,9 +25,15 @@ class ready_queues {
   ready_queues& operator=(const ready_queues&) = delete;
 
   void push(unsigned worker, task& t);
+  struct taken {
+    task* first = nullptr;  ///< or nothing
+    unsigned moved = 0;     ///< others that are in the worker's own queue now
+  };
   /// An urgent task, first of those sent to the worker; else what was sent to it; else
-  /// the oldest of its own queue, of another's, of what was sent to others. Or nullptr.
-  [[nodiscard]] task* pop(unsigned worker);
+  /// the oldest of its own queue, of another's, of what was sent to others. Of another's
+  /// queue up to half goes to the worker's own. A patient worker leaves the submitter's
+  /// queue alone while there are few tasks in it.
+  [[nodiscard]] taken pop(unsigned worker, bool patient = false);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;
@@ -53,6 +60,9 @@ class ready_queues {
   };
   struct shared_queue;
   struct special_queues;
+
+  /// From a queue with at least so many tasks.
+  [[nodiscard]] taken take_half(unsigned worker, unsigned victim, std::size_t least);
 
   std::uint32_t window_;
   unsigned workers_;

@@ -20,6 +20,20 @@ namespace {
 constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 
+/// Sets a flag for its own lifetime.
+class raised {
+ public:
+  explicit raised(std::atomic<bool>& flag) noexcept : flag_(flag) {
+    flag_.store(true, std::memory_order_relaxed);
+  }
+  ~raised() { flag_.store(false, std::memory_order_relaxed); }
+  raised(const raised&) = delete;
+  raised& operator=(const raised&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
 }  // namespace
 
 struct alignas(64) scheduler::worker {
@@ -142,10 +156,20 @@ void scheduler::queue(task& t, unsigned w) {
   ready_.push(w, t);
 }
 
+task* scheduler::take(unsigned w, bool patient) {
+  const ready_queues::taken some = ready_.pop(w, patient);
+  // Who went to sleep in between may not have seen them.
+  wake_for_tasks(some.moved);
+  return some.first;
+}
+
 void scheduler::publish(task& t, std::int32_t satisfied) {
-  if (!satisfy(t, satisfied)) {
-    return;
+  if (satisfy(t, satisfied)) {
+    publish(t);
   }
+}
+
+void scheduler::publish(task& t) {
   if (batching_) {
     if (t.history != nullptr) {
       t.history->ready = now_ns();
@@ -401,11 +425,13 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   const std::int64_t limit =
       timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
   const std::int64_t start = now_ns();
+  // At the second look a few tasks of a submitter that goes on submitting will do.
+  bool patient = !helping_.load(std::memory_order_relaxed);
   do {
     for (int i = 0; i < pauses_per_look; ++i) {
       spin_pause();
     }
-    if (task* t = ready_.pop(w); t != nullptr) {
+    if (task* t = take(w, std::exchange(patient, false)); t != nullptr) {
       return t;
     }
     if (awake()) {
@@ -433,7 +459,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
   task* next = nullptr;
   while (!stopping()) {
     if (next == nullptr) {
-      next = ready_.pop(w);
+      next = take(w, !helping_.load(std::memory_order_relaxed));
     }
     if (next == nullptr) {
       next = spin_or_park(w, -1, stopping);
@@ -452,7 +478,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
 
 bool scheduler::run_one() {
   start_batch();
-  task* t = ready_.pop(0);
+  task* t = take(0);
   if (t == nullptr) {
     return false;
   }
@@ -467,6 +493,7 @@ bool scheduler::run_one() {
 void scheduler::help_until_ended(const task& t) {
   start_batch();
   show_wait(&t);
+  const raised helping(helping_);
   const fp_scope scope;
   const auto ended = [&t] {
     return t.successors.load(std::memory_order_seq_cst) == edge_link::sealed().bits();
@@ -474,7 +501,7 @@ void scheduler::help_until_ended(const task& t) {
   task* next = nullptr;
   while (!ended()) {
     if (next == nullptr) {
-      next = ready_.pop(0);
+      next = take(0);
     }
     if (next == nullptr) {
       WEIR_EXPECT(!alone_);  // a task that waits has a predecessor that is ready, or
@@ -512,6 +539,7 @@ void scheduler::idle(std::int64_t timeout_ns) {
            sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
   };
   if (!reason()) {
+    const raised helping(helping_);
     awaited_.store(waits_for_any, std::memory_order_seq_cst);
     if (task* t = spin_or_park(0, timeout_ns, reason); t != nullptr) {
       queue(*t, 0);

@@ -53,6 +53,8 @@ class scheduler {
   /// From here to `end_batch`, published tasks are kept back until this thread waits.
   void begin_batch() noexcept { batching_ = true; }
   void end_batch();
+  /// A task that waits for nothing; likewise.
+  void publish(task& t);
   /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
@@ -131,6 +133,7 @@ class scheduler {
   [[nodiscard]] edge_link seal(task& t) noexcept;
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
   void queue(task& t, unsigned w);
+  [[nodiscard]] task* take(unsigned w, bool patient = false);
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
@@ -166,6 +169,8 @@ class scheduler {
   std::atomic<const char*> waits_for_name_{nullptr};
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
+  /// The submitter waits, and runs tasks itself.
+  std::atomic<bool> helping_{false};
   std::vector<std::thread> threads_;
 };
 

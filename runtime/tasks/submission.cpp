@@ -11,8 +11,14 @@
 namespace weir::runtime {
 namespace {
 
-/// Retired per submission: more than one, so that a backlog shrinks.
-constexpr std::uint32_t retired_per_submission = 4;
+/// Who looks whether the newest tasks have ended takes their cache lines from the workers
+/// that run them, so they are left alone for a while; then some are retired together,
+/// more than have come in between, so that a backlog shrinks.
+constexpr std::uint64_t left_alone = 128;
+constexpr std::uint32_t submissions_per_look = 32;
+constexpr std::uint32_t retired_per_look = 64;
+/// Slots ahead of the one in use whose lines are asked back from who ran them last.
+constexpr std::uint64_t slots_ahead = 8;
 constexpr std::uint32_t usual_accesses = 16;  // of a task
 constexpr std::uint32_t usual_edges = 16;
 constexpr std::uint32_t most_accesses = UINT16_MAX;
@@ -103,7 +109,12 @@ error engine::impl::refusal(std::span<const access> accesses) const {
 }
 
 void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
-  retire(count == 1 ? retired_per_submission : window);
+  if (count == 1 && next % submissions_per_look == 0 && next - oldest >= left_alone) {
+    retire(retired_per_look);
+  }
+  if (count != 1 || full(count) || search.map().room() < accesses) {
+    retire(window);
+  }
   if (full(count) || search.map().room() < accesses) {
     wait_for_room(count, accesses);
   }
@@ -186,6 +197,9 @@ result<void> engine::impl::check(const submit_options& with) const {
 task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
                             const submit_options& with) {
   const std::size_t index = next & (window - 1);
+  const std::size_t ahead = (next + slots_ahead) & (window - 1);
+  prefetch_to_write(&records.tasks[ahead]);
+  prefetch_to_write(&records.edges[ahead]);
   task& t = records.tasks[index];
   t.id = next;
   t.fn = kernel.fn;
@@ -394,7 +408,11 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                      kernel.captures, accesses, with, manual);
   }
   const task_id id = t.id;
-  s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));
+  if (edges == 0) {
+    s.workers.publish(t);
+  } else {
+    s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));
+  }
   return id;
 }
 

@@ -18,6 +18,15 @@ struct task;
 class exclusion;
 struct edge;
 
+/// Asks for the cache line, to be written soon, which another processor may have.
+inline void prefetch_to_write(const void* line) noexcept {
+#if defined(__x86_64__)  // compilers take the hint for reads unless told the processor
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 /// Leads to an edge and says whether failures pass along it; or to none; or says that
 /// there will be no more.
 class edge_link {

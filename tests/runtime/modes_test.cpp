@@ -192,10 +192,49 @@ TEST(UrgentTasks, GoToTheWorkerTheyWereSentToAndToOthersBeforeWhatIsNotUrgent) {
                                                  : std::array<std::size_t, 4>{1, 0, 2, 3};
     for (const std::size_t i : order) {
       EXPECT_FALSE(q->empty());
-      EXPECT_EQ(q->pop(w), &t[i]) << "worker " << w;
+      EXPECT_EQ(q->pop(w).first, &t[i]) << "worker " << w;
     }
     EXPECT_TRUE(q->empty());
-    EXPECT_EQ(q->pop(w), nullptr);
+    EXPECT_EQ(q->pop(w).first, nullptr);
+  }
+}
+
+/// Every look at another's queue costs its owner a cache line.
+TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
+  for (std::size_t count = 1; count <= 64; ++count) {
+    std::vector<task> t(count);
+    ready_queues q(2, 2, 64);
+    for (task& one : t) {
+      q.push(0, one);
+    }
+    const std::size_t half = std::min<std::size_t>((count + 1) / 2, 16);
+    const ready_queues::taken some = q.pop(1);
+    EXPECT_EQ(some.first, t.data());
+    EXPECT_EQ(some.moved, half - 1) << count;
+    if (half < count) {
+      EXPECT_EQ(q.pop(0).first, &t[half]) << "they are not in the first queue any more";
+    }
+    for (std::size_t i = 1; i < half; ++i) {
+      EXPECT_EQ(q.pop(1).first, &t[i]) << "the oldest first";
+    }
+    std::size_t left = count - std::min(half + 1, count);
+    while (q.pop(left % 2 == 0 ? 1 : 0).first != nullptr) {
+      --left;
+    }
+    EXPECT_EQ(left, 0U) << count;
+    EXPECT_TRUE(q.empty());
+  }
+}
+
+TEST(ReadyTasks, OfTheSubmitterAreLeftToItByThePatientWhileTheyAreFew) {
+  std::vector<task> t(64);
+  for (const unsigned owner : {0U, 2U}) {
+    ready_queues q(3, 3, 64);
+    std::size_t pushed = 0;
+    while (q.pop(1, true).first == nullptr) {
+      q.push(owner, t.at(pushed++));
+    }
+    EXPECT_EQ(pushed, owner == 0 ? 16U : 1U);
   }
 }
 
