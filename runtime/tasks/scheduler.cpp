@@ -19,6 +19,8 @@ namespace {
 /// gaps between the stages of a graph.
 constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
+/// Successors of a task whose records are asked for while it runs.
+constexpr int successors_ahead = 4;
 
 /// Sets a flag for its own lifetime.
 class raised {
@@ -379,7 +381,18 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
   return in_hand;
 }
 
+void scheduler::look_ahead(const task& t) noexcept {
+  edge_link e = edge_link::of(t.successors.load(std::memory_order_acquire));
+  for (int i = 0; i < successors_ahead && !e.none(); ++i) {
+    prefetch_to_write(&e.owner());
+    e = e.to().next;
+  }
+}
+
 task* scheduler::run(task& t, unsigned w) {
+  if (!alone_) {
+    look_ahead(t);
+  }
   if (t.exclusive && !alone_) {
     exclusion& group = *group_of(t);
     if (!group.enter(t)) {

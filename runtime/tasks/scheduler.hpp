@@ -109,6 +109,8 @@ class scheduler {
   /// Runs the task and releases its successors: the oldest of those that became ready is
   /// returned, the others are queued.
   [[nodiscard]] task* run(task& t, unsigned w);
+  /// Asks for what `release_successors` will write; other workers may have it.
+  static void look_ahead(const task& t) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.
   std::int64_t execute(task& t, unsigned w);
   /// Keeps what the trace is to show of the task.
