@@ -29,8 +29,23 @@ struct alignas(32) access_entry {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
   }
   [[nodiscard]] bool dense() const noexcept { return (tag & 1) != 0; }
+  /// Dense, and commutes with none.
+  [[nodiscard]] bool plain() const noexcept { return (tag & 3) == 1; }
   /// Of a task that commutes in any order.
   [[nodiscard]] bool any_order() const noexcept { return (tag & 2) != 0; }
+  [[nodiscard]] bool meets(std::int64_t from, std::int64_t to) const noexcept {
+    return lo < to && from < hi;
+  }
+  /// Takes [from, to), which it meets, from its bytes, as far as one span is left. True
+  /// if nothing is. @pre plain()
+  bool take(std::int64_t from, std::int64_t to) noexcept {
+    if (from > lo) {
+      hi = to >= hi ? from : hi;
+      return false;
+    }
+    lo = to;
+    return to >= hi;
+  }
 };
 static_assert(sizeof(access_entry) == 32);
 
@@ -99,6 +114,10 @@ class access_ring {
   /// A reference to an access that has been taken out.
   [[nodiscard]] access_ref gone() const noexcept {
     return static_cast<access_ref>(tail_ - 1) & ref_mask;
+  }
+  /// The access registered last.
+  [[nodiscard]] access_ref newest() const noexcept {
+    return static_cast<access_ref>(head_ - 1) & ref_mask;
   }
   [[nodiscard]] access_ref oldest() const noexcept {
     return static_cast<access_ref>(tail_) & ref_mask;

@@ -9,27 +9,12 @@
 
 namespace weir::runtime {
 
-[[gnu::always_inline]] inline task_id conflict_search::find_writers(const access& a,
-                                                                    const question& q) {
-  if (!map_.alone(a.bytes, true)) {
-    return map_.near(a.bytes, true) ? find_near_writers(a, q) : find_far_writers(a, q);
-  }
-  access_entry* const e = map_.only(a.bytes, true);
-  if (e == nullptr || (e->any_order() && is_companion(a, q, *e))) {
-    return 0;
-  }
-  const task_id id = e->task;
-  predecessors_.add(id, q.why);
-  const task_id floor =
-      !q.needs_floor || e->any_order() || !map_.covering(*e, a.bytes) ? 0 : id;
-  if (q.prune && map_.take(a.bytes, *e)) {
-    map_.prune_only(a.bytes, true);
-  }
-  return floor;
+[[gnu::noinline]] task_id conflict_search::find_writers(const access& a,
+                                                        const question& q) {
+  return map_.near(a.bytes, true) ? find_near_writers(a, q) : find_far_writers(a, q);
 }
 
-[[gnu::noinline]] task_id conflict_search::find_near_writers(const access& a,
-                                                             const question& q) {
+task_id conflict_search::find_near_writers(const access& a, const question& q) {
   task_id floor = 0;
   std::array<task_id, region_index::room> found;
   std::size_t count = 0;
@@ -45,13 +30,12 @@ namespace weir::runtime {
   });
   // What is older than a writer of all these bytes is ordered before that writer already.
   for (std::size_t i = 0; i < count; ++i) {
-    add_from(found[i], q.why, floor);
+    add_writer(found[i], q.why, floor);
   }
   return floor;
 }
 
-[[gnu::noinline]] task_id conflict_search::find_far_writers(const access& a,
-                                                            const question& q) {
+task_id conflict_search::find_far_writers(const access& a, const question& q) {
   task_id floor = 0;
   found_.clear();
   map_.conflicts(a.bytes, true, [&](access_ref, access_entry& e) {
@@ -65,36 +49,78 @@ namespace weir::runtime {
     return q.prune && map_.take(a.bytes, e);
   });
   for (const task_id id : found_) {
-    add_from(id, q.why, floor);
+    add_writer(id, q.why, floor);
   }
   return floor;
 }
 
-inline void conflict_search::find_readers(const access& a, const question& q,
-                                          task_id floor) {
-  if (!map_.near(a.bytes, false)) {
-    find_far_readers(a, q, floor);
+[[gnu::noinline]] void conflict_search::find_readers(const access& a, bool prune,
+                                                     task_id floor) {
+  map_.conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
+    add_reader(e.task, floor);
+    return prune && map_.take(a.bytes, e);
+  });
+}
+
+[[gnu::noinline]] bool conflict_search::find_reader(const access& a, task_id floor,
+                                                    access_entry& e) {
+  return map_.meets(a.bytes, e, [&](access_ref, access_entry& met) {
+    add_reader(met.task, floor);
+    return map_.take(a.bytes, met);
+  });
+}
+
+namespace {
+
+/// Why a task waits for those that wrote what it writes.
+hazard after_writers(const access& a) noexcept {
+  return a.mode == access_mode::write ? hazard::waw : hazard::raw;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void conflict_search::look_up_dense_write(const access& a) {
+  const std::uint64_t oldest = map_.oldest_tag();
+  const std::int64_t lo = a.bytes.lo;
+  const std::int64_t hi = a.bytes.hi;
+  task_id floor = 0;
+  region_index& writers = map_.index_of(a.bytes.id, true);
+  if (access_entry* const e = writers.only_plain(); e != nullptr) {
+    if (e->tag >= oldest && e->meets(lo, hi)) {
+      map_.count_candidate();
+      predecessors_.add(e->task, after_writers(a));
+      floor = e->lo <= lo && hi <= e->hi ? e->task : 0;
+      if (e->take(lo, hi)) {
+        map_.count_pruned();
+        writers.prune_only();
+      }
+    }
+  } else if (!writers.empty()) {
+    floor = find_writers(a, {after_writers(a), true, false});
+  }
+  region_index& readers = map_.index_of(a.bytes.id, false);
+  if (readers.in_grid()) {
+    find_readers(a, true, floor);
     return;
   }
-  map_.near_conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
-    add_from(e.task, q.why, floor);
-    return q.prune && map_.take(a.bytes, e);
+  readers.filter([&](access_entry& e) {
+    if (e.tag < oldest) {
+      return true;
+    }
+    if (!e.meets(lo, hi)) {
+      return false;
+    }
+    if (!e.plain()) {
+      return find_reader(a, floor, e);
+    }
+    map_.count_candidate();
+    add_reader(e.task, floor);
+    if (!e.take(lo, hi)) {
+      return false;
+    }
+    map_.count_pruned();
+    return true;
   });
-}
-
-[[gnu::noinline]] void conflict_search::find_far_readers(const access& a,
-                                                         const question& q,
-                                                         task_id floor) {
-  map_.conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
-    add_from(e.task, q.why, floor);
-    return q.prune && map_.take(a.bytes, e);
-  });
-}
-
-[[gnu::noinline]] void conflict_search::note_failure(const access& a) {
-  if (const task_id failed = map_.failure_in(a.bytes); failed != 0) {
-    failure_ = failure_ == 0 ? failed : std::min(failure_, failed);
-  }
 }
 
 [[gnu::noinline]] void conflict_search::look_up_write(const access& a, bool prune,
@@ -102,25 +128,56 @@ inline void conflict_search::find_readers(const access& a, const question& q,
   // Companions do not follow each other: each must find what all of them follow, and
   // none stands for the others.
   const bool prunes = prune && !any_order;
-  const hazard after_writers = a.mode == access_mode::write ? hazard::waw : hazard::raw;
-  const task_id floor = find_writers(a, {after_writers, prunes, any_order, true});
-  find_readers(a, {hazard::war, prunes, any_order, true}, floor);
+  if (prunes && a.bytes.dense()) {
+    look_up_dense_write(a);
+    return;
+  }
+  const task_id floor = find_writers(a, {after_writers(a), prunes, any_order});
+  find_readers(a, prunes, floor);
 }
 
-[[gnu::always_inline]] inline void conflict_search::look_up_one(const access& a,
-                                                                bool prune,
-                                                                bool any_order) {
-  if (map_.has_failures()) {
-    note_failure(a);
+[[gnu::always_inline]] inline void conflict_search::look_up_read(const access& a) {
+  region_index& writers = map_.index_of(a.bytes.id, true);
+  if (access_entry* const e = writers.only_plain(); e != nullptr && a.bytes.dense()) {
+    if (e->tag >= map_.oldest_tag() && e->meets(a.bytes.lo, a.bytes.hi)) {
+      map_.count_candidate();
+      predecessors_.add(e->task, hazard::raw);
+    }
+  } else if (!writers.empty()) {
+    find_writers(a, {hazard::raw, false, false});
   }
+}
+
+void conflict_search::look_up_one(const access& a, bool prune, bool any_order) {
   if (a.mode == access_mode::read) {
-    find_writers(a, {hazard::raw, false, false, false});
+    look_up_read(a);
   } else {
     look_up_write(a, prune, any_order);
   }
 }
 
+[[gnu::noinline]] void conflict_search::note_failures(std::span<const access> accesses) {
+  for (const access& a : accesses) {
+    const task_id failed = is_ordered(a) ? map_.failure_in(a.bytes) : 0;
+    if (failed != 0) {
+      failure_ = failure_ == 0 ? failed : std::min(failure_, failed);
+    }
+  }
+}
+
+[[gnu::noinline]] void conflict_search::prefetch(
+    std::span<const access> accesses) const noexcept {
+  for (const access& a : accesses) {
+    if (is_ordered(a)) {
+      map_.prefetch(a.bytes);
+    }
+  }
+}
+
 void conflict_search::look_up(const access& a, bool prune, bool any_order) {
+  if (map_.has_failures()) {
+    note_failures({&a, 1});
+  }
   look_up_one(a, prune, any_order);
   map_.publish_counts();
 }
@@ -128,11 +185,10 @@ void conflict_search::look_up(const access& a, bool prune, bool any_order) {
 std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, bool prune,
                                            const access* grouped) {
   if (map_.in_grid()) {
-    for (const access& a : accesses) {
-      if (is_ordered(a)) {
-        map_.prefetch(a.bytes);
-      }
-    }
+    prefetch(accesses);
+  }
+  if (map_.has_failures()) {
+    note_failures(accesses);
   }
   std::uint32_t count = 0;
   for (const access& a : accesses) {
@@ -143,6 +199,25 @@ std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, boo
   }
   map_.publish_counts();
   return count;
+}
+
+void conflict_search::look_up_plain(std::span<const access> accesses) {
+  if (map_.in_grid()) {
+    prefetch(accesses);
+  }
+  if (map_.has_failures()) {
+    note_failures(accesses);
+  }
+  for (const access& a : accesses) {
+    if (a.mode == access_mode::read) {
+      look_up_read(a);
+    } else if (a.bytes.dense()) {
+      look_up_dense_write(a);
+    } else {
+      look_up_write(a, true, false);
+    }
+  }
+  map_.publish_counts();
 }
 
 std::uint32_t conflict_search::insert_all(std::span<const access> accesses, task_id task,
@@ -156,6 +231,13 @@ std::uint32_t conflict_search::insert_all(std::span<const access> accesses, task
     }
   }
   return count;
+}
+
+void conflict_search::insert_plain(std::span<const access> accesses, task_id task) {
+  map_.reserve(accesses.size());
+  for (const access& a : accesses) {
+    map_.insert_next(a.bytes, a.mode != access_mode::read, task, false);
+  }
 }
 
 }  // namespace weir::runtime

@@ -19,6 +19,11 @@ namespace weir::runtime {
   return !a.bytes.empty() && a.mode != access_mode::none;
 }
 
+/// Whether it does, and commutes with none.
+[[nodiscard]] inline bool is_plain(const access& a) noexcept {
+  return !a.bytes.empty() && a.mode <= access_mode::read_write;
+}
+
 /// A TensorMap and what a submission needs beside it.
 /// @threads{thread-compatible}
 class conflict_search {
@@ -46,6 +51,8 @@ class conflict_search {
   /// `grouped` is the one of them that commutes in any order, or null.
   std::uint32_t look_up_all(std::span<const access> accesses, bool prune,
                             const access* grouped);
+  /// The same, with `prune`, for accesses all of which are `is_plain`.
+  void look_up_plain(std::span<const access> accesses);
   /// Registers an access of the newest task.
   access_ref insert(const access& a, task_id task, bool any_order = false) {
     return map_.insert(a.bytes, a.mode != access_mode::read, task, any_order);
@@ -55,6 +62,8 @@ class conflict_search {
   /// as for `look_up_all`. @pre as many have room in the map
   std::uint32_t insert_all(std::span<const access> accesses, task_id task,
                            const access* grouped);
+  /// The same for accesses all of which are `is_plain`.
+  void insert_plain(std::span<const access> accesses, task_id task);
 
   /// Predecessors of the task, each once.
   [[nodiscard]] predecessor_list::view found() const noexcept {
@@ -77,25 +86,35 @@ class conflict_search {
     hazard why;
     bool prune;
     bool any_order;
-    bool needs_floor;  ///< what follows wants to know the newest writer of all the bytes
   };
-  void add_from(task_id id, hazard why, task_id floor) {
+  void add_writer(task_id id, hazard why, task_id floor) {
     if (id >= floor) {
       predecessors_.add(id, why);
     } else {
       tally<std::uint64_t>(implied_);
     }
   }
+  void add_reader(task_id id, task_id floor) {
+    if (id >= floor) {
+      predecessors_.add_new(id, hazard::war);
+    } else {
+      tally<std::uint64_t>(implied_);
+    }
+  }
+  void prefetch(std::span<const access> accesses) const noexcept;
   void look_up_one(const access& a, bool prune, bool any_order);
+  void look_up_read(const access& a);
   void look_up_write(const access& a, bool prune, bool any_order);
+  /// A write of a dense region.
+  void look_up_dense_write(const access& a);
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
   task_id find_near_writers(const access& a, const question& q);
-  void find_readers(const access& a, const question& q, task_id floor);
-  // The same for many accesses: apart, lest the usual case pay for it.
   task_id find_far_writers(const access& a, const question& q);
-  void find_far_readers(const access& a, const question& q, task_id floor);
-  void note_failure(const access& a);
+  void find_readers(const access& a, bool prune, task_id floor);
+  /// One reader, maybe strided; true if it is to be taken out.
+  bool find_reader(const access& a, task_id floor, access_entry& e);
+  void note_failures(std::span<const access> accesses);
   [[nodiscard]] bool is_companion(const access& a, const question& q,
                                   const access_entry& e) noexcept {
     if (!e.any_order() || !q.any_order || !map_.same_bytes(e, a.bytes)) {

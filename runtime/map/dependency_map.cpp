@@ -20,6 +20,14 @@ void dependency_map::add_storage(std::uint32_t index) {
   }
 }
 
+void dependency_map::insert_any(region_index& index, const footprint& bytes, task_id task,
+                                bool any_order) {
+  index.insert(ring_, grid_, bytes, task, any_order);
+  if (!bytes.dense()) {
+    keep_steps(ring_.newest(), bytes);
+  }
+}
+
 void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
   if (strided_.size() < ring_.capacity()) {
     // The ring has grown: everything alive has moved.

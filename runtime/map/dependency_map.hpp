@@ -59,24 +59,29 @@ class dependency_map {
       return meets(query, e, visit);
     });
   }
-  /// Whether there is at most one access of the kind.
-  [[nodiscard]] bool alone(const footprint& query, bool writers) const noexcept {
-    return index_of(query.id, writers).at_most_one();
+  /// Accesses of the kind to the query's storage. Who looks at them counts those that it
+  /// has to compare with and those that it prunes.
+  [[nodiscard]] region_index& index_of(storage_id id, bool writers) noexcept {
+    return indexes_[owner_of(id, writers)];
   }
-  /// That access, if it shares a byte with the query, or null; counts are to be
-  /// published. @pre alone(query, writers)
-  [[nodiscard]] entry* only(const footprint& query, bool writers) noexcept {
-    entry* const e = index_of(query.id, writers).only(ring_);
-    if (e == nullptr || e->lo >= query.hi || query.lo >= e->hi) {
-      return nullptr;
-    }
+  [[nodiscard]] std::uint64_t oldest_tag() const noexcept { return ring_.oldest_tag(); }
+  void count_candidate() noexcept { ++candidates_; }
+  void count_pruned() noexcept { ++pruned_; }
+  /// `visit` as for `conflicts` for one access, if it shares a byte with the query.
+  template <class Visit>
+  [[nodiscard]] bool meets(const footprint& query, entry& e, Visit&& visit) {
     ++candidates_;
-    return (query.dense() && e->dense()) || share_a_byte(query, *e) ? e : nullptr;
-  }
-  /// @pre only(query, writers) has found it
-  void prune_only(const footprint& query, bool writers) noexcept {
-    index_of(query.id, writers).prune_only();
-    ++pruned_;
+    if (!(query.dense() && e.dense()) && !share_a_byte(query, e)) {
+      return false;
+    }
+    if constexpr (std::is_void_v<decltype(visit(access_ref(), e))>) {
+      visit(e.ref(), e);
+      return false;
+    } else {
+      const bool gone = visit(e.ref(), e);
+      pruned_ += static_cast<std::uint64_t>(gone);
+      return gone;
+    }
   }
   /// What look-ups have counted since the last time.
   void publish_counts() noexcept {
@@ -101,15 +106,7 @@ class dependency_map {
   /// any order goes as a whole or not at all: it must not come to look like one of other
   /// bytes.
   bool take(const footprint& write, entry& e) noexcept {
-    if (write.dense() && e.dense() && !e.any_order()) {
-      if (write.lo > e.lo) {
-        e.hi = write.hi >= e.hi ? write.lo : e.hi;
-        return false;
-      }
-      e.lo = write.hi;
-      return write.hi >= e.hi;
-    }
-    return take_steps(write, e);
+    return write.dense() && e.plain() ? e.take(write.lo, write.hi) : take_steps(write, e);
   }
   /// Whether every byte of the query is in the entry; see `weir::runtime::covers`.
   [[nodiscard]] bool covering(const entry& e, const footprint& query) const noexcept {
@@ -131,7 +128,8 @@ class dependency_map {
   access_ref insert(const footprint& bytes, bool writer, task_id task,
                     bool any_order = false) {
     reserve(1);
-    return insert_next(bytes, writer, task, any_order);
+    insert_next(bytes, writer, task, any_order);
+    return ring_.newest();
   }
   /// Room for so many more accesses, without asking again. @pre room() >= count
   void reserve(std::size_t count) {
@@ -142,14 +140,12 @@ class dependency_map {
     }
   }
   /// The same where room has been reserved.
-  access_ref insert_next(const footprint& bytes, bool writer, task_id task,
-                         bool any_order) {
+  [[gnu::always_inline]] void insert_next(const footprint& bytes, bool writer,
+                                          task_id task, bool any_order) {
     region_index& index = index_of(bytes.id, writer);
-    const access_ref ref = index.insert(ring_, grid_, bytes, task, any_order);
-    if (!bytes.dense()) {
-      keep_steps(ref, bytes);
+    if (any_order || !index.insert_plain(ring_, bytes, task)) {
+      insert_any(index, bytes, task, any_order);
     }
-    return ref;
   }
   /// As if so many accesses, at most 2^29, had come and gone: a test's way to large
   /// numbers. @pre no access is live
@@ -206,27 +202,8 @@ class dependency_map {
     footprint bytes;
     task_id root;
   };
-  /// Whether a candidate of a look-up is to be pruned.
-  template <class Visit>
-  [[nodiscard]] bool meets(const footprint& query, entry& e, Visit&& visit) {
-    ++candidates_;
-    if (!(query.dense() && e.dense()) && !share_a_byte(query, e)) {
-      return false;
-    }
-    if constexpr (std::is_void_v<decltype(visit(access_ref(), e))>) {
-      visit(e.ref(), e);
-      return false;
-    } else {
-      const bool gone = visit(e.ref(), e);
-      pruned_ += static_cast<std::uint64_t>(gone);
-      return gone;
-    }
-  }
   [[nodiscard]] static std::uint32_t owner_of(storage_id id, bool writer) noexcept {
     return id.index * 2 + static_cast<std::uint32_t>(writer);
-  }
-  [[nodiscard]] region_index& index_of(storage_id id, bool writers) noexcept {
-    return indexes_[owner_of(id, writers)];
   }
   [[nodiscard]] const region_index& index_of(storage_id id, bool writers) const noexcept {
     return indexes_[owner_of(id, writers)];
@@ -234,6 +211,8 @@ class dependency_map {
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
   bool take_steps(const footprint& write, entry& e) noexcept;
+  void insert_any(region_index& index, const footprint& bytes, task_id task,
+                  bool any_order);
   void keep_steps(access_ref ref, const footprint& bytes);
   void keep_failed(std::uint32_t count, task_id root);
   [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;

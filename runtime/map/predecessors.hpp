@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "weir/runtime/engine.hpp"
 
@@ -31,23 +30,33 @@ class predecessor_list {
 
   /// Ids of live tasks differ modulo `window`, a power of two.
   explicit predecessor_list(std::uint32_t window)
-      : seen_(window),
-        mask_(window - 1),
-        ids_(std::make_unique_for_overwrite<task_id[]>(window)) {}
+      : mask_(window - 1),
+        seen_(std::make_unique<std::uint64_t[]>(window)),
+        found_(std::make_unique_for_overwrite<std::uint64_t[]>(window)),
+        end_(found_.get()) {}
 
   /// @pre no task has been started with that is newer
   void start(task_id by) noexcept {
     by_ = by << reasons;
-    count_ = 0;
+    end_ = found_.get();
   }
   void add(task_id id, hazard why) noexcept {
     std::uint64_t& last = seen_[id & mask_];
     const std::uint64_t now = by_ + static_cast<std::uint64_t>(why);
     if (last < by_) {
-      ids_[count_++] = id;
+      push(id, why);
       last = now;
-    } else if (last < now) {  // a stronger reason
+    } else if (last < now) {
+      strengthen(id, why);
       last = now;
+    }
+  }
+  /// The same where nothing has been added for a weaker reason.
+  void add_new(task_id id, hazard why) noexcept {
+    std::uint64_t& last = seen_[id & mask_];
+    if (last < by_) {
+      push(id, why);
+      last = by_ + static_cast<std::uint64_t>(why);
     }
   }
   /// Those that have been added; good until the next is.
@@ -55,49 +64,53 @@ class predecessor_list {
    public:
     class iterator {
      public:
-      iterator(const view& of, const task_id* at) noexcept : of_(of), at_(at) {}
+      explicit iterator(const std::uint64_t* at) noexcept : at_(at) {}
       [[nodiscard]] item operator*() const noexcept {
-        return {*at_, static_cast<hazard>(of_.seen_[*at_ & of_.mask_] & reason_mask)};
+        return {*at_ >> reasons, static_cast<hazard>(*at_ & reason_mask)};
       }
       iterator& operator++() noexcept {
         ++at_;
         return *this;
       }
-      [[nodiscard]] bool operator!=(const iterator& other) const noexcept {
-        return at_ != other.at_;
-      }
+      friend bool operator==(iterator, iterator) = default;
 
      private:
-      const view& of_;
-      const task_id* at_;
+      const std::uint64_t* at_;
     };
 
     explicit view(const predecessor_list& of) noexcept
-        : ids_(of.ids_.get()),
-          seen_(of.seen_.data()),
-          mask_(of.mask_),
-          count_(of.count_) {}
-    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-    [[nodiscard]] iterator begin() const noexcept { return {*this, ids_}; }
-    [[nodiscard]] iterator end() const noexcept { return {*this, ids_ + count_}; }
+        : begin_(of.found_.get()), end_(of.end_) {}
+    [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
+    [[nodiscard]] iterator begin() const noexcept { return iterator(begin_); }
+    [[nodiscard]] iterator end() const noexcept { return iterator(end_); }
 
    private:
-    const task_id* ids_;
-    const std::uint64_t* seen_;
-    std::uint64_t mask_;
-    std::uint32_t count_;
+    const std::uint64_t* begin_;
+    const std::uint64_t* end_;
   };
 
  private:
   static constexpr unsigned reasons = 3;  ///< bits of a hazard
   static constexpr std::uint64_t reason_mask = (1U << reasons) - 1;
 
-  /// By id modulo the window: who found that task last, and the strongest reason.
-  std::vector<std::uint64_t> seen_;
+  void push(task_id id, hazard why) noexcept {
+    *end_++ = (id << reasons) + static_cast<std::uint64_t>(why);
+  }
+  /// @pre it has been added
+  [[gnu::noinline]] void strengthen(task_id id, hazard why) noexcept {
+    std::uint64_t* at = found_.get();
+    while (*at >> reasons != id) {
+      ++at;
+    }
+    *at = (id << reasons) + static_cast<std::uint64_t>(why);
+  }
+
   std::uint64_t mask_;
   std::uint64_t by_ = 0;
-  std::uint32_t count_ = 0;
-  std::unique_ptr<task_id[]> ids_;  ///< one place for every live task
+  /// By id modulo the window: who found that task last, and the strongest reason.
+  std::unique_ptr<std::uint64_t[]> seen_;
+  std::unique_ptr<std::uint64_t[]> found_;  ///< one place for every live task
+  std::uint64_t* end_;                      ///< of those found
 };
 
 }  // namespace weir::runtime

@@ -7,10 +7,10 @@
 
 namespace weir::runtime {
 
-void region_index::make_place(access_ring& ring, region_grid& grid) {
-  scan(ring, 0, INT64_MAX, [](const access_entry&) { return false; });
+bool region_index::make_place(access_ring& ring, region_grid& grid) {
+  filter([&](const access_entry& e) { return !ring.alive(e); });
   if (count_ < room) {
-    return;
+    return true;
   }
   if (directory_ == nullptr) {
     directory_ = std::make_unique<region_grid::directory>();
@@ -18,7 +18,8 @@ void region_index::make_place(access_ring& ring, region_grid& grid) {
   for (const access_entry& e : few_) {  // a level's list runs from new to old
     grid.insert_late(*directory_, owner_, e);
   }
-  count_ = 0;
+  count_ = room + 1;
+  return false;
 }
 
 void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
@@ -26,13 +27,10 @@ void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
     grid_entry& e = ring.far(ref);
     e.pruned = true;
     grid.forget(*directory_, e);
+    leave_if_empty();
     return;
   }
-  access_entry* const end = few_.data() + count_;
-  count_ = static_cast<std::uint32_t>(
-      std::remove_if(few_.data(), end,
-                     [ref](const access_entry& e) { return e.ref() == ref; }) -
-      few_.data());
+  filter([ref](const access_entry& e) { return e.ref() == ref; });
 }
 
 const access_entry* region_index::find(const access_ring& ring,
@@ -41,7 +39,7 @@ const access_entry* region_index::find(const access_ring& ring,
     const grid_entry& e = ring.far(ref);
     return e.pruned ? nullptr : &e.what;
   }
-  const access_entry* const end = few_.data() + count_;
+  const access_entry* const end = few_.data() + (in_grid() ? 0 : count_);
   const access_entry* const found = std::find_if(
       few_.data(), end,
       [&](const access_entry& e) { return e.ref() == ref && ring.alive(e); });

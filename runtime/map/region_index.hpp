@@ -27,26 +27,36 @@ class region_index {
   explicit region_index(std::uint32_t owner) : owner_(owner) {}
 
   /// Adds the newest access, which goes into the ring as well. @pre that has room
-  access_ref insert(access_ring& ring, region_grid& grid, const footprint& bytes,
-                    task_id task, bool any_order) {
-    if (count_ == room) {
-      make_place(ring, grid);
+  void insert(access_ring& ring, region_grid& grid, const footprint& bytes, task_id task,
+              bool any_order) {
+    if (!in_grid() && (count_ < room || make_place(ring, grid))) {
+      const std::uint64_t tag = ring.push(owner_, bytes.dense(), any_order);
+      few_[count_++] = {bytes.lo, bytes.hi, task, tag};
+    } else {
+      grid.insert(*directory_, owner_, bytes, task, any_order);
     }
-    if (in_grid()) {
-      return grid.insert(*directory_, owner_, bytes, task, any_order);
+  }
+  /// The same for the usual case. False if it is not that: nothing has happened.
+  [[gnu::always_inline]] bool insert_plain(access_ring& ring, const footprint& bytes,
+                                           task_id task) noexcept {
+    const std::uint32_t count = count_;
+    if (count >= room || !bytes.dense()) {
+      return false;
     }
-    access_entry& e = few_[count_++];
+    access_entry& e = few_[count];
     e.lo = bytes.lo;
     e.hi = bytes.hi;
     e.task = task;
-    e.tag = ring.push(owner_, bytes.dense(), any_order);
-    return e.ref();
+    e.tag = ring.push(owner_, true, false);
+    count_ = count + 1;
+    return true;
   }
   /// Takes out one that a later write covers. @pre it is alive and not pruned
   void prune(access_ring& ring, region_grid& grid, access_ref ref);
   /// One of the grid is about to go.
   void retire(region_grid& grid, const grid_entry& e) noexcept {
     grid.forget(*directory_, e);
+    leave_if_empty();
   }
   /// The live access of a number, or null if it has been pruned.
   [[nodiscard]] const access_entry* find(const access_ring& ring,
@@ -58,17 +68,31 @@ class region_index {
       grid.prefetch(*directory_, owner_, lo);
     }
   }
-  [[nodiscard]] bool in_grid() const noexcept {
-    return directory_ != nullptr && directory_->mask != 0;
+  [[nodiscard]] bool in_grid() const noexcept { return count_ > room; }
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  /// Its only access, which may be gone, if it is dense and commutes with none; else
+  /// null.
+  [[nodiscard]] access_entry* only_plain() noexcept {
+    return count_ == 1 && few_[0].plain() ? &few_[0] : nullptr;
   }
-
-  /// The only access, if it is alive; null if there is none. @pre at_most_one()
-  [[nodiscard]] access_entry* only(const access_ring& ring) noexcept {
-    return count_ == 0 || !ring.alive(few_[0]) ? nullptr : &few_[0];
-  }
-  [[nodiscard]] bool at_most_one() const noexcept { return count_ <= 1 && !in_grid(); }
-  /// Prunes it.
+  /// Takes it out. @pre only_plain()
   void prune_only() noexcept { count_ = 0; }
+  /// Calls `gone(access)` for all, from old to new, and takes out those for which it
+  /// returns true. @pre !in_grid()
+  template <class Gone>
+  void filter(Gone&& gone) {
+    access_entry* const end = few_.data() + count_;
+    access_entry* kept = few_.data();
+    for (access_entry* e = kept; e != end; ++e) {
+      if (!gone(*e)) {
+        if (kept != e) {
+          *kept = *e;
+        }
+        ++kept;
+      }
+    }
+    count_ = static_cast<std::uint32_t>(kept - few_.data());
+  }
 
   /// Calls `visit(access)` once for each live access whose [lo, hi) meets the query's,
   /// and prunes those for which it returns true.
@@ -77,6 +101,7 @@ class region_index {
              Visit&& visit) {
     if (in_grid()) {
       grid.query(*directory_, owner_, lo, hi, visit);
+      leave_if_empty();
     } else {
       scan(ring, lo, hi, visit);
     }
@@ -140,13 +165,20 @@ class region_index {
       }
     }
   }
-  /// Forgets what is gone; if that is nothing, moves all into the grid.
-  void make_place(access_ring& ring, region_grid& grid);
+  /// Whether there is a place: forgets what is gone; if that is nothing, moves all into
+  /// the grid. @pre count_ == room
+  [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
+  /// Who has nothing in the grid any more starts with a few again.
+  void leave_if_empty() noexcept {
+    if (directory_->mask == 0) {
+      count_ = 0;
+    }
+  }
 
   // With the first access, one cache line.
   alignas(64) std::unique_ptr<region_grid::directory> directory_;
   std::uint32_t owner_;
-  std::uint32_t count_ = 0;
+  std::uint32_t count_ = 0;  ///< of the few; more than `room`: all are in the grid
   std::array<access_entry, room> few_;  ///< oldest first
 };
 

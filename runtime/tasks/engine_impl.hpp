@@ -57,6 +57,19 @@ struct engine::impl {
     task_id end = 0;
   };
 
+  /// Where the next edges of a task go, behind those in use.
+  struct edge_places {
+    edge_places(edge_block& first, std::uint32_t used) noexcept {
+      const std::size_t place = used % edge_block::room;
+      const bool full = place == 0 && used != 0;
+      edge_block& newest = used <= edge_block::room ? first : *first.next;
+      at = newest.edges.data() + (full ? edge_block::room : place);
+      end = newest.edges.data() + edge_block::room;
+    }
+    edge* at;
+    edge* end;
+  };
+
   /// The record of a task that has not been retired.
   [[nodiscard]] task& at(task_id id) noexcept {
     if (!replays.empty()) {
@@ -72,10 +85,10 @@ struct engine::impl {
     return id < oldest || (id < next && at(id).ended());
   }
 
-  /// Whether a task may have these accesses, and what to say if it may not. Sets
-  /// `any_order` if one of them commutes so.
+  /// Whether a task may have these accesses, and what to say if it may not. Takes `plain`
+  /// away if one of them is not.
   [[nodiscard]] bool allowed(std::span<const access> accesses,
-                             bool& any_order) const noexcept;
+                             bool& plain) const noexcept;
   [[nodiscard]] error refusal(std::span<const access> accesses) const;
   [[nodiscard]] result<void> check(const submit_options& with) const;
   /// Runs tasks until there is room for so many more, with so many accesses.
@@ -99,11 +112,16 @@ struct engine::impl {
   /// is the one of them that commutes in any order, or null.
   void look_up(task& t, std::span<const access> accesses, bool prune,
                const access* grouped);
+  /// The same where all are `is_plain`.
+  void look_up_plain(task& t, std::span<const access> accesses);
   /// Puts the task among those that it commutes with.
   void join_group(task& t);
   void leave_group(task& t) noexcept;
   void register_accesses(task& t, std::span<const access> accesses, bool manual,
                          const access* grouped);
+  void register_plain(task& t, std::span<const access> accesses);
+  /// Storages whose accesses are not in the map, or will not be asked for there.
+  void keep_unregistered(const task& t, std::span<const access> accesses, bool manual);
   /// Hangs the task into its predecessors' lists behind `edges` that it has already.
   /// Returns how many it waits for.
   std::uint32_t wire(task& t, std::uint32_t edges);
@@ -112,8 +130,13 @@ struct engine::impl {
   /// Says to who watches what the task waits for.
   void show_waits(const task& t);
   void show_waits(const replay_instance& r, std::size_t count);
-  /// One more edge; false if `before` has ended.
+  template <class Find>
+  std::uint32_t wire_to(task& t, std::uint32_t edges, Find&& find);
+  /// One more edge behind `edges`; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
+  bool hang(task& t, task& before, hazard why, edge_places& places);
+  /// False if `before` has ended, which it may have had to for want of room.
+  bool add_place(task& t, task& before, edge_places& places);
 
   /// One more task that the program wants to end first.
   void add_asked(task& t, task_id before, bool manual);
@@ -149,8 +172,8 @@ struct engine::impl {
   /// What a failed task wrote is to be found by those that come after.
   void keep_failed(const live_replay& r, std::uint32_t index, task_id root);
 
-  /// Null if there is no room for one more.
-  [[nodiscard]] edge* edge_of(task& t, std::uint32_t index);
+  /// Room for more edges of a task; null if there is none.
+  [[nodiscard]] edge_block* add_block(task& t);
   void return_edges(task& t) noexcept;
 
   /// Tasks of all kinds that have ended. @threads{safe from any thread}

@@ -66,15 +66,14 @@ engine::impl::impl(const engine_options& o)
   }
 }
 
-bool engine::impl::allowed(std::span<const access> accesses,
-                           bool& any_order) const noexcept {
+bool engine::impl::allowed(std::span<const access> accesses, bool& plain) const noexcept {
   if (accesses.size() > std::min(search.map().most(), most_accesses)) {
     return false;
   }
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
-    any_order |= a.mode == access_mode::commute_any;
-    if (!bytes.empty() && !storages.holds(bytes.id, bytes.lo, bytes.hi)) {
+    plain &= is_plain(a);
+    if (!storages.holds(bytes.id, bytes.lo, bytes.hi) && !bytes.empty()) {
       return false;
     }
   }
@@ -257,15 +256,34 @@ void engine::impl::leave_group(task& t) noexcept {
   }
 }
 
+void engine::impl::look_up_plain(task& t, std::span<const access> accesses) {
+  search.start(t.id);
+  search.look_up_plain(accesses);
+  if (search.failure() != 0) {
+    t.poison(search.failure());
+  }
+  tally<std::uint64_t>(tallies.lookups, accesses.size());
+}
+
+void engine::impl::register_plain(task& t, std::span<const access> accesses) {
+  t.accesses = static_cast<std::uint16_t>(accesses.size());
+  search.insert_plain(accesses, t.id);
+  if (storages.any_fresh()) {
+    keep_unregistered(t, accesses, false);
+  }
+}
+
 void engine::impl::register_accesses(task& t, std::span<const access> accesses,
                                      bool manual, const access* grouped) {
   t.accesses = 0;
   if (!manual) {
     t.accesses = static_cast<std::uint16_t>(search.insert_all(accesses, t.id, grouped));
   }
-  if (t.accesses == accesses.size() && !storages.any_fresh()) {
-    return;
-  }
+  keep_unregistered(t, accesses, manual);
+}
+
+void engine::impl::keep_unregistered(const task& t, std::span<const access> accesses,
+                                     bool manual) {
   for (const access& a : accesses) {
     const bool ordered = !manual && a.mode != access_mode::none;
     if (!a.bytes.empty() && (!ordered || storages.fresh(a.bytes.id))) {
@@ -282,28 +300,22 @@ void engine::impl::add_asked(task& t, task_id before, bool manual) {
   }
 }
 
-edge* engine::impl::edge_of(task& t, std::uint32_t index) {
-  edge_block& first = block_of(t);
-  const std::size_t place = index % edge_block::room;
-  if (index < edge_block::room) {
-    return &first.edges[place];
-  }
-  if (place == 0) {
-    if (free_blocks == nullptr) {
-      if (blocks.size() == most_blocks) {
-        return nullptr;
-      }
-      blocks.push_back(std::make_unique<edge_block>());
-      free_blocks = blocks.back().get();
+edge_block* engine::impl::add_block(task& t) {
+  if (free_blocks == nullptr) {
+    if (blocks.size() == most_blocks) {
+      return nullptr;
     }
-    edge_block* const block = free_blocks;
-    free_blocks = block->next;
-    block->owner = &t;
-    block->next = first.next;
-    first.next = block;
-    t.many_edges = true;
+    blocks.push_back(std::make_unique<edge_block>());
+    free_blocks = blocks.back().get();
   }
-  return &first.next->edges[place];
+  edge_block& first = block_of(t);
+  edge_block* const block = free_blocks;
+  free_blocks = block->next;
+  block->owner = &t;
+  block->next = first.next;
+  first.next = block;
+  t.many_edges = true;
+  return block;
 }
 
 void engine::impl::return_edges(task& t) noexcept {
@@ -324,39 +336,55 @@ void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
   }
 }
 
-bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
-  edge* const e = before.ended() ? nullptr : edge_of(t, edges);
-  if (e == nullptr && !before.ended()) {
+bool engine::impl::add_place(task& t, task& before, edge_places& places) {
+  if (before.ended()) {
+    return false;
+  }
+  edge_block* const block = add_block(t);
+  if (block == nullptr) {
     // It depends on older tasks alone, so it ends whatever becomes of this one.
     tally<std::uint64_t>(tallies.edge_stalls);
     workers.help_until_ended(before);
+    return false;
   }
-  if (e == nullptr || !workers.add_successor(before, *e, carries_failure(why))) {
+  places.at = block->edges.data();
+  places.end = places.at + edge_block::room;
+  return true;
+}
+
+[[gnu::always_inline]] inline bool engine::impl::hang(task& t, task& before, hazard why,
+                                                      edge_places& places) {
+  if ((places.at == places.end && !add_place(t, before, places)) ||
+      !workers.add_successor(before, *places.at, carries_failure(why))) {
     inherit(t, before, why);
     return false;
   }
   tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(why)]);
+  ++places.at;
   return true;
 }
 
-std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
-  edge_block& first = block_of(t);
-  const bool replaying = !replays.empty();
-  task* const slot = records.tasks.get();
-  const std::uint64_t mask = window - 1;
+bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
+  edge_places places(block_of(t), edges);
+  return hang(t, before, why, places);
+}
+
+template <class Find>
+std::uint32_t engine::impl::wire_to(task& t, std::uint32_t edges, Find&& find) {
+  edge_places places(block_of(t), edges);
   for (const predecessor_list::item p : search.found()) {
-    task& before = replaying ? at(p.id) : slot[p.id & mask];
-    if (edges >= edge_block::room) {
-      edges += static_cast<std::uint32_t>(wire_one(t, before, p.why, edges));
-    } else if (workers.add_successor(before, first.edges[edges],
-                                     carries_failure(p.why))) {
-      tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(p.why)]);
-      ++edges;
-    } else {
-      inherit(t, before, p.why);
-    }
+    edges += static_cast<std::uint32_t>(hang(t, find(p.id), p.why, places));
   }
   return edges;
+}
+
+std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
+  if (!replays.empty()) {
+    return wire_to(t, edges, [this](task_id id) -> task& { return at(id); });
+  }
+  task* const slot = records.tasks.get();
+  const std::uint64_t mask = window - 1;
+  return wire_to(t, edges, [=](task_id id) -> task& { return slot[id & mask]; });
 }
 
 void engine::impl::show_waits(const task& t) {
@@ -369,8 +397,8 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       const erased_kernel& kernel,
                                       const submit_options& with) {
   impl& s = *impl_;
-  bool any_order = false;
-  if (!s.allowed(accesses, any_order)) {
+  bool plain = true;
+  if (!s.allowed(accesses, plain)) {
     return s.refusal(accesses);
   }
   if (!with.after.empty()) {
@@ -382,11 +410,14 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   }
   task& t = s.prepare(name, kernel, with);
   const bool manual = s.scopes.manual();
+  plain = plain && !manual;
   const access* grouped = nullptr;
-  if (manual) {
+  if (plain) {
+    s.look_up_plain(t, accesses);
+  } else if (manual) {
     s.search.start(t.id);
   } else {
-    grouped = any_order ? in_any_order(accesses) : nullptr;
+    grouped = in_any_order(accesses);
     s.look_up(t, accesses, true, grouped);
   }
   if (grouped != nullptr) {
@@ -395,7 +426,11 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   for (const task_id before : with.after) {
     s.add_asked(t, before, manual);
   }
-  s.register_accesses(t, accesses, manual, grouped);
+  if (plain) {
+    s.register_plain(t, accesses);
+  } else {
+    s.register_accesses(t, accesses, manual, grouped);
+  }
   ++s.next;
   if (s.dog != nullptr) {
     s.workers.board()->add(t.id, name);
