@@ -44,29 +44,27 @@ class region_grid {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   /// Adds the newest access, which goes into the ring as well. @pre that has room
-  access_ref insert(directory& in, std::uint32_t owner, const footprint& bytes,
-                    task_id task, bool any_order) {
+  void insert(directory& in, std::uint32_t owner, const footprint& bytes, task_id task,
+              bool any_order) {
+    make_cells();
     const std::uint64_t tag = ring_.push_far(owner, bytes.dense(), any_order);
     const access_ref ref = access_ring::ref_of(tag);
-    const std::int64_t lo = bytes.lo;
-    grid_entry& e = place(in, owner, {lo, bytes.hi, task, tag});
-    const unsigned level = e.level;
-    const bool twice = e.cells == 2;
-    const std::size_t first = bucket(owner, level, lo >> level);
+    grid_entry& e = place(in, owner, ref, {bytes.lo, bytes.hi, task, tag});
+    const std::size_t first = bucket(owner, e.level, e.first_cell);
     e.next[0] = heads_[first];
     heads_[first] = ref * 2;
-    if (twice) {
-      const std::size_t second = bucket(owner, level, (lo >> level) + 1);
+    if (e.cells == 2) {
+      const std::size_t second = bucket(owner, e.level, e.first_cell + 1);
       e.next[1] = heads_[second];
       heads_[second] = ref * 2 + 1;
     }
-    return ref;
   }
   /// Adds one that others were registered after. @pre of its index, none of those is in
   /// the grid
   void insert_late(directory& in, std::uint32_t owner, const access_entry& what) {
+    make_cells();
     ring_.make_far(what.ref());
-    grid_entry& e = place(in, owner, what);
+    grid_entry& e = place(in, owner, what.ref(), what);
     for (std::uint32_t k = 0; k < e.cells; ++k) {
       link_in_order(e, what.ref() * 2 + k);
     }
@@ -128,15 +126,18 @@ class region_grid {
   }
   [[nodiscard]] bool alive(access_ref ref) const noexcept { return ring_.alive(ref); }
 
-  /// Everything but the links into cells.
-  [[gnu::always_inline]] grid_entry& place(directory& in, std::uint32_t owner,
-                                           const access_entry& what) {
-    if (size_ * 2 >= heads_.size()) {
+  /// Room for one more. To be called before its place is taken: what it finds in the
+  /// places of the grid is linked anew.
+  void make_cells() {
+    if (size_ >= most_) {
       grow();
     }
+  }
+  /// Everything but the links into cells.
+  [[gnu::always_inline]] grid_entry& place(directory& in, std::uint32_t owner,
+                                           access_ref ref, const access_entry& what) {
     const std::int64_t lo = what.lo;
     const std::int64_t hi = what.hi;
-    const access_ref ref = what.ref();
     grid_entry& e = ring_.far(ref);
     e.what.lo = lo;
     e.what.hi = hi;
@@ -146,12 +147,17 @@ class region_grid {
     e.pruned = false;
     const auto level =
         static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(hi - lo) - 1));
-    e.first_cell = lo >> level;
+    const std::int64_t first = lo >> level;
+    e.first_cell = first;
     e.level = static_cast<std::uint8_t>(level);
-    e.cells = static_cast<std::uint8_t>(((hi - 1) >> level) - (lo >> level) + 1);
-    e.level_next = in.count[level]++ == 0 ? ring_.gone() : in.head[level];
+    e.cells = static_cast<std::uint8_t>(((hi - 1) >> level) - first + 1);
+    if (in.count[level]++ == 0) {
+      in.mask |= std::uint64_t{1} << level;
+      e.level_next = ring_.gone();
+    } else {
+      e.level_next = in.head[level];
+    }
     in.head[level] = ref;
-    in.mask |= std::uint64_t{1} << level;
     ++size_;
     return e;
   }
@@ -219,6 +225,7 @@ class region_grid {
   std::vector<std::uint32_t> heads_;
   unsigned shift_ = 64U - 10U;
   std::size_t size_ = 0;
+  std::size_t most_ = first_heads / 2;  ///< with so many cells
 };
 
 }  // namespace weir::runtime

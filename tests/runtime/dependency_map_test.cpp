@@ -152,6 +152,39 @@ TEST(DependencyMap, TakesNoReferenceForThatOfAnAccess31BitsLater) {  // T2
   }
 }
 
+TEST(DependencyMap, LosesNoneWhenItsCellsBecomeMoreWhereAccessesHaveGone) {
+  constexpr std::uint32_t others = 200;
+  constexpr task_id live = 900;
+  constexpr std::int64_t tiles = 400;
+  dependency_map map(1 << 14);
+  map.add_storage(others);
+  std::array<std::size_t, tiles> expected{};
+  task_id next = 1;
+  const auto add_tile = [&] {
+    const auto tile = static_cast<std::int64_t>(next) % tiles;
+    map.insert(span_of(0, tile * 64, tile * 64 + 64), true, next++);
+    ++expected[static_cast<std::size_t>(tile)];
+  };
+  // Accesses to other storages keep the ring turning: places of the grid's accesses have
+  // been those of earlier ones.
+  while (next < 4000) {
+    add_tile();
+    map.insert(span_of(1 + static_cast<std::uint32_t>(next) % others, 0, 64), true, next);
+    ++next;
+    for (; map.most() - map.room() > live; map.retire(1, 0)) {
+      const task_id oldest = next - (map.most() - map.room());
+      expected[oldest % tiles] -= oldest % 2;
+    }
+  }
+  // Now there are too many for the cells.
+  while (next < 6000) {
+    add_tile();
+    const auto tile = static_cast<std::int64_t>(next * 7) % tiles;
+    ASSERT_NO_THROW(ASSERT_EQ(found_in(map, span_of(0, tile * 64, tile * 64 + 64), 1000),
+                              expected[static_cast<std::size_t>(tile)]));
+  }
+}
+
 TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
   constexpr std::int64_t size = 300;
   dice d(2026);
