@@ -70,12 +70,15 @@ class region_grid {
     }
   }
 
-  /// The access is gone, or about to be pruned: it counts no more.
-  void forget(directory& from, const grid_entry& e) noexcept {
+  /// The access is gone, or about to be pruned: it counts no more. True if it was the
+  /// last of its index.
+  bool forget(directory& from, const grid_entry& e) noexcept {
     --size_;
-    if (--from.count[e.level] == 0) {
-      from.mask &= ~(std::uint64_t{1} << e.level);
+    if (--from.count[e.level] != 0) {
+      return false;
     }
+    from.mask &= ~(std::uint64_t{1} << e.level);
+    return from.mask == 0;
   }
 
   /// Asks for the newest accesses of the cells of one byte.

@@ -26,8 +26,7 @@ void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
   if (ring.is_far(ref)) {
     grid_entry& e = ring.far(ref);
     e.pruned = true;
-    grid.forget(*directory_, e);
-    leave_if_empty();
+    retire(grid, e);
     return;
   }
   filter([ref](const access_entry& e) { return e.ref() == ref; });

@@ -55,8 +55,9 @@ class region_index {
   void prune(access_ring& ring, region_grid& grid, access_ref ref);
   /// One of the grid is about to go.
   void retire(region_grid& grid, const grid_entry& e) noexcept {
-    grid.forget(*directory_, e);
-    leave_if_empty();
+    if (grid.forget(*directory_, e)) {
+      count_ = 0;  // starts with a few again
+    }
   }
   /// The live access of a number, or null if it has been pruned.
   [[nodiscard]] const access_entry* find(const access_ring& ring,
@@ -101,7 +102,9 @@ class region_index {
              Visit&& visit) {
     if (in_grid()) {
       grid.query(*directory_, owner_, lo, hi, visit);
-      leave_if_empty();
+      if (directory_->mask == 0) {
+        count_ = 0;
+      }
     } else {
       scan(ring, lo, hi, visit);
     }
@@ -168,12 +171,6 @@ class region_index {
   /// Whether there is a place: forgets what is gone; if that is nothing, moves all into
   /// the grid. @pre count_ == room
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
-  /// Who has nothing in the grid any more starts with a few again.
-  void leave_if_empty() noexcept {
-    if (directory_->mask == 0) {
-      count_ = 0;
-    }
-  }
 
   // With the first access, one cache line.
   alignas(64) std::unique_ptr<region_grid::directory> directory_;
