@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "tasks/exclusion.hpp"
+#include "tasks/inbox.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -45,6 +46,7 @@ struct alignas(64) scheduler::worker {
   std::atomic<const char*> runs_name{nullptr};
   std::atomic<std::int64_t> runs_since{0};
   alignas(64) parking_place place;
+  alignas(64) inbox from_others;
 };
 
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
@@ -163,6 +165,19 @@ task* scheduler::take(unsigned w, bool patient) {
   // Who went to sleep in between may not have seen them.
   wake_for_tasks(some.moved);
   return some.first;
+}
+
+bool scheduler::hand_over(task& t, unsigned w) noexcept {
+  if (t.worker != submit_options::anywhere) {
+    const unsigned wanted = t.worker % workers_;
+    return wanted != w && state_[wanted]->from_others.offer(t);
+  }
+  for (unsigned other = 0; other < places_; ++other) {
+    if (other != w && state_[other]->from_others.offer(t)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void scheduler::publish(task& t, std::int32_t satisfied) {
@@ -344,7 +359,7 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
     if (!elsewhere && (in_hand == nullptr || (after.urgent && !in_hand->urgent))) {
       rest = std::exchange(in_hand, &after);
     }
-    if (rest != nullptr) {
+    if (rest != nullptr && (alone_ || !hand_over(*rest, w))) {
       queue(*rest, w);
       ++queued;
     }
@@ -438,19 +453,28 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   const std::int64_t limit =
       timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
   const std::int64_t start = now_ns();
+  inbox& mine = state_[w]->from_others;
+  mine.open();
   // At the second look a few tasks of a submitter that goes on submitting will do.
   bool patient = !helping_.load(std::memory_order_relaxed);
   do {
-    for (int i = 0; i < pauses_per_look; ++i) {
+    for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
       spin_pause();
     }
-    if (task* t = take(w, std::exchange(patient, false)); t != nullptr) {
+    if (mine.full() || awake()) {
+      return mine.close();
+    }
+    if (task* const t = take(w, std::exchange(patient, false)); t != nullptr) {
+      if (task* const handed = mine.close(); handed != nullptr) {
+        queue(*handed, w);
+        wake_for_tasks(1);
+      }
       return t;
     }
-    if (awake()) {
-      return nullptr;
-    }
   } while (now_ns() - start < limit);
+  if (task* const t = mine.close(); t != nullptr) {
+    return t;
+  }
   parking_place& place = state_[w]->place;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   place.announce();

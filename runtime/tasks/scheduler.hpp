@@ -135,6 +135,8 @@ class scheduler {
   [[nodiscard]] edge_link seal(task& t) noexcept;
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
   void queue(task& t, unsigned w);
+  /// Gives a task that worker `w` has freed to one that looks for any.
+  [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
   [[nodiscard]] task* take(unsigned w, bool patient = false);
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
   template <class Reason>
