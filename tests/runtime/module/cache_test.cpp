@@ -71,12 +71,18 @@ void overwrite(const std::string& path, const byte_vector& bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
-// Runs `body` in another process; what it returns is that process's exit code.
+// Runs `body` in another process; what it returns is that process's exit code. An
+// exception ends that process too: it must not go on with the tests, perhaps without its
+// rights.
 template <class Body>
 pid_t in_process(Body body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::_exit(body());
+    try {
+      ::_exit(body());
+    } catch (...) {
+      ::_exit(99);
+    }
   }
   return child;
 }
