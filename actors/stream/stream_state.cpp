@@ -79,6 +79,7 @@ result<std::uint64_t> stream_state::launch(const launch_order& order) {
   runtime::launch_request what = order.what;
   what.args = order.args.data();
   what.args_bytes = order.args.size();
+  what.key = reinterpret_cast<std::uintptr_t>(what.kernel.kernel);
   WEIR_TRY(auto made, runtime::make_launch(*queue_, what));
   return enqueue(std::move(made), order.holder);
 }

@@ -45,8 +45,9 @@ class handle_table {
     slot& s = at(index);
     const hold held(s);
     s.what = std::move(what);
-    s.used = true;
-    return encode(index, s.generation);
+    const std::uintptr_t out = encode(index, s.generation);
+    s.names.store(out, std::memory_order_release);
+    return out;
   }
 
   /// Null for a handle that names nothing (any more).
@@ -57,6 +58,13 @@ class handle_table {
     }
     const hold held(*s);
     return matches(*s, handle) ? s->what : nullptr;
+  }
+
+  /// It names something at this moment. Takes no lock: what is named has to be kept by
+  /// other means.
+  [[nodiscard]] bool live(std::uintptr_t handle) {
+    const slot* const s = find(handle);
+    return s != nullptr && s->names.load(std::memory_order_acquire) == handle;
   }
 
   [[nodiscard]] std::shared_ptr<T> remove(std::uintptr_t handle) {
@@ -85,7 +93,7 @@ class handle_table {
     for (std::uint32_t i = 0; i < slots_; ++i) {
       slot& s = at(i);
       const hold held(s);
-      if (s.used && which(*s.what)) {
+      if (used(s) && which(*s.what)) {
         out.push_back(take(s));
         free_.push_back(i);
       }
@@ -102,7 +110,7 @@ class handle_table {
       for (std::uint32_t i = 0; i < slots_; ++i) {
         slot& s = at(i);
         const hold held(s);
-        if (s.used) {
+        if (used(s)) {
           there.push_back(s.what);
         }
       }
@@ -118,7 +126,7 @@ class handle_table {
     for (std::uint32_t i = 0; i < slots_; ++i) {
       slot& s = at(i);
       const hold held(s);
-      if (s.used) {
+      if (used(s)) {
         return s.what;
       }
     }
@@ -133,8 +141,8 @@ class handle_table {
 
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
-    bool used = false;
     std::uint32_t generation = 1;
+    std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: free
     std::shared_ptr<T> what;
   };
   /// The slot of one handle, for as long as it takes to copy a pointer.
@@ -185,11 +193,14 @@ class handle_table {
     chunk* const c = table_[index / per_chunk].load(std::memory_order_acquire);
     return c == nullptr ? nullptr : &(*c)[index % per_chunk];
   }
-  [[nodiscard]] bool matches(const slot& s, std::uintptr_t handle) const {
-    return s.used && encode(index_of(handle), s.generation) == handle;
+  [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
+    return s.names.load(std::memory_order_relaxed) == handle;
+  }
+  [[nodiscard]] static bool used(const slot& s) noexcept {
+    return s.names.load(std::memory_order_relaxed) != 0;
   }
   [[nodiscard]] static std::shared_ptr<T> take(slot& s) {
-    s.used = false;
+    s.names.store(0, std::memory_order_release);
     ++s.generation;
     return std::move(s.what);
   }

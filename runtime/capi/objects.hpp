@@ -47,6 +47,7 @@ struct event_object {
 };
 struct stream_object {
   std::shared_ptr<runtime::stream> what;
+  std::atomic<std::uintptr_t> checked_mesh{0};  ///< handle of one that launches may name
 };
 struct graph_object {
   std::shared_ptr<context> of;

@@ -24,7 +24,8 @@ result<void> open_stream(tessMesh_t handle, const runtime::stream_options& optio
   return {};
 }
 
-result<runtime::launch_request> request_of(const kernel_object& kernel,
+/// All but the kernel itself.
+result<runtime::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
   constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
@@ -35,7 +36,7 @@ result<runtime::launch_request> request_of(const kernel_object& kernel,
         fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
   }
   runtime::launch_request out;
-  out.kernel = kernel.what;
+  out.key = number_of(kernel);
   std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
   std::copy(cfg.block, cfg.block + 3, out.block.begin());
   out.shared_bytes = cfg.shmemBytes;
@@ -56,26 +57,48 @@ result<void> check_context(const kernel_object& kernel, const runtime::stream& s
   return {};
 }
 
+result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
+  const std::uintptr_t number = number_of(handle);
+  if (to.checked_mesh == number && all().meshes.live(number)) {
+    return {};
+  }
+  WEIR_TRY(const auto on, find(handle, call));
+  if (to.what->on() != on && to.what->on()->devices != on->devices) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected the stream's own mesh, found another");
+  }
+  to.checked_mesh = number;
+  return {};
+}
+
 result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
                     const void* args, std::size_t bytes, tessStream_t stream) {
   constexpr std::string_view call = "tessLaunch";
   WEIR_CHECK(outside_tasks(call));
-  WEIR_TRY(const auto on, find(handle, call));
-  WEIR_TRY(const auto what, find(kernel, call));
-  WEIR_TRY(const auto to, find(stream, call));
-  runtime::stream& s = *to->what;
-  if (s.on() != on && s.on()->devices != on->devices) {
-    return error(errc::invalid_argument,
-                 "kernel not launched: expected the stream's own mesh, found another");
+  auto found = find(stream, call);
+  if (!found) {
+    WEIR_CHECK(find(handle, call));  // a context that is gone is the better answer
+    return std::move(found).error();
   }
-  WEIR_CHECK(check_context(*what, s));
-  WEIR_TRY(const auto request, request_of(*what, cfg, args, bytes));
+  stream_object& to = **found;
+  runtime::stream& s = *to.what;
+  WEIR_CHECK(check_mesh(to, handle, call));
+  WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
   if (captures && request.persistent) {
     return error(errc::unsupported,
                  "kernel not launched: expected no capture of a persistent kernel");
   }
-  WEIR_TRY(auto operation, runtime::make_launch(s, request));
+  runtime::ref<runtime::operation> operation;
+  if (all().kernels.live(request.key)) {  // perhaps it was launched last
+    WEIR_TRY(operation, runtime::make_launch(s, request));
+  }
+  if (!operation) {
+    WEIR_TRY(const auto what, find(kernel, call));
+    WEIR_CHECK(check_context(*what, s));
+    request.kernel = what->what;
+    WEIR_TRY(operation, runtime::make_launch(s, request));
+  }
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {
@@ -281,11 +304,12 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
     WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
     const std::lock_guard lock(e->mutex);
-    if (auto latest = e->point.latest()) {
-      WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-      return s->what->wait(std::move(latest));
+    const auto now = e->point.now();
+    if (now == runtime::event::state::never_recorded) {
+      return {};
     }
-    return {};
+    WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
+    return now == runtime::event::state::over ? result<void>() : s->what->wait(e->point);
   });
 }
 
@@ -475,7 +499,8 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
     WEIR_TRY(const auto k, find(kernel, "tessGraphExecUpdateLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphExecUpdateLaunch"));
     WEIR_CHECK(check_context(*k, *s->what));
-    WEIR_TRY(const auto request, request_of(*k, cfg, argBuffer, argSize));
+    WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
+    request.kernel = k->what;
     WEIR_TRY(auto operation, runtime::make_launch(*s->what, request));
     return e->what->update(node, std::move(operation), *s->what);
   });

@@ -300,7 +300,7 @@ result<const capture*> graph_exec::capture_for(submission_port::session& in, str
                 make_ref<frame>(on.chain(), inside, nullptr)};
   WEIR_CHECK(in.to().begin_capture(&graph_is_made));
   const auto submit = [&](operation& what, lane_set& lanes) {
-    submission to(in, lanes, false);
+    submission to(in, lanes);
     what.submit(to);
   };
   submit(*made.frame[0], on.chain());

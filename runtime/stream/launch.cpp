@@ -19,97 +19,112 @@ struct translated {
   memory_place place;
 };
 
-/// What launches of one kernel in one stream share: what has to live until they have run.
-struct launch_owner : counted {
-  launch_owner(module_kernel k, std::shared_ptr<runtime::mesh> m)
-      : kernel(std::move(k)), mesh(std::move(m)) {}
-
-  module_kernel kernel;
+/// What launches on the same terms in a row share, as long as one of them lives.
+struct launch_shape : counted {
+  alignas(64) module_kernel kernel;  // apart from the count, which workers change
   std::shared_ptr<runtime::mesh> mesh;
+  device_backend* backend = nullptr;
+  std::vector<grid_launch> grids;  ///< by lane; but for arguments and descriptor
+  slice_plan slices;
+  int rank = -1;           ///< of the stream; -1: its lanes are those of the mesh
+  tessDeterminism told{};  ///< but for number and digest
+
+  /// What all lanes have in common.
+  [[nodiscard]] const grid_launch& grid() const noexcept { return grids.front(); }
 };
 
-/// One launch, and its runs in graphs.
-struct launch_plan : counted {
-  ref<launch_owner> owner;
-  grid_launch grid;
-  tessDeterminism determinism{};
-  std::vector<std::byte> args;
+/// What a launch in a graph has ready, as it runs often.
+struct prepared_launch {
+  tessDeterminism told;
+  std::vector<grid_launch> grids;  ///< by lane; but for arguments
+};
+
+/// Arguments of one launch, and of its runs in graphs.
+struct launch_arguments : counted {
+  std::vector<std::byte> bytes;
   std::vector<translated> pointers;
   bool touches_host = false;  ///< a pointer that is no device memory
 };
 
+/// Small: its memory goes from the thread that launches to the worker and back.
 class launch_operation : public operation {
  public:
-  launch_operation(ref<launch_plan> plan, stream& on)
-      : operation(kind::launch), plan_(std::move(plan)), rank_(on.options().rank) {
-    slices_ = plan_->grid.blocks() <= 1 ? slice_plan{plan_->grid.blocks(), 1, 1}
-                                        : backend().plan(plan_->grid, workers_for(on));
-  }
+  launch_operation(ref<launch_shape> shape, ref<launch_arguments> args,
+                   std::uint64_t ordinal)
+      : operation(kind::launch),
+        shape_(std::move(shape)),
+        args_(std::move(args)),
+        ordinal_(ordinal) {}
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return plan_->owner->kernel.kernel->record.name;
+    return shape_->kernel.kernel->record.name;
   }
   [[nodiscard]] memory_need needs() const noexcept override {
-    const std::size_t own = plan_->owner->kernel.kernel->record.shared_bytes;
-    return {(plan_->grid.shared_bytes - own) * static_cast<std::size_t>(resident()),
-            plan_->args.size()};
+    const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
+    return {(shape_->grid().shared_bytes - own) * static_cast<std::size_t>(resident()),
+            args_ ? args_->bytes.size() : 0};
   }
   /// Blocks of one device that are at work, and have shared memory, at a time.
-  [[nodiscard]] virtual std::int64_t resident() const noexcept { return slices_.slices; }
+  [[nodiscard]] virtual std::int64_t resident() const noexcept {
+    return shape_->slices.slices;
+  }
   [[nodiscard]] std::string details() const override {
-    const grid_launch& g = plan_->grid;
+    const grid_launch& g = shape_->grid();
     return fmt::format(
         "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
         "\"occupancy\":{:.3f},\"policy\":\"{:016x}\"",
         g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
-        occupancy(), plan_->determinism.digest);
+        occupancy(), told().digest);
   }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<launch_operation>(plan_, rank_, slices_);
+    auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
+    out->prepared_ =
+        std::make_unique<prepared_launch>(prepared_launch{told(), shape_->grids});
+    for (grid_launch& grid : out->prepared_->grids) {
+      grid.facts.determinism = &out->prepared_->told;
+    }
+    return out;
   }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
-    const auto n = static_cast<std::uint32_t>(slices_.slices);
+    const auto n = static_cast<std::uint32_t>(shape_->slices.slices);
     return devices * (n <= 1 ? 1 : n + 2);
   }
 
-  launch_operation(ref<launch_plan> plan, int rank, const slice_plan& slices)
-      : operation(kind::launch), plan_(std::move(plan)), rank_(rank), slices_(slices) {}
-
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
-    lanes.host_used |= plan_->touches_host;
+    const bool host = touches_host();
+    lanes.use_host(host);
     const unsigned devices = lanes.devices();
-    if (slices_.slices > 1 && started_ == nullptr) {
-      started_ = std::make_unique<std::int64_t[]>(devices);
-      broken_ = std::make_unique<first_failure[]>(devices);
+    if (shape_->slices.slices > 1 && cut_ == nullptr) {
+      cut_ = std::make_unique<cut[]>(devices);
     }
     for (unsigned d = 0; d < devices; ++d) {
       const access& own = holds(lanes.of(d));
-      if (plan_->touches_host) {
+      if (host) {
         const access both[] = {own, {lanes.host().token, access_mode::read}};
-        submit_on(to, d, both);
+        submit_on(to, d, both, d + 1 == devices);
       } else {
-        submit_on(to, d, {&own, 1});
+        submit_on(to, d, {&own, 1}, d + 1 == devices);
       }
     }
   }
 
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
     if (index == whole) {
-      run_on(lanes, lane, [&] { return run(lane, 0, plan_->grid.blocks()); });
+      run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
     } else if (index == opening) {
-      first_failure& broken = broken_[lane];
-      broken.skip = !may_run(lanes, lane);
-      broken.slice.store(no_slice, std::memory_order_relaxed);
-      started_[lane] = begin();
+      cut& of = cut_[lane];
+      of.skip = !may_run(lanes, lane);
+      of.failed.store(no_slice, std::memory_order_relaxed);
+      of.started = begin();
     } else if (index == closing) {
-      first_failure& broken = broken_[lane];
-      if (broken.slice.load(std::memory_order_relaxed) != no_slice) {
-        fail(lanes.of(lane), std::move(*broken.why));
-        broken.why.reset();
+      cut& of = cut_[lane];
+      if (of.failed.load(std::memory_order_relaxed) != no_slice) {
+        fail(lanes.of(lane), std::move(*of.why));
+        of.why.reset();
       }
-      if (!broken.skip) {
-        observe(lane, started_[lane]);
+      if (!of.skip) {
+        observe(lane, of.started);
       }
     } else {
       run_slice(lane, index);
@@ -122,58 +137,61 @@ class launch_operation : public operation {
   static constexpr std::uint32_t closing = 0xFFFFFFF2;
   static constexpr std::int64_t no_slice = INT64_MAX;
 
-  /// The failure of the lowest slice, so that timing does not show.
-  struct first_failure {
+  /// A run in slices on one device, and the failure of the lowest of them, so that timing
+  /// does not show.
+  struct cut {
+    std::int64_t started = 0;
     bool skip = false;
-    std::atomic<std::int64_t> slice{no_slice};
+    std::atomic<std::int64_t> failed{no_slice};
     std::mutex mutex;
     std::optional<error> why;
   };
 
-  [[nodiscard]] device_backend& backend() const {
-    return plan_->owner->mesh->of->backend();
-  }
-  void submit_on(submission& to, unsigned d, std::span<const access> held) {
-    if (slices_.slices <= 1) {
-      to.add(*this, d, whole, held);
+  void submit_on(submission& to, unsigned d, std::span<const access> held, bool last) {
+    const std::int64_t slices = shape_->slices.slices;
+    if (slices <= 1) {
+      if (last) {
+        to.add_last(*this, d, whole, held);
+      } else {
+        to.add(*this, d, whole, held);
+      }
       return;
     }
     const task_id first = to.add(*this, d, opening, held);
     std::vector<task_id> all;
-    for (std::uint32_t i = 0; i < slices_.slices; ++i) {
+    for (std::uint32_t i = 0; i < slices; ++i) {
       all.push_back(to.add(*this, d, i, {}, {&first, 1}));
     }
     to.add(*this, d, closing, held, all);
   }
   /// Part of the workers that its blocks on one device can keep busy.
   [[nodiscard]] double occupancy() const {
-    const auto workers = static_cast<double>(plan_->owner->mesh->of->workers());
+    const auto workers = static_cast<double>(shape_->mesh->of->workers());
     return std::min(1.0, static_cast<double>(resident()) / workers);
-  }
-  /// Workers that a launch on one device is cut for, so that all devices keep them busy.
-  [[nodiscard]] static unsigned workers_for(const stream& on) {
-    const unsigned lanes = on.lanes();
-    return (on.of().workers() + lanes - 1) / lanes;
   }
 
   void run_slice(unsigned lane, std::uint32_t index) noexcept {
-    first_failure& broken = broken_[lane];
-    if (broken.skip) {
+    cut& of = cut_[lane];
+    if (of.skip) {
       return;
     }
+    const slice_plan& slices = shape_->slices;
     auto outcome =
-        guarded([&] { return run(lane, slices_.begin(index), slices_.end(index)); });
+        guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
     if (!outcome) {
-      const std::lock_guard lock(broken.mutex);
-      if (index < broken.slice.load(std::memory_order_relaxed)) {
-        broken.slice.store(index, std::memory_order_relaxed);
-        broken.why.emplace(std::move(outcome).error());
+      const std::lock_guard lock(of.mutex);
+      if (index < of.failed.load(std::memory_order_relaxed)) {
+        of.failed.store(index, std::memory_order_relaxed);
+        of.why.emplace(std::move(outcome).error());
       }
     }
   }
 
   result<void> run(unsigned lane, std::int64_t first, std::int64_t last) const {
-    const std::size_t bytes = plan_->args.size();
+    if (prepared_ && !args_) {
+      return shape_->backend->run_blocks(prepared_->grids[lane], first, last);
+    }
+    const std::size_t bytes = args_ ? args_->bytes.size() : 0;
     std::byte* args = nullptr;
     alignas(16) std::array<std::byte, 512> small;
     std::vector<std::byte> large;
@@ -183,53 +201,64 @@ class launch_operation : public operation {
     } else {
       args = small.data();
     }
-    grid_launch grid = plan_->grid;
-    place(grid, lane, args);
-    return backend().run_blocks(grid, first, last);
+    const tessDeterminism of_numbers = told();
+    return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
   }
 
  protected:
-  /// Makes the launch that of one device; `args` gets its arguments.
-  void place(grid_launch& grid, unsigned lane, std::byte* args) const {
-    const int rank = rank_ < 0 ? static_cast<int>(lane) : rank_;
-    if (!plan_->args.empty()) {
-      std::memcpy(args, plan_->args.data(), plan_->args.size());
+  /// The launch on one device; `args` gets its arguments.
+  [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
+                                   const tessDeterminism& of_numbers) const {
+    grid_launch grid = shape_->grids[lane];
+    grid.facts.determinism = &of_numbers;
+    if (args_) {
+      const int rank = shape_->rank < 0 ? static_cast<int>(lane) : shape_->rank;
+      std::memcpy(args, args_->bytes.data(), args_->bytes.size());
+      for (const translated& p : args_->pointers) {
+        const std::byte* const there = p.place.on_rank(rank);
+        std::memcpy(args + p.offset, &there, sizeof there);
+      }
+      grid.args = {args, args_->bytes.size()};
     }
-    for (const translated& p : plan_->pointers) {
-      const std::byte* const there = p.place.on_rank(rank);
-      std::memcpy(args + p.offset, &there, sizeof there);
-    }
-    grid.args = {args, plan_->args.size()};
-    const runtime::mesh& mesh = *plan_->owner->mesh;
-    grid.device = mesh.devices[static_cast<std::size_t>(rank)];
-    grid.facts = mesh.places[static_cast<std::size_t>(rank)];
-    grid.facts.determinism = &plan_->determinism;
+    return grid;
+  }
+  /// What its blocks are told of numbers.
+  [[nodiscard]] tessDeterminism told() const noexcept {
+    tessDeterminism out = shape_->told;
+    out.ordinal = ordinal_;
+    stream::seal(out);
+    return out;
+  }
+  [[nodiscard]] bool touches_host() const noexcept {
+    return args_ && args_->touches_host;
   }
 
-  ref<launch_plan> plan_;
-  int rank_;
-  slice_plan slices_;
-  std::unique_ptr<std::int64_t[]> started_;
-  std::unique_ptr<first_failure[]> broken_;
+  ref<launch_shape> shape_;
+  ref<launch_arguments> args_;  ///< null: the kernel takes none
+  std::uint64_t ordinal_;
+  std::unique_ptr<cut[]> cut_;                 ///< by lane, if it is cut into slices
+  std::unique_ptr<prepared_launch> prepared_;  ///< in a graph
 };
 
 /// Ends when its threads have; holds its stream until then.
 class persistent_operation final : public launch_operation {
  public:
-  persistent_operation(ref<launch_plan> plan, stream& on)
-      : launch_operation(std::move(plan), on), stream_(on.shared_from_this()) {}
+  persistent_operation(ref<launch_shape> shape, ref<launch_arguments> args,
+                       std::uint64_t ordinal, stream& on)
+      : launch_operation(std::move(shape), std::move(args), ordinal),
+        stream_(on.shared_from_this()) {}
 
   [[nodiscard]] ref<operation> clone() const override { return {}; }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
   [[nodiscard]] std::int64_t resident() const noexcept override {
-    return plan_->grid.blocks();  // each has a thread of its own
+    return shape_->grid().blocks();  // each has a thread of its own
   }
 
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
     left_ = lanes.devices();
     outcomes_.resize(lanes.devices());
-    lanes.host_used |= plan_->touches_host;
+    lanes.use_host(touches_host());
     for (unsigned d = 0; d < lanes.devices(); ++d) {
       to.add(*this, d, 0, {&holds(lanes.of(d)), 1});
     }
@@ -244,12 +273,12 @@ class persistent_operation final : public launch_operation {
     }
     const std::int64_t start = begin();
     auto begun = guarded([&]() -> result<void> {
-      std::vector<std::byte> args(plan_->args.size());
-      grid_launch grid = plan_->grid;
-      place(grid, lane, args.data());
+      std::vector<std::byte> args(args_ ? args_->bytes.size() : 0);
+      const tessDeterminism of_numbers = told();
+      const grid_launch grid = placed(lane, args.data(), of_numbers);
       const ref<persistent_operation> self(this);
       const std::shared_ptr<stream> on = stream_;  // until the run has ended
-      WEIR_TRY(const auto run, plan_->owner->mesh->of->backend().start_persistent(
+      WEIR_TRY(const auto run, shape_->mesh->of->backend().start_persistent(
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
@@ -275,7 +304,7 @@ class persistent_operation final : public launch_operation {
       }
     }
     // A worker must not wait for the session.
-    plan_->owner->mesh->of->cleaner().later(
+    shape_->mesh->of->cleaner().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }
   void release_stream();
@@ -305,20 +334,26 @@ void persistent_operation::release_stream() {
   auto in = on->of().port().enter();
   const auto report = make_ref<outcome_operation>(std::move(outcomes_));
   report->number = number;
-  submission to(in, on->chain(), true);
+  submission to(in, on->chain(), report);
   report->submit(to);
   on->proceed(in);
 }
 
-result<void> fill_in(stream& on, const launch_request& what, launch_plan& plan) {
-  const kernel_record& record = what.kernel.kernel->record;
-  WEIR_TRY(plan.args, copy_arguments(record.parameters, what.args, what.args_bytes));
+/// Null where the kernel takes no arguments.
+result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
+                                           const launch_request& what) {
+  WEIR_CHECK(check_arguments(record.parameters, what.args, what.args_bytes));
+  if (record.parameters.empty()) {
+    return ref<launch_arguments>();
+  }
+  auto out = make_ref<launch_arguments>();
+  WEIR_TRY(out->bytes, copy_arguments(record.parameters, what.args, what.args_bytes));
   for (const kernel_parameter& p : record.parameters) {
     if (p.kind != parameter_kind::pointer) {
       continue;
     }
     void* pointer = nullptr;
-    std::memcpy(&pointer, plan.args.data() + p.offset, sizeof pointer);
+    std::memcpy(&pointer, out->bytes.data() + p.offset, sizeof pointer);
     auto place = pointer == nullptr ? std::nullopt : on.of().memory().find(pointer);
     if (place && place->memory->symmetric()) {
       if (!on.fits(*place)) {
@@ -327,17 +362,17 @@ result<void> fill_in(stream& on, const launch_request& what, launch_plan& plan) 
                                  "stream's mesh as {}, found another mesh's",
                                  record.name, p.name));
       }
-      plan.pointers.push_back({p.offset, std::move(*place)});
+      out->pointers.push_back({p.offset, std::move(*place)});
     } else if (pointer != nullptr) {
-      plan.touches_host = true;
+      out->touches_host = true;
     }
   }
-  return {};
+  return out;
 }
 
-result<void> shape(stream& on, const launch_request& what, launch_plan& plan) {
+result<grid_launch> grid_of(stream& on, const launch_request& what) {
   const kernel_record& record = what.kernel.kernel->record;
-  grid_launch& grid = plan.grid;
+  grid_launch grid;
   grid.code = what.kernel.code();
   grid.device = on.device_of(0);
   grid.grid = what.grid;
@@ -369,7 +404,31 @@ result<void> shape(stream& on, const launch_request& what, launch_plan& plan) {
                              record.name, what.shared_bytes));
   }
   grid.shared_bytes = what.shared_bytes + record.shared_bytes;
-  return on.of().backend().check(grid, what.persistent);
+  WEIR_CHECK(on.of().backend().check(grid, what.persistent));
+  return grid;
+}
+
+result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
+                                   const numerics_policy& policy) {
+  auto out = make_ref<launch_shape>();
+  WEIR_TRY(grid_launch grid, grid_of(on, what));
+  out->kernel = what.kernel;
+  out->mesh = on.on();
+  out->backend = &on.of().backend();
+  out->rank = on.options().rank;
+  const auto& of_module = what.kernel.module->policy();
+  out->told = on.describe(policy, of_module ? of_module->seed : 0);
+  for (unsigned lane = 0; lane < on.lanes(); ++lane) {
+    grid.device = on.device_of(lane);
+    grid.facts = on.on()->places[static_cast<std::size_t>(on.rank_of(lane))];
+    out->grids.push_back(grid);
+  }
+  // Cut for so many workers that all devices keep all of them busy.
+  const unsigned workers = (on.of().workers() + on.lanes() - 1) / on.lanes();
+  const std::int64_t blocks = grid.blocks();
+  out->slices =
+      blocks <= 1 ? slice_plan{blocks, 1, 1} : out->backend->plan(grid, workers);
+  return out;
 }
 
 bool fits_shared(const stream& on, const launch_request& what, std::int64_t blocks) {
@@ -383,50 +442,54 @@ bool only_records(stream& on) {
   return on.recording_only();
 }
 
-ref<operation> over_limit(const stream& on, const launch_request& what) {
+ref<operation> over_limit(const stream& on, const kernel_record& record,
+                          std::size_t bytes) {
   return make_failing(
       error(errc::out_of_memory,
             fmt::format("kernel not run \"{}\": expected shared memory of all blocks at "
                         "work within the {} bytes that the stream's limit leaves, found "
                         "{} bytes for each",
-                        what.kernel.kernel->record.name, on.budget()->room(),
-                        what.shared_bytes)));
+                        record.name, on.budget()->room(), bytes)));
 }
 
 }  // namespace
 
 result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  auto plan = make_ref<launch_plan>();
-  WEIR_CHECK(shape(on, what, *plan));
-  WEIR_CHECK(fill_in(on, what, *plan));
   numerics_policy policy = on.of().policy();
   policy.deterministic |= what.deterministic;
-  const auto& of_module = what.kernel.module->policy();
-  tessDeterminism& told = plan->determinism;
-  told = on.describe(policy, of_module ? of_module->seed : 0);
-  told.ordinal = on.next_ordinal();
-  plan->owner = on.shared_by_launches<launch_owner>(what.kernel.kernel, told, [&] {
-    return make_ref<launch_owner>(what.kernel, on.on());
-  });
+  const launch_terms terms{what.key,          what.grid,       what.block,
+                           what.shared_bytes, what.persistent, on.describe(policy)};
+  ref<launch_arguments> args;
+  std::uint64_t ordinal = 0;
+  const auto make = [&]() -> result<ref<launch_shape>> {
+    return what.kernel.kernel == nullptr ? result<ref<launch_shape>>()
+                                         : shape_of(on, what, policy);
+  };
+  const auto accept = [&](const launch_shape& of, std::uint64_t number) -> result<void> {
+    WEIR_TRY(args, arguments_of(on, of.kernel.kernel->record, what));
+    ordinal = number;
+    return {};
+  };
+  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, make, accept));
+  if (!shape) {
+    return ref<operation>();
+  }
+  const kernel_record& record = shape->kernel.kernel->record;
   ref<operation> out;
-  if (what.persistent && !fits_shared(on, what, plan->grid.blocks())) {
-    out = over_limit(on, what);
+  if (what.persistent && !fits_shared(on, what, shape->grid().blocks())) {
+    out = over_limit(on, record, what.shared_bytes);
   } else if (what.persistent) {
-    out = make_ref<persistent_operation>(std::move(plan), on);
-  } else if (policy.deterministic &&
-             (what.kernel.kernel->record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
+    out = make_ref<persistent_operation>(std::move(shape), std::move(args), ordinal, on);
+  } else if (policy.deterministic && (record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
     out = make_failing(
         error(errc::determinism_violation,
               fmt::format("kernel not run \"{}\": expected one that is marked "
                           "deterministic, as the policy asks, found one that is not",
-                          what.kernel.kernel->record.name)));
+                          record.name)));
+  } else if (!fits_shared(on, what, shape->slices.slices) && !only_records(on)) {
+    out = over_limit(on, record, what.shared_bytes);
   } else {
-    auto launch = make_ref<launch_operation>(std::move(plan), on);
-    if (fits_shared(on, what, launch->resident()) || only_records(on)) {
-      out = std::move(launch);
-    } else {
-      out = over_limit(on, what);
-    }
+    out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
   }
   out->urgent = what.urgent;
   return out;

@@ -60,6 +60,24 @@ bool inside_task() noexcept {
 task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
                         std::span<const access> accesses, std::span<const task_id> others,
                         std::uint8_t worker) {
+  if (owners_) {
+    what.retain();
+  }
+  return put(what, lane, index, accesses, others, worker);
+}
+
+task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index,
+                             std::span<const access> accesses) {
+  if (what_.get() == &what) {
+    static_cast<void>(what_.detach());
+    return put(what, lane, index, accesses, {}, submit_options::anywhere);
+  }
+  return add(what, lane, index, accesses);
+}
+
+task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
+                        std::span<const access> accesses, std::span<const task_id> others,
+                        std::uint8_t worker) {
   std::vector<task_id> after;
   for (const ref<point>& p : what.waits) {
     // A collective has all lanes of a group in hand.
@@ -75,9 +93,6 @@ task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
   } else {
     after.insert(after.end(), others.begin(), others.end());
     with.after = after;
-  }
-  if (owners_) {
-    what.retain();
   }
   auto id = in_.to().submit(task_name(what.what()), accesses,
                             step_call{&what, &lanes_, lane, index}, with);
@@ -132,7 +147,7 @@ error operation::thrown() noexcept {
 
 void lane_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
-  lanes.host_used |= host != host_use::none;
+  lanes.use_host(host != host_use::none);
   for (unsigned d = 0; d < (first_only ? 1 : lanes.devices()); ++d) {
     const access& own = holds(lanes.of(d));
     if (host == host_use::none) {

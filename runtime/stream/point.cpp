@@ -24,6 +24,15 @@ ref<point> point::over_now(const void* mesh, doorbell& bell) {
   return out;
 }
 
+bool point::over_again(const void* mesh, const doorbell& bell) noexcept {
+  if (!ids_.empty() || &bell_ != &bell) {
+    return false;
+  }
+  mesh_ = mesh;
+  when_.store(now_ns(), std::memory_order_relaxed);
+  return true;
+}
+
 ref<operation> point::clone() const {
   return make_ref<point>(mesh_, static_cast<unsigned>(ids_.size()), bell_);
 }

@@ -74,7 +74,7 @@ void rank_share::admitted(submission_port::session& in, stream& of) {
 void rank_share::end(submission_port::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
-  submission to(in, on->chain(), true);
+  submission to(in, on->chain(), report);
   report->submit(to);
 }
 
@@ -185,7 +185,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     all->on_devices = first.on->on()->devices.data();
     all->observer = first.observer;
     all->enqueued_ns = first.enqueued_ns;
-    submission to(in, first.on->chain(), true);
+    submission to(in, first.on->chain(), all);
     all->submit_groups(to);
   } else {
     for (const ref<rank_share>& s : shares) {

@@ -7,6 +7,10 @@
 #include <array>
 #include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
+
+#include "weir/base/prefetch.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -25,55 +29,48 @@ constexpr bool recycles = true;
 
 constexpr std::size_t step = 64;   ///< sizes are multiples of it
 constexpr std::size_t kinds = 12;  ///< larger objects are not kept
-constexpr std::uint32_t handful = 32;
+constexpr std::align_val_t line{step};
 
-/// Room that nobody uses.
-struct room {
-  room* next = nullptr;
-  room* next_handful = nullptr;  ///< of the first of a handful that was passed on
-};
-
-/// Rooms of one size that a thread has.
-struct stack {
-  room* top = nullptr;
+/// Rooms of one size. They are not linked through themselves: who takes one need not wait
+/// for what another processor has written there.
+struct handful {
+  static constexpr std::uint32_t most = 32;
+  std::array<void*, most> rooms{};
   std::uint32_t count = 0;
 
-  void push(room* r) noexcept {
-    r->next = top;
-    top = r;
-    ++count;
-  }
-  [[nodiscard]] room* pop() noexcept {
-    room* const r = top;
-    top = r->next;
-    --count;
-    return r;
-  }
+  [[nodiscard]] bool full() const noexcept { return count == most; }
 };
 
-/// Handfuls on their way from thread to thread.
+/// Full handfuls on their way from thread to thread.
 class exchange {
  public:
-  void give(std::size_t kind, const stack& all) noexcept {
-    const std::lock_guard lock(mutex_);
-    all.top->next_handful = handfuls_[kind];
-    handfuls_[kind] = all.top;
-  }
-  /// Nothing, or as many as are counted from there.
-  [[nodiscard]] stack take(std::size_t kind) noexcept {
-    stack out;
-    const std::lock_guard lock(mutex_);
-    out.top = handfuls_[kind];
-    if (out.top != nullptr) {
-      handfuls_[kind] = out.top->next_handful;
-      out.count = handful;
+  /// Leaves it empty.
+  void give(std::size_t kind, handful& all) noexcept {
+    try {
+      const std::lock_guard lock(mutex_);
+      handfuls_[kind].push_back(all);
+      all.count = 0;
+    } catch (const std::bad_alloc&) {
+      drop(all);
     }
-    return out;
+  }
+  /// `all` stays empty if there is none.
+  void take(std::size_t kind, handful& all) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!handfuls_[kind].empty()) {
+      all = handfuls_[kind].back();
+      handfuls_[kind].pop_back();
+    }
+  }
+  static void drop(handful& all) noexcept {
+    while (all.count != 0) {
+      ::operator delete(all.rooms[--all.count], line);
+    }
   }
 
  private:
   std::mutex mutex_;
-  std::array<room*, kinds> handfuls_{};
+  std::array<std::vector<handful>, kinds> handfuls_;
 };
 
 /// Outlives all threads.
@@ -82,7 +79,7 @@ exchange& between_threads() {
   return *all;
 }
 
-/// What one thread has. Two stacks of a kind, so that who goes back and forth between
+/// What one thread has. Two handfuls of a kind, so that who goes back and forth between
 /// making and ending does not meet others each time.
 class own_rooms {
  public:
@@ -90,45 +87,52 @@ class own_rooms {
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
-        stack& s = (*all)[kind];
-        if (s.count == handful) {
-          between_threads().give(kind, std::exchange(s, {}));
+        if ((*all)[kind].full()) {
+          between_threads().give(kind, (*all)[kind]);
         }
-        while (s.count != 0) {
-          ::operator delete(s.pop());
-        }
+        exchange::drop((*all)[kind]);
       }
     }
   }
 
   /// Null if there is none.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
-    stack& now = now_[kind];
+    handful& now = now_[kind];
     if (now.count == 0) {
       std::swap(now, spare_[kind]);
     }
     if (now.count == 0) {
-      now = between_threads().take(kind);
+      between_threads().take(kind, now);
     }
-    return now.count == 0 ? nullptr : now.pop();
+    if (now.count == 0) {
+      return nullptr;
+    }
+    void* const out = now.rooms[--now.count];
+    if (now.count != 0) {  // the next one, which another processor may have
+      const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
+      for (std::size_t i = 0; i <= kind; ++i) {
+        prefetch_to_write(next + i * step);
+      }
+    }
+    return out;
   }
   void keep(std::size_t kind, void* at) noexcept {
-    stack& now = now_[kind];
-    if (now.count == handful) {
+    handful& now = now_[kind];
+    if (now.full()) {
       if (spare_[kind].count != 0) {
-        between_threads().give(kind, std::exchange(spare_[kind], {}));
+        between_threads().give(kind, spare_[kind]);
       }
       std::swap(now, spare_[kind]);
     }
-    now.push(::new (at) room);
+    now.rooms[now.count++] = at;
   }
 
   /// The thread ends, and objects that its other variables hold end after this.
   [[nodiscard]] static bool gone() noexcept { return gone_; }
 
  private:
-  std::array<stack, kinds> now_;
-  std::array<stack, kinds> spare_;
+  std::array<handful, kinds> now_;
+  std::array<handful, kinds> spare_;
   static thread_local bool gone_;
 };
 thread_local bool own_rooms::gone_ = false;
@@ -142,17 +146,17 @@ constexpr std::size_t kind_of(std::size_t bytes) noexcept {
 
 void* counted::operator new(std::size_t bytes) {
   const std::size_t kind = kind_of(bytes);
-  if (!recycles || kind >= kinds || own_rooms::gone()) {
-    return ::operator new(recycles&& kind < kinds ? (kind + 1) * step : bytes);
+  if (!recycles || kind >= kinds) {
+    return ::operator new(bytes, line);
   }
-  void* const found = own.get(kind);
-  return found != nullptr ? found : ::operator new((kind + 1) * step);
+  void* const found = own_rooms::gone() ? nullptr : own.get(kind);
+  return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
 void counted::operator delete(void* at, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_rooms::gone()) {
-    ::operator delete(at);
+    ::operator delete(at, line);
   } else {
     own.keep(kind, at);
   }

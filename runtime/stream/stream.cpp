@@ -191,9 +191,12 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
     });
     return;
   }
-  submission to(in, *lanes_, true);
-  what->submit(to);
-  what->admitted(in, *this);
+  operation& here = *what;
+  submission to(in, *lanes_, std::move(what));
+  here.submit(to);
+  if (operation* const left = to.pending(); left != nullptr) {
+    left->admitted(in, *this);
+  }
 }
 
 void stream::proceed(submission_port::session& in) {
@@ -226,15 +229,18 @@ void stream::record(event& into) {
   ref<point> mark;
   {
     auto in = of().port().enter();
-    if (rests(in)) {
-      mark = point::over_now(lanes_->mesh, of().bell());
-    } else {
+    if (!rests(in)) {
       mark = make_ref<point>(lanes_->mesh, lanes(), of().bell());
       in.make_room(lanes());
       enqueue(in, mark);
     }
   }
-  into.set(std::move(mark));  // what was there goes with the port open
+  // What was there goes with the port open.
+  if (mark) {
+    into.set(std::move(mark));
+  } else {
+    into.set_over(lanes_->mesh, of().bell());
+  }
 }
 
 result<void> stream::wait(ref<point> p) {
@@ -355,8 +361,15 @@ void stream::note(const error& e) {
 }
 
 tessDeterminism stream::last_determinism() const {
-  const std::lock_guard lock(small_mutex_);
-  return determinism_;
+  tessDeterminism out{};
+  {
+    const std::lock_guard lock(small_mutex_);
+    out = determinism_;
+  }
+  if (out.structSize != 0) {
+    seal(out);
+  }
+  return out;
 }
 
 tessDeterminism stream::describe(const numerics_policy& policy,
@@ -395,7 +408,7 @@ void stream::forget_launches() {
   prepaid_refs before;
   const std::lock_guard lock(small_mutex_);
   before = std::exchange(launches_, {});
-  launched_ = nullptr;
+  launched_ = {};
 }
 
 void stream::note_persistent(const std::shared_ptr<persistent_run>& run,

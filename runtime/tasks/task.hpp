@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "weir/base/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
@@ -17,15 +18,6 @@ namespace weir::runtime {
 struct task;
 class exclusion;
 struct edge;
-
-/// Asks for the cache line, to be written soon, which another processor may have.
-inline void prefetch_to_write(const void* line) noexcept {
-#if defined(__x86_64__)  // compilers take the hint for reads unless told the processor
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
 
 /// Leads to an edge and says whether failures pass along it; or to none; or says that
 /// there will be no more.

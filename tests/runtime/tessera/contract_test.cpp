@@ -93,6 +93,64 @@ TEST(TesseraContract, HandlesOfAContextDieWithIt) {
             TESS_ERR_NOT_INITIALIZED);
 }
 
+TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
+  const session s(2);
+  const registered_module m(s.context, contract_kernels());
+  const tessKernel_t idle = m["idle"];
+  const int ids[] = {0, 1};
+  tessMesh_t twin = nullptr;  // of the same devices, which will do
+  EXPECT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &twin));
+  const auto launch = [&](tessMesh_t on) {
+    return tessLaunch(idle, on, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
+  };
+  EXPECT_TESS(launch(twin));
+  EXPECT_TESS(launch(twin));
+  EXPECT_TESS(tessMeshDestroy(twin));
+  EXPECT_EQ(launch(twin), TESS_ERR_NOT_INITIALIZED);
+  EXPECT_TESS(launch(s.mesh));
+  EXPECT_TESS(tessModuleUnload(m.module));
+  EXPECT_EQ(launch(s.mesh), TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
+TEST(TesseraContract, LaunchesInARowEachHaveTheirOwnTermsAndNumber) {
+  session s;
+  const registered_module m(s.context, contract_kernels());
+  auto* const told = s.memory<tessDeterminism>(5);
+  const auto launch = [&](int i, int blocks, unsigned flags) {
+    tessDeterminism* const at = told + i;
+    return tessLaunch(m["describing"], s.mesh, {{blocks, 1, 1}, {1, 1, 1}, 0, flags}, &at,
+                      sizeof at, s.stream);
+  };
+  const tessNumericsPolicy loose{0, 0, 1, 0};
+  EXPECT_TESS(tessSetNumericsPolicy(s.context, &loose));
+  EXPECT_TESS(launch(0, 1, 0));
+  EXPECT_TESS(launch(1, 1, TESS_LAUNCH_DETERMINISTIC));
+  EXPECT_EQ(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, told, 4,
+                       s.stream),
+            TESS_ERR_INVALID_VALUE)
+      << "arguments that are too short; it takes no number";
+  EXPECT_TESS(launch(2, 1, 0));
+  EXPECT_TESS(tessSetDeterminism(s.context, 77, 7));
+  EXPECT_TESS(launch(3, 1, 0));
+  EXPECT_TESS(launch(4, 1, 0));
+  tessDeterminism last{};
+  last.structSize = sizeof last;
+  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &last));
+  const auto seen = s.read(told, 5);
+  const std::uint32_t levels[] = {0, 1, 0, 0, 0};
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].ordinal, i);
+    EXPECT_EQ(seen[i].level, levels[i]) << i;
+    EXPECT_EQ(seen[i].seed, i < 3 ? 0U : 77U) << i;
+    for (std::size_t j = 0; j < i; ++j) {
+      EXPECT_NE(seen[i].digest, seen[j].digest) << i << " and " << j;
+    }
+  }
+  EXPECT_EQ(last.ordinal, 4U);
+  EXPECT_EQ(last.digest, seen[4].digest);
+}
+
 TEST(TesseraContract, MeshesWantTheirAxesToMultiplyToTheirDevices) {
   session s;
   tessMesh_t m = nullptr;

@@ -61,6 +61,12 @@ class lane_set {
   [[nodiscard]] lane& host() noexcept { return lanes_.back(); }
   [[nodiscard]] lane& at(std::size_t index) noexcept { return lanes_[index]; }
   [[nodiscard]] std::size_t size() const noexcept { return lanes_.size(); }
+  /// An operation may hold the lane of the host. Writes once: workers read beside it.
+  void use_host(bool used) noexcept {
+    if (used && !host_used) {
+      host_used = true;
+    }
+  }
   /// A lane has a failure. For who knows that no task holds a token.
   [[nodiscard]] bool poisoned() const noexcept {
     return std::any_of(lanes_.begin(), lanes_.end(),

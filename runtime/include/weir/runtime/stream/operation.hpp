@@ -29,9 +29,12 @@ enum class host_use : std::uint8_t { none, reads, writes };
 /// @threads{whoever has the session}
 class submission {
  public:
-  /// Steps keep the operation alive if they are `owners`; steps of a graph do not.
-  submission(submission_port::session& in, lane_set& lanes, bool owners)
-      : in_(in), lanes_(lanes), owners_(owners) {}
+  /// Its steps keep `what` alive.
+  submission(submission_port::session& in, lane_set& lanes, ref<operation> what)
+      : in_(in), lanes_(lanes), what_(std::move(what)), owners_(true) {}
+  /// Of a graph, whose steps keep nothing alive.
+  submission(submission_port::session& in, lane_set& lanes)
+      : in_(in), lanes_(lanes), owners_(false) {}
 
   [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
@@ -43,10 +46,21 @@ class submission {
   task_id add(operation& what, unsigned lane, std::uint32_t index,
               std::span<const access> accesses, std::span<const task_id> others = {},
               std::uint8_t worker = submit_options::anywhere);
+  /// As `add`, for the last task of the operation, which may have ended and be gone when
+  /// this returns: nobody else touches what a worker is about to use.
+  task_id add_last(operation& what, unsigned lane, std::uint32_t index,
+                   std::span<const access> accesses);
+  /// The operation, unless its last task has been added.
+  [[nodiscard]] operation* pending() const noexcept { return what_.get(); }
 
  private:
+  task_id put(operation& what, unsigned lane, std::uint32_t index,
+              std::span<const access> accesses, std::span<const task_id> others,
+              std::uint8_t worker);
+
   submission_port::session& in_;
   lane_set& lanes_;
+  ref<operation> what_;
   bool owners_;
 };
 

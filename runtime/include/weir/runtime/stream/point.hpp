@@ -25,6 +25,8 @@ class point final : public operation {
   point(const void* mesh, unsigned lanes, doorbell& bell);
   /// One that is over from the beginning, for a stream of which nothing is under way.
   [[nodiscard]] static ref<point> over_now(const void* mesh, doorbell& bell);
+  /// Makes such a one as new, for who has the only reference. False if it is another.
+  [[nodiscard]] bool over_again(const void* mesh, const doorbell& bell) noexcept;
 
   void submit(submission& to) override;
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;

@@ -29,6 +29,10 @@ class counted {
   void retain(std::uint32_t times = 1) noexcept {
     count_.fetch_add(times, std::memory_order_relaxed);
   }
+  /// There is one reference, as long as who has it gives no other away.
+  [[nodiscard]] bool sole() const noexcept {
+    return count_.load(std::memory_order_acquire) == 1;
+  }
   void release(std::uint32_t times = 1) noexcept {
     if (count_.fetch_sub(times, std::memory_order_acq_rel) == times) {
       delete this;
@@ -71,6 +75,8 @@ class ref {
     out.to_ = to;
     return out;
   }
+  /// The caller takes the reference over.
+  [[nodiscard]] T* detach() noexcept { return std::exchange(to_, nullptr); }
   [[nodiscard]] T* get() const noexcept { return to_; }
   T* operator->() const noexcept { return to_; }
   T& operator*() const noexcept { return *to_; }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,22 @@ struct stream_options {
   int rank = -1;     ///< bound to this rank of the mesh; -1: to none
 };
 
+/// What one launch may have in common with the next: all but arguments and number.
+struct launch_terms {
+  std::uintptr_t kernel = 0;  ///< key of it
+  std::array<std::int32_t, 3> grid{};
+  std::array<std::int32_t, 3> block{};
+  std::size_t shared_bytes = 0;
+  bool persistent = false;
+  tessDeterminism told{};  ///< but for the module's part, the number and the digest
+
+  [[nodiscard]] bool operator==(const launch_terms& other) const noexcept {
+    return kernel == other.kernel && grid == other.grid && block == other.block &&
+           shared_bytes == other.shared_bytes && persistent == other.persistent &&
+           std::memcmp(&told, &other.told, sizeof told) == 0;
+  }
+};
+
 /// A point that can be recorded, waited for and recorded again.
 /// @threads{safe from any thread}
 class event {
@@ -32,6 +50,21 @@ class event {
   void set(ref<point> to) {
     const std::lock_guard lock(mutex_);
     latest_ = std::move(to);
+  }
+  /// Recorded in a stream of which nothing is under way.
+  void set_over(const void* mesh, doorbell& bell) {
+    const std::lock_guard lock(mutex_);
+    if (!latest_ || !latest_->sole() || !latest_->over_again(mesh, bell)) {
+      latest_ = point::over_now(mesh, bell);
+    }
+  }
+  enum class state : std::uint8_t { never_recorded, over, ahead };
+  /// Whether there is anything to wait for.
+  [[nodiscard]] state now() const {
+    const std::lock_guard lock(mutex_);
+    return !latest_                                ? state::never_recorded
+           : latest_->over() && !latest_->captured ? state::over
+                                                   : state::ahead;
   }
   [[nodiscard]] ref<point> latest() const {
     const std::lock_guard lock(mutex_);
@@ -108,33 +141,38 @@ class stream : public std::enable_shared_from_this<stream> {
     return mesh_->devices.data() + rank_of(0);
   }
 
-  /// Number of the next launch: part of what kernels draw random numbers from.
-  [[nodiscard]] std::uint64_t next_ordinal() noexcept {
-    return ordinals_.fetch_add(1, std::memory_order_relaxed);
-  }
   /// What an operation is told of numbers that is made now: the part that policy,
   /// settings and program decide. `module_seed` counts where nobody says another.
   [[nodiscard]] tessDeterminism describe(const numerics_policy& policy,
                                          std::uint64_t module_seed = 0) const noexcept;
+  /// Works the digest out.
+  static void seal(tessDeterminism& d) noexcept;
   /// What the last launch or collective was told; zero if there was none.
   [[nodiscard]] tessDeterminism last_determinism() const;
   /// Seals it and keeps it as the last one.
   void note(tessDeterminism& d);
-  /// Notes what a launch is told. Gives what launches of the same `kernel` in a row
-  /// share: `make()` if the last one was of another. Kept until the stream is
-  /// synchronized.
-  template <class T, class Make>
-  [[nodiscard]] ref<T> shared_by_launches(const void* kernel, tessDeterminism& told,
-                                          Make&& make) {
-    seal(told);
+  /// Gives what launches on the same `terms` in a row share: `make()` if the last one was
+  /// on others. Kept until the stream is synchronized. Once `accept` has taken it with
+  /// the number of the launch, that is told as the last one. Null if `make` gives that.
+  /// @error{what `make` and `accept` say}
+  template <class T, class Make, class Accept>
+  [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, Make&& make,
+                                                  Accept&& accept) {
     prepaid_refs before;
     const std::lock_guard lock(small_mutex_);
-    determinism_ = told;
-    if (launched_ != kernel) {
-      before = std::exchange(launches_, prepaid_refs(make()));
-      launched_ = kernel;
+    if (!(launched_ == terms)) {
+      WEIR_TRY(ref<T> made, make());
+      if (!made) {
+        return made;
+      }
+      before = std::exchange(launches_, prepaid_refs(std::move(made)));
+      launched_ = terms;
     }
-    return launches_.take<T>();
+    ref<T> out = launches_.take<T>();
+    WEIR_CHECK(accept(*out, ordinals_));
+    determinism_ = out->told;
+    determinism_.ordinal = ordinals_++;
+    return out;
   }
   /// Text of the failure that `synchronize` gave last.
   [[nodiscard]] std::string last_message() const;
@@ -165,8 +203,6 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
-  /// Works the digest out.
-  static void seal(tessDeterminism& d) noexcept;
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
@@ -180,7 +216,6 @@ class stream : public std::enable_shared_from_this<stream> {
   stream_options options_;
   std::uint64_t number_ = 0;
   std::unique_ptr<lane_set> lanes_;
-  std::atomic<std::uint64_t> ordinals_{0};
   std::atomic<std::int64_t> limit_ns_{0};
   std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
   // Under the session.
@@ -200,8 +235,10 @@ class stream : public std::enable_shared_from_this<stream> {
   mutable std::mutex small_mutex_;
   std::string last_message_;
   tessDeterminism determinism_{};
-  const void* launched_ = nullptr;  ///< the kernel launched last
-  prepaid_refs launches_;           ///< what its launches share
+  launch_terms launched_;  ///< of the last launch
+  prepaid_refs launches_;  ///< what those on the same terms share
+  /// Number of the next launch: part of what kernels draw random numbers from.
+  std::uint64_t ordinals_ = 0;
   std::vector<std::weak_ptr<persistent_run>> persistent_;
   std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
 };

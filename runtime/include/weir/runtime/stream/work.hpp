@@ -25,7 +25,8 @@ struct module_kernel {
 };
 
 struct launch_request {
-  module_kernel kernel;
+  module_kernel kernel;    ///< none: that of the stream's last launch, which `key` tells
+  std::uintptr_t key = 0;  ///< the same for launches of one kernel, and for no other
   std::array<std::int32_t, 3> grid{1, 1, 1};
   std::array<std::int32_t, 3> block{};  ///< threads; 0: the module's default
   std::size_t shared_bytes = 0;         ///< asked for beside what the kernel needs
@@ -36,8 +37,9 @@ struct launch_request {
   std::size_t args_bytes = 0;
 };
 
-/// @error{invalid_argument, sizes, or a kernel that only runs persistently; unsupported,
-/// a kernel that does not}
+/// Null for a request without a kernel if the stream's last launch had another key, or
+/// other terms. @error{invalid_argument, sizes, or a kernel that only runs persistently;
+/// unsupported, a kernel that does not}
 [[nodiscard]] result<ref<operation>> make_launch(stream& on, const launch_request& what);
 
 struct copy_request {
