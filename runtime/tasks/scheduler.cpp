@@ -546,10 +546,9 @@ void scheduler::help_until_ended(const task& t) {
       awaited_.store(t.id, std::memory_order_seq_cst);
       next = spin_or_park(0, -1, ended);
       awaited_.store(waits_for_none, std::memory_order_relaxed);
+      continue;  // what is in hand now is somebody else's if the wait is over
     }
-    if (next != nullptr) {
-      next = run(*next, 0);
-    }
+    next = run(*next, 0);
   }
   show_wait(nullptr);
   if (next != nullptr) {
