@@ -4,6 +4,7 @@
 #include "tasks/parking.hpp"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,9 +26,31 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
             timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
 }
 
+/// The system often wakes a thread where its waker runs, although another processor
+/// idles, and a thread that sleeps again soon stays there for tens of milliseconds.
+void leave(int processor) noexcept {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+    return;
+  }
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<unsigned>(processor), &others);
+  if (CPU_COUNT(&others) != 0 && ::sched_setaffinity(0, sizeof others, &others) == 0) {
+    static_cast<void>(::sched_setaffinity(0, sizeof allowed, &allowed));
+  }
+}
+
 }  // namespace
 
-void parking_place::sleep(std::int64_t timeout_ns) noexcept {
+unsigned allowed_processors() noexcept {
+  cpu_set_t allowed;
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0
+             ? static_cast<unsigned>(CPU_COUNT(&allowed))
+             : 0;
+}
+
+void parking_place::sleep(std::int64_t timeout_ns, bool moves) noexcept {
+  woken_from_.store(-1, std::memory_order_relaxed);
   const std::int64_t end = timeout_ns < 0 ? 0 : now_ns() + timeout_ns;
   std::int64_t left = timeout_ns;
   while (parked_.load(std::memory_order_acquire) != 0) {
@@ -40,12 +63,17 @@ void parking_place::sleep(std::int64_t timeout_ns) noexcept {
     }
   }
   parked_.store(0, std::memory_order_relaxed);
+  const int from = woken_from_.load(std::memory_order_relaxed);
+  if (moves && from >= 0 && from < CPU_SETSIZE && from == ::sched_getcpu()) {
+    leave(from);
+  }
 }
 
 bool parking_place::wake() noexcept {
   if (parked_.exchange(0, std::memory_order_seq_cst) == 0) {
     return false;
   }
+  woken_from_.store(::sched_getcpu(), std::memory_order_relaxed);
   ::syscall(SYS_futex, &parked_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   return true;
 }

@@ -15,8 +15,9 @@ class parking_place {
  public:
   void announce() noexcept { parked_.store(1, std::memory_order_seq_cst); }
   void retract() noexcept { parked_.store(0, std::memory_order_relaxed); }
-  /// Sleeps until `wake` or for `timeout_ns`; negative means for ever.
-  void sleep(std::int64_t timeout_ns) noexcept;
+  /// Sleeps until `wake` or for `timeout_ns`; negative means for ever. `moves`: a thread
+  /// that wakes on the processor of who woke it goes to another one.
+  void sleep(std::int64_t timeout_ns, bool moves) noexcept;
   /// True if the owner was parked and is awake now.
   bool wake() noexcept;
   [[nodiscard]] bool parked() const noexcept {
@@ -25,7 +26,11 @@ class parking_place {
 
  private:
   std::atomic<std::uint32_t> parked_{0};
+  std::atomic<int> woken_from_{-1};  ///< processor
 };
+
+/// Processors that this thread may use; 0 if that is not known.
+[[nodiscard]] unsigned allowed_processors() noexcept;
 
 /// A hint to the processor that this thread spins.
 inline void spin_pause() noexcept {

@@ -56,6 +56,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
       watched_(options.watchdog_ns > 0),
+      moves_(workers_ <= allowed_processors()),
       failures_(failures),
       tracer_(tracer),
       ready_(places_, workers_, options.window),
@@ -482,7 +483,8 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   if (ready_.empty() && !awake()) {
     tally<std::uint64_t>(state_[w]->done.parks);
     const std::int64_t left = timeout_ns - (now_ns() - start);
-    place.sleep(timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1));
+    place.sleep(timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1),
+                moves_ && w > 0 && w < workers_);
   } else {
     place.retract();
   }

@@ -156,6 +156,7 @@ class scheduler {
   bool traces_;
   bool times_;
   bool watched_;
+  bool moves_;  ///< there is a processor for every own thread
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;
