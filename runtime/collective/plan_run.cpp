@@ -14,6 +14,11 @@ namespace {
 using place = plan_operand::place;
 using form = plan_operand::form;
 
+/// Less than this stays in a processor's cache whole, and of more there is hardly
+/// anything left in it.
+constexpr std::size_t least_turned = std::size_t{512} << 10;
+constexpr std::size_t most_turned = std::size_t{8} << 20;
+
 /// One step of one run: operands as pointers.
 class step_runner {
  public:
@@ -97,7 +102,12 @@ class step_runner {
                                    [](const auto& o) { return o.as == form::element; });
     if (whole) {
       const_pointers from;
-      arithmetic.reduce(sources(from), outputs, step_.count);
+      const std::size_t traffic = plan_.traffic(step_);
+      if (buffers_.backwards && traffic >= least_turned && traffic < most_turned) {
+        arithmetic.reduce_backwards(sources(from), outputs, step_.count);
+      } else {
+        arithmetic.reduce(sources(from), outputs, step_.count);
+      }
       return;
     }
     std::array<reducer::part, 2> parts;

@@ -17,6 +17,8 @@ namespace weir::runtime {
 namespace {
 
 constexpr std::size_t tile_bytes = 2048;
+/// Elements of one input that go forwards within a sum that goes backwards.
+constexpr std::size_t stretch_bytes = 4096;
 /// Subtrees that are complete and wait for their right neighbours: one per bit of a rank,
 /// and the one that comes.
 constexpr std::size_t most_tiles = 12;
@@ -212,6 +214,26 @@ void reducer::reduce(std::span<const std::byte* const> inputs,
                  [&](std::byte* to) { return to + done * element_bytes_; });
   fold(std::span(parts).first(inputs.size()), std::span(rest).first(outputs.size()),
        count - done, true, static_cast<int>(inputs.size()));
+}
+
+void reducer::reduce_backwards(std::span<const std::byte* const> inputs,
+                               std::span<std::byte* const> outputs,
+                               std::size_t count) const noexcept {
+  const default_environment environment;  // once for all stretches
+  const std::size_t stretch = stretch_bytes / element_bytes_;
+  std::array<const std::byte*, max_ranks> from;
+  std::array<std::byte*, max_ranks> to;
+  std::size_t here = 0;
+  for (std::size_t left = count; left > 0; left -= here) {
+    here = (left - 1) % stretch + 1;
+    const std::size_t at = (left - here) * element_bytes_;
+    std::transform(inputs.begin(), inputs.end(), from.begin(),
+                   [&](const std::byte* p) { return p + at; });
+    std::transform(outputs.begin(), outputs.end(), to.begin(),
+                   [&](std::byte* p) { return p + at; });
+    reduce(std::span(from).first(inputs.size()), std::span(to).first(outputs.size()),
+           here);
+  }
 }
 
 void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outputs,

@@ -336,6 +336,8 @@ void collective_operation::open(collective_group& g) noexcept {
   }
   g.skip = static_cast<bool>(poison);
   g.broken = {};
+  bool& turn = g.lanes.front()->backwards;
+  g.backwards = std::exchange(turn, !turn);
   if (g.skip) {
     return;
   }
@@ -446,6 +448,7 @@ result<void> collective_operation::run_step_of(collective_group& g, std::uint32_
   buffers.inputs = g.inputs;
   buffers.outputs = g.outputs;
   buffers.scratch = g.scratch == nullptr ? nullptr : aligned(g.scratch.get());
+  buffers.backwards = g.backwards;
   return run_step(*plan_, index, buffers);
 }
 

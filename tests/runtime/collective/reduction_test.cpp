@@ -351,5 +351,44 @@ TEST(Reduction, LargeOutputsHaveTheSameBitsWhereverTheyBegin) {
   }
 }
 
+TEST(Reduction, BackwardsGivesTheSameBitsInPlaceAndOutOfPlace) {
+  std::mt19937_64 dice(5);
+  for (const dtype type : {dtype::boolean, dtype::fp16, dtype::fp32, dtype::complex128}) {
+    for (const int level : {0, 1, 2}) {
+      for (const std::size_t count : {1U, 4096U, 5003U}) {
+        const one_case c{
+            {type, reduction_op::sum, level, false}, 3, count, flavour::wide};
+        const reducer sum = or_throw(reducer::make(c.what));
+        std::vector<bytes> inputs = random_inputs(dice(), c);
+        const bytes expected = run(sum, inputs, count);
+        bytes apart(expected.size());
+        const std::vector<const std::byte*> from = {inputs[0].data(), inputs[1].data(),
+                                                    inputs[2].data()};
+        const std::array to = {apart.data(), inputs[1].data()};
+        sum.reduce_backwards(from, to, count);
+        EXPECT_EQ(apart, expected) << text_of(c);
+        EXPECT_EQ(inputs[1], expected) << text_of(c);
+      }
+    }
+  }
+}
+
+TEST(Reduction, BackwardsBeginsWithTheLastElements) {
+  // Each stretch of 4 KiB goes where the one after it has just been read.
+  constexpr std::size_t stretch = 4096;
+  const reducer sum = or_throw(reducer::make({dtype::int8, reduction_op::sum, 1, false}));
+  bytes memory(4 * stretch);
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    memory[i] = static_cast<std::byte>(i / stretch);
+  }
+  const std::array<const std::byte*, 1> from = {memory.data()};
+  const std::array<std::byte*, 1> to = {memory.data() + stretch};
+  sum.reduce_backwards(from, to, 3 * stretch);
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const std::size_t before = i / stretch;
+    ASSERT_EQ(memory[i], static_cast<std::byte>(before == 0 ? 0 : before - 1)) << i;
+  }
+}
+
 }  // namespace
 }  // namespace weir::runtime

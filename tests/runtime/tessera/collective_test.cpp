@@ -461,6 +461,23 @@ TEST(TesseraCollective, VerificationComparesTwoSchedules) {
   EXPECT_EQ(s.read(x, count, 2)[77], 4 * number(3, 77));
 }
 
+TEST(TesseraCollective, ThoseThatFollowEachOtherAreRightWhicheverWayTheyGo) {
+  session s(4);
+  constexpr std::size_t count = 150'001;
+  auto* x = numbered(s, 4, count);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
+  }
+  for (const int rank : {0, 3}) {
+    const auto got = s.read(x, count, rank);
+    for (std::size_t i = 0; i < count; ++i) {
+      const int64_t once = 10'000 + 4 * (static_cast<int64_t>(i) * 7 % 100);
+      ASSERT_EQ(got[i], 16 * once) << "rank " << rank << " element " << i;
+    }
+  }
+}
+
 TEST(TesseraCollective, BarriersAndBracketsAreThere) {
   session s(4);
   EXPECT_TESS(tessGroupStart());

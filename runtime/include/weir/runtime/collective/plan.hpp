@@ -136,6 +136,9 @@ struct collective_buffers {
   std::span<std::byte* const> outputs;
   std::byte* scratch = nullptr;  ///< `scratch_bytes()`, aligned to 64
   transport* via = nullptr;      ///< null: ranks of one process
+  /// Sums of whole inputs begin at the end of each piece, where that may help: bits and
+  /// the order of steps are the same.
+  bool backwards = false;
 };
 
 /// Runs one step. Steps that wait for each other through `after` must not overlap in

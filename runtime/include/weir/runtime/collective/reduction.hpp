@@ -76,6 +76,11 @@ class reducer {
   /// @param count    elements
   void reduce(std::span<const std::byte* const> inputs,
               std::span<std::byte* const> outputs, std::size_t count) const noexcept;
+  /// The same, from the last elements to the first: what whoever wrote the inputs wrote
+  /// last is still in the cache.
+  void reduce_backwards(std::span<const std::byte* const> inputs,
+                        std::span<std::byte* const> outputs,
+                        std::size_t count) const noexcept;
 
   /// An operand of `fold`: elements of the type, or of the node type.
   struct part {

@@ -61,7 +61,8 @@ struct collective_group {
   std::unique_ptr<std::byte[]> scratch;
   std::vector<std::byte> before;  ///< inputs, where the result is verified
   bool skip = false;
-  failure broken;  ///< of a step; under the operation's mutex
+  bool backwards = false;  ///< each begins where the one before it in the stream ended
+  failure broken;          ///< of a step; under the operation's mutex
 };
 
 /// A planned collective over one or several groups.

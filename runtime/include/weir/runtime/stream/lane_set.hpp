@@ -32,8 +32,9 @@ struct failure {
 /// touched by one task at a time.
 struct lane {
   footprint token;
-  access held;     ///< the token for writing: submissions copy less that way
-  failure poison;  ///< operations are skipped while it is set
+  access held;             ///< the token for writing: submissions copy less that way
+  failure poison;          ///< operations are skipped while it is set
+  bool backwards = false;  ///< the next collective that begins here is to go that way
 };
 
 /// @threads{each lane: the tasks that hold its token; the rest is constant}
@@ -48,7 +49,7 @@ class lane_set {
       const std::int64_t one = 1;
       WEIR_TRY(const footprint bytes,
                footprint::of(token.id, 0, {&one, 1}, {&one, 1}, 1));
-      out->lanes_.push_back({bytes, {bytes, access_mode::read_write}, {}});
+      out->lanes_.push_back({bytes, {bytes, access_mode::read_write}, {}, false});
     }
     return out;
   }
