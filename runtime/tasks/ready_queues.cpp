@@ -16,6 +16,7 @@ namespace {
 /// to be worth several tasks.
 constexpr std::size_t most_moved = 16;
 constexpr std::size_t few = 15;
+constexpr std::size_t several = 3;
 
 }  // namespace
 
@@ -110,7 +111,7 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   return {got[0], static_cast<unsigned>(count - 1)};
 }
 
-ready_queues::taken ready_queues::pop(unsigned worker, bool patient) {
+ready_queues::taken ready_queues::pop(unsigned worker, from_others which) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();
     return {t != nullptr ? t : ring_.pop()};
@@ -128,7 +129,10 @@ ready_queues::taken ready_queues::pop(unsigned worker, bool patient) {
   }
   for (unsigned i = 1; i < workers_; ++i) {
     const unsigned victim = (worker + i) % workers_;
-    const taken some = take_half(worker, victim, patient && victim == 0 ? few + 1 : 1);
+    const std::size_t least = which == from_others::several                     ? several
+                              : which == from_others::unless_few && victim == 0 ? few + 1
+                                                                                : 1;
+    const taken some = take_half(worker, victim, least);
     if (some.first != nullptr) {
       return some;
     }
@@ -140,6 +144,10 @@ ready_queues::taken ready_queues::pop(unsigned worker, bool patient) {
   return {t};
 }
 
+bool ready_queues::empty(unsigned worker) const noexcept {
+  return queues_[worker]->items.size_approx() == 0;
+}
+
 bool ready_queues::empty() const noexcept {
   if (queues_.empty()) {
     return ring_.empty() && urgent_ring_.empty();
@@ -148,8 +156,7 @@ bool ready_queues::empty() const noexcept {
     return false;
   }
   for (unsigned w = 0; w < workers_; ++w) {
-    if (queues_[w]->items.size_approx() != 0 ||
-        special_->sent[w].count.load(std::memory_order_seq_cst) != 0 ||
+    if (!empty(w) || special_->sent[w].count.load(std::memory_order_seq_cst) != 0 ||
         special_->sent_urgent[w].count.load(std::memory_order_seq_cst) != 0) {
       return false;
     }

@@ -29,14 +29,21 @@ class ready_queues {
     task* first = nullptr;  ///< or nothing
     unsigned moved = 0;     ///< others that are in the worker's own queue now
   };
+  /// From which of the other workers' queues tasks may be taken.
+  enum class from_others {
+    any,
+    unless_few,  ///< not from the submitter's while there are few tasks in it
+    several,     ///< from those that have several
+  };
   /// An urgent task, first of those sent to the worker; else what was sent to it; else
   /// the oldest of its own queue, of another's, of what was sent to others. Of another's
-  /// queue up to half goes to the worker's own. A patient worker leaves the submitter's
-  /// queue alone while there are few tasks in it.
-  [[nodiscard]] taken pop(unsigned worker, bool patient = false);
+  /// queue up to half goes to the worker's own.
+  [[nodiscard]] taken pop(unsigned worker, from_others which = from_others::any);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;
+  /// Of one worker's own queue; may be out of date likewise.
+  [[nodiscard]] bool empty(unsigned worker) const noexcept;
 
  private:
   /// Of one thread alone.

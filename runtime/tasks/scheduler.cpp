@@ -12,6 +12,7 @@
 
 #include "tasks/exclusion.hpp"
 #include "tasks/inbox.hpp"
+#include "tasks/kernel_lengths.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -20,6 +21,8 @@ namespace {
 /// gaps between the stages of a graph.
 constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
+/// How long a worker with tiny kernels watches the others between two looks.
+constexpr std::int64_t watch_ns = 1'000;
 /// Successors of a task whose records are asked for while it runs.
 constexpr int successors_ahead = 4;
 
@@ -45,6 +48,9 @@ struct alignas(64) scheduler::worker {
   std::atomic<task_id> runs{0};
   std::atomic<const char*> runs_name{nullptr};
   std::atomic<std::int64_t> runs_since{0};
+  // Of its own thread.
+  alignas(64) kernel_lengths lengths;
+  std::vector<std::uint64_t> seen_finished;  ///< by each worker
   alignas(64) parking_place place;
   alignas(64) inbox from_others;
 };
@@ -63,6 +69,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       board_(watched_ ? std::make_unique<wait_board>(options.window) : nullptr) {
   for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
+    state_.back()->seen_finished.resize(places_);
   }
   for (unsigned w = places_; w-- > workers_;) {
     free_places_.push_back(w);
@@ -161,11 +168,33 @@ void scheduler::queue(task& t, unsigned w) {
   ready_.push(w, t);
 }
 
-task* scheduler::take(unsigned w, bool patient) {
-  const ready_queues::taken some = ready_.pop(w, patient);
+task* scheduler::take(unsigned w, ready_queues::from_others which) {
+  const ready_queues::taken some = ready_.pop(w, which);
   // Who went to sleep in between may not have seen them.
   wake_for_tasks(some.moved);
   return some.first;
+}
+
+ready_queues::from_others scheduler::at_first(unsigned w) const noexcept {
+  using enum ready_queues::from_others;
+  if (!helping_.load(std::memory_order_relaxed)) {
+    return unless_few;
+  }
+  return state_[w]->lengths.tiny() ? several : any;
+}
+
+bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
+  bool lags = false;
+  for (unsigned other = 0; other < places_; ++other) {
+    if (other != w) {
+      const std::uint64_t finished =
+          state_[other]->done.finished.load(std::memory_order_relaxed);
+      const auto ended = static_cast<std::int64_t>(
+          finished - std::exchange(state_[w]->seen_finished[other], finished));
+      lags |= ended * worth_moving_ns < passed_ns && !ready_.empty(other);
+    }
+  }
+  return lags;
 }
 
 bool scheduler::hand_over(task& t, unsigned w) noexcept {
@@ -252,6 +281,17 @@ std::string scheduler::describe_waits() const {
   });
 }
 
+result<void> scheduler::call_and_sample(task& t, unsigned w) {
+  kernel_lengths& lengths = state_[w]->lengths;
+  if (alone_ || !lengths.sample()) {
+    return call(t, w);
+  }
+  const std::int64_t start = clock_.now();
+  result<void> outcome = call(t, w);
+  lengths.add(clock_.now() - start);
+  return outcome;
+}
+
 result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
@@ -292,7 +332,7 @@ std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool traced = t.history != nullptr;
   const bool timed = traced || times_;
   const std::int64_t start = !timed ? 0 : traced ? now_ns() : clock_.now();
-  result<void> outcome = call(t, w);
+  result<void> outcome = call_and_sample(t, w);
   const std::int64_t end = !timed ? 0 : traced ? now_ns() : clock_.now();
   if (watched_) {
     show(nullptr, w);
@@ -450,30 +490,63 @@ void scheduler::wake_waiter(task_id ended) noexcept {
 }
 
 template <class Reason>
-task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake) {
-  const std::int64_t limit =
-      timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
-  const std::int64_t start = now_ns();
+task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
   mine.open();
-  // At the second look a few tasks of a submitter that goes on submitting will do.
-  bool patient = !helping_.load(std::memory_order_relaxed);
+  ready_queues::from_others which = at_first(w);
   do {
     for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
       spin_pause();
     }
     if (mine.full() || awake()) {
-      return mine.close();
+      break;
     }
-    if (task* const t = take(w, std::exchange(patient, false)); t != nullptr) {
+    if (task* const t = take(w, which); t != nullptr) {
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
         wake_for_tasks(1);
       }
       return t;
     }
-  } while (now_ns() - start < limit);
-  if (task* const t = mine.close(); t != nullptr) {
+    // At the second look a few tasks of a submitter that goes on submitting will do.
+    which = ready_queues::from_others::any;
+  } while (now_ns() < end_ns);
+  return mine.close();
+}
+
+template <class Reason>
+task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
+  std::int64_t looked = now_ns();
+  (void)somebody_lags(w, 0);
+  while (!awake()) {
+    spin_pause();
+    const std::int64_t now = now_ns();
+    if (now - looked < watch_ns) {
+      continue;
+    }
+    if (somebody_lags(w, now - looked)) {
+      state_[w]->lengths.assume_long();
+      return take(w, ready_queues::from_others::any);
+    }
+    if (task* const t = take(w, at_first(w)); t != nullptr || now >= end_ns) {
+      return t;
+    }
+    looked = now;
+  }
+  return nullptr;
+}
+
+template <class Reason>
+task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake) {
+  const std::int64_t limit =
+      timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
+  const std::int64_t start = now_ns();
+  kernel_lengths& lengths = state_[w]->lengths;
+  lengths.calibrate(clock_);
+  const bool watches = at_first(w) == ready_queues::from_others::several;
+  if (task* const t = watches ? watch_until(w, start + limit, awake)
+                              : look_until(w, start + limit, awake);
+      t != nullptr || awake()) {
     return t;
   }
   parking_place& place = state_[w]->place;
@@ -498,7 +571,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
   task* next = nullptr;
   while (!stopping()) {
     if (next == nullptr) {
-      next = take(w, !helping_.load(std::memory_order_relaxed));
+      next = take(w, at_first(w));
     }
     if (next == nullptr) {
       next = spin_or_park(w, -1, stopping);
@@ -517,7 +590,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
 
 bool scheduler::run_one() {
   start_batch();
-  task* t = take(0);
+  task* t = take(0, ready_queues::from_others::any);
   if (t == nullptr) {
     return false;
   }
@@ -540,7 +613,7 @@ void scheduler::help_until_ended(const task& t) {
   task* next = nullptr;
   while (!ended()) {
     if (next == nullptr) {
-      next = take(0);
+      next = take(0, at_first(0));
     }
     if (next == nullptr) {
       WEIR_EXPECT(!alone_);  // a task that waits has a predecessor that is ready, or

@@ -120,6 +120,8 @@ class scheduler {
   /// Likewise what the submitter waits for.
   void show_wait(const task* t) noexcept;
   [[nodiscard]] result<void> call(task& t, unsigned w);
+  /// Likewise; measures one kernel in so many.
+  [[nodiscard]] result<void> call_and_sample(task& t, unsigned w);
   [[nodiscard]] task* release_successors(task& t, unsigned w, std::int64_t ended_ns);
   /// What successors learn of a task that has ended.
   struct ended_task {
@@ -137,10 +139,21 @@ class scheduler {
   void queue(task& t, unsigned w);
   /// Gives a task that worker `w` has freed to one that looks for any.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
-  [[nodiscard]] task* take(unsigned w, bool patient = false);
+  [[nodiscard]] task* take(unsigned w, ready_queues::from_others which);
+  /// What worker w may take before it has watched the others.
+  [[nodiscard]] ready_queues::from_others at_first(unsigned w) const noexcept;
+  /// True if somebody has tasks in his queue and does not end short ones all the time.
+  /// `passed_ns`: since the call before.
+  [[nodiscard]] bool somebody_lags(unsigned w, std::int64_t passed_ns) noexcept;
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
+  /// Looks for a task until then.
+  template <class Reason>
+  [[nodiscard]] task* look_until(unsigned w, std::int64_t end_ns, Reason&& awake);
+  /// Likewise, while others run tiny kernels.
+  template <class Reason>
+  [[nodiscard]] task* watch_until(unsigned w, std::int64_t end_ns, Reason&& awake);
   void wake_waiter(task_id ended) noexcept;
   [[nodiscard]] std::uint64_t sum_of_others(
       std::atomic<std::uint64_t> worker_tally::*counter) const noexcept;

@@ -34,19 +34,24 @@ class tick_clock {
   /// Nanoseconds that `ticks` are, by the rate since construction (at least 0.1 ms of
   /// it).
   [[nodiscard]] std::int64_t to_ns(std::int64_t ticks) const noexcept {
+    return static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick());
+  }
+  /// Likewise.
+  [[nodiscard]] std::int64_t to_ticks(std::int64_t ns) const noexcept {
+    return static_cast<std::int64_t>(static_cast<double>(ns) / ns_per_tick());
+  }
+
+ private:
+  [[nodiscard]] double ns_per_tick() const noexcept {
     if (!constant_) {
-      return ticks;
+      return 1;
     }
     std::int64_t passed_ns = now_ns() - start_ns_;
     while (passed_ns < 100'000) {
       passed_ns = now_ns() - start_ns_;
     }
-    const double rate =
-        static_cast<double>(passed_ns) / static_cast<double>(now() - start_);
-    return static_cast<std::int64_t>(static_cast<double>(ticks) * rate);
+    return static_cast<double>(passed_ns) / static_cast<double>(now() - start_);
   }
-
- private:
   static bool has_constant_counter() noexcept {
 #if defined(__x86_64__)
     unsigned a = 0;

@@ -407,6 +407,34 @@ TEST_P(Engine, LosesNoWakeUpBetweenBurstsAndPauses) {
   EXPECT_EQ(runs.load(), submitted);
 }
 
+/// Workers leave tiny tasks to each other; two that wait for one another are not.
+TEST_P(Engine, RunsTwoKernelsAtOnceAfterThousandsOfTinyOnes) {
+  if (GetParam() == 1) {
+    GTEST_SKIP() << "two kernels at once need two workers";
+  }
+  const storage s = or_throw(e->allocate(64, "test"));
+  const tensor all = bytes_of(s);
+  for (int round = 0; round < 30; ++round) {
+    for (int i = 0; i < 3000; ++i) {
+      submit(*e, "tiny", {reads(all)}, [](const task_context&) {});
+    }
+    submit(*e, "last", {writes(all)}, [](const task_context&) {});
+    std::atomic<int> here{0};
+    auto* count = &here;
+    for (int i = 0; i < 2; ++i) {
+      submit(*e, "meet", {reads(all)}, [count](const task_context&) {
+        count->fetch_add(1);
+        const std::int64_t deadline = now_ns() + 20'000'000'000;
+        while (count->load() < 2 && now_ns() < deadline) {
+        }
+        EXPECT_EQ(count->load(), 2);
+      });
+    }
+    ASSERT_TRUE(e->wait_all());
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
 TEST_P(Engine, ReadsATensorOnlyAfterAllOfItsTiles) {
   const storage s = or_throw(e->allocate(1600, "test"));
   std::atomic<int> tiles{0};

@@ -226,15 +226,24 @@ TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
   }
 }
 
-TEST(ReadyTasks, OfTheSubmitterAreLeftToItByThePatientWhileTheyAreFew) {
-  std::vector<task> t(64);
-  for (const unsigned owner : {0U, 2U}) {
+TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
+  using enum ready_queues::from_others;
+  struct rule {
+    ready_queues::from_others which;
+    unsigned owner;
+    std::size_t least;
+  };
+  for (const rule& r :
+       {rule{any, 0, 1}, rule{any, 2, 1}, rule{unless_few, 0, 16}, rule{unless_few, 2, 1},
+        rule{several, 0, 3}, rule{several, 2, 3}}) {
+    std::vector<task> t(64);
     ready_queues q(3, 3, 64);
     std::size_t pushed = 0;
-    while (q.pop(1, true).first == nullptr) {
-      q.push(owner, t.at(pushed++));
+    while (q.pop(1, r.which).first == nullptr) {
+      EXPECT_EQ(q.empty(r.owner), pushed == 0);
+      q.push(r.owner, t.at(pushed++));
     }
-    EXPECT_EQ(pushed, owner == 0 ? 16U : 1U);
+    EXPECT_EQ(pushed, r.least);
   }
 }
 
