@@ -170,7 +170,7 @@ engine::impl::live_replay& engine::impl::start_replay(
     t.pending.store(g->nodes[i].waits_for, std::memory_order_relaxed);
     t.root.store(0, std::memory_order_relaxed);
     t.history = nullptr;
-    t.successors.store(edge_link().bits(), std::memory_order_relaxed);
+    t.successors.store(0, std::memory_order_relaxed);
   }
   if (tracer.recording()) {
     if (instance->histories == nullptr) {
@@ -224,7 +224,7 @@ void engine::impl::link_after(live_replay& r, const live_replay& earlier) {
       workers.board()->add_wait(r.first + e.to, before.id);
     }
     edges += static_cast<std::uint32_t>(
-        wire_one(r.instance->records.tasks[e.to], before, e.why, edges));
+        wire_one(r.instance->records.tasks[e.to], before, e.why));
   }
 }
 

@@ -134,9 +134,10 @@ void engine::impl::start_watchdog() {
   };
   view.describe = [this] {
     const std::uint64_t ended = ended_tasks();
-    return fmt::format("{}; {} tasks have not ended{}", workers.describe(),
+    return fmt::format("{}; {} tasks have not ended{}",
+                       workers.board()->describe_workers(),
                        tallies.submitted.load(std::memory_order_relaxed) - ended,
-                       workers.describe_waits());
+                       workers.board()->describe_waits());
   };
   view.report = options.on_stall;
   if (view.report == nullptr) {

@@ -57,19 +57,6 @@ struct engine::impl {
     task_id end = 0;
   };
 
-  /// Where the next edges of a task go, behind those in use.
-  struct edge_places {
-    edge_places(edge_block& first, std::uint32_t used) noexcept {
-      const std::size_t place = used % edge_block::room;
-      const bool full = place == 0 && used != 0;
-      edge_block& newest = used <= edge_block::room ? first : *first.next;
-      at = newest.edges.data() + (full ? edge_block::room : place);
-      end = newest.edges.data() + edge_block::room;
-    }
-    edge* at;
-    edge* end;
-  };
-
   /// The record of a task that has not been retired.
   [[nodiscard]] task& at(task_id id) noexcept {
     if (!replays.empty()) {
@@ -132,11 +119,12 @@ struct engine::impl {
   void show_waits(const replay_instance& r, std::size_t count);
   template <class Find>
   std::uint32_t wire_to(task& t, std::uint32_t edges, Find&& find);
-  /// One more edge behind `edges`; false if `before` has ended.
-  bool wire_one(task& t, task& before, hazard why, std::uint32_t edges);
-  bool hang(task& t, task& before, hazard why, edge_places& places);
-  /// False if `before` has ended, which it may have had to for want of room.
-  bool add_place(task& t, task& before, edge_places& places);
+  /// One edge; false if `before` has ended.
+  bool wire_one(task& t, task& before, hazard why);
+  bool hang(task& t, task& before, hazard why);
+  /// Room for a successor behind `count` that fill their blocks. Null if `before` has
+  /// ended, which it may have had to for want of room.
+  [[nodiscard]] successor* add_room(task& before, std::uint32_t count);
 
   /// One more task that the program wants to end first.
   void add_asked(task& t, task_id before, bool manual);
@@ -172,9 +160,10 @@ struct engine::impl {
   /// What a failed task wrote is to be found by those that come after.
   void keep_failed(const live_replay& r, std::uint32_t index, task_id root);
 
-  /// Room for more edges of a task; null if there is none.
-  [[nodiscard]] edge_block* add_block(task& t);
-  void return_edges(task& t) noexcept;
+  [[nodiscard]] successor_block* take_block();
+  void return_block(successor_block& block) noexcept;
+  /// Those beyond the first of a task with so many successors.
+  void return_blocks(const task& t, std::uint32_t successors) noexcept;
 
   /// Tasks of all kinds that have ended. @threads{safe from any thread}
   [[nodiscard]] std::uint64_t ended_tasks() const noexcept;
@@ -203,9 +192,9 @@ struct engine::impl {
   std::shared_ptr<captured_graph> recording;  ///< null: nothing is being recorded
   std::vector<std::uint32_t> touched;         ///< tasks that `edge_counts` counts for
   std::vector<std::uint32_t> edge_counts;
-  std::uint64_t serial;                             ///< of this engine
-  std::vector<std::unique_ptr<edge_block>> blocks;  ///< beyond the first of each task
-  edge_block* free_blocks = nullptr;
+  std::uint64_t serial;                                  ///< of this engine
+  std::vector<std::unique_ptr<successor_block>> blocks;  ///< beyond the first ones
+  successor_block* free_blocks = nullptr;
   std::size_t most_blocks;
   std::vector<exclusion*> group_of_slot;
   std::vector<std::unique_ptr<exclusion>> groups;

@@ -12,7 +12,6 @@
 
 #include "tasks/exclusion.hpp"
 #include "tasks/inbox.hpp"
-#include "tasks/kernel_lengths.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -24,7 +23,7 @@ constexpr int pauses_per_look = 16;
 /// How long a worker with tiny kernels watches the others between two looks.
 constexpr std::int64_t watch_ns = 1'000;
 /// Successors of a task whose records are asked for while it runs.
-constexpr int successors_ahead = 4;
+constexpr std::uint32_t successors_ahead = 4;
 
 /// Sets a flag for its own lifetime.
 class raised {
@@ -44,10 +43,6 @@ class raised {
 
 struct alignas(64) scheduler::worker {
   worker_tally done;
-  // For who watches; names outlive the engine.
-  std::atomic<task_id> runs{0};
-  std::atomic<const char*> runs_name{nullptr};
-  std::atomic<std::int64_t> runs_since{0};
   // Of its own thread.
   alignas(64) kernel_lengths lengths;
   std::vector<std::uint64_t> seen_finished;  ///< by each worker
@@ -61,12 +56,13 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       alone_(places_ == 1),
       traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
-      watched_(options.watchdog_ns > 0),
       moves_(workers_ <= allowed_processors()),
       failures_(failures),
       tracer_(tracer),
       ready_(places_, workers_, options.window),
-      board_(watched_ ? std::make_unique<wait_board>(options.window) : nullptr) {
+      board_(options.watchdog_ns > 0
+                 ? std::make_unique<wait_board>(options.window, places_)
+                 : nullptr) {
   for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
     state_.back()->seen_finished.resize(places_);
@@ -145,14 +141,11 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
-edge_link scheduler::seal(task& t) noexcept {
-  constexpr std::uintptr_t sealed = edge_link::sealed().bits();
+std::uint32_t scheduler::close(task& t) noexcept {
   if (alone_) {
-    const std::uintptr_t newest = t.successors.load(std::memory_order_relaxed);
-    t.successors.store(sealed, std::memory_order_relaxed);
-    return edge_link::of(newest);
+    return t.successors.load(std::memory_order_relaxed);
   }
-  return edge_link::of(t.successors.exchange(sealed, std::memory_order_seq_cst));
+  return t.successors.exchange(task::closed, std::memory_order_seq_cst);
 }
 
 bool scheduler::satisfy(task& t, std::int32_t count) noexcept {
@@ -235,63 +228,6 @@ void scheduler::start(task& t) {
   queue(t, 0);
 }
 
-void scheduler::show(const task* t, unsigned w) noexcept {
-  worker& me = *state_[w];
-  me.runs_name.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
-  me.runs_since.store(now_ns(), std::memory_order_relaxed);
-  me.runs.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
-}
-
-void scheduler::show_wait(const task* t) noexcept {
-  if (watched_) {
-    waits_for_name_.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
-    waits_for_.store(t == nullptr ? waits_for_none : t->id, std::memory_order_relaxed);
-  }
-}
-
-std::string scheduler::describe() const {
-  std::string out;
-  const std::int64_t now = now_ns();
-  for (unsigned w = 0; w < places_; ++w) {
-    const worker& one = *state_[w];
-    const task_id id = one.runs.load(std::memory_order_relaxed);
-    const char* name = one.runs_name.load(std::memory_order_relaxed);
-    out += w == 0 ? "" : "; ";
-    if (id == 0 || name == nullptr) {
-      out += fmt::format("worker {} runs nothing", w);
-    } else {
-      out +=
-          fmt::format("worker {} runs task {} \"{}\" since {} ms", w, id, name,
-                      (now - one.runs_since.load(std::memory_order_relaxed)) / 1'000'000);
-    }
-  }
-  const task_id awaited = waits_for_.load(std::memory_order_relaxed);
-  const char* name = waits_for_name_.load(std::memory_order_relaxed);
-  if (awaited != waits_for_none && name != nullptr) {
-    out += fmt::format("; the submitter waits for task {} \"{}\"", awaited, name);
-  }
-  return out;
-}
-
-std::string scheduler::describe_waits() const {
-  return board_->describe([this](task_id id) {
-    return std::any_of(state_.begin(), state_.end(), [id](const auto& one) {
-      return one->runs.load(std::memory_order_relaxed) == id;
-    });
-  });
-}
-
-result<void> scheduler::call_and_sample(task& t, unsigned w) {
-  kernel_lengths& lengths = state_[w]->lengths;
-  if (alone_ || !lengths.sample()) {
-    return call(t, w);
-  }
-  const std::int64_t start = clock_.now();
-  result<void> outcome = call(t, w);
-  lengths.add(clock_.now() - start);
-  return outcome;
-}
-
 result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
@@ -303,46 +239,34 @@ result<void> scheduler::call(task& t, unsigned w) {
   }
 }
 
-void scheduler::record(const task& t, unsigned w, std::int64_t start, std::int64_t end) {
-  const task_history& known = *t.history;
-  task_record r;
-  r.name = t.name;
-  r.id = t.id;
-  r.submitted = known.submitted;
-  r.ready = known.ready;
-  r.started = start;
-  r.ended = end;
-  r.waited_for = known.waited_for;
-  r.waited_for_name = known.waited_for_name;
-  r.worker = w;
-  r.pulse = known.pulse;
-  r.keep = known.keep;
-  tracer_.record(w, r);
-}
-
 std::int64_t scheduler::execute(task& t, unsigned w) {
   worker_tally& done = state_[w]->done;
   if (t.root.load(std::memory_order_relaxed) != 0) {
     tally<std::uint64_t>(done.poisoned);
     return 0;
   }
-  if (watched_) {
-    show(&t, w);
+  if (board_ != nullptr) {
+    board_->runs(w, &t);
   }
   const bool traced = t.history != nullptr;
   const bool timed = traced || times_;
   const std::int64_t start = !timed ? 0 : traced ? now_ns() : clock_.now();
-  result<void> outcome = call_and_sample(t, w);
+  kernel_lengths& lengths = state_[w]->lengths;
+  const std::int64_t sampled = !alone_ && lengths.sample() ? clock_.now() : 0;
+  result<void> outcome = call(t, w);
+  if (sampled != 0) {
+    lengths.add(clock_.now() - sampled);
+  }
   const std::int64_t end = !timed ? 0 : traced ? now_ns() : clock_.now();
-  if (watched_) {
-    show(nullptr, w);
+  if (board_ != nullptr) {
+    board_->runs(w, nullptr);
   }
   ensure_kernel_fp();
   if (timed) {
     tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
   }
   if (traced) {
-    record(t, w, start, end);
+    tracer_.record(w, record_of(t, w, start, end));
   }
   if (!outcome) {
     tally<std::uint64_t>(done.failed);
@@ -361,7 +285,7 @@ scheduler::ended_task scheduler::note_end(const task& t, unsigned w,
     out.name = t.name;
     out.ended = ended_ns;
   }
-  if (watched_) {
+  if (board_ != nullptr) {
     board_->ended(t.id);
   }
   tally<std::uint64_t>(state_[w]->done.finished);
@@ -389,8 +313,7 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
   const ended_task before = note_end(t, w, ended_ns);
   const std::span<const follower> followers = t.batch->followers_of(t);
   task* const batch = t.batch->tasks;
-  // From here on the submitter may use the record again: `t` is not touched any more.
-  edge_link e = seal(t);
+  const std::uint32_t count = close(t);
   task* in_hand = nullptr;
   unsigned queued = 0;
   const auto freed = [&](task& after) {
@@ -410,23 +333,19 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
       freed(batch[f.index()]);
     }
   }
-  // The newest comes first here, and the oldest is to run first. Those that became ready
-  // are strung up by their own first edges, which nobody else has a use for any more.
-  edge_link ready;
-  while (!e.none()) {
-    task& after = e.owner();
-    const bool carries = e.carries_failure();
-    e = e.to().next;  // the edge goes with its owner once that may run
-    if (release_one(after, carries, before)) {
-      edge& first = block_of(after).edges[0];
-      first.next = std::exchange(ready, edge_link(first, false));
+  const successor_block* block = nullptr;
+  for (std::uint32_t done = 0; done < count; done += successor_block::room) {
+    block = done == 0 ? &successors_of(t) : block->next;
+    const std::uint32_t here = std::min(count - done, successor_block::room);
+    for (std::uint32_t i = 0; i < here; ++i) {
+      const successor s = block->tasks[i];
+      if (release_one(s.waits(), s.carries_failure(), before)) {
+        freed(s.waits());
+      }
     }
   }
-  while (!ready.none()) {
-    task& after = ready.owner();
-    ready = ready.to().next;
-    freed(after);
-  }
+  // From here on the submitter may use the record again.
+  t.successors.store(task::over | count, std::memory_order_release);
   if (!alone_) {
     std::atomic<std::uint64_t>& released = state_[w]->done.released;
     released.store(released.load(std::memory_order_relaxed) + 1,
@@ -438,10 +357,10 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
 }
 
 void scheduler::look_ahead(const task& t) noexcept {
-  edge_link e = edge_link::of(t.successors.load(std::memory_order_acquire));
-  for (int i = 0; i < successors_ahead && !e.none(); ++i) {
-    prefetch_to_write(&e.owner());
-    e = e.to().next;
+  const std::uint32_t count = t.successors.load(std::memory_order_acquire);
+  const successor_block& first = successors_of(t);
+  for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
+    prefetch_to_write(&first.tasks[i].waits());
   }
 }
 
@@ -604,14 +523,17 @@ bool scheduler::run_one() {
 
 void scheduler::help_until_ended(const task& t) {
   start_batch();
-  show_wait(&t);
+  if (board_ != nullptr) {
+    board_->submitter_waits(&t);
+  }
   const raised helping(helping_);
   const fp_scope scope;
-  const auto ended = [&t] {
-    return t.successors.load(std::memory_order_seq_cst) == edge_link::sealed().bits();
+  // Who ends it closes it before it looks for somebody to wake.
+  const auto closed = [&t] {
+    return t.successors.load(std::memory_order_seq_cst) >= task::closed;
   };
   task* next = nullptr;
-  while (!ended()) {
+  while (!t.ended()) {
     if (next == nullptr) {
       next = take(0, at_first(0));
     }
@@ -619,13 +541,15 @@ void scheduler::help_until_ended(const task& t) {
       WEIR_EXPECT(!alone_);  // a task that waits has a predecessor that is ready, or
                              // waits for one
       awaited_.store(t.id, std::memory_order_seq_cst);
-      next = spin_or_park(0, -1, ended);
+      next = spin_or_park(0, -1, closed);
       awaited_.store(waits_for_none, std::memory_order_relaxed);
       continue;  // what is in hand now is somebody else's if the wait is over
     }
     next = run(*next, 0);
   }
-  show_wait(nullptr);
+  if (board_ != nullptr) {
+    board_->submitter_waits(nullptr);
+  }
   if (next != nullptr) {
     queue(*next, 0);
     wake_for_tasks(1);

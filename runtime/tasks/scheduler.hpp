@@ -37,7 +37,7 @@ struct worker_tally {
       0};  ///< of traced tasks, whose times are in ns anyway
 };
 
-/// @threads{all but wake, serve, describe and tally_of: the submitter}
+/// @threads{all but wake, serve, board and tally_of: the submitter}
 class scheduler {
  public:
   scheduler(const engine_options& options, failure_log& failures, trace& tracer);
@@ -58,23 +58,15 @@ class scheduler {
   /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
-  /// Adds "the owner of `e` waits for `before`"; false if `before` has ended.
-  [[nodiscard]] bool add_successor(task& before, edge& e,
-                                   bool carries_failure) const noexcept {
-    const std::uintptr_t now = edge_link(e, carries_failure).bits();
-    std::uintptr_t head = before.successors.load(std::memory_order_acquire);
-    do {
-      if (head == edge_link::sealed().bits()) {
-        return false;
-      }
-      e.next = edge_link::of(head);
-      if (alone_) {
-        before.successors.store(now, std::memory_order_relaxed);
-        return true;
-      }
-    } while (!before.successors.compare_exchange_weak(
-        head, now, std::memory_order_acq_rel, std::memory_order_acquire));
-    return true;
+  /// One more successor of `before`, which has `count` and whose next is written; false
+  /// if there can be no more.
+  [[nodiscard]] bool count_successor(task& before, std::uint32_t count) const noexcept {
+    if (alone_) {
+      before.successors.store(count + 1, std::memory_order_relaxed);
+      return true;
+    }
+    return before.successors.compare_exchange_strong(
+        count, count + 1, std::memory_order_acq_rel, std::memory_order_acquire);
   }
 
   bool run_one();
@@ -85,11 +77,6 @@ class scheduler {
   /// Runs tasks on this thread until it is asked to leave. False if no place is free.
   [[nodiscard]] bool serve(const std::stop_token& leave);
 
-  /// What each worker runs and what the submitter waits for, if somebody watches.
-  /// @threads{safe from any thread; likewise describe_waits}
-  [[nodiscard]] std::string describe() const;
-  /// Which task waits for which others.
-  [[nodiscard]] std::string describe_waits() const;
   /// Where it is noted who waits for whom; null if nobody watches.
   [[nodiscard]] wait_board* board() const noexcept { return board_.get(); }
 
@@ -113,15 +100,7 @@ class scheduler {
   static void look_ahead(const task& t) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.
   std::int64_t execute(task& t, unsigned w);
-  /// Keeps what the trace is to show of the task.
-  void record(const task& t, unsigned w, std::int64_t start, std::int64_t end);
-  /// Says to who watches what the worker runs.
-  void show(const task* t, unsigned w) noexcept;
-  /// Likewise what the submitter waits for.
-  void show_wait(const task* t) noexcept;
   [[nodiscard]] result<void> call(task& t, unsigned w);
-  /// Likewise; measures one kernel in so many.
-  [[nodiscard]] result<void> call_and_sample(task& t, unsigned w);
   [[nodiscard]] task* release_successors(task& t, unsigned w, std::int64_t ended_ns);
   /// What successors learn of a task that has ended.
   struct ended_task {
@@ -133,8 +112,8 @@ class scheduler {
   ended_task note_end(const task& t, unsigned w, std::int64_t ended_ns);
   /// True if it was the last one that `after` waited for.
   bool release_one(task& after, bool carries_failure, const ended_task& before);
-  /// Nothing can be added to its successors any more: the newest of them.
-  [[nodiscard]] edge_link seal(task& t) noexcept;
+  /// No more successors: how many there are.
+  [[nodiscard]] std::uint32_t close(task& t) noexcept;
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
   void queue(task& t, unsigned w);
   /// Gives a task that worker `w` has freed to one that looks for any.
@@ -168,7 +147,6 @@ class scheduler {
   bool batching_ = false;
   bool traces_;
   bool times_;
-  bool watched_;
   bool moves_;  ///< there is a processor for every own thread
   failure_log& failures_;
   trace& tracer_;
@@ -183,8 +161,6 @@ class scheduler {
   std::vector<unsigned> free_places_;
   alignas(64) std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<task_id> awaited_{waits_for_none};
-  std::atomic<task_id> waits_for_{waits_for_none};  ///< if somebody watches
-  std::atomic<const char*> waits_for_name_{nullptr};
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
   /// The submitter waits, and runs tasks itself.

@@ -50,8 +50,8 @@ engine::impl::impl(const engine_options& o)
       search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
       most_blocks(((o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges}) +
-                   edge_block::room - 1) /
-                  edge_block::room),
+                   successor_block::room - 1) /
+                  successor_block::room),
       group_of_slot(o.window),
       tracer(o.trace, std::max(o.workers, o.most_workers)),
       workers(o, failures, tracer) {
@@ -167,8 +167,10 @@ void engine::impl::retire_one(task& t) {
   if (t.exclusive) {
     leave_group(t);
   }
-  if (t.many_edges) {
-    return_edges(t);
+  const std::uint32_t count =
+      t.successors.load(std::memory_order_relaxed) & (task::closed - 1);
+  if (count > successor_block::room) {
+    return_blocks(t, count);
   }
   ++oldest;
 }
@@ -198,7 +200,7 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
   const std::size_t index = next & (window - 1);
   const std::size_t ahead = (next + slots_ahead) & (window - 1);
   prefetch_to_write(&records.tasks[ahead]);
-  prefetch_to_write(&records.edges[ahead]);
+  prefetch_to_write(&records.successors[ahead]);
   task& t = records.tasks[index];
   t.id = next;
   t.fn = kernel.fn;
@@ -217,7 +219,7 @@ task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
     std::memcpy(records.values[index].bytes.data(), kernel.captures, kernel.size);
   }
   // Nobody can reach the slot before an edge or the queue shows it.
-  t.successors.store(edge_link().bits(), std::memory_order_relaxed);
+  t.successors.store(0, std::memory_order_relaxed);
   return t;
 }
 
@@ -300,33 +302,27 @@ void engine::impl::add_asked(task& t, task_id before, bool manual) {
   }
 }
 
-edge_block* engine::impl::add_block(task& t) {
+successor_block* engine::impl::take_block() {
   if (free_blocks == nullptr) {
     if (blocks.size() == most_blocks) {
       return nullptr;
     }
-    blocks.push_back(std::make_unique<edge_block>());
+    blocks.push_back(std::make_unique<successor_block>());
     free_blocks = blocks.back().get();
   }
-  edge_block& first = block_of(t);
-  edge_block* const block = free_blocks;
-  free_blocks = block->next;
-  block->owner = &t;
-  block->next = first.next;
-  first.next = block;
-  t.many_edges = true;
-  return block;
+  return std::exchange(free_blocks, free_blocks->next);
 }
 
-void engine::impl::return_edges(task& t) noexcept {
-  edge_block& first = block_of(t);
-  while (first.next != nullptr) {
-    edge_block* const block = first.next;
-    first.next = block->next;
-    block->next = free_blocks;
-    free_blocks = block;
+void engine::impl::return_block(successor_block& block) noexcept {
+  block.next = std::exchange(free_blocks, &block);
+}
+
+void engine::impl::return_blocks(const task& t, std::uint32_t successors) noexcept {
+  successor_block* block = successors_of(t).next;
+  for (std::uint32_t i = successor_block::room; i < successors;
+       i += successor_block::room) {
+    return_block(*std::exchange(block, block->next));
   }
-  t.many_edges = false;
 }
 
 void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
@@ -336,44 +332,54 @@ void engine::impl::inherit(task& t, const task& ended, hazard why) noexcept {
   }
 }
 
-bool engine::impl::add_place(task& t, task& before, edge_places& places) {
-  if (before.ended()) {
-    return false;
+successor* engine::impl::add_room(task& before, std::uint32_t count) {
+  successor_block& first = successors_of(before);
+  if (count % successor_block::room != 0) {
+    return &first.newest->tasks[count % successor_block::room];
   }
-  edge_block* const block = add_block(t);
+  successor_block* const block = take_block();
   if (block == nullptr) {
     // It depends on older tasks alone, so it ends whatever becomes of this one.
     tally<std::uint64_t>(tallies.edge_stalls);
     workers.help_until_ended(before);
-    return false;
+    return nullptr;
   }
-  places.at = block->edges.data();
-  places.end = places.at + edge_block::room;
-  return true;
+  // Nobody looks at these two before there are more successors.
+  (count == successor_block::room ? first : *first.newest).next = block;
+  first.newest = block;
+  return block->tasks.data();
 }
 
-[[gnu::always_inline]] inline bool engine::impl::hang(task& t, task& before, hazard why,
-                                                      edge_places& places) {
-  if ((places.at == places.end && !add_place(t, before, places)) ||
-      !workers.add_successor(before, *places.at, carries_failure(why))) {
-    inherit(t, before, why);
-    return false;
+[[gnu::always_inline]] inline bool engine::impl::hang(task& t, task& before, hazard why) {
+  const std::uint32_t count = before.successors.load(std::memory_order_acquire);
+  successor* place = nullptr;
+  if (count < successor_block::room) {
+    place = &successors_of(before).tasks[count];
+  } else if (count < task::closed) {
+    place = add_room(before, count);
   }
-  tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(why)]);
-  ++places.at;
-  return true;
+  if (place != nullptr) {
+    *place = successor(t, carries_failure(why));
+    if (workers.count_successor(before, count)) {
+      tally<std::uint64_t>(tallies.edges[static_cast<std::size_t>(why)]);
+      return true;
+    }
+    if (count >= successor_block::room && count % successor_block::room == 0) {
+      return_block(*successors_of(before).newest);
+    }
+  }
+  inherit(t, before, why);
+  return false;
 }
 
-bool engine::impl::wire_one(task& t, task& before, hazard why, std::uint32_t edges) {
-  edge_places places(block_of(t), edges);
-  return hang(t, before, why, places);
+bool engine::impl::wire_one(task& t, task& before, hazard why) {
+  return hang(t, before, why);
 }
 
 template <class Find>
 std::uint32_t engine::impl::wire_to(task& t, std::uint32_t edges, Find&& find) {
-  edge_places places(block_of(t), edges);
   for (const predecessor_list::item p : search.found()) {
-    edges += static_cast<std::uint32_t>(hang(t, find(p.id), p.why, places));
+    edges += static_cast<std::uint32_t>(hang(t, find(p.id), p.why));
   }
   return edges;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The record of a task in flight, and the lock-free list of its successors.
+/// The record of a task in flight, and its successors.
 #pragma once
 
 #include <array>
@@ -12,65 +12,40 @@
 
 #include "weir/base/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
+#include "weir/runtime/trace.hpp"
 
 namespace weir::runtime {
 
 struct task;
 class exclusion;
-struct edge;
 
-/// Leads to an edge and says whether failures pass along it; or to none; or says that
-/// there will be no more.
-class edge_link {
+/// A task that waits for another one, and whether failures pass to it: whether it reads
+/// or extends what the other wrote.
+class successor {
  public:
-  constexpr edge_link() = default;
-  edge_link(edge& to, bool carries_failure) noexcept
-      : bits_(reinterpret_cast<std::uintptr_t>(&to) |
+  successor() = default;
+  successor(task& waits, bool carries_failure) noexcept
+      : bits_(reinterpret_cast<std::uintptr_t>(&waits) |
               static_cast<std::uintptr_t>(carries_failure)) {}
-  /// Head of the list of a task that has ended: nothing can be added.
-  [[nodiscard]] static constexpr edge_link sealed() noexcept { return of(1); }
-  friend bool operator==(edge_link, edge_link) = default;
-  /// As atomic variables hold it.
-  [[nodiscard]] constexpr std::uintptr_t bits() const noexcept { return bits_; }
-  [[nodiscard]] static constexpr edge_link of(std::uintptr_t bits) noexcept {
-    edge_link out;
-    out.bits_ = bits;
-    return out;
+  [[nodiscard]] task& waits() const noexcept {
+    return *reinterpret_cast<task*>(bits_ & ~std::uintptr_t{1});
   }
-
-  [[nodiscard]] bool none() const noexcept { return bits_ == 0; }
-  /// @pre neither none nor sealed; likewise below
-  [[nodiscard]] edge& to() const noexcept {
-    return *reinterpret_cast<edge*>(bits_ & ~std::uintptr_t{1});
-  }
-  /// The successor reads or extends what the predecessor wrote.
   [[nodiscard]] bool carries_failure() const noexcept { return (bits_ & 1) != 0; }
-  /// The task that waits.
-  [[nodiscard]] inline task& owner() const noexcept;
 
  private:
-  std::uintptr_t bits_ = 0;  ///< edges are aligned, so the lowest bit is free
+  std::uintptr_t bits_ = 0;  ///< tasks are aligned, so the lowest bit is free
 };
 
-/// "My owner waits for you": hangs in the list of the predecessor.
-struct edge {
-  edge_link next;
+/// Successors of one task: a first block that it always has, and more if it needs them.
+/// Written by the submitter; who ends the task reads as many as there are by then.
+struct alignas(64) successor_block {
+  static constexpr std::uint32_t room = 6;
+
+  successor_block* next = nullptr;    ///< if the task has more
+  successor_block* newest = nullptr;  ///< of the first block, likewise
+  std::array<successor, room> tasks;
 };
-
-/// Edges of one task: a first block that it always has, and more if it needs them.
-struct alignas(64) edge_block {
-  static constexpr std::size_t room = 6;
-
-  task* owner = nullptr;
-  edge_block* next = nullptr;  ///< of the same task; the newest follows the first
-  std::array<edge, room> edges;
-};
-static_assert(sizeof(edge_block) == 64);
-
-task& edge_link::owner() const noexcept {
-  constexpr std::uintptr_t inside = alignof(edge_block) - 1;
-  return *reinterpret_cast<const edge_block*>(bits_ & ~inside)->owner;
-}
+static_assert(sizeof(successor_block) == 64);
 
 /// A successor inside the same replay: its number there, and whether failures pass.
 struct follower {
@@ -91,9 +66,9 @@ struct alignas(64) captured_values {
 struct task_batch {
   const void* argument = nullptr;
   task* tasks = nullptr;
-  edge_block* edges = nullptr;        ///< the first block of each
-  captured_values* values = nullptr;  ///< of each
-  exclusion** groups = nullptr;       ///< of exclusive tasks; replays have none
+  successor_block* successors = nullptr;  ///< the first block of each
+  captured_values* values = nullptr;      ///< of each
+  exclusion** groups = nullptr;           ///< of exclusive tasks; replays have none
   const std::uint32_t* follower_begin = nullptr;  ///< of a replay, else null
   const follower* followers = nullptr;
 
@@ -116,19 +91,22 @@ struct alignas(64) task_history {
 /// One task: a slot of the window, or one place of a replay. What every task needs, in
 /// one cache line.
 ///
-/// Life: prepared by the submitter, reachable through predecessors once an edge is
-/// pushed, ready when `pending` reaches zero, ended when `successors` is sealed; after
-/// that only the submitter touches it.
+/// Life: prepared by the submitter, reachable through predecessors once it is one of
+/// their successors, ready when `pending` reaches zero, closed when its kernel has ended,
+/// ended when its successors know; after that only the submitter touches it.
 struct alignas(64) task {
   using call_fn = result<void> (*)(const void* captures, const task_context&);
+  /// There will be no more successors.
+  static constexpr std::uint32_t closed = std::uint32_t{1} << 30;
+  /// Likewise, and they know.
+  static constexpr std::uint32_t over = closed | std::uint32_t{1} << 31;
 
   std::atomic<std::int32_t> pending{0};
   std::uint16_t accesses = 0;  ///< registered in the map
   bool urgent : 1 = false;
-  bool exclusive : 1 = false;   ///< commutes with others in any order
-  bool many_edges : 1 = false;  ///< more than fit into its first block
+  bool exclusive : 1 = false;  ///< commutes with others in any order
   std::uint8_t worker = submit_options::anywhere;
-  std::atomic<std::uintptr_t> successors{edge_link::sealed().bits()};  ///< the newest
+  std::atomic<std::uint32_t> successors{over};  ///< how many; `closed`, `over`
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
   task_id id = 0;
@@ -138,7 +116,7 @@ struct alignas(64) task {
   const char* name = nullptr;
 
   [[nodiscard]] bool ended() const noexcept {
-    return successors.load(std::memory_order_acquire) == edge_link::sealed().bits();
+    return successors.load(std::memory_order_acquire) >= over;
   }
   /// Remembers the oldest failure among the predecessors, so that the answer does not
   /// depend on timing.
@@ -163,8 +141,8 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
   return {followers + follower_begin[index], followers + follower_begin[index + 1]};
 }
 
-[[nodiscard]] inline edge_block& block_of(const task& t) noexcept {
-  return t.batch->edges[t.batch->index_of(t)];
+[[nodiscard]] inline successor_block& successors_of(const task& t) noexcept {
+  return t.batch->successors[t.batch->index_of(t)];
 }
 [[nodiscard]] inline captured_values& values_of(const task& t) noexcept {
   return t.batch->values[t.batch->index_of(t)];
@@ -173,25 +151,38 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
   return t.batch->groups[t.batch->index_of(t)];
 }
 
+/// What the trace is to show of a traced task that has run.
+[[nodiscard]] inline task_record record_of(const task& t, unsigned worker,
+                                           std::int64_t started, std::int64_t ended) {
+  const task_history& known = *t.history;
+  return {.name = t.name,
+          .id = t.id,
+          .submitted = known.submitted,
+          .ready = known.ready,
+          .started = started,
+          .ended = ended,
+          .waited_for = known.waited_for,
+          .waited_for_name = known.waited_for_name,
+          .worker = worker,
+          .pulse = known.pulse,
+          .keep = known.keep};
+}
+
 /// Records of so many tasks.
 struct task_records {
   explicit task_records(std::size_t count)
       : tasks(std::make_unique<task[]>(count)),
-        edges(std::make_unique<edge_block[]>(count)),
-        values(std::make_unique_for_overwrite<captured_values[]>(count)) {
-    for (std::size_t i = 0; i < count; ++i) {
-      edges[i].owner = &tasks[i];
-    }
-  }
+        successors(std::make_unique<successor_block[]>(count)),
+        values(std::make_unique_for_overwrite<captured_values[]>(count)) {}
   /// They belong to the batch from now on.
   void join(task_batch& batch) noexcept {
     batch.tasks = tasks.get();
-    batch.edges = edges.get();
+    batch.successors = successors.get();
     batch.values = values.get();
   }
 
   std::unique_ptr<task[]> tasks;
-  std::unique_ptr<edge_block[]> edges;
+  std::unique_ptr<successor_block[]> successors;
   std::unique_ptr<captured_values[]> values;
 };
 

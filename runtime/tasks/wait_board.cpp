@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who waits for whom, in words.
+/// Who runs what and who waits for whom, in words.
 #include "tasks/wait_board.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "weir/base/clock.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -52,7 +54,47 @@ std::string wait_board::reasons_of(const place& p) const {
   return out;
 }
 
-std::string wait_board::describe(const std::function<bool(task_id)>& runs) const {
+void wait_board::runs(unsigned worker, const task* t) noexcept {
+  current_task& now = workers_[worker];
+  now.name.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
+  now.since.store(now_ns(), std::memory_order_relaxed);
+  now.id.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
+}
+
+void wait_board::submitter_waits(const task* t) noexcept {
+  awaited_.name.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
+  awaited_.id.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
+}
+
+std::string wait_board::describe_workers() const {
+  std::string out;
+  const std::int64_t now = now_ns();
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    const task_id id = workers_[w].id.load(std::memory_order_relaxed);
+    const char* name = workers_[w].name.load(std::memory_order_relaxed);
+    out += w == 0 ? "" : "; ";
+    if (id == 0 || name == nullptr) {
+      out += fmt::format("worker {} runs nothing", w);
+    } else {
+      out += fmt::format(
+          "worker {} runs task {} \"{}\" since {} ms", w, id, name,
+          (now - workers_[w].since.load(std::memory_order_relaxed)) / 1'000'000);
+    }
+  }
+  const task_id awaited = awaited_.id.load(std::memory_order_relaxed);
+  const char* name = awaited_.name.load(std::memory_order_relaxed);
+  if (awaited != 0 && name != nullptr) {
+    out += fmt::format("; the submitter waits for task {} \"{}\"", awaited, name);
+  }
+  return out;
+}
+
+std::string wait_board::describe_waits() const {
+  const auto runs = [this](task_id id) {
+    return std::any_of(workers_.begin(), workers_.end(), [id](const current_task& one) {
+      return one.id.load(std::memory_order_relaxed) == id;
+    });
+  };
   std::vector<task_id> waiting;
   for (std::uint64_t i = 0; i <= mask_; ++i) {
     const task_id id = places_[i].id.load(std::memory_order_acquire);

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who waits for whom, for who watches from another thread.
+/// Who runs what and who waits for whom, for who watches from another thread.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "weir/runtime/engine.hpp"
+#include "tasks/task.hpp"
 
 namespace weir::runtime {
 
 /// The tasks in flight and some of those that each was told to wait for. A place is
 /// emptied before it is filled again, and every field is published, so that who finds the
 /// same task before and after has read what belongs to it.
-/// @threads{add, add_wait: the submitter; ended, describe: any thread}
+/// @threads{add, add_wait, submitter_waits: the submitter; runs: the worker; ended,
+/// describe_*: any thread}
 class wait_board {
  public:
   /// Ids of tasks in flight differ modulo `window`, a power of two.
-  explicit wait_board(std::uint32_t window)
-      : mask_(window - 1), places_(std::make_unique<place[]>(window)) {}
+  wait_board(std::uint32_t window, unsigned workers)
+      : mask_(window - 1),
+        places_(std::make_unique<place[]>(window)),
+        workers_(workers) {}
 
   /// A new task. `name` outlives the board.
   void add(task_id id, const char* name) noexcept;
@@ -33,8 +35,15 @@ class wait_board {
     places_[id & mask_].id.store(0, std::memory_order_release);
   }
 
+  /// From now on the worker runs this, or nothing: null.
+  void runs(unsigned worker, const task* t) noexcept;
+  /// Likewise what the submitter waits for.
+  void submitter_waits(const task* t) noexcept;
+
+  /// What each worker runs, and what the submitter waits for.
+  [[nodiscard]] std::string describe_workers() const;
   /// The oldest tasks that do not run, and for which live ones each of them waits.
-  [[nodiscard]] std::string describe(const std::function<bool(task_id)>& runs) const;
+  [[nodiscard]] std::string describe_waits() const;
 
  private:
   static constexpr std::uint32_t most_waits = 6;  ///< of one task that are kept
@@ -45,6 +54,13 @@ class wait_board {
     std::array<std::atomic<task_id>, most_waits> before{};
   };
 
+  /// Names outlive the board.
+  struct alignas(64) current_task {
+    std::atomic<task_id> id{0};
+    std::atomic<const char*> name{nullptr};
+    std::atomic<std::int64_t> since{0};
+  };
+
   /// "task N "name"", or nothing if it has ended.
   [[nodiscard]] std::string named(task_id id) const;
   /// What it waits for, in words.
@@ -52,6 +68,8 @@ class wait_board {
 
   std::uint64_t mask_;
   std::unique_ptr<place[]> places_;
+  std::vector<current_task> workers_;
+  current_task awaited_;
 };
 
 }  // namespace weir::runtime

@@ -389,5 +389,32 @@ TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
   }
 }
 
+/// Two blocks of edges beyond those of each task are all that a round needs; whichever of
+/// them is lost is missed by a later round. Tasks end while they get their seventh edge.
+TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
+  engine_options o;
+  o.workers = GetParam();
+  o.window = 256;
+  o.edges = 12;
+  auto tight = or_throw(engine::create(o));
+  const storage s = or_throw(tight->allocate(8, "test"));
+  std::uint64_t runs = 0;
+  for (std::uint64_t round = 1; round <= 20'000; ++round) {
+    submit_to(*tight, {updates(bytes_of(s))}, [&runs, round](const task_context&) {
+      volatile std::uint64_t wait = round * 7 % 400;
+      while (wait > 0) {
+        wait = wait - 1;
+      }
+      ++runs;
+    });
+    for (std::uint64_t i = 0; i < 7 + round % 11 / 10 * 8; ++i) {
+      submit_to(*tight, {reads(bytes_of(s))},
+                [&runs, round](const task_context&) { EXPECT_EQ(runs, round); });
+    }
+    ASSERT_TRUE(tight->wait_all());
+  }
+  EXPECT_EQ(tight->counters().edge_stalls, 0U);
+}
+
 }  // namespace
 }  // namespace weir::runtime
