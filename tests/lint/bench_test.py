@@ -75,11 +75,12 @@ class BenchRun(BenchCase):
 
 PEERS = """#!/bin/sh
 if [ "$1" = --list ]; then
-  echo empty_chain_2_ns libomp_chain_1_ns libomp_chain_2_ns openmp_chain_2_ns replay_chain_1_ns replay_chain_2_ns; exit 0
+  echo empty_chain_2_ns empty_indep_2_ns libomp_chain_1_ns libomp_chain_2_ns libomp_indep_2_ns
+  echo openmp_chain_2_ns openmp_indep_2_ns replay_chain_1_ns replay_chain_2_ns; exit 0
 fi
 row() {{ echo '{{"id": "'$1'", "value": '$2', "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": '$3'}}'; }}
 for id in "$@"; do case $id in
-  empty_*) row $id 200 null ;; openmp_*) row $id 500 null ;;
+  empty_*) row $id 200 null ;; openmp_chain*) row $id 500 null ;; openmp_*) row $id 40 null ;;
   libomp_*_1_ns) row $id 60 null ;; libomp_*) row $id 780 null ;;
   replay_*_1_ns) row $id 23 20 ;; replay_*) row $id 40 25 ;;
 esac; done
@@ -104,6 +105,10 @@ class Ratios(BenchCase):
         # With one worker it takes 60 where it took 40 at most.
         self.assertEqual(rows["ratio_replay_chain_1"]["peer"], 30)
         self.assertAlmostEqual(rows["ratio_replay_chain_1"]["value"], 23 / 30, places=3)
+
+    def test_a_peer_that_runs_tasks_where_they_are_created_does_not_count(self):
+        rows = {r["id"]: r for r in self.run_bench("*_chain_*,*_indep_*")}
+        self.assertEqual(rows["ratio_empty_indep_2"]["peer"], 780)
 
     def test_without_libomp_they_count_as_they_are(self):
         rows = {r["id"]: r for r in self.run_bench("empty_*,replay_*")}
