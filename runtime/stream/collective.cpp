@@ -227,14 +227,13 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
 
 collective_operation::collective_operation(std::shared_ptr<const collective_plan> plan,
                                            collective_choice how,
-                                           std::vector<collective_group> groups,
+                                           room_list<collective_group> groups,
                                            std::size_t scratch_limit)
     : operation(kind::collective),
       plan_(std::move(plan)),
       how_(how),
       groups_(std::move(groups)),
-      scratch_limit_(scratch_limit),
-      started_(groups_.size()) {}
+      scratch_limit_(scratch_limit) {}
 
 std::uint32_t collective_operation::tasks(unsigned) const {
   const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
@@ -264,7 +263,8 @@ std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   return stream_number;
 }
 ref<operation> collective_operation::clone() const {
-  std::vector<collective_group> groups;
+  room_list<collective_group> groups;
+  groups.reserve(groups_.size());
   for (const collective_group& g : groups_) {
     collective_group copy;
     copy.ranks = g.ranks;
@@ -284,10 +284,9 @@ void collective_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (collective_group& g : groups_) {
     if (g.lanes.empty()) {
+      g.lanes.reserve(g.ranks.size());
       for (const int rank : g.ranks) {
-        lane& of = lanes.of(static_cast<unsigned>(rank));
-        g.lanes.push_back(&of);
-        g.held.push_back(holds(of));
+        g.lanes.push_back(&lanes.of(static_cast<unsigned>(rank)));
       }
     }
   }
@@ -304,17 +303,23 @@ void collective_operation::submit_groups(submission& to) {
   // step, not one that wakes the next on its own processor.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
                        to.session().all_ended();
+  std::vector<access> held;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
+    held.clear();
+    held.reserve(g.lanes.size());
+    for (const lane* of : g.lanes) {
+      held.push_back(holds(*of));
+    }
     if (steps.size() <= 1) {
-      to.add(*this, i, whole, g.held);
+      to.add(*this, i, whole, held);
       continue;
     }
     std::vector<task_id> opened;
     if (at_once) {
       step(to.lanes(), i, opening);
     } else {
-      opened.push_back(to.add(*this, i, opening, g.held));
+      opened.push_back(to.add(*this, i, opening, held));
     }
     std::vector<task_id> ids;
     for (std::uint32_t s = 0; s < steps.size(); ++s) {
@@ -325,7 +330,7 @@ void collective_operation::submit_groups(submission& to) {
       const unsigned worker = in_place ? 1 + s % own : submit_options::anywhere;
       ids.push_back(to.add(*this, i, s, {}, after, static_cast<std::uint8_t>(worker)));
     }
-    to.add(*this, i, closing, g.held, ids);
+    to.add(*this, i, closing, held, ids);
   }
 }
 
@@ -414,7 +419,7 @@ result<void> collective_operation::verify(collective_group& g) const {
   return {};
 }
 
-void collective_operation::close(collective_group& g, std::int64_t started) {
+void collective_operation::close(collective_group& g) {
   if (verify_ != nullptr && !g.skip && !g.broken) {
     if (auto same = guarded([&] { return verify(g); }); !same) {
       g.broken = {std::make_shared<const error>(std::move(same).error()), number};
@@ -432,13 +437,13 @@ void collective_operation::close(collective_group& g, std::int64_t started) {
   g.scratch = nullptr;
   if (trial_ && !poison && &g == &groups_.front()) {
     static_cast<void>(guarded([&]() -> result<void> {
-      measured_by_->took(*trial_, now_ns() - started);
+      measured_by_->took(*trial_, now_ns() - g.started);
       return {};
     }));
   }
-  if (!g.skip && started != 0) {
+  if (!g.skip && g.started != 0) {
     for (const int rank : g.ranks) {
-      observe(static_cast<unsigned>(rank), started);
+      observe(static_cast<unsigned>(rank), g.started);
     }
   }
 }
@@ -462,7 +467,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
       }
     }
     open(g);
-    started_[group] = trial_ ? now_ns() : begin();
+    g.started = trial_ ? now_ns() : begin();
   }
   if (index < whole || (index == whole && !plan_->steps().empty())) {
     if (!g.skip && !g.broken) {
@@ -475,7 +480,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
     }
   }
   if (index == closing || index == whole) {
-    close(g, started_[group]);
+    close(g);
   }
 }
 
@@ -496,23 +501,27 @@ result<std::vector<int>> pair_of(const stream& on, const collective_request& wha
   return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
 }
 
-std::vector<collective_group> groups_of(const mesh& m, axis_set axes,
-                                        const std::optional<memory_place>& from,
-                                        const std::optional<memory_place>& to) {
-  std::vector<collective_group> groups;
-  for (auto& group : m.shape.groups(axes)) {
-    collective_group g;
-    for (const int rank : group) {
+room_list<collective_group> groups_of(const mesh& m, axis_set axes,
+                                      const std::optional<memory_place>& from,
+                                      const std::optional<memory_place>& to) {
+  const auto all = m.shape.groups(axes);
+  room_list<collective_group> groups;
+  groups.reserve(all.size());
+  for (const auto& ranks : all) {
+    collective_group& g = groups.emplace_back();
+    g.ranks.assign(ranks.begin(), ranks.end());
+    g.inputs.reserve(ranks.size());
+    g.outputs.reserve(ranks.size());
+    for (const int rank : ranks) {
       g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
       g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
     }
-    g.ranks = std::move(group);
-    for (const auto& place : {from, to}) {
-      if (place) {
-        g.memory.push_back(place->memory);
+    g.memory.reserve(2);
+    for (const auto* place : {&from, &to}) {
+      if (*place) {
+        g.memory.push_back((*place)->memory);
       }
     }
-    groups.push_back(std::move(g));
   }
   return groups;
 }

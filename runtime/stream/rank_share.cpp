@@ -156,10 +156,11 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     return;
   }
   if (what.state == meeting_state::complete) {
-    collective_group g;
+    room_list<collective_group> groups(1);
+    collective_group& g = groups.front();
     const rank_share& first = *shares.front();
     std::size_t scratch_limit = first.scratch_limit;
-    g.ranks = first.ranks;
+    g.ranks.assign(first.ranks.begin(), first.ranks.end());
     for (const ref<rank_share>& s : shares) {
       const int rank = s->on->options().rank;
       scratch_limit = std::min(scratch_limit, s->scratch_limit);
@@ -170,13 +171,9 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
       }
       g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
       g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-      lane& l = s->on->chain().of(0);
-      g.lanes.push_back(&l);
-      g.held.push_back(l.held);
+      g.lanes.push_back(&s->on->chain().of(0));
       g.streams.push_back(s->stream_number);
     }
-    std::vector<collective_group> groups;
-    groups.push_back(std::move(g));
     const auto all = make_ref<collective_operation>(first.plan, first.how,
                                                     std::move(groups), scratch_limit);
     all->verify_by(first.verify);

@@ -176,7 +176,7 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
       g.inputs.push_back(place->on_rank(rank));
       g.outputs.push_back(place->on_rank(rank));
     }
-    std::vector<runtime::collective_group> groups;
+    runtime::room_list<runtime::collective_group> groups;
     groups.push_back(std::move(g));
     const auto checked = runtime::make_ref<runtime::collective_operation>(
         plan_of(runtime::reduction_op::sum), runtime::collective_choice(),

@@ -50,14 +50,14 @@ struct grouped_call {
 
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
-  std::vector<int> ranks;  ///< in the mesh
+  room_list<int> ranks;  ///< in the mesh
   /// What the buffers lie in: it stays while there is work on it.
-  std::vector<allocation_ptr> memory;
-  std::vector<const std::byte*> inputs;
-  std::vector<std::byte*> outputs;
-  std::vector<lane*> lanes;  ///< set when it is submitted
-  std::vector<access> held;
+  room_list<allocation_ptr> memory;
+  room_list<const std::byte*> inputs;
+  room_list<std::byte*> outputs;
+  room_list<lane*> lanes;              ///< set when it is submitted
   std::vector<std::uint64_t> streams;  ///< numbers of the ranks' own, if each has one
+  std::int64_t started = 0;
   std::unique_ptr<std::byte[]> scratch;
   std::vector<std::byte> before;  ///< inputs, where the result is verified
   bool skip = false;
@@ -69,7 +69,7 @@ struct collective_group {
 class collective_operation final : public operation {
  public:
   collective_operation(std::shared_ptr<const collective_plan> plan, collective_choice how,
-                       std::vector<collective_group> groups, std::size_t scratch_limit);
+                       room_list<collective_group> groups, std::size_t scratch_limit);
 
   void submit(submission& to) override;
   /// For groups whose lanes are set already.
@@ -99,19 +99,18 @@ class collective_operation final : public operation {
 
   void open(collective_group& g) noexcept;
   [[nodiscard]] result<void> prepare(collective_group& g);
-  void close(collective_group& g, std::int64_t started);
+  void close(collective_group& g);
   void keep_inputs(collective_group& g);
   [[nodiscard]] result<void> verify(collective_group& g) const;
   [[nodiscard]] result<void> run_step_of(collective_group& g, std::uint32_t index);
 
   std::shared_ptr<const collective_plan> plan_;
   collective_choice how_;
-  std::vector<collective_group> groups_;
+  room_list<collective_group> groups_;
   std::size_t scratch_limit_;
   std::shared_ptr<const collective_plan> verify_;
   std::optional<tuning_trial> trial_;
-  context* measured_by_ = nullptr;     ///< if it is a trial
-  std::vector<std::int64_t> started_;  ///< by group
+  context* measured_by_ = nullptr;  ///< if it is a trial
   std::mutex mutex_;
 };
 

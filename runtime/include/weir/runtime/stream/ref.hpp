@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace weir::runtime {
 
@@ -42,6 +43,24 @@ class counted {
  private:
   std::atomic<std::uint32_t> count_{0};
 };
+
+/// A list that, as counted objects are, is made by one thread and ends on another.
+template <class T>
+struct room_allocator {
+  using value_type = T;
+  room_allocator() = default;
+  template <class U>
+  room_allocator(const room_allocator<U>&) noexcept {}  // NOLINT: as allocators do
+  [[nodiscard]] T* allocate(std::size_t count) {
+    return static_cast<T*>(counted::operator new(count * sizeof(T)));
+  }
+  void deallocate(T* at, std::size_t count) noexcept {
+    counted::operator delete(at, count * sizeof(T));
+  }
+  bool operator==(const room_allocator&) const = default;
+};
+template <class T>
+using room_list = std::vector<T, room_allocator<T>>;
 
 /// @threads{a value}
 template <class T>
