@@ -28,9 +28,9 @@ struct alignas(32) access_entry {
   [[nodiscard]] access_ref ref() const noexcept {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
   }
-  [[nodiscard]] bool dense() const noexcept { return (tag & 1) != 0; }
+  [[nodiscard]] bool dense() const noexcept { return (tag & 1) == 0; }
   /// Dense, and commutes with none.
-  [[nodiscard]] bool plain() const noexcept { return (tag & 3) == 1; }
+  [[nodiscard]] bool plain() const noexcept { return (tag & 3) == 0; }
   /// Of a task that commutes in any order.
   [[nodiscard]] bool any_order() const noexcept { return (tag & 2) != 0; }
   [[nodiscard]] bool meets(std::int64_t from, std::int64_t to) const noexcept {
@@ -134,7 +134,7 @@ class access_ring {
                                    bool any_order) noexcept {
     owners_[head_ & mask_] = owner;
     return head_++ * 4 + static_cast<std::uint64_t>(any_order) * 2 +
-           static_cast<std::uint64_t>(dense);
+           static_cast<std::uint64_t>(!dense);
   }
   /// The same for one whose place in the grid is to be filled.
   [[nodiscard]] std::uint64_t push_far(std::uint32_t owner, bool dense, bool any_order) {

@@ -79,12 +79,12 @@ hazard after_writers(const access& a) noexcept {
 
 }  // namespace
 
-[[gnu::noinline]] void conflict_search::look_up_dense_write(const access& a) {
+[[gnu::always_inline]] inline void conflict_search::look_up_dense_write(
+    const access& a, region_index& readers, region_index& writers) {
   const std::uint64_t oldest = map_.oldest_tag();
   const std::int64_t lo = a.bytes.lo;
   const std::int64_t hi = a.bytes.hi;
   task_id floor = 0;
-  region_index& writers = map_.index_of(a.bytes.id, true);
   if (access_entry* const e = writers.only_plain(); e != nullptr) {
     if (e->tag >= oldest && e->meets(lo, hi)) {
       map_.count_candidate();
@@ -98,7 +98,6 @@ hazard after_writers(const access& a) noexcept {
   } else if (!writers.empty()) {
     floor = find_writers(a, {after_writers(a), true, false});
   }
-  region_index& readers = map_.index_of(a.bytes.id, false);
   if (readers.in_grid()) {
     find_readers(a, true, floor);
     return;
@@ -129,20 +128,30 @@ hazard after_writers(const access& a) noexcept {
   // none stands for the others.
   const bool prunes = prune && !any_order;
   if (prunes && a.bytes.dense()) {
-    look_up_dense_write(a);
+    look_up_dense_write(a, map_.index_of(a.bytes.id, false),
+                        map_.index_of(a.bytes.id, true));
     return;
   }
   const task_id floor = find_writers(a, {after_writers(a), prunes, any_order});
   find_readers(a, prunes, floor);
 }
 
-[[gnu::always_inline]] inline void conflict_search::look_up_read(const access& a) {
-  region_index& writers = map_.index_of(a.bytes.id, true);
-  if (access_entry* const e = writers.only_plain(); e != nullptr && a.bytes.dense()) {
-    if (e->tag >= map_.oldest_tag() && e->meets(a.bytes.lo, a.bytes.hi)) {
+[[gnu::always_inline]] inline void conflict_search::look_up_dense_read(
+    const access& a, region_index& writers, std::uint64_t oldest) {
+  if (access_entry* const e = writers.only_plain(); e != nullptr) {
+    if (e->tag >= oldest && e->meets(a.bytes.lo, a.bytes.hi)) {
       map_.count_candidate();
       predecessors_.add(e->task, hazard::raw);
     }
+  } else if (!writers.empty()) {
+    find_writers(a, {hazard::raw, false, false});
+  }
+}
+
+void conflict_search::look_up_read(const access& a) {
+  region_index& writers = map_.index_of(a.bytes.id, true);
+  if (a.bytes.dense()) {
+    look_up_dense_read(a, writers, map_.oldest_tag());
   } else if (!writers.empty()) {
     find_writers(a, {hazard::raw, false, false});
   }
@@ -201,20 +210,37 @@ std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, boo
   return count;
 }
 
-void conflict_search::look_up_plain(std::span<const access> accesses) {
+[[gnu::noinline]] void conflict_search::enter_steps(const access& a, task_id task) {
+  look_up_one(a, true, false);
+  map_.insert_next(a.bytes, a.mode != access_mode::read, task, false);
+}
+
+[[gnu::noinline]] void conflict_search::enter_dense_write(const access& a, task_id task) {
+  region_index* const both = map_.indexes_of(a.bytes.id);
+  look_up_dense_write(a, both[0], both[1]);
+  map_.insert_dense(both[1], a.bytes, task);
+}
+
+void conflict_search::enter_plain(std::span<const access> accesses, task_id task) {
+  map_.reserve(accesses.size());
   if (map_.in_grid()) {
     prefetch(accesses);
   }
   if (map_.has_failures()) {
     note_failures(accesses);
   }
+  // What the task has entered itself is found by its later accesses; the list of
+  // predecessors lets it pass.
+  const std::uint64_t oldest = map_.oldest_tag();
   for (const access& a : accesses) {
-    if (a.mode == access_mode::read) {
-      look_up_read(a);
-    } else if (a.bytes.dense()) {
-      look_up_dense_write(a);
+    if (!a.bytes.dense()) {
+      enter_steps(a, task);
+    } else if (a.mode == access_mode::read) {
+      region_index* const both = map_.indexes_of(a.bytes.id);
+      look_up_dense_read(a, both[1], oldest);
+      map_.insert_dense(both[0], a.bytes, task);
     } else {
-      look_up_write(a, true, false);
+      enter_dense_write(a, task);
     }
   }
   map_.publish_counts();
@@ -231,13 +257,6 @@ std::uint32_t conflict_search::insert_all(std::span<const access> accesses, task
     }
   }
   return count;
-}
-
-void conflict_search::insert_plain(std::span<const access> accesses, task_id task) {
-  map_.reserve(accesses.size());
-  for (const access& a : accesses) {
-    map_.insert_next(a.bytes, a.mode != access_mode::read, task, false);
-  }
 }
 
 }  // namespace weir::runtime

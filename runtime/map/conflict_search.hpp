@@ -51,8 +51,6 @@ class conflict_search {
   /// `grouped` is the one of them that commutes in any order, or null.
   std::uint32_t look_up_all(std::span<const access> accesses, bool prune,
                             const access* grouped);
-  /// The same, with `prune`, for accesses all of which are `is_plain`.
-  void look_up_plain(std::span<const access> accesses);
   /// Registers an access of the newest task.
   access_ref insert(const access& a, task_id task, bool any_order = false) {
     return map_.insert(a.bytes, a.mode != access_mode::read, task, any_order);
@@ -62,8 +60,9 @@ class conflict_search {
   /// as for `look_up_all`. @pre as many have room in the map
   std::uint32_t insert_all(std::span<const access> accesses, task_id task,
                            const access* grouped);
-  /// The same for accesses all of which are `is_plain`.
-  void insert_plain(std::span<const access> accesses, task_id task);
+  /// Looks up, with `prune`, and registers accesses all of which are `is_plain`, one
+  /// after another. @pre as `insert_all`; `task` is the one that it has started with
+  void enter_plain(std::span<const access> accesses, task_id task);
 
   /// Predecessors of the task, each once.
   [[nodiscard]] predecessor_list::view found() const noexcept {
@@ -104,9 +103,13 @@ class conflict_search {
   void prefetch(std::span<const access> accesses) const noexcept;
   void look_up_one(const access& a, bool prune, bool any_order);
   void look_up_read(const access& a);
+  /// A read of a dense region.
+  void look_up_dense_read(const access& a, region_index& writers, std::uint64_t oldest);
   void look_up_write(const access& a, bool prune, bool any_order);
   /// A write of a dense region.
-  void look_up_dense_write(const access& a);
+  void look_up_dense_write(const access& a, region_index& readers, region_index& writers);
+  void enter_dense_write(const access& a, task_id task);
+  void enter_steps(const access& a, task_id task);
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
   task_id find_near_writers(const access& a, const question& q);

@@ -57,7 +57,7 @@ bool dependency_map::take_steps(const footprint& write, entry& e) noexcept {
   }
   e.lo = left.lo;
   e.hi = left.hi;
-  e.tag |= static_cast<std::uint64_t>(left.dense());
+  e.tag &= ~static_cast<std::uint64_t>(left.dense());
   return false;
 }
 

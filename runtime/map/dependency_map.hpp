@@ -64,6 +64,10 @@ class dependency_map {
   [[nodiscard]] region_index& index_of(storage_id id, bool writers) noexcept {
     return indexes_[owner_of(id, writers)];
   }
+  /// Those of readers, and after them those of writers.
+  [[nodiscard]] region_index* indexes_of(storage_id id) noexcept {
+    return &indexes_[std::size_t{id.index} * 2];
+  }
   [[nodiscard]] std::uint64_t oldest_tag() const noexcept { return ring_.oldest_tag(); }
   void count_candidate() noexcept { ++candidates_; }
   void count_pruned() noexcept { ++pruned_; }
@@ -143,8 +147,17 @@ class dependency_map {
   [[gnu::always_inline]] void insert_next(const footprint& bytes, bool writer,
                                           task_id task, bool any_order) {
     region_index& index = index_of(bytes.id, writer);
-    if (any_order || !index.insert_plain(ring_, bytes, task)) {
+    if (any_order || !bytes.dense()) {
       insert_any(index, bytes, task, any_order);
+    } else {
+      insert_dense(index, bytes, task);
+    }
+  }
+  /// The same for a dense region that commutes with none, and its index.
+  [[gnu::always_inline]] void insert_dense(region_index& index, const footprint& bytes,
+                                           task_id task) {
+    if (!index.insert_near(ring_, bytes, task)) {
+      insert_any(index, bytes, task, false);
     }
   }
   /// As if so many accesses, at most 2^29, had come and gone: a test's way to large

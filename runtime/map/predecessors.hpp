@@ -35,10 +35,12 @@ class predecessor_list {
         found_(std::make_unique_for_overwrite<std::uint64_t[]>(window)),
         end_(found_.get()) {}
 
-  /// @pre no task has been started with that is newer
+  /// The task itself is none of its predecessors. @pre no task has been started with that
+  /// is newer
   void start(task_id by) noexcept {
     by_ = by << reasons;
     end_ = found_.get();
+    seen_[by & mask_] = by_ + reason_mask;
   }
   void add(task_id id, hazard why) noexcept {
     std::uint64_t& last = seen_[id & mask_];

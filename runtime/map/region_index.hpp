@@ -36,11 +36,12 @@ class region_index {
       grid.insert(*directory_, owner_, bytes, task, any_order);
     }
   }
-  /// The same for the usual case. False if it is not that: nothing has happened.
-  [[gnu::always_inline]] bool insert_plain(access_ring& ring, const footprint& bytes,
-                                           task_id task) noexcept {
+  /// The same for a dense region that commutes with none. False if there is no place
+  /// among the few: nothing has happened.
+  [[gnu::always_inline]] bool insert_near(access_ring& ring, const footprint& bytes,
+                                          task_id task) noexcept {
     const std::uint32_t count = count_;
-    if (count >= room || !bytes.dense()) {
+    if (count >= room) {
       return false;
     }
     access_entry& e = few_[count];

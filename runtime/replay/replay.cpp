@@ -240,7 +240,7 @@ void engine::impl::link_looked_up(live_replay& r) {
         show_waits(t);
       }
       std::uint32_t& edges = edges_of(r, i);
-      edges = wire(t, edges);
+      edges += wire(t);
     }
   }
 }

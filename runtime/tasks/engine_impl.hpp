@@ -72,10 +72,11 @@ struct engine::impl {
     return id < oldest || (id < next && at(id).ended());
   }
 
-  /// Whether a task may have these accesses, and what to say if it may not. Takes `plain`
-  /// away if one of them is not.
-  [[nodiscard]] bool allowed(std::span<const access> accesses,
-                             bool& plain) const noexcept;
+  /// Whether a task may have these accesses, and what to say if it may not.
+  [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept;
+  /// Whether it may, and all are `is_plain`.
+  [[nodiscard]] bool all_plain(std::span<const access> accesses) const noexcept;
+  [[nodiscard]] bool too_many(std::span<const access> accesses) const noexcept;
   [[nodiscard]] error refusal(std::span<const access> accesses) const;
   [[nodiscard]] result<void> check(const submit_options& with) const;
   /// Runs tasks until there is room for so many more, with so many accesses.
@@ -99,26 +100,24 @@ struct engine::impl {
   /// is the one of them that commutes in any order, or null.
   void look_up(task& t, std::span<const access> accesses, bool prune,
                const access* grouped);
-  /// The same where all are `is_plain`.
-  void look_up_plain(task& t, std::span<const access> accesses);
+  /// Finds predecessors and registers, where all are `is_plain`.
+  void enter_plain(task& t, std::span<const access> accesses);
   /// Puts the task among those that it commutes with.
   void join_group(task& t);
   void leave_group(task& t) noexcept;
   void register_accesses(task& t, std::span<const access> accesses, bool manual,
                          const access* grouped);
-  void register_plain(task& t, std::span<const access> accesses);
   /// Storages whose accesses are not in the map, or will not be asked for there.
   void keep_unregistered(const task& t, std::span<const access> accesses, bool manual);
-  /// Hangs the task into its predecessors' lists behind `edges` that it has already.
-  /// Returns how many it waits for.
-  std::uint32_t wire(task& t, std::uint32_t edges);
+  /// Hangs the task into its predecessors' lists. Returns how many it waits for.
+  std::uint32_t wire(task& t);
   /// A predecessor that has ended hands its failure on.
   static void inherit(task& t, const task& ended, hazard why) noexcept;
   /// Says to who watches what the task waits for.
   void show_waits(const task& t);
   void show_waits(const replay_instance& r, std::size_t count);
   template <class Find>
-  std::uint32_t wire_to(task& t, std::uint32_t edges, Find&& find);
+  std::uint32_t wire_to(task& t, Find&& find);
   /// One edge; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why);
   bool hang(task& t, task& before, hazard why);

@@ -62,6 +62,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
     free_.pop_back();
   }
   slot& s = slots_[index];
+  s.usable = static_cast<std::uint64_t>(bytes);
   s.size = bytes;
   s.live = true;
   s.fresh = false;
@@ -81,7 +82,7 @@ void storage_table::release(storage_id id) {
     owners_[rest.owner].second -= s.size;
   }
   rest.memory.reset();
-  s.live = false;
+  end(s);
   if (s.generation != UINT32_MAX) {  // a generation is never used twice
     free_.push_back(id.index);
   }

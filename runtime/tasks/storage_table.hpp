@@ -25,7 +25,7 @@ class storage_table {
   [[nodiscard]] storage fresh_part(std::byte* base, std::int64_t bytes,
                                    std::uint64_t scope);
   /// No new task may use fresh memory any more; `release` is to follow. @pre valid(id)
-  void give_up(storage_id id) noexcept { slots_[id.index].live = false; }
+  void give_up(storage_id id) noexcept { end(slots_[id.index]); }
   /// The index may be used again, with the next generation. @pre valid(id), or it has
   /// been given up
   void release(storage_id id);
@@ -33,14 +33,17 @@ class storage_table {
     return id.generation != 0 && id.index < slots_.size() &&
            slots_[id.index].generation == id.generation && slots_[id.index].live;
   }
-  /// Whether it is a storage that has these bytes. @pre lo <= hi
+  /// Whether it is a storage that has these bytes, and they are not none.
   [[nodiscard]] bool holds(storage_id id, std::int64_t lo,
                            std::int64_t hi) const noexcept {
     if (id.index >= count_) {
       return false;
     }
-    const slot& s = slots_[id.index];  // of a generation above 0 if it is live
-    return s.generation == id.generation && s.live && lo >= 0 && hi <= s.size;
+    const slot& s = slots_[id.index];
+    // Nothing below zero: as a number without a sign it is above all that there is.
+    const auto end = static_cast<std::uint64_t>(hi);
+    return s.generation == id.generation && end <= s.usable &&
+           static_cast<std::uint64_t>(lo) < end;
   }
   /// Whether this was a storage at some time.
   [[nodiscard]] bool known(storage_id id) const noexcept {
@@ -77,6 +80,7 @@ class storage_table {
  private:
   /// What every access of every task asks for.
   struct slot {
+    std::uint64_t usable = 0;  ///< its size while it is live
     std::int64_t size = 0;
     std::uint64_t kept_by = 0;
     std::uint32_t generation = 0;
@@ -91,6 +95,10 @@ class storage_table {
 
   static constexpr std::size_t unowned = SIZE_MAX;
 
+  static void end(slot& s) noexcept {
+    s.live = false;
+    s.usable = 0;
+  }
   storage add(std::byte* base, std::int64_t bytes, std::size_t owner);
   std::size_t owner_index(std::string_view owner);
 

@@ -66,18 +66,26 @@ engine::impl::impl(const engine_options& o)
   }
 }
 
-bool engine::impl::allowed(std::span<const access> accesses, bool& plain) const noexcept {
-  if (accesses.size() > std::min(search.map().most(), most_accesses)) {
-    return false;
-  }
+bool engine::impl::too_many(std::span<const access> accesses) const noexcept {
+  return accesses.size() > std::min(search.map().most(), most_accesses);
+}
+
+bool engine::impl::allowed(std::span<const access> accesses) const noexcept {
+  return !too_many(accesses) &&
+         std::all_of(accesses.begin(), accesses.end(), [this](const access& a) {
+           const footprint& bytes = a.bytes;
+           return bytes.empty() || storages.holds(bytes.id, bytes.lo, bytes.hi);
+         });
+}
+
+bool engine::impl::all_plain(std::span<const access> accesses) const noexcept {
   for (const access& a : accesses) {
-    const footprint& bytes = a.bytes;
-    plain &= is_plain(a);
-    if (!storages.holds(bytes.id, bytes.lo, bytes.hi) && !bytes.empty()) {
+    if (a.mode > access_mode::read_write ||
+        !storages.holds(a.bytes.id, a.bytes.lo, a.bytes.hi)) {
       return false;
     }
   }
-  return true;
+  return !too_many(accesses);
 }
 
 error engine::impl::refusal(std::span<const access> accesses) const {
@@ -258,18 +266,15 @@ void engine::impl::leave_group(task& t) noexcept {
   }
 }
 
-void engine::impl::look_up_plain(task& t, std::span<const access> accesses) {
+[[gnu::always_inline]] inline void engine::impl::enter_plain(
+    task& t, std::span<const access> accesses) {
   search.start(t.id);
-  search.look_up_plain(accesses);
+  search.enter_plain(accesses, t.id);
+  t.accesses = static_cast<std::uint16_t>(accesses.size());
   if (search.failure() != 0) {
     t.poison(search.failure());
   }
   tally<std::uint64_t>(tallies.lookups, accesses.size());
-}
-
-void engine::impl::register_plain(task& t, std::span<const access> accesses) {
-  t.accesses = static_cast<std::uint16_t>(accesses.size());
-  search.insert_plain(accesses, t.id);
   if (storages.any_fresh()) {
     keep_unregistered(t, accesses, false);
   }
@@ -377,20 +382,21 @@ bool engine::impl::wire_one(task& t, task& before, hazard why) {
 }
 
 template <class Find>
-std::uint32_t engine::impl::wire_to(task& t, std::uint32_t edges, Find&& find) {
+std::uint32_t engine::impl::wire_to(task& t, Find&& find) {
+  std::uint32_t edges = 0;
   for (const predecessor_list::item p : search.found()) {
     edges += static_cast<std::uint32_t>(hang(t, find(p.id), p.why));
   }
   return edges;
 }
 
-std::uint32_t engine::impl::wire(task& t, std::uint32_t edges) {
+std::uint32_t engine::impl::wire(task& t) {
   if (!replays.empty()) {
-    return wire_to(t, edges, [this](task_id id) -> task& { return at(id); });
+    return wire_to(t, [this](task_id id) -> task& { return at(id); });
   }
   task* const slot = records.tasks.get();
   const std::uint64_t mask = window - 1;
-  return wire_to(t, edges, [=](task_id id) -> task& { return slot[id & mask]; });
+  return wire_to(t, [=](task_id id) -> task& { return slot[id & mask]; });
 }
 
 void engine::impl::show_waits(const task& t) {
@@ -403,8 +409,8 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
                                       const erased_kernel& kernel,
                                       const submit_options& with) {
   impl& s = *impl_;
-  bool plain = true;
-  if (!s.allowed(accesses, plain)) {
+  bool plain = s.all_plain(accesses);
+  if (!plain && !s.allowed(accesses)) {
     return s.refusal(accesses);
   }
   if (!with.after.empty()) {
@@ -419,7 +425,7 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   plain = plain && !manual;
   const access* grouped = nullptr;
   if (plain) {
-    s.look_up_plain(t, accesses);
+    s.enter_plain(t, accesses);
   } else if (manual) {
     s.search.start(t.id);
   } else {
@@ -432,9 +438,7 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   for (const task_id before : with.after) {
     s.add_asked(t, before, manual);
   }
-  if (plain) {
-    s.register_plain(t, accesses);
-  } else {
+  if (!plain) {
     s.register_accesses(t, accesses, manual, grouped);
   }
   ++s.next;
@@ -442,7 +446,7 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
     s.workers.board()->add(t.id, name);
     s.show_waits(t);
   }
-  const std::uint32_t edges = s.wire(t, 0);
+  const std::uint32_t edges = s.wire(t);
   tally<std::uint64_t>(s.tallies.submitted);
   if (s.recording != nullptr) {
     s.recording->add({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
