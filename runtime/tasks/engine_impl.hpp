@@ -79,6 +79,8 @@ struct engine::impl {
   [[nodiscard]] bool too_many(std::span<const access> accesses) const noexcept;
   [[nodiscard]] error refusal(std::span<const access> accesses) const;
   [[nodiscard]] result<void> check(const submit_options& with) const;
+  /// Whether one more task has room, with so many accesses, and it is not time to retire.
+  [[nodiscard]] bool has_room(std::size_t accesses) const noexcept;
   /// Runs tasks until there is room for so many more, with so many accesses.
   void make_room(std::uint32_t count, std::size_t accesses);
   void wait_for_room(std::uint32_t count, std::size_t accesses);
@@ -111,6 +113,8 @@ struct engine::impl {
   void keep_unregistered(const task& t, std::span<const access> accesses, bool manual);
   /// Hangs the task into its predecessors' lists. Returns how many it waits for.
   std::uint32_t wire(task& t);
+  /// The same while there is no replay.
+  std::uint32_t wire_in_window(task& t);
   /// A predecessor that has ended hands its failure on.
   static void inherit(task& t, const task& ended, hazard why) noexcept;
   /// Says to who watches what the task waits for.
@@ -120,7 +124,8 @@ struct engine::impl {
   std::uint32_t wire_to(task& t, Find&& find);
   /// One edge; false if `before` has ended.
   bool wire_one(task& t, task& before, hazard why);
-  bool hang(task& t, task& before, hazard why);
+  /// The same; `successors` is the first block of `before`.
+  bool hang(task& t, task& before, successor_block& successors, hazard why);
   /// Room for a successor behind `count` that fill their blocks. Null if `before` has
   /// ended, which it may have had to for want of room.
   [[nodiscard]] successor* add_room(task& before, std::uint32_t count);

@@ -115,6 +115,10 @@ error engine::impl::refusal(std::span<const access> accesses) const {
                   std::min(search.map().most(), most_accesses), accesses.size()));
 }
 
+bool engine::impl::has_room(std::size_t accesses) const noexcept {
+  return next % submissions_per_look != 0 && !full(1) && search.map().room() >= accesses;
+}
+
 void engine::impl::make_room(std::uint32_t count, std::size_t accesses) {
   if (count == 1 && next % submissions_per_look == 0 && next - oldest >= left_alone) {
     retire(retired_per_look);
@@ -203,8 +207,9 @@ result<void> engine::impl::check(const submit_options& with) const {
   return {};
 }
 
-task& engine::impl::prepare(const char* name, const erased_kernel& kernel,
-                            const submit_options& with) {
+[[gnu::always_inline]] inline task& engine::impl::prepare(const char* name,
+                                                          const erased_kernel& kernel,
+                                                          const submit_options& with) {
   const std::size_t index = next & (window - 1);
   const std::size_t ahead = (next + slots_ahead) & (window - 1);
   prefetch_to_write(&records.tasks[ahead]);
@@ -355,11 +360,13 @@ successor* engine::impl::add_room(task& before, std::uint32_t count) {
   return block->tasks.data();
 }
 
-[[gnu::always_inline]] inline bool engine::impl::hang(task& t, task& before, hazard why) {
+[[gnu::always_inline]] inline bool engine::impl::hang(task& t, task& before,
+                                                      successor_block& successors,
+                                                      hazard why) {
   const std::uint32_t count = before.successors.load(std::memory_order_acquire);
   successor* place = nullptr;
   if (count < successor_block::room) {
-    place = &successors_of(before).tasks[count];
+    place = &successors.tasks[count];
   } else if (count < task::closed) {
     place = add_room(before, count);
   }
@@ -370,7 +377,7 @@ successor* engine::impl::add_room(task& before, std::uint32_t count) {
       return true;
     }
     if (count >= successor_block::room && count % successor_block::room == 0) {
-      return_block(*successors_of(before).newest);
+      return_block(*successors.newest);
     }
   }
   inherit(t, before, why);
@@ -378,25 +385,33 @@ successor* engine::impl::add_room(task& before, std::uint32_t count) {
 }
 
 bool engine::impl::wire_one(task& t, task& before, hazard why) {
-  return hang(t, before, why);
+  return hang(t, before, successors_of(before), why);
 }
 
 template <class Find>
-std::uint32_t engine::impl::wire_to(task& t, Find&& find) {
+[[gnu::always_inline]] inline std::uint32_t engine::impl::wire_to(task& t, Find&& find) {
   std::uint32_t edges = 0;
   for (const predecessor_list::item p : search.found()) {
-    edges += static_cast<std::uint32_t>(hang(t, find(p.id), p.why));
+    const auto [before, successors] = find(p.id);
+    edges += static_cast<std::uint32_t>(hang(t, *before, *successors, p.why));
   }
   return edges;
 }
 
-std::uint32_t engine::impl::wire(task& t) {
-  if (!replays.empty()) {
-    return wire_to(t, [this](task_id id) -> task& { return at(id); });
-  }
-  task* const slot = records.tasks.get();
+[[gnu::always_inline]] inline std::uint32_t engine::impl::wire_in_window(task& t) {
+  task* const tasks = records.tasks.get();
+  successor_block* const successors = records.successors.get();
   const std::uint64_t mask = window - 1;
-  return wire_to(t, [=](task_id id) -> task& { return slot[id & mask]; });
+  return wire_to(t, [=](task_id id) {
+    return std::pair(tasks + (id & mask), successors + (id & mask));
+  });
+}
+
+std::uint32_t engine::impl::wire(task& t) {
+  return replays.empty() ? wire_in_window(t) : wire_to(t, [this](task_id id) {
+    task& before = at(id);
+    return std::pair(&before, &successors_of(before));
+  });
 }
 
 void engine::impl::show_waits(const task& t) {
@@ -416,7 +431,9 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
   if (!with.after.empty()) {
     WEIR_CHECK(s.check(with));
   }
-  s.make_room(1, accesses.size());
+  if (!s.has_room(accesses.size())) {
+    s.make_room(1, accesses.size());
+  }
   if (!s.replays.empty()) {
     s.show_replays(accesses.size());
   }
@@ -446,7 +463,7 @@ result<task_id> engine::submit_erased(const char* name, std::span<const access> 
     s.workers.board()->add(t.id, name);
     s.show_waits(t);
   }
-  const std::uint32_t edges = s.wire(t);
+  const std::uint32_t edges = s.replays.empty() ? s.wire_in_window(t) : s.wire(t);
   tally<std::uint64_t>(s.tallies.submitted);
   if (s.recording != nullptr) {
     s.recording->add({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},

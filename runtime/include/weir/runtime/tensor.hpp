@@ -33,48 +33,47 @@ struct storage {
 
 inline constexpr int max_dims = 8;
 
-/// The exact set of bytes that a tensor covers, in canonical form: blocks of `run` bytes,
-/// repeated along progressions of descending stride. Two views of the same bytes have the
-/// same footprint.
-/// @invariant strides descend and are positive; `lo <= byte < hi` for every byte; empty
-/// iff `lo == hi`
-/// @source{TensorMap design, sections 4 and 5; canonical form as in docs/tensormap.md}
-struct footprint {
-  struct progression {
-    std::int64_t stride;  ///< bytes
-    std::int64_t count;   ///< >= 2
-    friend bool operator==(const progression&, const progression&) = default;
-  };
+/// What a footprint is made of besides its progressions.
+struct footprint_head {
   storage_id id;
   std::int64_t lo = 0;     ///< first byte
   std::int64_t hi = 0;     ///< one past the last byte
   std::int64_t run = 0;    ///< bytes of the innermost block
   std::uint8_t depth = 0;  ///< progressions in use
   bool nested = true;      ///< every stride is at least the span of everything inside it
+
+  [[nodiscard]] bool empty() const noexcept { return lo == hi; }
+  [[nodiscard]] bool dense() const noexcept { return depth == 0; }
+  friend bool operator==(const footprint_head&, const footprint_head&) = default;
+};
+
+/// The exact set of bytes that a tensor covers, in canonical form: blocks of `run` bytes,
+/// repeated along progressions of descending stride. Two views of the same bytes have the
+/// same footprint.
+/// @invariant strides descend and are positive; `lo <= byte < hi` for every byte; empty
+/// iff `lo == hi`
+/// @source{TensorMap design, sections 4 and 5; canonical form as in docs/tensormap.md}
+struct footprint : footprint_head {
+  struct progression {
+    std::int64_t stride;  ///< bytes
+    std::int64_t count;   ///< >= 2
+    friend bool operator==(const progression&, const progression&) = default;
+  };
   std::array<progression, max_dims> steps;  ///< those below `depth` count
 
   footprint() noexcept : steps{} {}
   /// Copies take the steps in use along, which are none for most: submissions copy much.
-  footprint(const footprint& from) noexcept { *this = from; }
+  footprint(const footprint& from) noexcept : footprint_head(from) { copy_steps(from); }
   footprint& operator=(const footprint& from) noexcept {
-    id = from.id;
-    lo = from.lo;
-    hi = from.hi;
-    run = from.run;
-    depth = from.depth;
-    nested = from.nested;
-    for (std::size_t i = 0; i < from.depth; ++i) {
-      steps[i] = from.steps[i];
-    }
+    footprint_head::operator=(from);
+    copy_steps(from);
     return *this;
   }
   ~footprint() = default;
 
-  [[nodiscard]] bool empty() const noexcept { return lo == hi; }
-  [[nodiscard]] bool dense() const noexcept { return depth == 0; }
   friend bool operator==(const footprint& a, const footprint& b) noexcept {
-    return a.id == b.id && a.lo == b.lo && a.hi == b.hi && a.run == b.run &&
-           a.depth == b.depth && a.nested == b.nested &&
+    const footprint_head& head = a;
+    return head == b &&
            std::equal(a.steps.begin(), a.steps.begin() + a.depth, b.steps.begin());
   }
 
@@ -85,6 +84,13 @@ struct footprint {
                                             std::span<const std::int64_t> shape,
                                             std::span<const std::int64_t> strides,
                                             std::int64_t element_size);
+
+ private:
+  void copy_steps(const footprint& from) noexcept {
+    for (std::size_t i = 0; i < from.depth; ++i) {
+      steps[i] = from.steps[i];
+    }
+  }
 };
 
 /// `maybe`: the work budget ended first; to be treated as an overlap, and counted.
