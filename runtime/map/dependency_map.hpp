@@ -62,7 +62,7 @@ class dependency_map {
   /// Accesses of the kind to the query's storage. Who looks at them counts those that it
   /// has to compare with and those that it prunes.
   [[nodiscard]] region_index& index_of(storage_id id, bool writers) noexcept {
-    return indexes_[owner_of(id, writers)];
+    return indexes_of(id)[static_cast<std::size_t>(writers)];
   }
   /// Those of readers, and after them those of writers.
   [[nodiscard]] region_index* indexes_of(storage_id id) noexcept {

@@ -7,6 +7,12 @@
 
 namespace weir::runtime {
 
+unsigned region_index::meeting_alive(const access_ring& ring, std::int64_t lo,
+                                     std::int64_t hi) noexcept {
+  filter([&](const access_entry& e) { return !ring.alive(e); });
+  return meeting(lo, hi);
+}
+
 bool region_index::make_place(access_ring& ring, region_grid& grid) {
   filter([&](const access_entry& e) { return !ring.alive(e); });
   if (count_ < room) {

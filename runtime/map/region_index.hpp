@@ -113,13 +113,26 @@ class region_index {
   /// The same for an index that is not in the grid: from old to new, at most `room`.
   template <class Visit>
   void scan(const access_ring& ring, std::int64_t lo, std::int64_t hi, Visit&& visit) {
-    const std::uint64_t oldest = ring.oldest_tag();
+    unsigned hits = meeting(lo, hi);
+    if (hits == 0) {
+      return;
+    }
+    access_entry* e = first_of(hits);
+    if (!ring.alive(*e)) [[unlikely]] {  // those that are gone come first
+      hits = meeting_alive(ring, lo, hi);
+      if (hits == 0) {
+        return;
+      }
+      e = first_of(hits);
+    }
     unsigned gone = 0;
-    for (unsigned hits = meeting(lo, hi); hits != 0; hits &= hits - 1) {
-      const auto i = static_cast<unsigned>(std::countr_zero(hits)) / 2;
-      access_entry& e = few_[i];
-      if (e.tag < oldest || visit(e)) {
-        gone |= 1U << i;
+    for (;; e = first_of(hits)) {
+      if (visit(*e)) {
+        gone |= hits & (0U - hits);
+      }
+      hits &= hits - 1;
+      if (hits == 0) {
+        break;
       }
     }
     if (gone != 0) {
@@ -128,6 +141,13 @@ class region_index {
   }
 
  private:
+  /// Of those that `meeting` has found. @pre there is one
+  [[nodiscard]] access_entry* first_of(unsigned hits) noexcept {
+    return few_.data() + static_cast<unsigned>(std::countr_zero(hits)) / 2;
+  }
+  /// The same after what is gone has been taken out.
+  [[nodiscard]] unsigned meeting_alive(const access_ring& ring, std::int64_t lo,
+                                       std::int64_t hi) noexcept;
   /// A bit for each of the few whose bytes meet [lo, hi), every second one.
   [[nodiscard]] unsigned meeting(std::int64_t lo, std::int64_t hi) const noexcept {
 #if defined(__SSE2__)
@@ -146,8 +166,7 @@ class region_index {
     const __m128i rest = count_ <= room / 2 ? first : four(few_.data() + room / 2);
     const auto both =
         static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(first, rest)));
-    const unsigned used = 0x5555U & ((1U << 2 * count_) - 1);
-    return both & ~(both >> 1) & used;
+    return both & ~(both >> 1) & bits_in_use[count_];
 #else
     unsigned out = 0;
     for (std::uint32_t i = 0; i < count_; ++i) {
@@ -160,11 +179,11 @@ class region_index {
   void drop(unsigned gone) noexcept {
     const std::uint32_t count = count_;
     count_ = 0;
-    if (gone == (1U << count) - 1) {
+    if (gone == bits_in_use[count]) {
       return;
     }
     for (std::uint32_t i = 0; i < count; ++i) {
-      if ((gone >> i & 1) == 0) {
+      if ((gone >> 2 * i & 1) == 0) {
         few_[count_++] = few_[i];
       }
     }
@@ -172,6 +191,10 @@ class region_index {
   /// Whether there is a place: forgets what is gone; if that is nothing, moves all into
   /// the grid. @pre count_ == room
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
+
+  /// By count, what `meeting` can return.
+  static constexpr std::array<std::uint16_t, room + 1> bits_in_use = {
+      0, 0x1, 0x5, 0x15, 0x55, 0x155, 0x555, 0x1555, 0x5555};
 
   // With the first access, one cache line.
   alignas(64) std::unique_ptr<region_grid::directory> directory_;
