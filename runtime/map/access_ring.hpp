@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "weir/base/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
@@ -59,8 +60,9 @@ struct alignas(64) grid_entry {
   std::array<std::uint32_t, 2> next{};
   access_ref level_next = 0;  ///< what is older in its level
   std::uint8_t level = 0;
-  std::uint8_t cells = 0;
-  bool pruned = false;  ///< a later write covers it
+  std::uint8_t cells = 0;  ///< none: a later write covers it
+
+  [[nodiscard]] bool pruned() const noexcept { return cells == 0; }
 };
 static_assert(sizeof(grid_entry) == 64);
 
@@ -95,7 +97,9 @@ class access_ring {
   }
   /// Takes it into the grid, where its place is to be filled.
   void make_far(access_ref ref) {
-    grow_far();
+    if (far_ == nullptr) {
+      far_ = std::make_unique<grid_entry[]>(capacity());
+    }
     owners_[ref & mask_] |= far_bit;
   }
   /// @pre the reference is of one of the last 2^31 - 2 * most() accesses: who keeps any
@@ -122,6 +126,8 @@ class access_ring {
   [[nodiscard]] access_ref oldest() const noexcept {
     return static_cast<access_ref>(tail_) & ref_mask;
   }
+  /// How many may have been registered before the ring is full as it is.
+  [[nodiscard]] std::uint64_t full_at() const noexcept { return tail_ + mask_; }
   /// Makes room for so many more. @pre size() + count <= most()
   void reserve(std::size_t count) {
     while (size() + count > capacity()) {
@@ -136,10 +142,16 @@ class access_ring {
     return head_++ * 4 + static_cast<std::uint64_t>(any_order) * 2 +
            static_cast<std::uint64_t>(!dense);
   }
-  /// The same for one whose place in the grid is to be filled.
-  [[nodiscard]] std::uint64_t push_far(std::uint32_t owner, bool dense, bool any_order) {
-    grow_far();
-    return push(owner | far_bit, dense, any_order);
+  /// The same for one in the grid, whose place there is to be filled but for its tag.
+  /// @pre `make_far` was called
+  [[nodiscard]] grid_entry& push_far(std::uint32_t owner, bool dense,
+                                     bool any_order) noexcept {
+    grid_entry& out = far_[head_ & mask_];
+    // Perhaps behind the end, which does not hurt.
+    prefetch_to_write(reinterpret_cast<const void*>(
+        reinterpret_cast<std::uintptr_t>(&out) + places_ahead * sizeof(grid_entry)));
+    out.what.tag = push(owner | far_bit, dense, any_order);
+    return out;
   }
   [[nodiscard]] static access_ref ref_of(std::uint64_t tag) noexcept {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
@@ -155,12 +167,8 @@ class access_ring {
   static constexpr std::uint32_t first_size = 512;
   static constexpr std::uint32_t largest_size = 1U << 28;
   static constexpr std::uint32_t far_bit = 1U << 31;
+  static constexpr std::uint64_t places_ahead = 8;
 
-  void grow_far() {
-    if (far_ == nullptr) {
-      far_ = std::make_unique<grid_entry[]>(capacity());
-    }
-  }
   void resize(std::uint32_t size) {
     auto owners = std::make_unique<std::uint32_t[]>(size);
     auto far = far_ == nullptr ? nullptr : std::make_unique<grid_entry[]>(size);

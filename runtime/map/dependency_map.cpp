@@ -20,6 +20,16 @@ void dependency_map::add_storage(std::uint32_t index) {
   }
 }
 
+void dependency_map::make_room(std::size_t count) {
+  ring_.reserve(count);
+  if (ring_.registered() >= heads_until_) {
+    heads_until_ = ring_.registered() + region_grid::heads_last;
+    grid_.forget_old_heads();
+  }
+  reserved_ = std::min(
+      {ring_.full_at(), heads_until_, ring_.registered() + grid_.reserve(count)});
+}
+
 void dependency_map::insert_any(region_index& index, const footprint& bytes, task_id task,
                                 bool any_order) {
   index.insert(ring_, grid_, bytes, task, any_order);

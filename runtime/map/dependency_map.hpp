@@ -137,10 +137,8 @@ class dependency_map {
   }
   /// Room for so many more accesses, without asking again. @pre room() >= count
   void reserve(std::size_t count) {
-    ring_.reserve(count);
-    if (ring_.registered() >= heads_until_) {
-      heads_until_ = ring_.registered() + region_grid::heads_last;
-      grid_.forget_old_heads();
+    if (ring_.registered() + count > reserved_) {
+      make_room(count);
     }
   }
   /// The same where room has been reserved.
@@ -156,7 +154,12 @@ class dependency_map {
   /// The same for a dense region that commutes with none, and its index.
   [[gnu::always_inline]] void insert_dense(region_index& index, const footprint& bytes,
                                            task_id task) {
-    if (!index.insert_near(ring_, bytes, task)) {
+    if (index.insert_near(ring_, bytes, task)) {
+      return;
+    }
+    if (index.in_grid()) {
+      index.insert_far(ring_, grid_, bytes, task);
+    } else {
       insert_any(index, bytes, task, false);
     }
   }
@@ -178,7 +181,7 @@ class dependency_map {
     if (grid_.size() != 0) {
       for (access_ref ref = ring_.oldest(), i = 0; i < count; ++i) {
         const auto one = (ref + i) & ref_mask;
-        if (ring_.is_far(one) && !ring_.far(one).pruned) {
+        if (ring_.is_far(one) && !ring_.far(one).pruned()) {
           indexes_[ring_.owner(one)].retire(grid_, ring_.far(one));
         }
       }
@@ -224,6 +227,7 @@ class dependency_map {
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
   bool take_steps(const footprint& write, entry& e) noexcept;
+  void make_room(std::size_t count);
   void insert_any(region_index& index, const footprint& bytes, task_id task,
                   bool any_order);
   void keep_steps(access_ref ref, const footprint& bytes);
@@ -238,8 +242,9 @@ class dependency_map {
   std::vector<footprint> strided_;
   std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
   std::uint64_t heads_until_ = region_grid::heads_last;        ///< accesses
-  std::uint64_t candidates_ = 0;                               ///< not published yet
-  std::uint64_t pruned_ = 0;                                   ///< likewise
+  std::uint64_t reserved_ = 0;    ///< may have been registered before `make_room`
+  std::uint64_t candidates_ = 0;  ///< not published yet
+  std::uint64_t pruned_ = 0;      ///< likewise
   counters counters_;
 };
 

@@ -20,7 +20,7 @@ void region_grid::grow() {
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {
-    if (!ring_.is_far(ref) || ring_.far(ref).pruned) {
+    if (!ring_.is_far(ref) || ring_.far(ref).pruned()) {
       continue;
     }
     grid_entry& e = ring_.far(ref);

@@ -27,9 +27,16 @@ class region_grid {
   static constexpr unsigned levels = 64;
 
   struct directory {
+    explicit directory(std::uint32_t of) noexcept : owner(of) {
+      for (std::uint64_t level = 0; level < levels; ++level) {
+        place[level] = place_of(of, level);
+      }
+    }
+    std::uint32_t owner;     ///< index that it belongs to
     std::uint64_t mask = 0;  ///< levels with live accesses
     std::array<std::uint32_t, levels> count{};
     std::array<access_ref, levels> head{};
+    std::array<std::uint64_t, levels> place;  ///< of cell 0, among all cells
   };
 
   explicit region_grid(access_ring& ring) : ring_(ring), heads_(first_heads, 0) {}
@@ -43,35 +50,54 @@ class region_grid {
   /// Live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
+  /// Sees to it that there are enough cells for `count` more if there are any accesses
+  /// yet, and returns for how many there are. With fewer, look-ups take longer.
+  std::size_t reserve(std::size_t count) {
+    while (size_ != 0 && size_ + count + most_ / 8 > most_) {
+      grow();
+    }
+    return most_ - size_;
+  }
   /// Adds the newest access, which goes into the ring as well. @pre that has room
-  void insert(directory& in, std::uint32_t owner, const footprint& bytes, task_id task,
-              bool any_order) {
-    make_cells();
-    const std::uint64_t tag = ring_.push_far(owner, bytes.dense(), any_order);
-    const access_ref ref = access_ring::ref_of(tag);
-    grid_entry& e = place(in, owner, ref, {bytes.lo, bytes.hi, task, tag});
-    const std::size_t first = bucket(owner, e.level, e.first_cell);
-    e.next[0] = heads_[first];
-    heads_[first] = ref * 2;
+  [[gnu::always_inline]] void insert(directory& in, access_ring& ring,
+                                     const footprint& bytes, task_id task, bool strided,
+                                     bool any_order) noexcept {
+    const std::uint32_t owner = in.owner;
+    grid_entry& e = ring.push_far(owner, !strided, any_order);
+    const access_ref ref = e.what.ref();
+    e.what.task = task;
+    e.owner = owner;
+    place(e, in, ref, bytes.lo, bytes.hi);
+    const std::uint64_t cells = in.place[e.level];
+    std::uint32_t& first = heads_[bucket(cells, e.first_cell)];
+    e.next[0] = first;
+    first = ref * 2;
     if (e.cells == 2) {
-      const std::size_t second = bucket(owner, e.level, e.first_cell + 1);
-      e.next[1] = heads_[second];
-      heads_[second] = ref * 2 + 1;
+      std::uint32_t& second = heads_[bucket(cells, e.first_cell + 1)];
+      e.next[1] = second;
+      second = ref * 2 + 1;
     }
   }
   /// Adds one that others were registered after. @pre of its index, none of those is in
   /// the grid
-  void insert_late(directory& in, std::uint32_t owner, const access_entry& what) {
-    make_cells();
+  void insert_late(directory& in, const access_entry& what) {
     ring_.make_far(what.ref());
-    grid_entry& e = place(in, owner, what.ref(), what);
+    grid_entry& e = ring_.far(what.ref());
+    place(e, in, what.ref(), what.lo, what.hi);
+    e.what.task = what.task;
+    e.what.tag = what.tag;
+    e.owner = in.owner;
     for (std::uint32_t k = 0; k < e.cells; ++k) {
       link_in_order(e, what.ref() * 2 + k);
     }
   }
 
-  /// The access is gone, or about to be pruned: it counts no more. True if it was the
-  /// last of its index.
+  /// A later write covers the access. True if it was the last of its index.
+  bool prune(directory& from, grid_entry& e) noexcept {
+    e.cells = 0;
+    return forget(from, e);
+  }
+  /// The access is gone: it counts no more. Likewise.
   bool forget(directory& from, const grid_entry& e) noexcept {
     --size_;
     if (--from.count[e.level] != 0) {
@@ -82,26 +108,24 @@ class region_grid {
   }
 
   /// Asks for the newest accesses of the cells of one byte.
-  void prefetch(const directory& in, std::uint32_t owner,
-                std::int64_t lo) const noexcept {
+  void prefetch(const directory& in, std::int64_t lo) const noexcept {
     for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
       const auto level = static_cast<unsigned>(std::countr_zero(mask));
-      __builtin_prefetch(&ring_.far(heads_[bucket(owner, level, lo >> level)] >> 1));
+      __builtin_prefetch(&ring_.far(heads_[bucket(in.place[level], lo >> level)] >> 1));
     }
   }
 
-  /// Calls `visit(access)` once for each access of the index `owner` whose [lo, hi) meets
-  /// the query's, and prunes those for which it returns true.
+  /// Calls `visit(access)` once for each access of the index whose [lo, hi) meets the
+  /// query's, and prunes those for which it returns true.
   template <class Visit>
-  void query(directory& in, std::uint32_t owner, std::int64_t lo, std::int64_t hi,
-             Visit&& visit) {
+  void query(directory& in, std::int64_t lo, std::int64_t hi, Visit&& visit) {
     for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
       const auto level = static_cast<unsigned>(std::countr_zero(mask));
       const std::int64_t first = lo >> level;
       const std::int64_t last = (hi - 1) >> level;
       if (last - first < in.count[level]) {
         for (std::int64_t cell = first; cell <= last; ++cell) {
-          visit_cell(in, {owner, level, cell, first, lo, hi}, visit);
+          visit_cell(in, {level, cell, first, lo, hi}, visit);
         }
       } else {
         visit_level(in, level, lo, hi, visit);
@@ -113,7 +137,6 @@ class region_grid {
   static constexpr std::size_t first_heads = 1024;
 
   struct cell_query {
-    std::uint32_t owner;
     unsigned level;
     std::int64_t cell;
     std::int64_t first;  ///< cell of the query
@@ -121,40 +144,31 @@ class region_grid {
     std::int64_t hi;
   };
 
-  [[nodiscard]] std::size_t bucket(std::uint32_t owner, unsigned level,
+  /// Where cell 0 of a level lies among all cells.
+  [[nodiscard]] static constexpr std::uint64_t place_of(std::uint32_t owner,
+                                                        std::uint64_t level) noexcept {
+    return (std::uint64_t{owner} << 6 | level) << 40;
+  }
+  [[nodiscard]] std::size_t bucket(std::uint64_t place,
                                    std::int64_t cell) const noexcept {
-    const std::uint64_t place =
-        static_cast<std::uint64_t>(cell) + ((std::uint64_t{owner} << 6 | level) << 40);
-    return static_cast<std::size_t>((place * 0x9E3779B97F4A7C15U) >> shift_);
+    const std::uint64_t at = place + static_cast<std::uint64_t>(cell);
+    return static_cast<std::size_t>((at * 0x9E3779B97F4A7C15U) >> shift_);
   }
   [[nodiscard]] bool alive(access_ref ref) const noexcept { return ring_.alive(ref); }
 
-  /// Room for one more. To be called before its place is taken: what it finds in the
-  /// places of the grid is linked anew.
-  void make_cells() {
-    if (size_ >= most_) {
-      grow();
-    }
-  }
-  /// Everything but the links into cells.
-  [[gnu::always_inline]] grid_entry& place(directory& in, std::uint32_t owner,
-                                           access_ref ref, const access_entry& what) {
-    const std::int64_t lo = what.lo;
-    const std::int64_t hi = what.hi;
-    grid_entry& e = ring_.far(ref);
+  /// All but task, tag, owner and the links into cells.
+  [[gnu::always_inline]] void place(grid_entry& e, directory& in, access_ref ref,
+                                    std::int64_t lo, std::int64_t hi) noexcept {
     e.what.lo = lo;
     e.what.hi = hi;
-    e.what.task = what.task;
-    e.what.tag = what.tag;
-    e.owner = owner;
-    e.pruned = false;
-    const auto level =
-        static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(hi - lo) - 1));
+    // The width of span - 1 in bits, without asking whether that is zero.
+    const std::uint64_t odd = static_cast<std::uint64_t>(hi - lo - 1) * 2 + 1;
+    const auto level = static_cast<unsigned>(std::bit_width(odd) - 1);
     const std::int64_t first = lo >> level;
     e.first_cell = first;
     e.level = static_cast<std::uint8_t>(level);
     e.cells = static_cast<std::uint8_t>(((hi - 1) >> level) - first + 1);
-    if (in.count[level]++ == 0) {
+    if (in.count[level]++ == 0) [[unlikely]] {
       in.mask |= std::uint64_t{1} << level;
       e.level_next = ring_.gone();
     } else {
@@ -162,11 +176,11 @@ class region_grid {
     }
     in.head[level] = ref;
     ++size_;
-    return e;
   }
   /// Lists run from new to old.
   void link_in_order(grid_entry& e, std::uint32_t link) noexcept {
-    std::uint32_t* at = &heads_[bucket(e.owner, e.level, e.first_cell + (link & 1))];
+    std::uint32_t* at =
+        &heads_[bucket(place_of(e.owner, e.level), e.first_cell + (link & 1))];
     while (alive(*at >> 1) && age(*at >> 1) < age(link >> 1)) {
       at = &ring_.far(*at >> 1).next[*at & 1];
     }
@@ -180,23 +194,22 @@ class region_grid {
 
   template <class Visit>
   void visit_cell(directory& in, const cell_query& q, Visit&& visit) {
-    std::uint32_t* at = &heads_[bucket(q.owner, q.level, q.cell)];
+    std::uint32_t* at = &heads_[bucket(in.place[q.level], q.cell)];
     while (alive(*at >> 1)) {
       const std::uint32_t link = *at;
       grid_entry& e = ring_.far(link >> 1);
       std::uint32_t& next = e.next[link & 1];
-      if (e.pruned) {
+      if (e.pruned()) {
         *at = next;
         continue;
       }
       const std::int64_t own = e.first_cell;
-      const bool here = e.owner == q.owner && e.level == q.level &&
+      const bool here = e.owner == in.owner && e.level == q.level &&
                         own + static_cast<std::int64_t>(link & 1) == q.cell;
       // An access in two cells of the query is reported in the first of them.
       if (here && q.cell == std::max(own, q.first) && e.what.lo < q.hi &&
           q.lo < e.what.hi && visit(e.what)) {
-        e.pruned = true;
-        forget(in, e);
+        prune(in, e);
         *at = next;
       } else {
         at = &next;
@@ -210,11 +223,10 @@ class region_grid {
     access_ref* at = &in.head[level];
     while (alive(*at)) {
       grid_entry& e = ring_.far(*at);
-      if (!e.pruned && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
-        e.pruned = true;
-        forget(in, e);
+      if (!e.pruned() && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
+        prune(in, e);
       }
-      if (e.pruned) {
+      if (e.pruned()) {
         *at = e.level_next;
       } else {
         at = &e.level_next;

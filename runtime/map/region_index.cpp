@@ -19,20 +19,25 @@ bool region_index::make_place(access_ring& ring, region_grid& grid) {
     return true;
   }
   if (directory_ == nullptr) {
-    directory_ = std::make_unique<region_grid::directory>();
+    directory_ = std::make_unique<region_grid::directory>(owner_);
   }
   for (const access_entry& e : few_) {  // a level's list runs from new to old
-    grid.insert_late(*directory_, owner_, e);
+    grid.insert_late(*directory_, e);
   }
   count_ = room + 1;
   return false;
 }
 
+void region_index::insert_far(access_ring& ring, region_grid& grid,
+                              const footprint& bytes, task_id task) noexcept {
+  grid.insert(*directory_, ring, bytes, task, false, false);
+}
+
 void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
   if (ring.is_far(ref)) {
-    grid_entry& e = ring.far(ref);
-    e.pruned = true;
-    retire(grid, e);
+    if (grid.prune(*directory_, ring.far(ref))) {
+      count_ = 0;
+    }
     return;
   }
   filter([ref](const access_entry& e) { return e.ref() == ref; });
@@ -42,7 +47,7 @@ const access_entry* region_index::find(const access_ring& ring,
                                        access_ref ref) const noexcept {
   if (ring.is_far(ref)) {
     const grid_entry& e = ring.far(ref);
-    return e.pruned ? nullptr : &e.what;
+    return e.pruned() ? nullptr : &e.what;
   }
   const access_entry* const end = few_.data() + (in_grid() ? 0 : count_);
   const access_entry* const found = std::find_if(

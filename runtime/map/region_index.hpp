@@ -33,7 +33,7 @@ class region_index {
       const std::uint64_t tag = ring.push(owner_, bytes.dense(), any_order);
       few_[count_++] = {bytes.lo, bytes.hi, task, tag};
     } else {
-      grid.insert(*directory_, owner_, bytes, task, any_order);
+      grid.insert(*directory_, ring, bytes, task, !bytes.dense(), any_order);
     }
   }
   /// The same for a dense region that commutes with none. False if there is no place
@@ -52,6 +52,9 @@ class region_index {
     count_ = count + 1;
     return true;
   }
+  /// The same for an index in the grid, and a dense region that commutes with none.
+  void insert_far(access_ring& ring, region_grid& grid, const footprint& bytes,
+                  task_id task) noexcept;
   /// Takes out one that a later write covers. @pre it is alive and not pruned
   void prune(access_ring& ring, region_grid& grid, access_ref ref);
   /// One of the grid is about to go.
@@ -67,7 +70,7 @@ class region_index {
   /// Asks for the memory that a look-up will need.
   void prefetch(const region_grid& grid, std::int64_t lo) const noexcept {
     if (in_grid()) {
-      grid.prefetch(*directory_, owner_, lo);
+      grid.prefetch(*directory_, lo);
     }
   }
   [[nodiscard]] bool in_grid() const noexcept { return count_ > room; }
@@ -102,7 +105,7 @@ class region_index {
   void query(access_ring& ring, region_grid& grid, std::int64_t lo, std::int64_t hi,
              Visit&& visit) {
     if (in_grid()) {
-      grid.query(*directory_, owner_, lo, hi, visit);
+      grid.query(*directory_, lo, hi, visit);
       if (directory_->mask == 0) {
         count_ = 0;
       }
