@@ -248,6 +248,62 @@ TEST_P(Engine, ReportsTheOldestFailureFirst) {
   EXPECT_NE(r.error().text().find("\"third\""), std::string::npos);
 }
 
+TEST_P(Engine, DoesNotWaitForWhatATaskHasEnteredItself) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  const tensor all = bytes_of(s);
+  const tensor half = or_throw(all.slice(0, 0, 32));
+  const tensor even = or_throw(all.slice(0, 0, 64, 2));
+  std::vector<access> kinds;
+  for (const tensor& t : {all, half, even}) {
+    kinds.insert(kinds.end(), {reads(t), writes(t), updates(t)});
+  }
+  // All meet in the first byte, which every task writes: they run in order.
+  int ran = 0;
+  int submitted = 0;
+  for (const access& a : kinds) {
+    for (const access& b : kinds) {
+      for (const access& c : kinds) {
+        if (a.mode == access_mode::read && b.mode == access_mode::read &&
+            c.mode == access_mode::read) {
+          continue;
+        }
+        submit(*e, "thrice", {a, b, c}, [&ran, submitted](const task_context&) {
+          ran += static_cast<int>(ran == submitted);
+        });
+        ++submitted;
+      }
+    }
+  }
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(ran, submitted);
+  EXPECT_EQ(e->counters().finished, static_cast<std::uint64_t>(submitted));
+}
+
+TEST_P(Engine, RefusesAccessesThatLeaveTheirStorage) {
+  const storage s = or_throw(e->allocate(64, "test"));
+  const access inside = writes(bytes_of(s));
+  const auto refusal = [&](std::int64_t lo, std::int64_t hi) {
+    access a = inside;
+    a.bytes.lo = lo;
+    a.bytes.hi = hi;
+    const auto r = e->submit("task", std::vector{inside, a}, [](const task_context&) {});
+    return r ? std::string() : r.error().text();
+  };
+  EXPECT_EQ(refusal(0, 64), "");
+  EXPECT_EQ(refusal(63, 64), "");
+  EXPECT_EQ(refusal(1000, 1000), "") << "no bytes";
+  for (const auto& [lo, hi] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 65}, {64, 65}, {-1, 64}, {-2, -1}, {8, 7}, {INT64_MIN, INT64_MAX}}) {
+    EXPECT_NE(refusal(lo, hi).find("submission leaves its storage: expected bytes below "
+                                   "64, found [" +
+                                   std::to_string(lo)),
+              std::string::npos)
+        << lo << ' ' << hi;
+  }
+  ASSERT_TRUE(e->release(s.id));
+  EXPECT_NE(refusal(0, 64).find("unknown storage"), std::string::npos);
+}
+
 TEST_P(Engine, DoesNothingForAccessesOfNoBytes) {
   const storage s = or_throw(e->allocate(64, "test"));
   const std::array<std::int64_t, 1> none{0};
