@@ -38,14 +38,14 @@ class successor {
 
 /// Successors of one task: a first block that it always has, and more if it needs them.
 /// Written by the submitter; who ends the task reads as many as there are by then.
-struct alignas(64) successor_block {
-  static constexpr std::uint32_t room = 6;
+struct alignas(128) successor_block {
+  static constexpr std::uint32_t room = 14;
 
   successor_block* next = nullptr;    ///< if the task has more
   successor_block* newest = nullptr;  ///< of the first block, likewise
   std::array<successor, room> tasks;
 };
-static_assert(sizeof(successor_block) == 64);
+static_assert(sizeof(successor_block) == 128);
 
 /// A successor inside the same replay: its number there, and whether failures pass.
 struct follower {
