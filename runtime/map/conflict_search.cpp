@@ -106,7 +106,8 @@ hazard after_writers(const access& a) noexcept {
     if (e.tag < oldest) {
       return true;
     }
-    if (!e.meets(lo, hi)) {
+    const bool all = lo <= e.lo && e.hi <= hi;
+    if (!all && !e.meets(lo, hi)) {
       return false;
     }
     if (!e.plain()) {
@@ -114,7 +115,7 @@ hazard after_writers(const access& a) noexcept {
     }
     map_.count_candidate();
     add_reader(e.task, floor);
-    if (!e.take(lo, hi)) {
+    if (!all && !e.take(lo, hi)) {
       return false;
     }
     map_.count_pruned();

@@ -103,10 +103,10 @@ struct alignas(64) task {
 
   std::atomic<std::int32_t> pending{0};
   std::uint16_t accesses = 0;  ///< registered in the map
-  bool urgent : 1 = false;
-  bool exclusive : 1 = false;  ///< commutes with others in any order
+  bool urgent = false;
   std::uint8_t worker = submit_options::anywhere;
   std::atomic<std::uint32_t> successors{over};  ///< how many; `closed`, `over`
+  bool exclusive = false;                       ///< commutes with others in any order
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
   task_id id = 0;
