@@ -91,8 +91,8 @@ struct engine_options {
   /// Accesses of tasks in flight before submit makes room; 0 means 16 for each task of
   /// the window.
   std::uint32_t accesses = 0;
-  /// Edges of tasks in flight, beyond three for each, before submit runs the predecessor
-  /// instead of noting that it is one; 0 means 16 for each task of the window.
+  /// Edges of tasks in flight, beyond fourteen from each, before submit runs the one that
+  /// is waited for instead of noting it; 0 means 16 for each task of the window.
   std::uint32_t edges = 0;
   /// Bytes of the ring that fresh memory comes from; taken when it is first asked for.
   std::int64_t heap = std::int64_t{64} << 20;
