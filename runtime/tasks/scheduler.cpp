@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Workers: running, releasing, stealing, parking.
+/// Workers: publishing, taking, waiting, parking.
 #include "tasks/scheduler.hpp"
 
 #include <algorithm>
 #include <cfenv>
-#include <exception>
 #include <utility>
-
-#include <fmt/format.h>
-
-#include "tasks/exclusion.hpp"
-#include "tasks/inbox.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -22,8 +16,6 @@ constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 /// How long a worker with tiny kernels watches the others between two looks.
 constexpr std::int64_t watch_ns = 1'000;
-/// Successors of a task whose records are asked for while it runs.
-constexpr std::uint32_t successors_ahead = 4;
 
 /// Sets a flag for its own lifetime.
 class raised {
@@ -41,21 +33,13 @@ class raised {
 
 }  // namespace
 
-struct alignas(64) scheduler::worker {
-  worker_tally done;
-  // Of its own thread.
-  alignas(64) kernel_lengths lengths;
-  std::vector<std::uint64_t> seen_finished;  ///< by each worker
-  alignas(64) parking_place place;
-  alignas(64) inbox from_others;
-};
-
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
     : workers_(options.workers),
       places_(std::max(options.workers, options.most_workers)),
       alone_(places_ == 1),
       traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
+      observes_(times_ || options.watchdog_ns > 0),
       moves_(workers_ <= allowed_processors()),
       failures_(failures),
       tracer_(tracer),
@@ -141,26 +125,6 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
-std::uint32_t scheduler::close(task& t) noexcept {
-  if (alone_) {
-    return t.successors.load(std::memory_order_relaxed);
-  }
-  return t.successors.exchange(task::closed, std::memory_order_seq_cst);
-}
-
-bool scheduler::satisfy(task& t, std::int32_t count) noexcept {
-  if (alone_) {
-    const std::int32_t left = t.pending.load(std::memory_order_relaxed) - count;
-    t.pending.store(left, std::memory_order_relaxed);
-    return left == 0;
-  }
-  return t.pending.fetch_sub(count, std::memory_order_acq_rel) == count;
-}
-
-void scheduler::queue(task& t, unsigned w) {
-  ready_.push(w, t);
-}
-
 task* scheduler::take(unsigned w, ready_queues::from_others which) {
   const ready_queues::taken some = ready_.pop(w, which);
   // Who went to sleep in between may not have seen them.
@@ -204,7 +168,7 @@ bool scheduler::hand_over(task& t, unsigned w) noexcept {
 }
 
 void scheduler::publish(task& t, std::int32_t satisfied) {
-  if (satisfy(t, satisfied)) {
+  if (alone_ ? satisfy<true>(t, satisfied) : satisfy<false>(t, satisfied)) {
     publish(t);
   }
 }
@@ -226,162 +190,6 @@ void scheduler::start(task& t) {
     t.history->ready = now_ns();
   }
   queue(t, 0);
-}
-
-result<void> scheduler::call(task& t, unsigned w) {
-  try {
-    return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
-  } catch (const std::exception& e) {
-    return error(errc::kernel_failed,
-                 fmt::format("kernel threw an exception: {}", e.what()));
-  } catch (...) {
-    return error(errc::kernel_failed, "kernel threw an exception of unknown type");
-  }
-}
-
-std::int64_t scheduler::execute(task& t, unsigned w) {
-  worker_tally& done = state_[w]->done;
-  if (t.root.load(std::memory_order_relaxed) != 0) {
-    tally<std::uint64_t>(done.poisoned);
-    return 0;
-  }
-  if (board_ != nullptr) {
-    board_->runs(w, &t);
-  }
-  const bool traced = t.history != nullptr;
-  const bool timed = traced || times_;
-  const std::int64_t start = !timed ? 0 : traced ? now_ns() : clock_.now();
-  kernel_lengths& lengths = state_[w]->lengths;
-  const std::int64_t sampled = !alone_ && lengths.sample() ? clock_.now() : 0;
-  result<void> outcome = call(t, w);
-  if (sampled != 0) {
-    lengths.add(clock_.now() - sampled);
-  }
-  const std::int64_t end = !timed ? 0 : traced ? now_ns() : clock_.now();
-  if (board_ != nullptr) {
-    board_->runs(w, nullptr);
-  }
-  ensure_kernel_fp();
-  if (timed) {
-    tally(traced ? done.kernel_ns : done.kernel_ticks, end - start);
-  }
-  if (traced) {
-    tracer_.record(w, record_of(t, w, start, end));
-  }
-  if (!outcome) {
-    tally<std::uint64_t>(done.failed);
-    t.root.store(t.id, std::memory_order_relaxed);
-    failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
-  }
-  return traced ? end : 0;
-}
-
-scheduler::ended_task scheduler::note_end(const task& t, unsigned w,
-                                          std::int64_t ended_ns) {
-  ended_task out;
-  out.id = t.id;
-  out.root = t.root.load(std::memory_order_relaxed);
-  if (traces_) {
-    out.name = t.name;
-    out.ended = ended_ns;
-  }
-  if (board_ != nullptr) {
-    board_->ended(t.id);
-  }
-  tally<std::uint64_t>(state_[w]->done.finished);
-  return out;
-}
-
-[[gnu::always_inline]] inline bool scheduler::release_one(task& after,
-                                                          bool carries_failure,
-                                                          const ended_task& before) {
-  if (before.root != 0 && carries_failure) {
-    after.poison(before.root);
-  }
-  if (!satisfy(after, 1)) {
-    return false;
-  }
-  if (after.history != nullptr) {
-    after.history->ready = before.ended != 0 ? before.ended : now_ns();
-    after.history->waited_for = before.id;
-    after.history->waited_for_name = before.name;
-  }
-  return true;
-}
-
-task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) {
-  const ended_task before = note_end(t, w, ended_ns);
-  const std::span<const follower> followers = t.batch->followers_of(t);
-  task* const batch = t.batch->tasks;
-  const std::uint32_t count = close(t);
-  task* in_hand = nullptr;
-  unsigned queued = 0;
-  const auto freed = [&](task& after) {
-    const bool elsewhere =
-        after.worker != submit_options::anywhere && after.worker % workers_ != w;
-    task* rest = &after;
-    if (!elsewhere && (in_hand == nullptr || (after.urgent && !in_hand->urgent))) {
-      rest = std::exchange(in_hand, &after);
-    }
-    if (rest != nullptr && (alone_ || !hand_over(*rest, w))) {
-      queue(*rest, w);
-      ++queued;
-    }
-  };
-  for (const follower f : followers) {
-    if (release_one(batch[f.index()], f.carries_failure(), before)) {
-      freed(batch[f.index()]);
-    }
-  }
-  const successor_block* block = nullptr;
-  for (std::uint32_t done = 0; done < count; done += successor_block::room) {
-    block = done == 0 ? &successors_of(t) : block->next;
-    const std::uint32_t here = std::min(count - done, successor_block::room);
-    for (std::uint32_t i = 0; i < here; ++i) {
-      const successor s = block->tasks[i];
-      if (release_one(s.waits(), s.carries_failure(), before)) {
-        freed(s.waits());
-      }
-    }
-  }
-  // From here on the submitter may use the record again.
-  t.successors.store(task::over | count, std::memory_order_release);
-  if (!alone_) {
-    std::atomic<std::uint64_t>& released = state_[w]->done.released;
-    released.store(released.load(std::memory_order_relaxed) + 1,
-                   std::memory_order_release);
-    wake_for_tasks(queued);
-    wake_waiter(before.id);
-  }
-  return in_hand;
-}
-
-void scheduler::look_ahead(const task& t) noexcept {
-  const std::uint32_t count = t.successors.load(std::memory_order_acquire);
-  const successor_block& first = successors_of(t);
-  for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
-    prefetch_to_write(&first.tasks[i].waits());
-  }
-}
-
-task* scheduler::run(task& t, unsigned w) {
-  if (!alone_) {
-    look_ahead(t);
-  }
-  if (t.exclusive && !alone_) {
-    exclusion& group = *group_of(t);
-    if (!group.enter(t)) {
-      return nullptr;
-    }
-    const std::int64_t ended_ns = execute(t, w);
-    if (task* next = group.leave(); next != nullptr) {
-      queue(*next, w);
-      wake_for_tasks(1);
-    }
-    return release_successors(t, w, ended_ns);
-  }
-  const std::int64_t ended_ns = execute(t, w);
-  return release_successors(t, w, ended_ns);
 }
 
 void scheduler::wake_for_tasks(unsigned count) noexcept {

@@ -86,7 +86,14 @@ class scheduler {
   [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
 
  private:
-  struct worker;
+  struct alignas(64) worker {
+    worker_tally done;
+    // Of its own thread.
+    alignas(64) kernel_lengths lengths;
+    std::vector<std::uint64_t> seen_finished;  ///< by each worker
+    alignas(64) parking_place place;
+    alignas(64) inbox from_others;
+  };
 
   /// Until `stopping()`; what is in hand then is left to others.
   template <class Stopping>
@@ -94,13 +101,21 @@ class scheduler {
   void start_batch();
   void stop() noexcept;
   /// Runs the task and releases its successors: the oldest of those that became ready is
-  /// returned, the others are queued.
+  /// returned, the others are queued. What is on its way knows at compile time whether
+  /// there is a single worker.
   [[nodiscard]] task* run(task& t, unsigned w);
+  [[nodiscard]] task* run_beside_others(task& t, unsigned w);
   /// Asks for what `release_successors` will write; other workers may have it.
   static void look_ahead(const task& t) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.
+  template <bool Alone>
   std::int64_t execute(task& t, unsigned w);
+  /// Likewise, with all that somebody may want to know of it.
+  std::int64_t execute_observed(task& t, unsigned w, bool samples);
+  /// The task's kernel failed.
+  void fail(task& t, unsigned w, error why);
   [[nodiscard]] result<void> call(task& t, unsigned w);
+  template <bool Alone>
   [[nodiscard]] task* release_successors(task& t, unsigned w, std::int64_t ended_ns);
   /// What successors learn of a task that has ended.
   struct ended_task {
@@ -111,11 +126,22 @@ class scheduler {
   };
   ended_task note_end(const task& t, unsigned w, std::int64_t ended_ns);
   /// True if it was the last one that `after` waited for.
+  template <bool Alone>
   bool release_one(task& after, bool carries_failure, const ended_task& before);
   /// No more successors: how many there are.
-  [[nodiscard]] std::uint32_t close(task& t) noexcept;
-  [[nodiscard]] bool satisfy(task& t, std::int32_t count) noexcept;
-  void queue(task& t, unsigned w);
+  template <bool Alone>
+  [[nodiscard]] static std::uint32_t close(task& t) noexcept;
+  /// True if the task waits for nothing more.
+  template <bool Alone>
+  [[nodiscard]] static bool satisfy(task& t, std::int32_t count) noexcept {
+    if constexpr (Alone) {
+      const std::int32_t left = t.pending.load(std::memory_order_relaxed) - count;
+      t.pending.store(left, std::memory_order_relaxed);
+      return left == 0;
+    }
+    return t.pending.fetch_sub(count, std::memory_order_acq_rel) == count;
+  }
+  void queue(task& t, unsigned w) { ready_.push(w, t); }
   /// Gives a task that worker `w` has freed to one that looks for any.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
   [[nodiscard]] task* take(unsigned w, ready_queues::from_others which);
@@ -147,7 +173,8 @@ class scheduler {
   bool batching_ = false;
   bool traces_;
   bool times_;
-  bool moves_;  ///< there is a processor for every own thread
+  bool observes_;  ///< every task
+  bool moves_;     ///< there is a processor for every own thread
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One task from ready to released.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tasks/exclusion.hpp"
+#include "tasks/scheduler.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Successors of a task whose records are asked for while it runs.
+constexpr std::uint32_t successors_ahead = 4;
+
+}  // namespace
+
+template <bool Alone>
+std::uint32_t scheduler::close(task& t) noexcept {
+  if constexpr (Alone) {
+    return t.successors.load(std::memory_order_relaxed);
+  }
+  return t.successors.exchange(task::closed, std::memory_order_seq_cst);
+}
+
+result<void> scheduler::call(task& t, unsigned w) {
+  try {
+    return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
+  } catch (const std::exception& e) {
+    return error(errc::kernel_failed,
+                 fmt::format("kernel threw an exception: {}", e.what()));
+  } catch (...) {
+    return error(errc::kernel_failed, "kernel threw an exception of unknown type");
+  }
+}
+
+[[gnu::cold, gnu::noinline]] void scheduler::fail(task& t, unsigned w, error why) {
+  tally<std::uint64_t>(state_[w]->done.failed);
+  t.root.store(t.id, std::memory_order_relaxed);
+  failures_.kernel_failed(t.id, t.name, std::move(why));
+}
+
+std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
+  worker& me = *state_[w];
+  if (t.root.load(std::memory_order_relaxed) != 0) {
+    tally<std::uint64_t>(me.done.poisoned);
+    return 0;
+  }
+  if (board_ != nullptr) {
+    board_->runs(w, &t);
+  }
+  const bool traced = t.history != nullptr;
+  const std::int64_t start = traced ? now_ns() : clock_.now();
+  result<void> outcome = call(t, w);
+  const std::int64_t end = traced ? now_ns() : clock_.now();
+  if (board_ != nullptr) {
+    board_->runs(w, nullptr);
+  }
+  if (samples && !traced) {
+    me.lengths.add(end - start);
+  }
+  if (traced || times_) {
+    tally(traced ? me.done.kernel_ns : me.done.kernel_ticks, end - start);
+  }
+  if (traced) {
+    tracer_.record(w, record_of(t, w, start, end));
+  }
+  ensure_kernel_fp();
+  if (!outcome) {
+    fail(t, w, std::move(outcome).error());
+  }
+  return traced ? end : 0;
+}
+
+template <bool Alone>
+std::int64_t scheduler::execute(task& t, unsigned w) {
+  const bool samples = !Alone && state_[w]->lengths.sample();
+  if (t.root.load(std::memory_order_relaxed) != 0 || t.history != nullptr || observes_ ||
+      samples) {
+    return execute_observed(t, w, samples);
+  }
+  result<void> outcome = call(t, w);
+  ensure_kernel_fp();
+  if (!outcome) {
+    fail(t, w, std::move(outcome).error());
+  }
+  return 0;
+}
+
+scheduler::ended_task scheduler::note_end(const task& t, unsigned w,
+                                          std::int64_t ended_ns) {
+  ended_task out;
+  out.id = t.id;
+  out.root = t.root.load(std::memory_order_relaxed);
+  if (traces_) {
+    out.name = t.name;
+    out.ended = ended_ns;
+  }
+  if (board_ != nullptr) {
+    board_->ended(t.id);
+  }
+  tally<std::uint64_t>(state_[w]->done.finished);
+  return out;
+}
+
+template <bool Alone>
+[[gnu::always_inline]] inline bool scheduler::release_one(task& after,
+                                                          bool carries_failure,
+                                                          const ended_task& before) {
+  if (before.root != 0 && carries_failure) {
+    after.poison(before.root);
+  }
+  if (!satisfy<Alone>(after, 1)) {
+    return false;
+  }
+  if (after.history != nullptr) {
+    after.history->ready = before.ended != 0 ? before.ended : now_ns();
+    after.history->waited_for = before.id;
+    after.history->waited_for_name = before.name;
+  }
+  return true;
+}
+
+template <bool Alone>
+task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) {
+  const ended_task before = note_end(t, w, ended_ns);
+  const std::span<const follower> followers = t.batch->followers_of(t);
+  task* const batch = t.batch->tasks;
+  const std::uint32_t count = close<Alone>(t);
+  task* in_hand = nullptr;
+  unsigned queued = 0;
+  const auto freed = [&](task& after) {
+    const bool elsewhere = !Alone && after.worker != submit_options::anywhere &&
+                           after.worker % workers_ != w;
+    task* rest = &after;
+    if (!elsewhere && (in_hand == nullptr || (after.urgent && !in_hand->urgent))) {
+      rest = std::exchange(in_hand, &after);
+    }
+    if (rest != nullptr && (Alone || !hand_over(*rest, w))) {
+      queue(*rest, w);
+      ++queued;
+    }
+  };
+  for (const follower f : followers) {
+    if (release_one<Alone>(batch[f.index()], f.carries_failure(), before)) {
+      freed(batch[f.index()]);
+    }
+  }
+  const successor_block* block = nullptr;
+  for (std::uint32_t done = 0; done < count; done += successor_block::room) {
+    block = done == 0 ? &successors_of(t) : block->next;
+    const std::uint32_t here = std::min(count - done, successor_block::room);
+    for (std::uint32_t i = 0; i < here; ++i) {
+      const successor s = block->tasks[i];
+      if (release_one<Alone>(s.waits(), s.carries_failure(), before)) {
+        freed(s.waits());
+      }
+    }
+  }
+  // From here on the submitter may use the record again.
+  t.successors.store(task::over | count, std::memory_order_release);
+  if constexpr (!Alone) {
+    std::atomic<std::uint64_t>& released = state_[w]->done.released;
+    released.store(released.load(std::memory_order_relaxed) + 1,
+                   std::memory_order_release);
+    wake_for_tasks(queued);
+    wake_waiter(before.id);
+  }
+  return in_hand;
+}
+
+void scheduler::look_ahead(const task& t) noexcept {
+  const std::uint32_t count = t.successors.load(std::memory_order_acquire);
+  const successor_block& first = successors_of(t);
+  for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
+    prefetch_to_write(&first.tasks[i].waits());
+  }
+}
+
+task* scheduler::run(task& t, unsigned w) {
+  if (alone_) {
+    const std::int64_t ended_ns = execute<true>(t, w);
+    return release_successors<true>(t, w, ended_ns);
+  }
+  return run_beside_others(t, w);
+}
+
+task* scheduler::run_beside_others(task& t, unsigned w) {
+  look_ahead(t);
+  if (!t.exclusive) {
+    const std::int64_t ended_ns = execute<false>(t, w);
+    return release_successors<false>(t, w, ended_ns);
+  }
+  exclusion& group = *group_of(t);
+  if (!group.enter(t)) {
+    return nullptr;
+  }
+  const std::int64_t ended_ns = execute<false>(t, w);
+  if (task* next = group.leave(); next != nullptr) {
+    queue(*next, w);
+    wake_for_tasks(1);
+  }
+  return release_successors<false>(t, w, ended_ns);
+}
+
+}  // namespace weir::runtime
