@@ -390,12 +390,13 @@ TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
 }
 
 /// Two blocks of edges beyond those of each task are all that a round needs; whichever of
-/// them is lost is missed by a later round. Tasks end while they get their seventh edge.
+/// them is lost is missed by a later round. Tasks end while they get their fifteenth
+/// edge.
 TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
   engine_options o;
   o.workers = GetParam();
   o.window = 256;
-  o.edges = 12;
+  o.edges = 28;
   auto tight = or_throw(engine::create(o));
   const storage s = or_throw(tight->allocate(8, "test"));
   std::uint64_t runs = 0;
@@ -407,7 +408,7 @@ TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
       }
       ++runs;
     });
-    for (std::uint64_t i = 0; i < 7 + round % 11 / 10 * 8; ++i) {
+    for (std::uint64_t i = 0; i < 15 + round % 11 / 10 * 14; ++i) {
       submit_to(*tight, {reads(bytes_of(s))},
                 [&runs, round](const task_context&) { EXPECT_EQ(runs, round); });
     }
