@@ -400,11 +400,19 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
 result<void> graph_exec::check_update(std::size_t node, const operation& what,
                                       const stream& made_on) const {
   const auto in = of_->port().enter();
-  if (node >= nodes_.size() || what.what() != nodes_[node].what->what()) {
+  if (node >= nodes_.size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("node of a graph not updated: expected one in [0, {}), found "
+                    "{}",
+                    nodes_.size(), node));
+  }
+  const operation& recorded = *nodes_[node].what;
+  if (what.what() != recorded.what()) {
     return error(errc::invalid_argument,
-                 fmt::format("node of a graph not updated: expected one of {} with an "
-                             "operation of the same kind, found number {}",
-                             nodes_.size(), node));
+                 fmt::format("node {} of a graph not updated: expected an operation like "
+                             "its \"{}\", found \"{}\"",
+                             node, recorded.name(), what.name()));
   }
   const stream& recorded_on = *from_->streams[nodes_[node].chain];
   if (&made_on.of() != of_.get() ||

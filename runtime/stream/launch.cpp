@@ -342,7 +342,10 @@ void persistent_operation::release_stream() {
 /// Null where the kernel takes no arguments.
 result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
                                            const launch_request& what) {
-  WEIR_CHECK(check_arguments(record.parameters, what.args, what.args_bytes));
+  auto fits = check_arguments(record.parameters, what.args, what.args_bytes);
+  if (!fits) {
+    return std::move(fits.error()).at(fmt::format("kernel \"{}\"", record.name));
+  }
   if (record.parameters.empty()) {
     return ref<launch_arguments>();
   }

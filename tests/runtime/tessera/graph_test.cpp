@@ -191,11 +191,12 @@ TEST(TesseraGraph, TheFlagRecordsAndRuns) {
 TEST(TesseraGraph, AnUpdatedNodeRunsWithItsNewArguments) {
   session s(4);
   const registered_module m(s.context, graph_kernels());
-  auto* x = s.memory<float>(1);
+  auto* x = s.memory<float>(2);
   mix_arguments args{x, 0.0F};
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
+  ASSERT_TESS(tessMemsetAsync(x + 1, 0, 4, s.stream));
   tessGraph_t graph = nullptr;
   tessGraphExec_t exec = nullptr;
   ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
@@ -207,8 +208,19 @@ TEST(TesseraGraph, AnUpdatedNodeRunsWithItsNewArguments) {
       tessGraphExecUpdateLaunch(exec, 0, m["mix"], grid_of(1), &args, 12, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_EQ(s.read(x, 1)[0], 11.0F);
-  EXPECT_EQ(tessGraphExecUpdateLaunch(exec, 1, m["mix"], grid_of(1), &args, 12, s.stream),
-            TESS_ERR_INVALID_VALUE);
+  const auto refused = [&](size_t node, size_t bytes) {
+    EXPECT_EQ(tessGraphExecUpdateLaunch(exec, node, m["mix"], grid_of(1), &args, bytes,
+                                        s.stream),
+              TESS_ERR_INVALID_VALUE);
+    return std::string(tessGetLastErrorMessage());
+  };
+  EXPECT_EQ(refused(2, 12),
+            "node of a graph not updated: expected one in [0, 2), found 2");
+  EXPECT_EQ(
+      refused(1, 12),
+      "node 1 of a graph not updated: expected an operation like its \"fill\", found "
+      "\"mix\"");
+  EXPECT_NE(refused(0, 11).find("kernel \"mix\""), std::string::npos);
 }
 
 TEST(TesseraGraph, CapturesThatCannotBeWholeAreRefused) {
