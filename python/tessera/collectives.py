@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 
 from . import _library as c
+from .arrays import Array
 from .dtypes import dtype
 from .errors import invalid
 from .graphs import note
@@ -18,7 +19,10 @@ def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=
           chunk_bytes=0, wire=None, packed_shards=False, timeout_ms=0):
     if op not in _OPS:
         raise invalid(f"collective not posted: expected one of {', '.join(_OPS)}, found {op!r}")
-    if out is not None and source is not None and out.dtype is not source.dtype:
+    for array in () if kind == "barrier" else (source, source if out is None else out):
+        if not isinstance(array, Array):
+            raise invalid(f"collective not posted: expected an array of the mesh, found {array!r}")
+    if out is not None and out.dtype is not source.dtype:
         raise invalid(f"collective not posted: expected results of {source.dtype.name}, found {out.dtype.name}")
     full = max((a.size for a in (source, out) if a is not None), default=0)
     desc = c.CollectiveDesc(

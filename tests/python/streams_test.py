@@ -193,6 +193,9 @@ class Collectives(Session):
             ts.collectives.all_reduce(self.ranks, ts.zeros(4, "complex64"), op="max")
         with self.says(ts.InvalidValue, "expected results of fp32, found fp64"):
             ts.collectives.all_reduce(self.ranks, self.x, out=ts.zeros(self.n, "fp64"))
+        for wrong in ({"array": np.zeros(3)}, {"array": self.x, "out": [1, 2]}, {"array": None}):
+            with self.says(ts.InvalidValue, "expected an array of the mesh, found"):
+                ts.collectives.all_reduce(self.ranks, **wrong)
 
 
 if __name__ == "__main__":
