@@ -20,6 +20,17 @@ void dependency_map::add_storage(std::uint32_t index) {
   }
 }
 
+void dependency_map::retire_far(std::uint32_t count) noexcept {
+  access_ref ref = ring_.oldest();
+  do {
+    if (ring_.is_far(ref) && !ring_.far(ref).pruned()) {
+      const grid_entry& e = ring_.far(ref);
+      indexes_[e.owner].retire(grid_, e);
+    }
+    ++ref;
+  } while (--count != 0);
+}
+
 void dependency_map::make_room(std::size_t count) {
   ring_.reserve(count);
   if (ring_.registered() >= heads_until_) {

@@ -178,13 +178,8 @@ class dependency_map {
     if (root != 0) {
       keep_failed(count, root);
     }
-    if (grid_.size() != 0) {
-      for (access_ref ref = ring_.oldest(), i = 0; i < count; ++i) {
-        const auto one = (ref + i) & ref_mask;
-        if (ring_.is_far(one) && !ring_.far(one).pruned()) {
-          indexes_[ring_.owner(one)].retire(grid_, ring_.far(one));
-        }
-      }
+    if (grid_.size() != 0 && count != 0) {
+      retire_far(count);
     }
     ring_.pop(count);
   }
@@ -227,6 +222,7 @@ class dependency_map {
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
   bool take_steps(const footprint& write, entry& e) noexcept;
+  void retire_far(std::uint32_t count) noexcept;
   void make_room(std::size_t count);
   void insert_any(region_index& index, const footprint& bytes, task_id task,
                   bool any_order);
