@@ -123,10 +123,15 @@ class gate {
   std::atomic<bool> open_{false};
 };
 
-/// Until this thread of the program sleeps: what it waits for is yet to come.
+/// Until this thread of the program sleeps: what it waits for is yet to come. Or until it
+/// has ended, because nothing was in its way.
 inline void until_asleep(const std::atomic<pid_t>& thread) {
   for (bool asleep = false; !asleep; std::this_thread::yield()) {
-    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    const pid_t id = thread;
+    std::ifstream file("/proc/self/task/" + std::to_string(id) + "/stat");
+    if (id != 0 && !file) {
+      return;
+    }
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const std::size_t name_ends = text.rfind(')');
     asleep = name_ends != std::string::npos && text.compare(name_ends, 3, ") S") == 0;
