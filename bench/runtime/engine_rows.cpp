@@ -24,15 +24,15 @@ double submit_distinct_ns() {
     accesses[i] = {reads(tensors[i < 1 ? i : i - 1]), reads(tensors[i < 2 ? i : i - 2]),
                    writes(tensors[i])};
   }
-  double best = 1e30;
-  for (int r = 0; r < 30; ++r) {
-    best = std::min(best, thread_seconds_of([&] {
-                      for (const auto& a : accesses) {
-                        keep(*e->submit("empty", a, nothing));
-                      }
-                    }));
+  const double best = least_of(1, 30, [&] {
+    const double took = thread_seconds_of([&] {
+      for (const auto& a : accesses) {
+        keep(*e->submit("empty", a, nothing));
+      }
+    });
     or_throw(e->wait_all());
-  }
+    return took;
+  });
   return best * 1e9 / static_cast<double>(count);
 }
 
@@ -56,18 +56,18 @@ double submit_hot_ns() {
     const std::size_t at = i * 31 % (live - 2);
     accesses.push_back({reads(tile(at)), reads(tile(at + 2)), writes(tile(at + 1))});
   }
-  double best = 1e30;
-  for (int r = 0; r < 20; ++r) {
+  const double best = least_of(1, 20, [&] {
     for (std::size_t i = 0; i < live; i += per_task) {
       keep(*e->submit("fill", std::span(fill).subspan(i, per_task), nothing));
     }
-    best = std::min(best, thread_seconds_of([&] {
-                      for (const auto& a : accesses) {
-                        keep(*e->submit("empty", a, nothing));
-                      }
-                    }));
+    const double took = thread_seconds_of([&] {
+      for (const auto& a : accesses) {
+        keep(*e->submit("empty", a, nothing));
+      }
+    });
     or_throw(e->wait_all());
-  }
+    return took;
+  });
   return best * 1e9 / static_cast<double>(count);
 }
 

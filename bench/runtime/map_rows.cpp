@@ -3,6 +3,7 @@
 /// Rows about the TensorMap and the exact overlap decision.
 #include <vector>
 
+#include "clean.hpp"
 #include "map/dependency_map.hpp"
 #include "rows.hpp"
 #include "runtime/random_views.hpp"
@@ -14,7 +15,7 @@ using namespace weir::runtime;
 using test::i64s;
 
 constexpr std::int64_t tile = 1024;
-constexpr int repeats = 15;
+constexpr std::size_t repeats = 15;
 
 footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
                std::int64_t size) {
@@ -24,11 +25,8 @@ footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
 /// Nanoseconds per operation of a run over `count` of them: processor time, best of many.
 template <class F>
 double best_ns(std::int64_t count, F&& run) {
-  double best = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    best = std::min(best, thread_seconds_of(run));
-  }
-  return best * 1e9 / static_cast<double>(count);
+  return least_of(1, repeats, [&] { return thread_seconds_of(run); }) * 1e9 /
+         static_cast<double>(count);
 }
 
 /// A map with `live` written tiles of one tensor.
@@ -75,6 +73,9 @@ std::pair<double, double> insert_and_retire_ns() {
   double retire = 1e30;
   std::uint32_t next = live;
   for (int i = 0; i < 1000; ++i) {
+    if (i % 100 == 0) {
+      wait_until_clean(1);
+    }
     insert = std::min(insert, seconds_of([&] {
                         for (std::uint32_t k = 0; k < batch; ++k) {
                           t.map.insert(t.at((next + k) % (4 * live)), true, next + k);

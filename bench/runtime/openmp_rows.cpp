@@ -16,6 +16,20 @@ namespace weir::bench {
 #if defined(_OPENMP)
 namespace {
 
+/// Both by threads of a team, which poll between parallel regions.
+struct team {
+  template <class First, class Second>
+  void operator()(const First& first, const Second& second) const {
+#pragma omp parallel sections num_threads(2)
+    {
+#pragma omp section
+      first();
+#pragma omp section
+      second();
+    }
+  }
+};
+
 struct addresses {
   std::vector<stamped_cell*> reads;
   std::vector<stamped_cell*> writes;
@@ -47,8 +61,8 @@ class openmp_graph {
         too_early_.store(true, std::memory_order_relaxed);
       }
     };
-    const double ns =
-        pass_ns(workers, size(), [&] { submit_all(static_cast<int>(workers), body); });
+    const double ns = pass_ns(
+        workers, size(), [&] { submit_all(static_cast<int>(workers), body); }, team());
     if (too_early_.load()) {
       throw std::runtime_error("a task of OpenMP ran at the wrong time");
     }
@@ -112,8 +126,9 @@ void add_openmp_rows(program& bench, const std::string& prefix) {
     bench.add(prefix + "_" + name + "_" + std::to_string(workers) + "_ns", "ns", no_bar,
               [name, workers] {
                 const openmp_graph graph(name);
-                return pass_ns(workers, graph.size(),
-                               [&] { graph.pass(static_cast<int>(workers)); });
+                return pass_ns(
+                    workers, graph.size(), [&] { graph.pass(static_cast<int>(workers)); },
+                    team());
               });
   };
   for (const graph_row& row : graph_rows) {

@@ -3,17 +3,15 @@
 /// Passes over a graph of empty tasks, and what one costs.
 #pragma once
 
-#include <dirent.h>
-
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench.hpp"
+#include "clean.hpp"
 #include "graphs.hpp"
 #include "weir/runtime/engine.hpp"
 
@@ -78,51 +76,25 @@ struct bound_graph {
   std::vector<runtime::footprint> prints;
 };
 
-/// Nanoseconds that the threads of this process have waited for a processor.
-inline double delay_ns() {
-  double sum = 0;
-  DIR* folder = ::opendir("/proc/self/task");
-  if (folder == nullptr) {
-    return 0;
-  }
-  while (const dirent* one = ::readdir(folder)) {
-    std::ifstream stat(std::string("/proc/self/task/") + one->d_name + "/schedstat");
-    double ran = 0;
-    double waited = 0;
-    if (stat >> ran >> waited) {
-      sum += waited;
-    }
-  }
-  ::closedir(folder);
-  return sum;
-}
-
-/// Nanoseconds per task of passes over a graph. One worker: processor time, best of all
-/// samples. More: wall-clock time, median of samples in which no thread waited for a
-/// processor, else the best of all.
-template <class Pass>
-double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass) {
+/// Nanoseconds per task of passes over a graph. One worker: processor time, the least of
+/// clean samples. More: wall-clock time, their median. 0 workers: the same, of whatever
+/// samples there are.
+template <class Pass, class Pair = thread_pair>
+double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& both = {}) {
   pass();
   const double once = min_seconds(3, pass);
   const int passes = std::clamp(static_cast<int>(3e-3 / once), 1, 1000);
-  std::vector<double> clean;
-  double best = 1e30;
-  for (int attempt = 0; attempt < 72 && clean.size() < 9; ++attempt) {
-    const double waited = delay_ns();
+  const auto sample = [&] {
     const auto all_passes = [&] {
       for (int i = 0; i < passes; ++i) {
         pass();
       }
     };
-    const double s =
-        workers == 1 ? thread_seconds_of(all_passes) : seconds_of(all_passes);
-    const double ns = s * 1e9 / static_cast<double>(tasks) / passes;
-    best = std::min(best, ns);
-    if (delay_ns() - waited <= std::max(20e3, s * 1e7)) {
-      clean.push_back(ns);
-    }
-  }
-  return workers > 1 && clean.size() >= 3 ? median(clean) : best;
+    return workers == 1 ? thread_seconds_of(all_passes) : seconds_of(all_passes);
+  };
+  const std::vector<double> all = clean_samples(workers, 9, sample, both);
+  const double s = workers == 1 ? *std::min_element(all.begin(), all.end()) : median(all);
+  return s * 1e9 / static_cast<double>(tasks) / passes;
 }
 
 /// A graph and what an empty task of it costs elsewhere, ns; 0: not measured.

@@ -12,57 +12,9 @@
 #include <vector>
 
 #include "passes.hpp"
+#include "work.hpp"
 
 namespace weir::bench {
-
-/// One iteration: 16 independent fused multiplications and additions of four doubles,
-/// which stay in registers. Nothing else costs time, so that all of it is work.
-#if defined(__x86_64__)
-__attribute__((noinline, target("avx2,fma"))) inline void fused_work(
-    std::int64_t iterations) {
-  using lanes = double __attribute__((vector_size(32)));
-  static const lanes step = {0.2, 0.2, 0.2, 0.2};
-  std::array<lanes, 16> a;
-  for (lanes& one : a) {
-    one = lanes{0.5, 0.5, 0.5, 0.5};
-  }
-  for (std::int64_t i = 0; i < iterations; ++i) {
-    for (lanes& one : a) {  // the constant stays in memory: all registers are taken
-      asm volatile("vfmadd213pd %1, %0, %0" : "+x"(one) : "m"(step));
-    }
-  }
-}
-#endif
-
-/// The same with whatever the processor has.
-inline void work(std::int64_t iterations) {
-#if defined(__x86_64__)
-  static const bool fused =
-      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  if (fused) {
-    fused_work(iterations);
-    return;
-  }
-#endif
-  std::array<double, 64> lanes;
-  lanes.fill(0.5);
-  for (std::int64_t i = 0; i < iterations; ++i) {
-    for (double& lane : lanes) {
-      lane = lane * lane + 0.2;
-    }
-    keep(lanes);
-  }
-}
-
-/// Nanoseconds of one iteration: the best of many.
-inline double iteration_ns() {
-  constexpr std::int64_t count = 20'000;
-  double best = 1e30;
-  for (int i = 0; i < 200; ++i) {
-    best = std::min(best, seconds_of([] { work(count); }));
-  }
-  return best * 1e9 / count;
-}
 
 /// What lies in a cell.
 struct alignas(64) stamped_cell {
@@ -141,7 +93,7 @@ class stamped_graph {
 template <class Granularity>
 double metg_ns(Granularity&& granularity) {
   constexpr int most_points = 14;
-  const double unit = iteration_ns();
+  const double unit = best_pace().work_ns;
   const double overhead = granularity(std::int64_t{0});
   auto iterations = std::max<std::int64_t>(2, std::llround(0.3 * overhead / unit));
   double last_ns = 0;

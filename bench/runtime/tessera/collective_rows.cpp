@@ -3,15 +3,14 @@
 /// Rows about all-reduces of floats on two workers. Bandwidth is bytes of one buffer over
 /// time; traffic is what all devices read and write.
 #include <emmintrin.h>
-#include <sched.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <thread>
 
+#include "clean.hpp"
 #include "rows.hpp"
 
 namespace weir::bench {
@@ -97,40 +96,6 @@ std::vector<double> mpi_seconds(int ranks, std::size_t bytes) {
   return out;
 }
 
-bool stay_on(int processor) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<unsigned>(processor), &one);
-  return ::sched_setaffinity(0, sizeof one, &one) == 0;
-}
-
-/// The host of a virtual machine puts both processors on one core at times, which then
-/// share its caches: a counter crosses in less than 32 ns.
-bool siblings() {
-  constexpr int trips = 300;
-  std::atomic<int> counter{0};
-  std::atomic<bool> pinned{true};
-  double best = 1;
-  const auto follow = [&](int processor, int parity) {
-    pinned = stay_on(processor) && pinned;
-    for (int round = 0; round < 10; ++round) {
-      const double took = seconds_of([&] {
-        for (int i = parity; i < 2 * trips; i += 2) {
-          while (counter.load() != round * 2 * trips + i) {
-          }
-          counter.fetch_add(1);
-        }
-      });
-      best = parity == 0 ? std::min(best, took) : best;
-    }
-  };
-  std::thread one(follow, 0, 0);
-  std::thread other(follow, 1, 1);
-  one.join();
-  other.join();
-  return pinned && best / (2 * trips) < 32e-9;
-}
-
 /// Seconds of each in one turn.
 struct mpi_turn {
   double mine = 0;
@@ -159,9 +124,9 @@ measured against_mpi(int devices, const size_row& row) {
   std::vector<mpi_turn> all;
   std::vector<mpi_turn> apart;
   while (all.size() < 12 && apart.size() < 5) {
-    const bool before = siblings();
+    const bool before = look(2).one_core();
     all.push_back(take_turn(ours, devices, row));
-    if (!before && !siblings()) {
+    if (!before && !look(2).one_core()) {
       apart.push_back(all.back());
     }
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "clean.hpp"
 #include "rows.hpp"
 #include "weir/runtime/module/fatbin.hpp"
 
@@ -18,6 +19,7 @@ int empty_kernel(const tessBlockContext*, const void*) {
 
 constexpr tessLaunchConfig one_block{{1, 1, 1}, {1, 1, 1}, 0, 0};
 constexpr int batch = 1000;  // stays below what an engine takes without waiting
+constexpr std::size_t samples = 25;
 
 /// A context with a kernel that does nothing.
 class launcher : public tessera {
@@ -54,7 +56,7 @@ double process_seconds() {
 /// Processor time of the thread that enqueues.
 double launch_ns() {
   const launcher l(2);
-  const double s = median(repeat(101, [&] {
+  const double s = median(clean_samples(2, samples, [&] {
     const double took = thread_seconds_of([&] {
       for (int i = 0; i < batch; ++i) {
         l.launch();
@@ -89,7 +91,7 @@ class one_processor {
 double launches_per_s() {
   const one_processor here;
   const launcher l(1);
-  return median(repeat(25, [&] {
+  return median(clean_samples(1, samples, [&] {
     const double start = process_seconds();
     for (int i = 0; i < 20 * batch; ++i) {
       l.launch();
@@ -108,7 +110,7 @@ double event_ns(bool behind_work) {
   std::atomic<bool> go{true};
   or_throw(tessStreamCreate(l.mesh, 0, &other));
   or_throw(tessEventCreate(&event));
-  const double s = median(repeat(101, [&] {
+  const double s = median(clean_samples(2, samples, [&] {
     if (behind_work) {
       go = false;
       or_throw(tessLaunchHostFunc(
@@ -132,8 +134,8 @@ double event_ns(bool behind_work) {
 }
 
 /// A graph of empty launches, from the call to the end of its last node.
-double replayed_node_ns(int workers) {
-  const launcher l(workers);
+double replayed_node_ns(unsigned workers) {
+  const launcher l(static_cast<int>(workers));
   tessGraph_t graph = nullptr;
   tessGraphExec_t exec = nullptr;
   or_throw(tessStreamBeginCapture(l.stream));
@@ -142,7 +144,7 @@ double replayed_node_ns(int workers) {
   }
   or_throw(tessStreamEndCapture(l.stream, &graph));
   or_throw(tessGraphInstantiate(graph, &exec));
-  const double s = median(repeat(101, [&] {
+  const double s = median(clean_samples(workers, samples, [&] {
     return seconds_of([&] {
       for (int i = 0; i < 10; ++i) {
         or_throw(tessGraphLaunch(exec, l.stream));

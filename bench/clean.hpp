@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Samples of a machine that is shared with others. Its host runs something else on the
+/// other half of a core, which takes a third or more of its speed, and moves virtual
+/// processors about: onto one core, or onto cores that share no cache. Such a spell lasts
+/// from milliseconds to seconds, so a clean sample is one with none before and none
+/// after.
+#pragma once
+
+#include <dirent.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench.hpp"
+#include "work.hpp"
+
+namespace weir::bench {
+
+namespace detail {
+
+/// Additions, loads and stores that use all of a core, as code without arithmetic does.
+__attribute__((noinline)) inline void integer_work(std::int64_t iterations) {
+  static thread_local std::array<std::uint32_t, 4096> table{};
+  std::array<std::uint32_t, 8> sums{};
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(iterations); ++i) {
+    for (std::uint32_t k = 0; k < sums.size(); ++k) {
+      sums[k] += table[(i * 17 + k * 511) % table.size()] ^ (i << k);
+    }
+    table[i * 5 % table.size()] = sums[i % 8];
+  }
+  keep(sums);
+}
+
+struct alignas(128) counter {
+  std::atomic<int> value{0};
+};
+
+/// Nanoseconds that a counter takes from one thread to another and back, halved.
+class exchange {
+ public:
+  /// The thread that begins.
+  double lead_ns() {
+    double best = 1e30;
+    int at = 0;
+    for (int round = 0; round < rounds; ++round) {
+      best = std::min(best, seconds_of([&] {
+                        for (int i = 0; i < trips; ++i) {
+                          there_.value.store(++at, std::memory_order_release);
+                          while (back_.value.load(std::memory_order_acquire) != at) {
+                          }
+                        }
+                      }));
+    }
+    return best * 1e9 / (2 * trips);
+  }
+  void follow() {
+    for (int at = 1; at <= rounds * trips; ++at) {
+      while (there_.value.load(std::memory_order_acquire) != at) {
+      }
+      back_.value.store(at, std::memory_order_release);
+    }
+  }
+
+ private:
+  static constexpr int rounds = 3;
+  static constexpr int trips = 300;
+  counter there_;
+  counter back_;
+};
+
+}  // namespace detail
+
+/// Nanoseconds per iteration: of arithmetic, and of code of integers and memory, which a
+/// neighbour on the same core slows even where it leaves the former alone.
+struct pace {
+  double work_ns = 1e30;
+  double integer_ns = 1e30;
+
+  [[nodiscard]] static pace now() {
+    constexpr std::int64_t count = 2'000;
+    return {min_seconds(3, [] { work(count); }) * 1e9 / count,
+            min_seconds(3, [] { detail::integer_work(count); }) * 1e9 / count};
+  }
+  void keep_least(const pace& other) {
+    work_ns = std::min(work_ns, other.work_ns);
+    integer_ns = std::min(integer_ns, other.integer_ns);
+  }
+  /// How many times as long as the other it takes, in what is worse.
+  [[nodiscard]] double over(const pace& other) const {
+    return std::max(work_ns / other.work_ns, integer_ns / other.integer_ns);
+  }
+};
+
+/// The best pace that this process has seen; looks for half a second when called first.
+inline pace& best_pace() {
+  static pace best = [] {
+    pace least;
+    for (int i = 0; i < 200; ++i) {
+      least.keep_least(pace::now());
+      std::this_thread::sleep_for(std::chrono::microseconds(2500));
+    }
+    return least;
+  }();
+  return best;
+}
+
+/// How the host treats this process at a moment.
+struct machine_state {
+  double slowness = 1;    ///< time that work takes now over the least, on the slowest
+  double one_way_ns = 0;  ///< of a message between two processors; 0: not looked at
+
+  [[nodiscard]] bool one_core() const { return one_way_ns > 0 && one_way_ns < 32; }
+  [[nodiscard]] bool far_apart() const { return one_way_ns > 120; }
+  /// 1: none; whatever else means more of it.
+  [[nodiscard]] double disturbance() const {
+    return slowness + (one_core() || far_apart() ? 1 : 0);
+  }
+};
+
+/// Runs two functions at once, the second on a thread of its own. A runtime whose threads
+/// poll between passes gives a pair of its own instead, which those threads run.
+struct thread_pair {
+  template <class First, class Second>
+  void operator()(First&& first, Second&& second) const {
+    std::thread other(second);
+    first();
+    other.join();
+  }
+};
+
+/// Looks at one processor, or at two by a pair of threads. Of none, it is as it should
+/// be: there is no looking beside threads that never stop to poll.
+template <class Pair = thread_pair>
+machine_state look(unsigned processors, const Pair& both = {}) {
+  detail::exchange between;
+  machine_state out;
+  pace mine;
+  pace others;
+  if (processors == 0) {
+    return out;
+  }
+  if (processors == 1) {
+    mine = pace::now();
+    others = mine;
+  } else {
+    both(
+        [&] {
+          out.one_way_ns = between.lead_ns();
+          mine = pace::now();
+        },
+        [&] {
+          between.follow();
+          others = pace::now();
+        });
+  }
+  best_pace().keep_least(mine);
+  best_pace().keep_least(others);
+  out.slowness = std::max(mine.over(best_pace()), others.over(best_pace()));
+  return out;
+}
+
+/// With so much, a sample is clean.
+inline constexpr double most_disturbance = 1.12;
+
+/// Waits for a clean moment for at most four seconds, and eight minutes in the life of a
+/// process; returns the disturbance that is left.
+template <class Pair = thread_pair>
+double wait_until_clean(unsigned processors, const Pair& both = {}) {
+  using clock = std::chrono::steady_clock;
+  static clock::duration patience = std::chrono::minutes(8);
+  const auto start = clock::now();
+  const auto most = std::min<clock::duration>(patience, std::chrono::seconds(4));
+  double left = look(processors, both).disturbance();
+  while (left > most_disturbance && clock::now() - start < most) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    left = look(processors, both).disturbance();
+  }
+  if (patience > clock::duration::zero()) {
+    patience -= clock::now() - start;
+    if (patience <= clock::duration::zero()) {
+      std::fprintf(stderr, "the machine is too busy: what follows counts as it comes\n");
+    }
+  }
+  return left;
+}
+
+/// Nanoseconds that the threads of this process have waited for a processor.
+inline double delay_ns() {
+  double sum = 0;
+  DIR* folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) {
+    return 0;
+  }
+  while (const dirent* one = ::readdir(folder)) {
+    std::ifstream stat(std::string("/proc/self/task/") + one->d_name + "/schedstat");
+    double ran = 0;
+    double waited = 0;
+    if (stat >> ran >> waited) {
+      sum += waited;
+    }
+  }
+  ::closedir(folder);
+  return sum;
+}
+
+/// So many values of `sample()` (a double) that are clean: the machine was before and
+/// after, and no thread waited for a processor meanwhile. Ends after eight times as many
+/// attempts, or once it has waited for four seconds; where fewer than three are clean, it
+/// returns the three least disturbed.
+template <class Sample, class Pair = thread_pair>
+[[nodiscard]] std::vector<double> clean_samples(unsigned processors, std::size_t wanted,
+                                                Sample&& sample, const Pair& both = {}) {
+  std::vector<std::pair<double, double>> all;  // with their disturbance
+  std::size_t clean = 0;
+  double waits = 0;
+  for (std::size_t i = 0; i < 8 * wanted && clean < wanted && (waits < 4 || i < wanted);
+       ++i) {
+    double before = 0;
+    waits += seconds_of([&] {
+      before = waits < 4 ? wait_until_clean(processors, both)
+                         : look(processors, both).disturbance();
+    });
+    const double waited = delay_ns();
+    double value = 0;
+    const double took = seconds_of([&] { value = sample(); });
+    const bool on_time = delay_ns() - waited <= std::max(20e3, took * 1e7);
+    const double after = look(processors, both).disturbance();
+    const double worst = std::max(before, after) + (on_time ? 0 : 1);
+    all.emplace_back(worst, value);
+    clean += static_cast<std::size_t>(worst <= most_disturbance);
+  }
+  std::sort(all.begin(), all.end());
+  all.resize(std::min(all.size(), std::max<std::size_t>(clean, 3)));
+  std::vector<double> values;
+  for (const auto& [disturbance, value] : all) {
+    values.push_back(value);
+  }
+  return values;
+}
+
+/// The least of so many clean values.
+template <class Sample>
+[[nodiscard]] double least_of(unsigned processors, std::size_t count, Sample&& sample) {
+  const std::vector<double> all = clean_samples(processors, count, sample);
+  return *std::min_element(all.begin(), all.end());
+}
+
+}  // namespace weir::bench

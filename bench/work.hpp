@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Work that costs nothing but a processor's time: the kernel of METG's tasks, and the
+/// yardstick for how fast a processor is. @source{Task Bench}
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "bench.hpp"
+
+namespace weir::bench {
+
+/// One iteration: 16 independent fused multiplications and additions of four doubles,
+/// which stay in registers. Nothing else costs time, so that all of it is work.
+#if defined(__x86_64__)
+__attribute__((noinline, target("avx2,fma"))) inline void fused_work(
+    std::int64_t iterations) {
+  using lanes = double __attribute__((vector_size(32)));
+  static const lanes step = {0.2, 0.2, 0.2, 0.2};
+  std::array<lanes, 16> a;
+  for (lanes& one : a) {
+    one = lanes{0.5, 0.5, 0.5, 0.5};
+  }
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    for (lanes& one : a) {  // the constant stays in memory: all registers are taken
+      asm volatile("vfmadd213pd %1, %0, %0" : "+x"(one) : "m"(step));
+    }
+  }
+}
+#endif
+
+/// The same with whatever the processor has.
+inline void work(std::int64_t iterations) {
+#if defined(__x86_64__)
+  static const bool fused =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  if (fused) {
+    fused_work(iterations);
+    return;
+  }
+#endif
+  std::array<double, 64> lanes;
+  lanes.fill(0.5);
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    for (double& lane : lanes) {
+      lane = lane * lane + 0.2;
+    }
+    keep(lanes);
+  }
+}
+
+}  // namespace weir::bench
