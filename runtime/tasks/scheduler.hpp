@@ -133,11 +133,17 @@ class scheduler {
   [[nodiscard]] static std::uint32_t close(task& t) noexcept;
   /// True if the task waits for nothing more.
   template <bool Alone>
-  [[nodiscard]] static bool satisfy(task& t, std::int32_t count) noexcept {
+  [[nodiscard]] bool satisfy(task& t, std::int32_t count) const noexcept {
     if constexpr (Alone) {
       const std::int32_t left = t.pending.load(std::memory_order_relaxed) - count;
       t.pending.store(left, std::memory_order_relaxed);
       return left == 0;
+    }
+    // Who is the last need not count. Beside other workers, the look would cost as much:
+    // the line of the record has to come twice.
+    if (workers_ == 1 && t.pending.load(std::memory_order_acquire) == count) {
+      t.pending.store(0, std::memory_order_relaxed);
+      return true;
     }
     return t.pending.fetch_sub(count, std::memory_order_acq_rel) == count;
   }
