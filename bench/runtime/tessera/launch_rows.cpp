@@ -47,6 +47,12 @@ class launcher : public tessera {
   tessKernel_t kernel = nullptr;
 };
 
+/// Median of what `sample` returns. The thread that enqueues comes beside the workers.
+template <class Sample>
+double typical(unsigned processors, Sample&& sample) {
+  return median(clean_samples(processors, samples, sample, thread_pair(), threads::more));
+}
+
 double process_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -56,7 +62,7 @@ double process_seconds() {
 /// Processor time of the thread that enqueues.
 double launch_ns() {
   const launcher l(2);
-  const double s = median(clean_samples(2, samples, [&] {
+  const double s = typical(2, [&] {
     const double took = thread_seconds_of([&] {
       for (int i = 0; i < batch; ++i) {
         l.launch();
@@ -64,7 +70,7 @@ double launch_ns() {
     });
     l.synchronize();
     return took;
-  }));
+  });
   return s * 1e9 / batch;
 }
 
@@ -91,14 +97,14 @@ class one_processor {
 double launches_per_s() {
   const one_processor here;
   const launcher l(1);
-  return median(clean_samples(1, samples, [&] {
+  return typical(1, [&] {
     const double start = process_seconds();
     for (int i = 0; i < 20 * batch; ++i) {
       l.launch();
     }
     l.synchronize();
     return 20 * batch / (process_seconds() - start);
-  }));
+  });
 }
 
 /// A record on one stream and a wait for it on another, both together; `behind_work`: of
@@ -110,7 +116,7 @@ double event_ns(bool behind_work) {
   std::atomic<bool> go{true};
   or_throw(tessStreamCreate(l.mesh, 0, &other));
   or_throw(tessEventCreate(&event));
-  const double s = median(clean_samples(2, samples, [&] {
+  const double s = typical(2, [&] {
     if (behind_work) {
       go = false;
       or_throw(tessLaunchHostFunc(
@@ -128,7 +134,7 @@ double event_ns(bool behind_work) {
     l.synchronize();
     or_throw(tessStreamSynchronize(other));
     return took;
-  }));
+  });
   or_throw(tessEventDestroy(event));
   return s * 1e9 / batch;
 }
@@ -144,14 +150,14 @@ double replayed_node_ns(unsigned workers) {
   }
   or_throw(tessStreamEndCapture(l.stream, &graph));
   or_throw(tessGraphInstantiate(graph, &exec));
-  const double s = median(clean_samples(workers, samples, [&] {
+  const double s = typical(workers, [&] {
     return seconds_of([&] {
       for (int i = 0; i < 10; ++i) {
         or_throw(tessGraphLaunch(exec, l.stream));
       }
       l.synchronize();
     });
-  }));
+  });
   return s * 1e9 / (10 * batch);
 }
 
