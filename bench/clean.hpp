@@ -8,6 +8,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -136,15 +137,24 @@ struct thread_pair {
   }
 };
 
-/// Looks at one processor, or at two by a pair of threads. Of none, it is as it should
-/// be: there is no looking beside threads that never stop to poll.
+/// Processors that this process may use.
+inline unsigned allowed_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  return known ? static_cast<unsigned>(CPU_COUNT(&allowed)) : 1;
+}
+
+/// Looks at one processor, or at two by a pair of threads. Of none, or of two where there
+/// is one, all is as it should be: there is no looking beside threads that never stop to
+/// poll, and threads that take turns on a processor say nothing about another.
 template <class Pair = thread_pair>
 machine_state look(unsigned processors, const Pair& both = {}) {
   detail::exchange between;
   machine_state out;
   pace mine;
   pace others;
-  if (processors == 0) {
+  if (processors == 0 || processors > allowed_processors()) {
     return out;
   }
   if (processors == 1) {

@@ -11,6 +11,10 @@
 #include "rows.hpp"
 #include "stamped_graph.hpp"
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 namespace weir::bench {
 
 #if defined(_OPENMP)
@@ -20,12 +24,18 @@ namespace {
 struct team {
   template <class First, class Second>
   void operator()(const First& first, const Second& second) const {
-#pragma omp parallel sections num_threads(2)
+    bool two = false;
+#pragma omp parallel num_threads(2)
     {
-#pragma omp section
-      first();
-#pragma omp section
-      second();
+      if (omp_get_thread_num() == 1) {
+        second();
+      } else if (omp_get_num_threads() == 2) {
+        two = true;
+        first();
+      }
+    }
+    if (!two) {  // the environment limits the threads of OpenMP
+      thread_pair()(first, second);
     }
   }
 };
