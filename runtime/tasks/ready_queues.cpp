@@ -16,7 +16,7 @@ namespace {
 /// to be worth several tasks.
 constexpr std::size_t most_moved = 16;
 constexpr std::size_t few = 15;
-constexpr std::size_t several = 3;
+constexpr std::size_t many = 64;
 
 }  // namespace
 
@@ -81,13 +81,17 @@ void ready_queues::push(unsigned worker, task& t) {
   if (queues_.empty()) {
     (t.urgent ? urgent_ring_ : ring_).push(t, window_);
   } else if (t.worker != submit_options::anywhere) {
-    (t.urgent ? special_->sent_urgent : special_->sent)[t.worker % hinted_].push(t);
+    send(t.worker % hinted_, t);
   } else if (t.urgent) {
     special_->urgent.push(t);
   } else {
     shared_queue& own = *queues_[worker];
     own.items.enqueue(own.owner, &t);
   }
+}
+
+void ready_queues::send(unsigned worker, task& t) {
+  (t.urgent ? special_->sent_urgent : special_->sent)[worker].push(t);
 }
 
 ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
@@ -111,7 +115,7 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   return {got[0], static_cast<unsigned>(count - 1)};
 }
 
-ready_queues::taken ready_queues::pop(unsigned worker, from_others which) {
+ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();
     return {t != nullptr ? t : ring_.pop()};
@@ -127,15 +131,21 @@ ready_queues::taken ready_queues::pop(unsigned worker, from_others which) {
   if (own.items.try_dequeue_from_producer(own.owner, t)) {
     return {t};
   }
+  if (what == scope::own) {
+    return {};
+  }
   for (unsigned i = 1; i < workers_; ++i) {
     const unsigned victim = (worker + i) % workers_;
-    const std::size_t least = which == from_others::several                     ? several
-                              : which == from_others::unless_few && victim == 0 ? few + 1
-                                                                                : 1;
+    const std::size_t least = what == scope::surplus                     ? many
+                              : what == scope::unless_few && victim == 0 ? few + 1
+                                                                         : 1;
     const taken some = take_half(worker, victim, least);
     if (some.first != nullptr) {
       return some;
     }
+  }
+  if (what == scope::surplus) {
+    return {};
   }
   t = nullptr;
   for (unsigned i = 1; t == nullptr && i < workers_; ++i) {

@@ -14,7 +14,7 @@
 
 namespace weir::runtime {
 
-/// @threads{push(w), pop(w): worker w; empty: any thread}
+/// @threads{push(w), pop(w): worker w; send, empty: any thread}
 class ready_queues {
  public:
   /// A task is in at most one queue, so `window` bounds their content. Hints count
@@ -25,20 +25,23 @@ class ready_queues {
   ready_queues& operator=(const ready_queues&) = delete;
 
   void push(unsigned worker, task& t);
+  /// Sends the task to a worker, whatever its own hint. @pre there are several
+  void send(unsigned worker, task& t);
   struct taken {
     task* first = nullptr;  ///< or nothing
     unsigned moved = 0;     ///< others that are in the worker's own queue now
   };
-  /// From which of the other workers' queues tasks may be taken.
-  enum class from_others {
+  /// What may be taken beside what is urgent or was sent to the worker.
+  enum class scope {
     any,
-    unless_few,  ///< not from the submitter's while there are few tasks in it
-    several,     ///< from those that have several
+    unless_few,  ///< from the submitter's queue only if there are more than a few tasks
+    own,         ///< from the worker's own queue
+    surplus,     ///< that, and from others' if there are many tasks
   };
   /// An urgent task, first of those sent to the worker; else what was sent to it; else
   /// the oldest of its own queue, of another's, of what was sent to others. Of another's
   /// queue up to half goes to the worker's own.
-  [[nodiscard]] taken pop(unsigned worker, from_others which = from_others::any);
+  [[nodiscard]] taken pop(unsigned worker, scope what = scope::any);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;

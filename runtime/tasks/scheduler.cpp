@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 /// How long a worker with tiny kernels watches the others between two looks.
-constexpr std::int64_t watch_ns = 1'000;
+constexpr std::int64_t watch_ns = 3'000;
 
 /// Sets a flag for its own lifetime.
 class raised {
@@ -125,33 +125,43 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
-task* scheduler::take(unsigned w, ready_queues::from_others which) {
-  const ready_queues::taken some = ready_.pop(w, which);
+task* scheduler::take(unsigned w, ready_queues::scope what) {
+  const ready_queues::taken some = ready_.pop(w, what);
   // Who went to sleep in between may not have seen them.
   wake_for_tasks(some.moved);
   return some.first;
 }
 
-ready_queues::from_others scheduler::at_first(unsigned w) const noexcept {
-  using enum ready_queues::from_others;
-  if (!helping_.load(std::memory_order_relaxed)) {
-    return unless_few;
+ready_queues::scope scheduler::at_first(unsigned w) const noexcept {
+  using enum ready_queues::scope;
+  if (state_[w]->lengths.tiny()) {
+    return w == 0 ? own : surplus;
   }
-  return state_[w]->lengths.tiny() ? several : any;
+  return helping_.load(std::memory_order_relaxed) ? any : unless_few;
+}
+
+bool scheduler::submits(unsigned w) noexcept {
+  const std::uint64_t published =
+      state_[0]->done.published.load(std::memory_order_relaxed);
+  return published != std::exchange(state_[w]->seen_published, published);
 }
 
 bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
   bool lags = false;
+  bool all_slow = true;
+  const bool submitting = submits(w);
   for (unsigned other = 0; other < places_; ++other) {
     if (other != w) {
       const std::uint64_t finished =
           state_[other]->done.finished.load(std::memory_order_relaxed);
       const auto ended = static_cast<std::int64_t>(
           finished - std::exchange(state_[w]->seen_finished[other], finished));
-      lags |= ended * worth_moving_ns < passed_ns && !ready_.empty(other);
+      const bool slow = ended * move_ns < passed_ns && !(other == 0 && submitting);
+      all_slow &= slow;
+      lags |= slow && !ready_.empty(other);
     }
   }
-  return lags;
+  return lags || (all_slow && !ready_.empty());
 }
 
 bool scheduler::hand_over(task& t, unsigned w) noexcept {
@@ -168,6 +178,7 @@ bool scheduler::hand_over(task& t, unsigned w) noexcept {
 }
 
 void scheduler::publish(task& t, std::int32_t satisfied) {
+  note_submission();
   if (alone_ ? satisfy<true>(t, satisfied) : satisfy<false>(t, satisfied)) {
     publish(t);
   }
@@ -186,6 +197,7 @@ void scheduler::publish(task& t) {
 }
 
 void scheduler::start(task& t) {
+  note_submission();
   if (t.history != nullptr) {
     t.history->ready = now_ns();
   }
@@ -220,7 +232,7 @@ template <class Reason>
 task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
   mine.open();
-  ready_queues::from_others which = at_first(w);
+  ready_queues::scope what = at_first(w);
   do {
     for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
       spin_pause();
@@ -228,7 +240,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
     if (mine.full() || awake()) {
       break;
     }
-    if (task* const t = take(w, which); t != nullptr) {
+    if (task* const t = take(w, what); t != nullptr) {
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
         wake_for_tasks(1);
@@ -236,7 +248,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
       return t;
     }
     // At the second look a few tasks of a submitter that goes on submitting will do.
-    which = ready_queues::from_others::any;
+    what = ready_queues::scope::any;
   } while (now_ns() < end_ns);
   return mine.close();
 }
@@ -251,11 +263,11 @@ task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
     if (now - looked < watch_ns) {
       continue;
     }
-    if (somebody_lags(w, now - looked)) {
-      state_[w]->lengths.assume_long();
-      return take(w, ready_queues::from_others::any);
+    if (somebody_lags(w, now - looked) || now >= end_ns) {
+      state_[w]->lengths.ask_again();
+      return take(w, ready_queues::scope::any);
     }
-    if (task* const t = take(w, at_first(w)); t != nullptr || now >= end_ns) {
+    if (task* const t = take(w, at_first(w)); t != nullptr) {
       return t;
     }
     looked = now;
@@ -270,9 +282,8 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   const std::int64_t start = now_ns();
   kernel_lengths& lengths = state_[w]->lengths;
   lengths.calibrate(clock_);
-  const bool watches = at_first(w) == ready_queues::from_others::several;
-  if (task* const t = watches ? watch_until(w, start + limit, awake)
-                              : look_until(w, start + limit, awake);
+  if (task* const t = lengths.tiny() ? watch_until(w, start + limit, awake)
+                                     : look_until(w, start + limit, awake);
       t != nullptr || awake()) {
     return t;
   }
@@ -306,6 +317,9 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
     if (next != nullptr) {
       next = run(*next, w);
     }
+    if (next != nullptr && is_in_the_way(w)) {
+      ready_.send(0, *std::exchange(next, nullptr));
+    }
   }
   if (next != nullptr) {
     queue(*next, w);
@@ -317,7 +331,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
 
 bool scheduler::run_one() {
   start_batch();
-  task* t = take(0, ready_queues::from_others::any);
+  task* t = take(0, ready_queues::scope::any);
   if (t == nullptr) {
     return false;
   }

@@ -27,8 +27,9 @@ namespace weir::runtime {
 
 /// What one worker has done. Written by it alone, read by anyone.
 struct worker_tally {
-  std::atomic<std::uint64_t> finished{0};  ///< counted before others can see the end
-  std::atomic<std::uint64_t> released{0};  ///< after; not with a single worker
+  std::atomic<std::uint64_t> finished{0};   ///< counted before others can see the end
+  std::atomic<std::uint64_t> published{0};  ///< by the submitter, beside other workers
+  std::atomic<std::uint64_t> released{0};   ///< after; not with a single worker
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> parks{0};
@@ -91,6 +92,7 @@ class scheduler {
     // Of its own thread.
     alignas(64) kernel_lengths lengths;
     std::vector<std::uint64_t> seen_finished;  ///< by each worker
+    std::uint64_t seen_published = 0;
     alignas(64) parking_place place;
     alignas(64) inbox from_others;
   };
@@ -150,12 +152,26 @@ class scheduler {
   void queue(task& t, unsigned w) { ready_.push(w, t); }
   /// Gives a task that worker `w` has freed to one that looks for any.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
-  [[nodiscard]] task* take(unsigned w, ready_queues::from_others which);
+  [[nodiscard]] task* take(unsigned w, ready_queues::scope what);
   /// What worker w may take before it has watched the others.
-  [[nodiscard]] ready_queues::from_others at_first(unsigned w) const noexcept;
-  /// True if somebody has tasks in his queue and does not end short ones all the time.
-  /// `passed_ns`: since the call before.
+  [[nodiscard]] ready_queues::scope at_first(unsigned w) const noexcept;
+  /// True if tasks lie in the queue of somebody who neither ends short ones all the time
+  /// nor submits, or anywhere and all others are so. `passed_ns`: since the call before.
   [[nodiscard]] bool somebody_lags(unsigned w, std::int64_t passed_ns) noexcept;
+  /// The submitter is at work.
+  void note_submission() noexcept {
+    if (!alone_) {
+      tally<std::uint64_t>(state_[0]->done.published);
+    }
+  }
+  /// Whether the submitter has submitted since this was asked last.
+  [[nodiscard]] bool submits(unsigned w) noexcept;
+  /// Whether the worker runs tiny kernels right behind the submitter, who would have run
+  /// them sooner than it takes to send for them.
+  [[nodiscard]] bool is_in_the_way(unsigned w) noexcept {
+    return state_[w]->lengths.tiny() && !helping_.load(std::memory_order_relaxed) &&
+           submits(w);
+  }
   /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);

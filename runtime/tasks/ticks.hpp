@@ -70,8 +70,10 @@ class tick_clock {
   std::int64_t start_;
 };
 
-/// What it costs to get a task and its operands from another processor.
-inline constexpr std::int64_t worth_moving_ns = 150;
+/// What it may cost to get a task and its operands from another processor.
+inline constexpr std::int64_t move_ns = 150;
+/// Kernels shorter than this are run faster one after another where their tasks are.
+inline constexpr std::int64_t worth_moving_ns = 100;
 
 /// The mean length of the kernels of one worker, from samples.
 /// @threads{its worker}
@@ -81,28 +83,39 @@ class kernel_lengths {
   void calibrate(const tick_clock& clock) noexcept {
     if (worth_moving_ == 0) {
       worth_moving_ = clock.to_ticks(worth_moving_ns);
-      assume_long();
+      ask_again();
     }
   }
   /// True for one kernel in so many, whose length is to be added.
   [[nodiscard]] bool sample() noexcept {
-    until_sample_ = until_sample_ == 0 ? kernels_per_sample - 1 : until_sample_ - 1;
-    return until_sample_ == 0;
+    if (until_sample_ != 0) {
+      --until_sample_;
+      return false;
+    }
+    until_sample_ = asking_ == 0 ? kernels_per_sample - 1 : 0;
+    asking_ -= static_cast<int>(asking_ != 0);
+    return true;
   }
   void add(std::int64_t ticks) noexcept {
     mean_ += (ticks - mean_) / 4;
     tiny_ = mean_ < worth_moving_;
   }
-  void assume_long() noexcept {
-    mean_ = 8 * worth_moving_;
+  /// Kernels may have become longer: they count as long until the next ones say
+  /// otherwise.
+  void ask_again() noexcept {
+    mean_ = 4 * worth_moving_;
     tiny_ = false;
+    asking_ = samples_in_a_row;
+    until_sample_ = 0;
   }
   [[nodiscard]] bool tiny() const noexcept { return tiny_; }
 
  private:
   static constexpr int kernels_per_sample = 64;
+  static constexpr int samples_in_a_row = 8;
 
   int until_sample_ = 0;
+  int asking_ = 0;  ///< samples in a row that are still to come
   bool tiny_ = false;
   std::int64_t mean_ = 0;  ///< in ticks
   std::int64_t worth_moving_ = 0;

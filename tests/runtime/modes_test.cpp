@@ -227,24 +227,45 @@ TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
 }
 
 TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
-  using enum ready_queues::from_others;
+  using enum ready_queues::scope;
   struct rule {
-    ready_queues::from_others which;
+    ready_queues::scope what;
     unsigned owner;
     std::size_t least;
   };
+  constexpr std::size_t never = 65;
   for (const rule& r :
-       {rule{any, 0, 1}, rule{any, 2, 1}, rule{unless_few, 0, 16}, rule{unless_few, 2, 1},
-        rule{several, 0, 3}, rule{several, 2, 3}}) {
-    std::vector<task> t(64);
-    ready_queues q(3, 3, 64);
+       {rule{any, 0, 1}, rule{any, 1, 1}, rule{any, 2, 1}, rule{unless_few, 0, 16},
+        rule{unless_few, 2, 1}, rule{own, 0, never}, rule{own, 1, 1}, rule{own, 2, never},
+        rule{surplus, 0, 64}, rule{surplus, 1, 1}, rule{surplus, 2, 64}}) {
+    std::vector<task> t(never);
+    ready_queues q(3, 3, 128);
     std::size_t pushed = 0;
-    while (q.pop(1, r.which).first == nullptr) {
+    while (pushed < never && q.pop(1, r.what).first == nullptr) {
       EXPECT_EQ(q.empty(r.owner), pushed == 0);
       q.push(r.owner, t.at(pushed++));
     }
-    EXPECT_EQ(pushed, r.least);
+    EXPECT_EQ(pushed, r.least) << "owner " << r.owner;
   }
+}
+
+TEST(ReadyTasks, ThatWereSentAreTakenByWhoLeavesTheQueuesOfOthersAlone) {
+  using enum ready_queues::scope;
+  std::array<task, 4> t;
+  ready_queues q(3, 3, 64);
+  t[0].worker = 1;
+  t[1].urgent = true;
+  q.push(0, t[0]);
+  q.push(0, t[1]);
+  q.send(2, t[2]);  // whatever its hint
+  q.push(0, t[3]);
+  EXPECT_EQ(q.pop(1, own).first, &t[1]);
+  EXPECT_EQ(q.pop(1, surplus).first, t.data());
+  EXPECT_EQ(q.pop(1, surplus).first, nullptr);
+  EXPECT_EQ(q.pop(2, own).first, &t[2]);
+  EXPECT_EQ(q.pop(2, own).first, nullptr);
+  EXPECT_EQ(q.pop(2, any).first, &t[3]);
+  EXPECT_TRUE(q.empty());
 }
 
 TEST(UrgentTasks, AreTakenBeforeOthers) {
