@@ -491,6 +491,32 @@ TEST_P(Engine, RunsTwoKernelsAtOnceAfterThousandsOfTinyOnes) {
   }
 }
 
+/// Workers leave tiny tasks to a submitter who is at work: not to one that has gone on to
+/// something else.
+TEST_P(Engine, EndsTinyTasksWhileTheSubmitterNeitherSubmitsNorWaits) {
+  if (GetParam() == 1) {
+    GTEST_SKIP() << "a single worker runs tasks only while somebody waits";
+  }
+  const storage s = or_throw(e->allocate(64, "test"));
+  const tensor all = bytes_of(s);
+  std::atomic<int> runs{0};
+  auto* count = &runs;
+  int submitted = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 300 + round; ++i) {  // a chain, then tasks side by side
+      submit(*e, "tiny", {round % 2 == 0 ? updates(all) : reads(all)},
+             [count](const task_context&) { count->fetch_add(1); });
+      ++submitted;
+    }
+    const std::int64_t deadline = now_ns() + 20'000'000'000;
+    while (runs.load() < submitted && now_ns() < deadline) {
+      ::usleep(round % 5 * 40);
+    }
+    ASSERT_EQ(runs.load(), submitted) << "round " << round;
+  }
+  ASSERT_TRUE(e->wait_all());
+}
+
 TEST_P(Engine, ReadsATensorOnlyAfterAllOfItsTiles) {
   const storage s = or_throw(e->allocate(1600, "test"));
   std::atomic<int> tiles{0};
