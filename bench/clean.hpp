@@ -8,7 +8,6 @@
 #pragma once
 
 #include <dirent.h>
-#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "bench.hpp"
+#include "weir/base/processors.hpp"
 #include "work.hpp"
 
 namespace weir::bench {
@@ -137,14 +137,6 @@ struct thread_pair {
     other.join();
   }
 };
-
-/// Processors that this process may use.
-inline unsigned allowed_processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  return known ? static_cast<unsigned>(CPU_COUNT(&allowed)) : 1;
-}
 
 /// Looks at one processor, or at two by a pair of threads. Of none, or of two where there
 /// is one, all is as it should be: there is no looking beside threads that never stop to

@@ -42,13 +42,6 @@ void leave(int processor) noexcept {
 
 }  // namespace
 
-unsigned allowed_processors() noexcept {
-  cpu_set_t allowed;
-  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0
-             ? static_cast<unsigned>(CPU_COUNT(&allowed))
-             : 0;
-}
-
 void parking_place::sleep(std::int64_t timeout_ns, bool moves) noexcept {
   woken_from_.store(-1, std::memory_order_relaxed);
   const std::int64_t end = timeout_ns < 0 ? 0 : now_ns() + timeout_ns;

@@ -29,9 +29,6 @@ class parking_place {
   std::atomic<int> woken_from_{-1};  ///< processor
 };
 
-/// Processors that this thread may use; 0 if that is not known.
-[[nodiscard]] unsigned allowed_processors() noexcept;
-
 /// A hint to the processor that this thread spins.
 inline void spin_pause() noexcept {
 #if defined(__x86_64__)

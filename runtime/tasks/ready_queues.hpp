@@ -25,7 +25,7 @@ class ready_queues {
   ready_queues& operator=(const ready_queues&) = delete;
 
   void push(unsigned worker, task& t);
-  /// Sends the task to a worker, whatever its own hint. @pre there are several
+  /// Sends the task to a worker. @pre there are several
   void send(unsigned worker, task& t);
   struct taken {
     task* first = nullptr;  ///< or nothing

@@ -7,6 +7,8 @@
 #include <cfenv>
 #include <utility>
 
+#include "weir/base/processors.hpp"
+
 namespace weir::runtime {
 namespace {
 
@@ -178,9 +180,10 @@ bool scheduler::hand_over(task& t, unsigned w) noexcept {
 }
 
 void scheduler::publish(task& t, std::int32_t satisfied) {
-  note_submission();
   if (alone_ ? satisfy<true>(t, satisfied) : satisfy<false>(t, satisfied)) {
     publish(t);
+  } else {
+    note_submission();
   }
 }
 
@@ -317,7 +320,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
     if (next != nullptr) {
       next = run(*next, w);
     }
-    if (next != nullptr && is_in_the_way(w)) {
+    if (next != nullptr && next->worker == submit_options::anywhere && is_in_the_way(w)) {
       ready_.send(0, *std::exchange(next, nullptr));
     }
   }

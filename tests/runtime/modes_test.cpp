@@ -257,7 +257,7 @@ TEST(ReadyTasks, ThatWereSentAreTakenByWhoLeavesTheQueuesOfOthersAlone) {
   t[1].urgent = true;
   q.push(0, t[0]);
   q.push(0, t[1]);
-  q.send(2, t[2]);  // whatever its hint
+  q.send(2, t[2]);
   q.push(0, t[3]);
   EXPECT_EQ(q.pop(1, own).first, &t[1]);
   EXPECT_EQ(q.pop(1, surplus).first, t.data());
