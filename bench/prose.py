@@ -113,7 +113,7 @@ def tokens_per_s(job):
 
 
 def engine_overhead(job):
-    return row(median_of(job, "engine_overhead"), "", "<=", 0.10)
+    return row(median_of(job, "engine_overhead"), "", "<=", 0.05)
 
 
 def speedup_2(job):
