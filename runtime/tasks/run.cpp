@@ -26,7 +26,7 @@ std::uint32_t scheduler::close(task& t) noexcept {
   return t.successors.exchange(task::closed, std::memory_order_seq_cst);
 }
 
-result<void> scheduler::call(task& t, unsigned w) {
+[[gnu::always_inline]] inline result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
   } catch (const std::exception& e) {
@@ -37,10 +37,11 @@ result<void> scheduler::call(task& t, unsigned w) {
   }
 }
 
-[[gnu::cold, gnu::noinline]] void scheduler::fail(task& t, unsigned w, error why) {
+[[gnu::cold, gnu::noinline]] void scheduler::fail(task& t, unsigned w,
+                                                  result<void>&& outcome) {
   tally<std::uint64_t>(state_[w]->done.failed);
   t.root.store(t.id, std::memory_order_relaxed);
-  failures_.kernel_failed(t.id, t.name, std::move(why));
+  failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
 }
 
 std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
@@ -70,13 +71,13 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   }
   ensure_kernel_fp();
   if (!outcome) {
-    fail(t, w, std::move(outcome).error());
+    fail(t, w, std::move(outcome));
   }
   return traced ? end : 0;
 }
 
 template <bool Alone>
-std::int64_t scheduler::execute(task& t, unsigned w) {
+[[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool samples = !Alone && state_[w]->lengths.sample();
   if (t.root.load(std::memory_order_relaxed) != 0 || t.history != nullptr || observes_ ||
       samples) {
@@ -84,40 +85,27 @@ std::int64_t scheduler::execute(task& t, unsigned w) {
   }
   result<void> outcome = call(t, w);
   ensure_kernel_fp();
-  if (!outcome) {
-    fail(t, w, std::move(outcome).error());
+  if (!outcome) [[unlikely]] {
+    fail(t, w, std::move(outcome));
   }
   return 0;
-}
-
-scheduler::ended_task scheduler::note_end(const task& t, unsigned w,
-                                          std::int64_t ended_ns) {
-  ended_task out;
-  out.id = t.id;
-  out.root = t.root.load(std::memory_order_relaxed);
-  if (traces_) {
-    out.name = t.name;
-    out.ended = ended_ns;
-  }
-  if (board_ != nullptr) {
-    board_->ended(t.id);
-  }
-  tally<std::uint64_t>(state_[w]->done.finished);
-  return out;
 }
 
 template <bool Alone>
 [[gnu::always_inline]] inline bool scheduler::release_one(task& after,
                                                           bool carries_failure,
-                                                          const ended_task& before) {
-  if (before.root != 0 && carries_failure) {
-    after.poison(before.root);
+                                                          const task& before,
+                                                          std::int64_t ended_ns) {
+  if (carries_failure) {
+    if (const task_id root = before.root.load(std::memory_order_relaxed); root != 0) {
+      after.poison(root);
+    }
   }
   if (!satisfy<Alone>(after, 1)) {
     return false;
   }
   if (after.history != nullptr) {
-    after.history->ready = before.ended != 0 ? before.ended : now_ns();
+    after.history->ready = ended_ns != 0 ? ended_ns : now_ns();
     after.history->waited_for = before.id;
     after.history->waited_for_name = before.name;
   }
@@ -125,40 +113,55 @@ template <bool Alone>
 }
 
 template <bool Alone>
-task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) {
-  const ended_task before = note_end(t, w, ended_ns);
-  const std::span<const follower> followers = t.batch->followers_of(t);
-  task* const batch = t.batch->tasks;
-  const std::uint32_t count = close<Alone>(t);
-  task* in_hand = nullptr;
-  unsigned queued = 0;
-  const auto freed = [&](task& after) {
-    const bool elsewhere = !Alone && after.worker != submit_options::anywhere &&
-                           after.worker % workers_ != w;
-    task* rest = &after;
-    if (!elsewhere && (in_hand == nullptr || (after.urgent && !in_hand->urgent))) {
-      rest = std::exchange(in_hand, &after);
-    }
-    if (rest != nullptr && (Alone || !hand_over(*rest, w))) {
-      queue(*rest, w);
-      ++queued;
-    }
-  };
-  for (const follower f : followers) {
-    if (release_one<Alone>(batch[f.index()], f.carries_failure(), before)) {
-      freed(batch[f.index()]);
-    }
+[[gnu::always_inline]] inline void scheduler::take_or_queue(task& t, unsigned w,
+                                                            freed_tasks& freed) {
+  const bool elsewhere =
+      !Alone && t.worker != submit_options::anywhere && t.worker % workers_ != w;
+  task* rest = &t;
+  if (!elsewhere && (freed.in_hand == nullptr || (t.urgent && !freed.in_hand->urgent))) {
+    rest = std::exchange(freed.in_hand, &t);
   }
+  if (rest != nullptr && (Alone || !hand_over(*rest, w))) {
+    queue(*rest, w);
+    ++freed.queued;
+  }
+}
+
+template <bool Alone>
+[[gnu::noinline]] void scheduler::release_blocks(task& t, std::uint32_t count, unsigned w,
+                                                 std::int64_t ended_ns,
+                                                 freed_tasks& freed) {
   const successor_block* block = nullptr;
   for (std::uint32_t done = 0; done < count; done += successor_block::room) {
     block = done == 0 ? &successors_of(t) : block->next;
     const std::uint32_t here = std::min(count - done, successor_block::room);
     for (std::uint32_t i = 0; i < here; ++i) {
       const successor s = block->tasks[i];
-      if (release_one<Alone>(s.waits(), s.carries_failure(), before)) {
-        freed(s.waits());
+      if (release_one<Alone>(s.waits(), s.carries_failure(), t, ended_ns)) {
+        take_or_queue<Alone>(s.waits(), w, freed);
       }
     }
+  }
+}
+
+template <bool Alone>
+[[gnu::always_inline]] inline task* scheduler::release_successors(
+    task& t, std::span<const follower> followers, unsigned w, std::int64_t ended_ns) {
+  const task_id id = t.id;
+  if (board_ != nullptr) {
+    board_->ended(id);
+  }
+  tally<std::uint64_t>(state_[w]->done.finished);
+  const std::uint32_t count = close<Alone>(t);
+  freed_tasks freed;
+  task* const batch = t.batch->tasks;
+  for (const follower f : followers) {
+    if (release_one<Alone>(batch[f.index()], f.carries_failure(), t, ended_ns)) {
+      take_or_queue<Alone>(batch[f.index()], w, freed);
+    }
+  }
+  if (count != 0) {
+    release_blocks<Alone>(t, count, w, ended_ns, freed);
   }
   // From here on the submitter may use the record again.
   t.successors.store(task::over | count, std::memory_order_release);
@@ -166,33 +169,46 @@ task* scheduler::release_successors(task& t, unsigned w, std::int64_t ended_ns) 
     std::atomic<std::uint64_t>& released = state_[w]->done.released;
     released.store(released.load(std::memory_order_relaxed) + 1,
                    std::memory_order_release);
-    wake_for_tasks(queued);
-    wake_waiter(before.id);
+    wake_for_tasks(freed.queued);
+    wake_waiter(id);
   }
-  return in_hand;
+  return freed.in_hand;
 }
 
-void scheduler::look_ahead(const task& t) noexcept {
-  const std::uint32_t count = t.successors.load(std::memory_order_acquire);
-  const successor_block& first = successors_of(t);
-  for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
-    prefetch_to_write(&first.tasks[i].waits());
+template <bool Alone>
+[[gnu::always_inline]] inline void scheduler::look_ahead(
+    const task& t, std::span<const follower> followers) noexcept {
+  if (!followers.empty()) {  // most often what runs next
+    const std::uint32_t next = followers.front().index();
+    prefetch_to_write(t.batch->tasks + next);
+    __builtin_prefetch(t.batch->values + next);
+    __builtin_prefetch(t.batch->follower_begin + next);
+  }
+  if constexpr (!Alone) {
+    const std::uint32_t count = t.successors.load(std::memory_order_acquire);
+    const successor_block& first = successors_of(t);
+    for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
+      prefetch_to_write(&first.tasks[i].waits());
+    }
   }
 }
 
 task* scheduler::run(task& t, unsigned w) {
-  if (alone_) {
-    const std::int64_t ended_ns = execute<true>(t, w);
-    return release_successors<true>(t, w, ended_ns);
+  if (!alone_) {
+    return run_beside_others(t, w);
   }
-  return run_beside_others(t, w);
+  const std::span<const follower> followers = t.batch->followers_of(t);
+  look_ahead<true>(t, followers);
+  const std::int64_t ended_ns = execute<true>(t, w);
+  return release_successors<true>(t, followers, w, ended_ns);
 }
 
 task* scheduler::run_beside_others(task& t, unsigned w) {
-  look_ahead(t);
+  const std::span<const follower> followers = t.batch->followers_of(t);
+  look_ahead<false>(t, followers);
   if (!t.exclusive) {
     const std::int64_t ended_ns = execute<false>(t, w);
-    return release_successors<false>(t, w, ended_ns);
+    return release_successors<false>(t, followers, w, ended_ns);
   }
   exclusion& group = *group_of(t);
   if (!group.enter(t)) {
@@ -203,7 +219,7 @@ task* scheduler::run_beside_others(task& t, unsigned w) {
     queue(*next, w);
     wake_for_tasks(1);
   }
-  return release_successors<false>(t, w, ended_ns);
+  return release_successors<false>(t, followers, w, ended_ns);
 }
 
 }  // namespace weir::runtime

@@ -39,7 +39,6 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
     : workers_(options.workers),
       places_(std::max(options.workers, options.most_workers)),
       alone_(places_ == 1),
-      traces_(options.trace.mode != trace_mode::off),
       times_(options.kernel_time),
       observes_(times_ || options.watchdog_ns > 0),
       moves_(workers_ <= allowed_processors()),

@@ -107,29 +107,38 @@ class scheduler {
   /// there is a single worker.
   [[nodiscard]] task* run(task& t, unsigned w);
   [[nodiscard]] task* run_beside_others(task& t, unsigned w);
-  /// Asks for what `release_successors` will write; other workers may have it.
-  static void look_ahead(const task& t) noexcept;
+  /// Asks for the cache lines that `release_successors` will write, which other workers
+  /// may have, and for those of the follower that most often runs next: while the kernel
+  /// runs, they cost nothing.
+  template <bool Alone>
+  static void look_ahead(const task& t, std::span<const follower> followers) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.
   template <bool Alone>
   std::int64_t execute(task& t, unsigned w);
   /// Likewise, with all that somebody may want to know of it.
   std::int64_t execute_observed(task& t, unsigned w, bool samples);
   /// The task's kernel failed.
-  void fail(task& t, unsigned w, error why);
+  void fail(task& t, unsigned w, result<void>&& outcome);
   [[nodiscard]] result<void> call(task& t, unsigned w);
-  template <bool Alone>
-  [[nodiscard]] task* release_successors(task& t, unsigned w, std::int64_t ended_ns);
-  /// What successors learn of a task that has ended.
-  struct ended_task {
-    task_id id = 0;
-    task_id root = 0;
-    const char* name = nullptr;  ///< if the engine traces
-    std::int64_t ended = 0;      ///< likewise
+  /// Tasks that the end of one has made ready.
+  struct freed_tasks {
+    task* in_hand = nullptr;  ///< the one that its worker runs next
+    unsigned queued = 0;
   };
-  ended_task note_end(const task& t, unsigned w, std::int64_t ended_ns);
-  /// True if it was the last one that `after` waited for.
+  /// Of a replay's task, its followers there; and the successors that were submitted
+  /// one by one.
   template <bool Alone>
-  bool release_one(task& after, bool carries_failure, const ended_task& before);
+  [[nodiscard]] task* release_successors(task& t, std::span<const follower> followers,
+                                         unsigned w, std::int64_t ended_ns);
+  template <bool Alone>
+  void release_blocks(task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns,
+                      freed_tasks& freed);
+  template <bool Alone>
+  void take_or_queue(task& t, unsigned w, freed_tasks& freed);
+  /// `before` has ended; true if it was the last one that `after` waited for.
+  template <bool Alone>
+  bool release_one(task& after, bool carries_failure, const task& before,
+                   std::int64_t ended_ns);
   /// No more successors: how many there are.
   template <bool Alone>
   [[nodiscard]] static std::uint32_t close(task& t) noexcept;
@@ -193,7 +202,6 @@ class scheduler {
   unsigned places_;
   bool alone_;
   bool batching_ = false;
-  bool traces_;
   bool times_;
   bool observes_;  ///< every task
   bool moves_;     ///< there is a processor for every own thread
