@@ -334,22 +334,15 @@ void engine::impl::keep_failed(const live_replay& r, std::uint32_t index, task_i
 }
 
 bool engine::impl::retire_replay(live_replay& r) {
-  while (oldest < r.end) {
+  for (; oldest < r.end; retire_one(r.instance->records.tasks[oldest - r.first])) {
     task& t = r.instance->records.tasks[oldest - r.first];
-    const std::uint32_t successors = t.successors.load(std::memory_order_acquire);
-    if (successors < task::over) {
+    if (!t.ended()) {
       return false;
     }
     const task_id root = t.root.load(std::memory_order_relaxed);
-    if (root == 0 && t.accesses == 0 &&
-        successors <= task::over + successor_block::room) {
-      ++oldest;  // nothing that `retire_one` would do
-      continue;
-    }
     if (!r.shown && root != 0) {
       keep_failed(r, static_cast<std::uint32_t>(oldest - r.first), root);
     }
-    retire_one(t);
   }
   r.graph->idle.push_back(std::move(r.instance));
   replays.pop_front();

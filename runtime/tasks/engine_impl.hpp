@@ -92,7 +92,13 @@ struct engine::impl {
   /// Gives back what ended tasks hold, oldest first: at most `most` of those submitted
   /// one by one, all of replays.
   void retire(std::uint32_t most);
-  void retire_one(task& t);
+  void retire_one(task& t) {
+    if (t.leaves_something()) {
+      clean_up(t);
+    }
+    ++oldest;
+  }
+  void clean_up(task& t);
   /// False if a task of it has not ended.
   bool retire_replay(live_replay& r);
   task& prepare(const char* name, const erased_kernel& kernel,

@@ -113,8 +113,8 @@ template <bool Alone>
 }
 
 template <bool Alone>
-[[gnu::always_inline]] inline void scheduler::take_or_queue(task& t, unsigned w,
-                                                            freed_tasks& freed) {
+[[gnu::always_inline]] inline void scheduler::dispatch(task& t, unsigned w,
+                                                       freed_tasks& freed) {
   const bool elsewhere =
       !Alone && t.worker != submit_options::anywhere && t.worker % workers_ != w;
   task* rest = &t;
@@ -138,7 +138,7 @@ template <bool Alone>
     for (std::uint32_t i = 0; i < here; ++i) {
       const successor s = block->tasks[i];
       if (release_one<Alone>(s.waits(), s.carries_failure(), t, ended_ns)) {
-        take_or_queue<Alone>(s.waits(), w, freed);
+        dispatch<Alone>(s.waits(), w, freed);
       }
     }
   }
@@ -157,7 +157,7 @@ template <bool Alone>
   task* const batch = t.batch->tasks;
   for (const follower f : followers) {
     if (release_one<Alone>(batch[f.index()], f.carries_failure(), t, ended_ns)) {
-      take_or_queue<Alone>(batch[f.index()], w, freed);
+      dispatch<Alone>(batch[f.index()], w, freed);
     }
   }
   if (count != 0) {
@@ -206,16 +206,12 @@ task* scheduler::run(task& t, unsigned w) {
 task* scheduler::run_beside_others(task& t, unsigned w) {
   const std::span<const follower> followers = t.batch->followers_of(t);
   look_ahead<false>(t, followers);
-  if (!t.exclusive) {
-    const std::int64_t ended_ns = execute<false>(t, w);
-    return release_successors<false>(t, followers, w, ended_ns);
-  }
-  exclusion& group = *group_of(t);
-  if (!group.enter(t)) {
+  exclusion* const group = t.exclusive ? group_of(t) : nullptr;
+  if (group != nullptr && !group->enter(t)) {
     return nullptr;
   }
   const std::int64_t ended_ns = execute<false>(t, w);
-  if (task* next = group.leave(); next != nullptr) {
+  if (task* next = group != nullptr ? group->leave() : nullptr; next != nullptr) {
     queue(*next, w);
     wake_for_tasks(1);
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -107,9 +108,8 @@ class scheduler {
   /// there is a single worker.
   [[nodiscard]] task* run(task& t, unsigned w);
   [[nodiscard]] task* run_beside_others(task& t, unsigned w);
-  /// Asks for the cache lines that `release_successors` will write, which other workers
-  /// may have, and for those of the follower that most often runs next: while the kernel
-  /// runs, they cost nothing.
+  /// Asks for cache lines that are needed when the kernel has run: of the follower that
+  /// most often runs next, and of some successors, which other workers may have.
   template <bool Alone>
   static void look_ahead(const task& t, std::span<const follower> followers) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.
@@ -125,16 +125,18 @@ class scheduler {
     task* in_hand = nullptr;  ///< the one that its worker runs next
     unsigned queued = 0;
   };
-  /// Of a replay's task, its followers there; and the successors that were submitted
-  /// one by one.
+  /// Releases all that wait for a task that has run: its followers in the same replay and
+  /// other successors. Returns the one that is to run next, if there is one.
   template <bool Alone>
   [[nodiscard]] task* release_successors(task& t, std::span<const follower> followers,
                                          unsigned w, std::int64_t ended_ns);
+  /// The part about others than followers.
   template <bool Alone>
   void release_blocks(task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns,
                       freed_tasks& freed);
+  /// A task became ready: it is in hand now, or another worker's, or in a queue.
   template <bool Alone>
-  void take_or_queue(task& t, unsigned w, freed_tasks& freed);
+  void dispatch(task& t, unsigned w, freed_tasks& freed);
   /// `before` has ended; true if it was the last one that `after` waited for.
   template <bool Alone>
   bool release_one(task& after, bool carries_failure, const task& before,

@@ -169,7 +169,7 @@ void engine::impl::retire(std::uint32_t most) {
   }
 }
 
-void engine::impl::retire_one(task& t) {
+void engine::impl::clean_up(task& t) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (root != 0) {
     failures.retire(t.id, t.name, root);
@@ -184,7 +184,6 @@ void engine::impl::retire_one(task& t) {
   if (count > successor_block::room) {
     return_blocks(t, count);
   }
-  ++oldest;
 }
 
 void engine::impl::begin_history(task& t, task_history& h, std::int64_t now) {

@@ -118,6 +118,13 @@ struct alignas(64) task {
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) >= over;
   }
+  /// Whether there is something to do once it has ended: most tasks of a replay leave
+  /// nothing. Of the submitter.
+  [[nodiscard]] bool leaves_something() const noexcept {
+    const std::uint32_t count = successors.load(std::memory_order_relaxed);
+    return accesses != 0 || exclusive || root.load(std::memory_order_relaxed) != 0 ||
+           (count & (closed - 1)) > successor_block::room;
+  }
   /// Remembers the oldest failure among the predecessors, so that the answer does not
   /// depend on timing.
   void poison(task_id by) noexcept {
