@@ -78,6 +78,7 @@ void captured_graph::add(node kernel, const void* values, std::span<const access
     }
   }
   nodes.push_back(kernel);
+  most_captured = std::max<std::size_t>(most_captured, kernel.size);
   captures.emplace_back();
   std::memcpy(captures.back().data(), values, kernel.size);
   for (const access& a : of) {
@@ -116,17 +117,18 @@ void captured_graph::finish() {
     stays.push_back(ref != none && search.map().linked(ref) ? 1 : 0);
   }
   found.reduce();
+  waits_for.resize(size());
   for (std::uint32_t from = 0; from < size(); ++from) {
     follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
     for (const graph_edges::edge& e : found.of(from)) {
       followers.emplace_back(e.to, carries_failure(e.why));
-      ++nodes[e.to].waits_for;
+      ++waits_for[e.to];
       ++edges[static_cast<std::size_t>(e.why)];
     }
   }
   follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
   for (std::uint32_t i = 0; i < size(); ++i) {
-    if (nodes[i].waits_for == 0) {
+    if (waits_for[i] == 0) {
       roots.push_back(i);
     }
   }
@@ -174,6 +176,7 @@ const std::vector<outer_edge>& captured_graph::edges_after(
          note(first + i, predecessors);
        });
   found.reduce();
+  waits_for.resize(size());
   for (std::uint32_t from = 0; from < first; ++from) {
     for (const graph_edges::edge& e : found.of(from)) {
       if (e.to >= first) {

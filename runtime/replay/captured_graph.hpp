@@ -23,7 +23,10 @@ struct outer_edge {
 
 /// Tasks of one replay in flight. Used again once all have been retired.
 struct replay_instance {
-  explicit replay_instance(std::size_t count) : records(count) { records.join(batch); }
+  replay_instance(std::size_t count, std::size_t most_captured)
+      : records(count, most_captured) {
+    records.join(batch);
+  }
 
   task_batch batch;
   task_records records;
@@ -38,7 +41,6 @@ struct captured_graph {
     task::call_fn fn = nullptr;
     std::uint32_t size = 0;          ///< bytes captured
     std::uint32_t first_access = 0;  ///< its accesses end where the next one's begin
-    std::int32_t waits_for = 0;      ///< tasks of the same replay
     bool urgent = false;
     std::uint8_t worker = submit_options::anywhere;
   };
@@ -47,13 +49,16 @@ struct captured_graph {
   std::uint64_t engine_serial = 0;  ///< of the engine that it belongs to
   std::vector<node> nodes;          ///< one more than tasks
   std::vector<std::array<std::byte, engine::max_capture>> captures;
-  std::uint64_t version = 1;  ///< of `captures`
+  std::size_t most_captured = 0;  ///< bytes, by one task
+  std::uint64_t version = 1;      ///< of `captures`
   std::vector<access> accesses;
   /// By access: no later write of the graph covers it, so that it is to be found by those
   /// that come after.
   std::vector<std::uint8_t> stays;
   std::vector<std::uint32_t> follower_begin;
   std::vector<follower> followers;
+  /// By task: how many of the same replay it waits for. Every replay reads all of it.
+  std::vector<std::int32_t> waits_for;
   std::vector<std::uint32_t> roots;  ///< tasks that wait for none of the same replay
   std::array<std::uint64_t, hazards> edges{};  ///< by hazard
   std::vector<storage_id> storages;            ///< that it accesses, each once

@@ -17,7 +17,7 @@ error capture_error(std::string what) {
 }
 
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
-  auto out = std::make_unique<replay_instance>(g.size());
+  auto out = std::make_unique<replay_instance>(g.size(), g.most_captured);
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -160,14 +160,14 @@ engine::impl::live_replay& engine::impl::start_replay(
   const std::size_t count = g->size();
   if (instance->version != g->version) {
     for (std::size_t i = 0; i < count; ++i) {
-      instance->records.values[i].bytes = g->captures[i];
+      std::copy_n(g->captures[i].data(), g->nodes[i].size, instance->batch.values_of(i));
     }
     instance->version = g->version;
   }
   for (std::size_t i = 0; i < count; ++i) {
     task& t = instance->records.tasks[i];
     t.id = next + i;
-    t.pending.store(g->nodes[i].waits_for, std::memory_order_relaxed);
+    t.pending.store(g->waits_for[i], std::memory_order_relaxed);
     t.root.store(0, std::memory_order_relaxed);
     t.history = nullptr;
     t.successors.store(0, std::memory_order_relaxed);
@@ -203,7 +203,7 @@ void engine::impl::show_waits(const replay_instance& r, std::size_t count) {
 
 std::uint32_t& engine::impl::edges_of(live_replay& r, std::uint32_t index) {
   task& t = r.instance->records.tasks[index];
-  const std::int32_t waits_for = r.graph->nodes[index].waits_for;
+  const std::int32_t waits_for = r.graph->waits_for[index];
   // No task of the replay runs before all are linked, so this is its first edge.
   if (t.pending.load(std::memory_order_relaxed) == waits_for) {
     t.pending.store(waits_for + wiring_guard, std::memory_order_relaxed);

@@ -28,7 +28,7 @@ std::uint32_t scheduler::close(task& t) noexcept {
 
 [[gnu::always_inline]] inline result<void> scheduler::call(task& t, unsigned w) {
   try {
-    return t.fn(values_of(t).bytes.data(), {t.id, w, t.batch->argument});
+    return t.fn(values_of(t), {t.id, w, t.batch->argument});
   } catch (const std::exception& e) {
     return error(errc::kernel_failed,
                  fmt::format("kernel threw an exception: {}", e.what()));
@@ -181,7 +181,7 @@ template <bool Alone>
   if (!followers.empty()) {  // most often what runs next
     const std::uint32_t next = followers.front().index();
     prefetch_to_write(t.batch->tasks + next);
-    __builtin_prefetch(t.batch->values + next);
+    __builtin_prefetch(t.batch->values_of(next));
     __builtin_prefetch(t.batch->follower_begin + next);
   }
   if constexpr (!Alone) {

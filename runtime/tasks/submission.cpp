@@ -45,7 +45,7 @@ std::uint64_t next_serial() {
 engine::impl::impl(const engine_options& o)
     : options(o),
       window(o.window),
-      records(o.window),
+      records(o.window, engine::max_capture),
       heap(static_cast<std::uint64_t>(o.heap)),
       search(o.accesses != 0 ? o.accesses : o.window * usual_accesses, o.window),
       serial(next_serial()),
@@ -228,7 +228,7 @@ result<void> engine::impl::check(const submit_options& with) const {
     begin_history(t, histories[index], now_ns());
   }
   if (kernel.size != 0) {
-    std::memcpy(records.values[index].bytes.data(), kernel.captures, kernel.size);
+    std::memcpy(values_of(t), kernel.captures, kernel.size);
   }
   // Nobody can reach the slot before an edge or the queue shows it.
   t.successors.store(0, std::memory_order_relaxed);

@@ -3,8 +3,10 @@
 /// The record of a task in flight, and its successors.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,9 +59,25 @@ struct follower {
   [[nodiscard]] bool carries_failure() const noexcept { return (code & 1) != 0; }
 };
 
-/// What a kernel has captured.
-struct alignas(64) captured_values {
-  std::array<std::byte, engine::max_capture> bytes;
+/// What kernels have captured, in places of equal size: a power of two, so that each is
+/// aligned as its kernel's size allows.
+class captured_values {
+ public:
+  captured_values(std::size_t count, std::size_t most_bytes)
+      : shift_(static_cast<unsigned>(
+            std::bit_width(std::max<std::size_t>(most_bytes, 16) - 1))),
+        lines_(std::make_unique_for_overwrite<line[]>((count << shift_) / sizeof(line) +
+                                                      1)) {}
+  /// Their place: of task i, `first() + (i << shift())`.
+  [[nodiscard]] std::byte* first() const noexcept { return lines_[0].bytes.data(); }
+  [[nodiscard]] unsigned shift() const noexcept { return shift_; }
+
+ private:
+  struct alignas(64) line {
+    std::array<std::byte, 64> bytes;
+  };
+  unsigned shift_;
+  std::unique_ptr<line[]> lines_;
 };
 
 /// What tasks have in common that lie side by side: the window, or one replay.
@@ -67,12 +85,16 @@ struct task_batch {
   const void* argument = nullptr;
   task* tasks = nullptr;
   successor_block* successors = nullptr;  ///< the first block of each
-  captured_values* values = nullptr;      ///< of each
-  exclusion** groups = nullptr;           ///< of exclusive tasks; replays have none
+  std::byte* values = nullptr;  ///< captured by each, in `1 << value_shift` bytes
+  unsigned value_shift = 0;
+  exclusion** groups = nullptr;  ///< of exclusive tasks; replays have none
   const std::uint32_t* follower_begin = nullptr;  ///< of a replay, else null
   const follower* followers = nullptr;
 
   [[nodiscard]] inline std::size_t index_of(const task& t) const noexcept;
+  [[nodiscard]] std::byte* values_of(std::size_t index) const noexcept {
+    return values + (index << value_shift);
+  }
   [[nodiscard]] inline std::span<const follower> followers_of(
       const task& t) const noexcept;
 };
@@ -151,8 +173,8 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
 [[nodiscard]] inline successor_block& successors_of(const task& t) noexcept {
   return t.batch->successors[t.batch->index_of(t)];
 }
-[[nodiscard]] inline captured_values& values_of(const task& t) noexcept {
-  return t.batch->values[t.batch->index_of(t)];
+[[nodiscard]] inline std::byte* values_of(const task& t) noexcept {
+  return t.batch->values_of(t.batch->index_of(t));
 }
 [[nodiscard]] inline exclusion*& group_of(const task& t) noexcept {
   return t.batch->groups[t.batch->index_of(t)];
@@ -175,22 +197,23 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
           .keep = known.keep};
 }
 
-/// Records of so many tasks.
+/// Records of so many tasks that capture at most so many bytes.
 struct task_records {
-  explicit task_records(std::size_t count)
+  explicit task_records(std::size_t count, std::size_t most_captured)
       : tasks(std::make_unique<task[]>(count)),
         successors(std::make_unique<successor_block[]>(count)),
-        values(std::make_unique_for_overwrite<captured_values[]>(count)) {}
+        values(count, most_captured) {}
   /// They belong to the batch from now on.
   void join(task_batch& batch) noexcept {
     batch.tasks = tasks.get();
     batch.successors = successors.get();
-    batch.values = values.get();
+    batch.values = values.first();
+    batch.value_shift = values.shift();
   }
 
   std::unique_ptr<task[]> tasks;
   std::unique_ptr<successor_block[]> successors;
-  std::unique_ptr<captured_values[]> values;
+  captured_values values;
 };
 
 }  // namespace weir::runtime
