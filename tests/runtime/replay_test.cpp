@@ -282,6 +282,70 @@ TEST(Capture, TakesOtherCapturedValues) {
   EXPECT_EQ(e->rebind(c, 0, other).error().code(), errc::invalid_argument);
 }
 
+/// Adds the sum of so many captured bytes, at an address that suits them.
+template <std::size_t Size>
+struct alignas(Size % 32 == 0 ? 32 : 1) adds_bytes {
+  std::array<std::uint8_t, Size> bytes;
+  void operator()(const task_context& context) const {
+    auto& sum = *static_cast<std::uint64_t*>(const_cast<void*>(context.argument));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(this) % alignof(adds_bytes), 0U);
+    for (const std::uint8_t b : bytes) {
+      sum += b;
+    }
+  }
+};
+template <std::size_t Size>
+adds_bytes<Size> bytes_that_are(std::uint8_t value) {
+  adds_bytes<Size> out;
+  out.bytes.fill(value);
+  return out;
+}
+
+TEST(Capture, KeepsValuesOfDifferentSizesApart) {
+  auto e = small_engine();
+  const storage s = or_throw(e->allocate(8, "test"));
+  const std::array<access, 1> all{updates(bytes_of(s))};
+  std::uint64_t sum = 0;
+  or_throw(e->begin_capture(&sum));
+  const auto add = [&](auto kernel) {
+    static_cast<void>(or_throw(e->submit("add", all, kernel)));
+  };
+  add(bytes_that_are<1>(1));
+  add([](const task_context&) {});
+  add(bytes_that_are<96>(2));
+  add(bytes_that_are<17>(3));
+  add(bytes_that_are<128>(4));
+  add(bytes_that_are<16>(5));
+  const capture c = or_throw(e->end_capture());
+  ASSERT_TRUE(e->wait_all());
+  constexpr std::uint64_t once = 1 + 96 * 2 + 17 * 3 + 128 * 4 + 16 * 5;
+  EXPECT_EQ(sum, once);
+  static_cast<void>(or_throw(e->replay(c, &sum)));
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(sum, 2 * once);
+  or_throw(e->rebind(c, 2, bytes_that_are<96>(7)));
+  static_cast<void>(or_throw(e->replay(c, &sum)));
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(sum, 3 * once + 96 * 5);
+}
+
+TEST(Capture, KeepsSmallValuesOfManyTasksApart) {
+  auto e = small_engine();
+  const storage s = or_throw(e->allocate(8, "test"));
+  const std::array<access, 1> all{updates(bytes_of(s))};
+  std::uint64_t sum = 0;
+  or_throw(e->begin_capture(&sum));
+  std::uint64_t once = 0;
+  for (std::uint8_t i = 0; i < 8; ++i) {
+    static_cast<void>(or_throw(e->submit("add", all, bytes_that_are<17>(i))));
+    once += std::uint64_t{17} * i;
+  }
+  const capture c = or_throw(e->end_capture());
+  static_cast<void>(or_throw(e->replay(c, &sum)));
+  ASSERT_TRUE(e->wait_all());
+  EXPECT_EQ(sum, 2 * once);
+}
+
 TEST(Capture, OfOneEngineIsRefusedByAnother) {
   auto e = small_engine();
   auto other = small_engine();
