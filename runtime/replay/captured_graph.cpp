@@ -176,7 +176,6 @@ const std::vector<outer_edge>& captured_graph::edges_after(
          note(first + i, predecessors);
        });
   found.reduce();
-  waits_for.resize(size());
   for (std::uint32_t from = 0; from < first; ++from) {
     for (const graph_edges::edge& e : found.of(from)) {
       if (e.to >= first) {

@@ -199,7 +199,7 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
 
 /// Records of so many tasks that capture at most so many bytes.
 struct task_records {
-  explicit task_records(std::size_t count, std::size_t most_captured)
+  task_records(std::size_t count, std::size_t most_captured)
       : tasks(std::make_unique<task[]>(count)),
         successors(std::make_unique<successor_block[]>(count)),
         values(count, most_captured) {}
