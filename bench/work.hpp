@@ -17,14 +17,13 @@ namespace weir::bench {
 __attribute__((noinline, target("avx2,fma"))) inline void fused_work(
     std::int64_t iterations) {
   using lanes = double __attribute__((vector_size(32)));
-  static const lanes step = {0.2, 0.2, 0.2, 0.2};
   std::array<lanes, 16> a;
   for (lanes& one : a) {
-    one = lanes{0.5, 0.5, 0.5, 0.5};
+    one = lanes{-0.5, -0.5, -0.5, -0.5};
   }
   for (std::int64_t i = 0; i < iterations; ++i) {
-    for (lanes& one : a) {  // the constant stays in memory: all registers are taken
-      asm volatile("vfmadd213pd %1, %0, %0" : "+x"(one) : "m"(step));
+    for (lanes& one : a) {  // x * x + x: nears 0 so slowly that it stays a normal number
+      asm volatile("vfmadd213pd %0, %0, %0" : "+x"(one));
     }
   }
 }

@@ -16,21 +16,13 @@ namespace {
 
 using namespace weir::runtime;
 
-std::vector<stamped_cell*> cells_in(const bound_graph& graph) {
-  std::vector<stamped_cell*> out;
-  for (const storage& s : graph.stores) {
-    out.push_back(new (s.base) stamped_cell);
-  }
-  return out;
-}
-
 class working_graph {
  public:
   working_graph(const std::string& name, unsigned workers)
       : engine_(make_engine(workers, 8192)),
         workers_(workers),
         bound_(*engine_, graph_named(name)),
-        bodies_(bound_.tasks, cells_in(bound_)) {}
+        bodies_(bound_.tasks, bound_.cells) {}
 
   /// Nanoseconds per task, times workers, of passes with so many iterations per task.
   double granularity_ns(std::int64_t iterations, bool replays) {

@@ -20,6 +20,12 @@ struct cell_access {
 };
 using cell_task = std::vector<cell_access>;
 
+/// What lies in a cell.
+struct alignas(64) stamped_cell {
+  std::uint64_t stamp = 0;  ///< of the last writer
+  double column = 0;
+};
+
 inline constexpr std::int64_t graph_tasks = 4096;
 
 namespace detail {

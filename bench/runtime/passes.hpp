@@ -17,7 +17,7 @@
 
 namespace weir::bench {
 
-inline constexpr std::int64_t cell_bytes = 64;
+inline constexpr std::int64_t cell_bytes = sizeof(stamped_cell);
 
 inline constexpr auto nothing = [](const runtime::task_context&) {};
 
@@ -37,19 +37,22 @@ inline runtime::tensor cell_of(const runtime::storage& s, std::int64_t i) {
   return or_throw(runtime::tensor::over(s, dtype::uint8, shape, i * cell_bytes));
 }
 
-/// A graph bound to cells of one engine.
+/// A graph bound to cells of one engine, each a storage of its own. They lie side by
+/// side, as those of the peers.
 struct bound_graph {
   bound_graph(runtime::engine& e, std::vector<cell_task> graph)
       : tasks(std::move(graph)) {
-    std::int64_t cells = 1;
+    std::int64_t most = 0;
     for (const cell_task& t : tasks) {
       for (const cell_access& a : t) {
-        cells = std::max(cells, a.cell + 1);
+        most = std::max(most, a.cell);
       }
     }
-    for (std::int64_t i = 0; i < cells; ++i) {
-      stores.push_back(or_throw(e.allocate(cell_bytes, "cells")));
-      prints.push_back(cell_of(stores.back(), 0).bytes());
+    cells.resize(static_cast<std::size_t>(most) + 1);
+    for (stamped_cell& c : cells) {
+      const runtime::storage s =
+          e.adopt(reinterpret_cast<std::byte*>(&c), cell_bytes, "cells");
+      prints.push_back(cell_of(s, 0).bytes());
     }
   }
   void submit_to(runtime::engine& e) const {
@@ -72,8 +75,8 @@ struct bound_graph {
   [[nodiscard]] std::size_t size() const { return tasks.size(); }
 
   std::vector<cell_task> tasks;
-  std::vector<runtime::storage> stores;  ///< by cell
-  std::vector<runtime::footprint> prints;
+  std::vector<stamped_cell> cells;
+  std::vector<runtime::footprint> prints;  ///< by cell
 };
 
 /// Nanoseconds per task of passes over a graph. One worker: processor time, the least of

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,20 +16,13 @@
 
 namespace weir::bench {
 
-/// What lies in a cell.
-struct alignas(64) stamped_cell {
-  std::uint64_t stamp = 0;  ///< of the last writer
-  double column = 0;
-};
-
 /// The bodies of a graph's tasks.
 class stamped_graph {
  public:
-  /// Cell i of the graph is `cells[i]`.
-  stamped_graph(const std::vector<cell_task>& graph,
-                const std::vector<stamped_cell*>& cells) {
+  /// Cell i of the graph is `cells[i]`; it outlives this.
+  stamped_graph(const std::vector<cell_task>& graph, std::span<stamped_cell> cells)
+      : cells_(cells.data()) {
     std::vector<std::uint32_t> writer(cells.size(), 0);
-    cells_ = cells;
     for (const cell_task& task : graph) {
       for (const cell_access& a : task) {
         const auto cell = static_cast<std::uint32_t>(a.cell);
@@ -55,7 +48,7 @@ class stamped_graph {
     const ends last = tasks_[index];
     for (std::uint32_t i = first.reads; i < last.reads; ++i) {
       const stamped_read& r = reads_[i];
-      if (r.stamp != 0 && cells_[r.cell]->stamp != r.stamp) {
+      if (r.stamp != 0 && cells_[r.cell].stamp != r.stamp) {
         return false;
       }
     }
@@ -63,9 +56,7 @@ class stamped_graph {
       work(iterations_);
     }
     for (std::uint32_t i = first.writes; i < last.writes; ++i) {
-      stamped_cell* const to = cells_[writes_[i]];
-      to->stamp = index + 1;
-      to->column = static_cast<double>(index);
+      cells_[writes_[i]] = {index + 1, static_cast<double>(index)};
     }
     return true;
   }
@@ -81,7 +72,7 @@ class stamped_graph {
     std::uint32_t writes = 0;
   };
 
-  std::vector<stamped_cell*> cells_;
+  stamped_cell* cells_;
   std::vector<stamped_read> reads_;
   std::vector<std::uint32_t> writes_;
   std::vector<ends> tasks_;
