@@ -4,6 +4,7 @@
 /// earlier replays remembered, all others looked up.
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -164,10 +165,12 @@ engine::impl::live_replay& engine::impl::start_replay(
     }
     instance->version = g->version;
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    task& t = instance->records.tasks[i];
-    t.id = next + i;
-    t.pending.store(g->waits_for[i], std::memory_order_relaxed);
+  const std::span tasks(instance->records.tasks.get(), count);
+  const std::int32_t* waits_for = g->waits_for.data();
+  task_id id = next;
+  for (task& t : tasks) {
+    t.id = id++;
+    t.pending.store(*waits_for++, std::memory_order_relaxed);
     t.root.store(0, std::memory_order_relaxed);
     t.history = nullptr;
     t.successors.store(0, std::memory_order_relaxed);
@@ -334,8 +337,16 @@ void engine::impl::keep_failed(const live_replay& r, std::uint32_t index, task_i
 }
 
 bool engine::impl::retire_replay(live_replay& r) {
-  for (; oldest < r.end; retire_one(r.instance->records.tasks[oldest - r.first])) {
-    task& t = r.instance->records.tasks[oldest - r.first];
+  while (true) {
+    task* const tasks = r.instance->records.tasks.get();
+    const std::span left(tasks + (oldest - r.first), tasks + (r.end - r.first));
+    const auto next_left = std::find_if(left.begin(), left.end(),
+                                        [](const task& t) { return !t.is_spent(); });
+    oldest += static_cast<task_id>(next_left - left.begin());
+    if (next_left == left.end()) {
+      break;
+    }
+    task& t = *next_left;
     if (!t.ended()) {
       return false;
     }
@@ -343,6 +354,7 @@ bool engine::impl::retire_replay(live_replay& r) {
     if (!r.shown && root != 0) {
       keep_failed(r, static_cast<std::uint32_t>(oldest - r.first), root);
     }
+    retire_one(t);
   }
   r.graph->idle.push_back(std::move(r.instance));
   replays.pop_front();

@@ -93,7 +93,7 @@ struct engine::impl {
   /// one by one, all of replays.
   void retire(std::uint32_t most);
   void retire_one(task& t) {
-    if (t.leaves_something()) {
+    if (!t.is_spent()) {
       clean_up(t);
     }
     ++oldest;

@@ -92,14 +92,11 @@ template <bool Alone>
 }
 
 template <bool Alone>
-[[gnu::always_inline]] inline bool scheduler::release_one(task& after,
-                                                          bool carries_failure,
+[[gnu::always_inline]] inline bool scheduler::release_one(task& after, task_id failure,
                                                           const task& before,
                                                           std::int64_t ended_ns) {
-  if (carries_failure) {
-    if (const task_id root = before.root.load(std::memory_order_relaxed); root != 0) {
-      after.poison(root);
-    }
+  if (failure != 0) {
+    after.poison(failure);
   }
   if (!satisfy<Alone>(after, 1)) {
     return false;
@@ -128,26 +125,28 @@ template <bool Alone>
 }
 
 template <bool Alone>
-[[gnu::noinline]] void scheduler::release_blocks(task& t, std::uint32_t count, unsigned w,
-                                                 std::int64_t ended_ns,
-                                                 freed_tasks& freed) {
+[[gnu::noinline]] scheduler::freed_tasks scheduler::release_blocks(
+    task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns, freed_tasks freed) {
+  const task_id root = t.root.load(std::memory_order_relaxed);
   const successor_block* block = nullptr;
   for (std::uint32_t done = 0; done < count; done += successor_block::room) {
     block = done == 0 ? &successors_of(t) : block->next;
     const std::uint32_t here = std::min(count - done, successor_block::room);
     for (std::uint32_t i = 0; i < here; ++i) {
       const successor s = block->tasks[i];
-      if (release_one<Alone>(s.waits(), s.carries_failure(), t, ended_ns)) {
+      if (release_one<Alone>(s.waits(), s.carries_failure() ? root : 0, t, ended_ns)) {
         dispatch<Alone>(s.waits(), w, freed);
       }
     }
   }
+  return freed;
 }
 
 template <bool Alone>
 [[gnu::always_inline]] inline task* scheduler::release_successors(
     task& t, std::span<const follower> followers, unsigned w, std::int64_t ended_ns) {
   const task_id id = t.id;
+  const task_id root = t.root.load(std::memory_order_relaxed);
   if (board_ != nullptr) {
     board_->ended(id);
   }
@@ -156,12 +155,13 @@ template <bool Alone>
   freed_tasks freed;
   task* const batch = t.batch->tasks;
   for (const follower f : followers) {
-    if (release_one<Alone>(batch[f.index()], f.carries_failure(), t, ended_ns)) {
+    if (release_one<Alone>(batch[f.index()], f.carries_failure() ? root : 0, t,
+                           ended_ns)) {
       dispatch<Alone>(batch[f.index()], w, freed);
     }
   }
   if (count != 0) {
-    release_blocks<Alone>(t, count, w, ended_ns, freed);
+    freed = release_blocks<Alone>(t, count, w, ended_ns, freed);
   }
   // From here on the submitter may use the record again.
   t.successors.store(task::over | count, std::memory_order_release);
@@ -193,17 +193,19 @@ template <bool Alone>
   }
 }
 
-task* scheduler::run(task& t, unsigned w) {
-  if (!alone_) {
-    return run_beside_others(t, w);
-  }
-  const std::span<const follower> followers = t.batch->followers_of(t);
-  look_ahead<true>(t, followers);
-  const std::int64_t ended_ns = execute<true>(t, w);
-  return release_successors<true>(t, followers, w, ended_ns);
+task* scheduler::run_alone(task& first, const task& until) {
+  task* next = &first;
+  do {
+    task& t = *next;
+    const std::span<const follower> followers = t.batch->followers_of(t);
+    look_ahead<true>(t, followers);
+    const std::int64_t ended_ns = execute<true>(t, 0);
+    next = release_successors<true>(t, followers, 0, ended_ns);
+  } while (next != nullptr && !until.ended());
+  return next;
 }
 
-task* scheduler::run_beside_others(task& t, unsigned w) {
+task* scheduler::run(task& t, unsigned w) {
   const std::span<const follower> followers = t.batch->followers_of(t);
   look_ahead<false>(t, followers);
   exclusion* const group = t.exclusive ? group_of(t) : nullptr;

@@ -338,7 +338,7 @@ bool scheduler::run_one() {
     return false;
   }
   const fp_scope scope;
-  if (task* freed = run(*t, 0); freed != nullptr) {
+  if (task* freed = alone_ ? run_alone(*t, *t) : run(*t, 0); freed != nullptr) {
     queue(*freed, 0);
     wake_for_tasks(1);
   }
@@ -369,7 +369,7 @@ void scheduler::help_until_ended(const task& t) {
       awaited_.store(waits_for_none, std::memory_order_relaxed);
       continue;  // what is in hand now is somebody else's if the wait is over
     }
-    next = run(*next, 0);
+    next = alone_ ? run_alone(*next, t) : run(*next, 0);
   }
   if (board_ != nullptr) {
     board_->submitter_waits(nullptr);

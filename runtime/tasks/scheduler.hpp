@@ -103,11 +103,13 @@ class scheduler {
   void work(unsigned w, Stopping&& stopping);
   void start_batch();
   void stop() noexcept;
-  /// Runs the task and releases its successors: the oldest of those that became ready is
-  /// returned, the others are queued. What is on its way knows at compile time whether
-  /// there is a single worker.
+  /// Runs the task, beside other workers, and releases its successors: the oldest of
+  /// those that became ready is returned, the others are queued. What is on its way knows
+  /// at compile time whether there is a single worker.
   [[nodiscard]] task* run(task& t, unsigned w);
-  [[nodiscard]] task* run_beside_others(task& t, unsigned w);
+  /// With a single worker: likewise, and goes on with what it would return until there is
+  /// none or `until` has ended.
+  [[nodiscard]] task* run_alone(task& first, const task& until);
   /// Asks for cache lines that are needed when the kernel has run: of the follower that
   /// most often runs next, and of some successors, which other workers may have.
   template <bool Alone>
@@ -130,16 +132,17 @@ class scheduler {
   template <bool Alone>
   [[nodiscard]] task* release_successors(task& t, std::span<const follower> followers,
                                          unsigned w, std::int64_t ended_ns);
-  /// The part about others than followers.
+  /// The part about others than followers: `freed` and what it adds.
   template <bool Alone>
-  void release_blocks(task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns,
-                      freed_tasks& freed);
+  [[nodiscard]] freed_tasks release_blocks(task& t, std::uint32_t count, unsigned w,
+                                           std::int64_t ended_ns, freed_tasks freed);
   /// A task became ready: it is in hand now, or another worker's, or in a queue.
   template <bool Alone>
   void dispatch(task& t, unsigned w, freed_tasks& freed);
-  /// `before` has ended; true if it was the last one that `after` waited for.
+  /// `before` has ended, with a failure that passes on unless it is 0; true if it was the
+  /// last one that `after` waited for.
   template <bool Alone>
-  bool release_one(task& after, bool carries_failure, const task& before,
+  bool release_one(task& after, task_id failure, const task& before,
                    std::int64_t ended_ns);
   /// No more successors: how many there are.
   template <bool Alone>

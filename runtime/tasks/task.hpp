@@ -140,12 +140,11 @@ struct alignas(64) task {
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) >= over;
   }
-  /// Whether there is something to do once it has ended: most tasks of a replay leave
-  /// nothing. Of the submitter.
-  [[nodiscard]] bool leaves_something() const noexcept {
-    const std::uint32_t count = successors.load(std::memory_order_relaxed);
-    return accesses != 0 || exclusive || root.load(std::memory_order_relaxed) != 0 ||
-           (count & (closed - 1)) > successor_block::room;
+  /// Whether it has ended and leaves nothing to do, as most tasks of a replay. Of the
+  /// submitter.
+  [[nodiscard]] bool is_spent() const noexcept {
+    return successors.load(std::memory_order_acquire) - over <= successor_block::room &&
+           accesses == 0 && !exclusive && root.load(std::memory_order_relaxed) == 0;
   }
   /// Remembers the oldest failure among the predecessors, so that the answer does not
   /// depend on timing.
@@ -166,8 +165,8 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
   if (follower_begin == nullptr) {
     return {};
   }
-  const std::size_t index = index_of(t);
-  return {followers + follower_begin[index], followers + follower_begin[index + 1]};
+  const std::uint32_t* const begin = follower_begin + index_of(t);
+  return {followers + begin[0], begin[1] - begin[0]};
 }
 
 [[nodiscard]] inline successor_block& successors_of(const task& t) noexcept {
