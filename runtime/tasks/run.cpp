@@ -188,7 +188,13 @@ template <bool Alone>
     const std::uint32_t count = t.successors.load(std::memory_order_acquire);
     const successor_block& first = successors_of(t);
     for (std::uint32_t i = 0; i < std::min(count, successors_ahead); ++i) {
-      prefetch_to_write(&first.tasks[i].waits());
+      const task& next = first.tasks[i].waits();
+      prefetch_to_write(&next);
+      const std::size_t index = t.batch->index_of(next);
+      if (i == 0 && index < t.batch->size) {  // most often what runs next
+        __builtin_prefetch(t.batch->values_of(index));
+        __builtin_prefetch(t.batch->successors + index);
+      }
     }
   }
 }

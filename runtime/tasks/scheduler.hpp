@@ -110,8 +110,9 @@ class scheduler {
   /// With a single worker: likewise, and goes on with what it would return until there is
   /// none or `until` has ended.
   [[nodiscard]] task* run_alone(task& first, const task& until);
-  /// Asks for cache lines that are needed when the kernel has run: of the follower that
-  /// most often runs next, and of some successors, which other workers may have.
+  /// Asks for cache lines that are needed when the kernel has run: of the follower or
+  /// successor that most often runs next, and of some successors, which other workers may
+  /// have.
   template <bool Alone>
   static void look_ahead(const task& t, std::span<const follower> followers) noexcept;
   /// Returns when it ended, if the task is traced and was run; else 0.

@@ -73,8 +73,8 @@ class captured_values {
   [[nodiscard]] unsigned shift() const noexcept { return shift_; }
 
  private:
-  struct alignas(64) line {
-    std::array<std::byte, 64> bytes;
+  struct alignas(engine::max_capture_alignment) line {
+    std::array<std::byte, engine::max_capture_alignment> bytes;
   };
   unsigned shift_;
   std::unique_ptr<line[]> lines_;
@@ -84,6 +84,7 @@ class captured_values {
 struct task_batch {
   const void* argument = nullptr;
   task* tasks = nullptr;
+  std::size_t size = 0;
   successor_block* successors = nullptr;  ///< the first block of each
   std::byte* values = nullptr;  ///< captured by each, in `1 << value_shift` bytes
   unsigned value_shift = 0;
@@ -199,17 +200,20 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
 /// Records of so many tasks that capture at most so many bytes.
 struct task_records {
   task_records(std::size_t count, std::size_t most_captured)
-      : tasks(std::make_unique<task[]>(count)),
+      : size(count),
+        tasks(std::make_unique<task[]>(count)),
         successors(std::make_unique<successor_block[]>(count)),
         values(count, most_captured) {}
   /// They belong to the batch from now on.
   void join(task_batch& batch) noexcept {
     batch.tasks = tasks.get();
+    batch.size = size;
     batch.successors = successors.get();
     batch.values = values.first();
     batch.value_shift = values.shift();
   }
 
+  std::size_t size;
   std::unique_ptr<task[]> tasks;
   std::unique_ptr<successor_block[]> successors;
   captured_values values;

@@ -199,6 +199,8 @@ class engine {
  public:
   /// Bytes that a kernel may capture. Captures are copied and never destroyed.
   static constexpr std::size_t max_capture = 128;
+  /// How they may be aligned at most.
+  static constexpr std::size_t max_capture_alignment = 64;
 
   /// @error{invalid_argument, no workers, fewer places than workers, a heap of less than
   ///        nothing, or a window that is no power of two}
@@ -257,7 +259,7 @@ class engine {
   [[nodiscard]] result<task_id> submit(const char* name, std::span<const access> accesses,
                                        const Kernel& kernel,
                                        const submit_options& options = {}) {
-    static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
+    static_assert(may_be_captured<Kernel>);
     return submit_erased(name, accesses, {&kernel, captured<Kernel>, &call<Kernel>},
                          options);
   }
@@ -289,7 +291,7 @@ class engine {
   template <class Kernel>
   [[nodiscard]] result<void> rebind(const capture& what, std::size_t index,
                                     const Kernel& kernel) {
-    static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= max_capture);
+    static_assert(may_be_captured<Kernel>);
     return rebind_erased(what, index, &kernel, captured<Kernel>, &call<Kernel>);
   }
 
@@ -340,6 +342,10 @@ class engine {
       return kernel(context);
     }
   }
+  template <class Kernel>
+  static constexpr bool may_be_captured = std::is_trivially_copyable_v<Kernel> &&
+                                          sizeof(Kernel) <= max_capture &&
+                                          alignof(Kernel) <= max_capture_alignment;
   /// Bytes to copy of a kernel.
   template <class Kernel>
   static constexpr std::size_t captured = std::is_empty_v<Kernel> ? 0 : sizeof(Kernel);
