@@ -9,6 +9,7 @@
 
 #include "capi/objects.hpp"
 #include "weir/runtime/stream/collective.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
 
 namespace weir::capi {
 namespace {
@@ -72,9 +73,10 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
-  if (s->what->on() != m && s->what->on()->devices != m->devices) {
+  if (s->what->on() != m) {
     return error(errc::invalid_argument,
-                 "collective not posted: expected the stream's own mesh, found another");
+                 "collective not posted: expected the stream's own mesh, found another")
+        .hint("axes are those of the mesh that the stream was created on");
   }
   runtime::collective_request what;
   WEIR_TRY(what.call.kind, kind_of(d.kind));
@@ -290,6 +292,25 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
     const auto d =
         describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis);
     return post(mesh, &d, stream, "tessBarrier");
+  });
+}
+
+tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshRecover";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < -1 || rank >= ranks) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("mesh not recovered: expected a rank in [0, {}), or -1 for "
+                      "all of them, found {}",
+                      ranks, rank));
+    }
+    auto in = m->of->port().enter();
+    m->of->meetings().recover(in, *m, rank);
+    return {};
   });
 }
 

@@ -63,9 +63,10 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
     return {};
   }
   WEIR_TRY(const auto on, find(handle, call));
-  if (to.what->on() != on && to.what->on()->devices != on->devices) {
+  if (to.what->on() != on) {
     return error(errc::invalid_argument,
-                 "kernel not launched: expected the stream's own mesh, found another");
+                 "kernel not launched: expected the stream's own mesh, found another")
+        .hint("two meshes are two meshes even where they have the same devices");
   }
   to.checked_mesh = number;
   return {};
@@ -134,7 +135,7 @@ result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
-  if (const auto failed = p->failure_for(nullptr, 0)) {
+  if (const auto failed = p->first_failure()) {
     return error(*failed.what);
   }
   return {};
@@ -309,7 +310,8 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
       return {};
     }
     WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-    return now == runtime::event::state::over ? result<void>() : s->what->wait(e->point);
+    const bool over = now == runtime::event::state::over && !s->what->records();
+    return over ? result<void>() : s->what->wait(e->point);
   });
 }
 

@@ -42,38 +42,46 @@ bool output_is_packed(const collective_call& call) noexcept {
 }
 
 result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
-                              std::string_view what) {
-  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
-  if (!place || !place->memory->symmetric() || place->rank != 0) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected memory of the mesh as {}, "
-                             "found {}",
-                             what, at == nullptr ? "null" : "another address"));
-  }
-  if (!on.fits(*place)) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected an instance of the {} on "
-                             "each of {} devices, found {}",
-                             what, on.on()->ranks(), place->memory->devices().size()));
-  }
-  if (bytes > place->bytes_left()) {
+                              std::size_t element_bytes, std::string_view what) {
+  const auto refuse = [&](std::string_view expected, std::string_view found) {
     return error(
         errc::invalid_argument,
-        fmt::format("collective not posted: expected {} bytes of {}, found {} to "
-                    "the end of the allocation",
-                    bytes, what, place->bytes_left()));
+        fmt::format("collective not posted: expected {}, found {}", expected, found));
+  };
+  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
+  // The address of a rank's own instance says the same on a stream of that rank.
+  const bool own = place && place->memory->symmetric() && on.options().rank >= 0 &&
+                   place->device() == on.device_of(0);
+  if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
+    return refuse(fmt::format("memory of the mesh as {}", what),
+                  at == nullptr ? "null" : "another address");
+  }
+  if (!on.fits(*place)) {
+    return refuse(fmt::format("an instance of the {} on each of {} devices", what,
+                              on.on()->ranks()),
+                  fmt::format("{}", place->memory->devices().size()));
+  }
+  if (place->offset % element_bytes != 0) {
+    return refuse(
+        fmt::format("{} at a multiple of its element's {} bytes", what, element_bytes),
+        fmt::format("it at byte {} of its allocation", place->offset));
+  }
+  if (bytes > place->bytes_left()) {
+    return refuse(fmt::format("{} bytes of {}", bytes, what),
+                  fmt::format("{} to the end of the allocation", place->bytes_left()));
   }
   return *place;
 }
 
 /// In place is one thing, to overlap another: a rank would write what others still read.
-result<void> check_apart(const collective_request& what, int ranks) {
+result<void> check_apart(const collective_request& what, const std::byte* from,
+                         const std::byte* to, int ranks) {
   const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
-  if (what.input == what.output && (!packs || ranks == 1)) {
+  if (from == to && (!packs || ranks == 1)) {
     return {};
   }
-  const auto input = reinterpret_cast<std::uintptr_t>(what.input);
-  const auto output = reinterpret_cast<std::uintptr_t>(what.output);
+  const auto input = reinterpret_cast<std::uintptr_t>(from);
+  const auto output = reinterpret_cast<std::uintptr_t>(to);
   const std::size_t in_bytes = extent(what.call, ranks, input_is_packed(what.call));
   const std::size_t out_bytes = extent(what.call, ranks, output_is_packed(what.call));
   if (input < output + out_bytes && output < input + in_bytes) {
@@ -530,6 +538,14 @@ room_list<collective_group> groups_of(const mesh& m, axis_set axes,
 
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
   collective_request what = asked;
+  if (on.options().rank >= 0 && on.records()) {
+    return error(errc::unsupported,
+                 fmt::format("collective not posted \"{}\": expected one that can be "
+                             "captured, found the share of one rank on a stream that "
+                             "captures",
+                             name_of(what.call.kind)))
+        .hint("a collective on a stream of the whole mesh can be captured");
+  }
   const numerics_policy policy = on.of().policy();
   what.call.level = policy.level();
   what.call.wide = on.of().settings().numerics == numerics_mode::promote;
@@ -552,13 +568,16 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   std::optional<memory_place> from;
   std::optional<memory_place> to;
   if (needs_memory) {
-    WEIR_TRY(from,
-             place_of(on, what.input,
-                      extent(what.call, ranks, input_is_packed(what.call)), "input"));
-    WEIR_TRY(to,
-             place_of(on, what.output,
-                      extent(what.call, ranks, output_is_packed(what.call)), "output"));
-    WEIR_CHECK(check_apart(what, ranks));
+    const auto element = static_cast<std::size_t>(info_of(what.call.type).size);
+    WEIR_TRY(from, place_of(on, what.input,
+                            extent(what.call, ranks, input_is_packed(what.call)), element,
+                            "input"));
+    WEIR_TRY(to, place_of(on, what.output,
+                          extent(what.call, ranks, output_is_packed(what.call)), element,
+                          "output"));
+    // Both as the same rank sees them.
+    const int rank = std::max(on.options().rank, 0);
+    WEIR_CHECK(check_apart(what, from->on_rank(rank), to->on_rank(rank), ranks));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
   std::shared_ptr<const collective_plan> verify;
@@ -574,6 +593,10 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     const auto share =
         make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
                              digest_of_descriptor(on, policy));
+    {
+      const auto in = on.of().port().enter();
+      WEIR_CHECK(on.of().meetings().check(*share, on));
+    }
     share->source = std::move(from);
     share->target = std::move(to);
     share->verify = std::move(verify);

@@ -124,7 +124,8 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
       number(number_of),
       devices(ids.begin(), ids.end()),
       shape(s),
-      pool(of->memory(), devices, number) {
+      pool(of->memory(), devices, number),
+      recoveries(devices.size()) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     block_facts& told = places.emplace_back();
     told.rank = rank;
@@ -275,7 +276,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    ends.push_back(make_ref<point>(s->chain().mesh, s->lanes(), bell_));
+    ends.push_back(make_ref<point>(s->lanes(), bell_));
     s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
@@ -460,9 +461,7 @@ result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
 }
 
 void context::return_lanes(std::unique_ptr<lane_set> lanes) {
-  for (std::size_t i = 0; i < lanes->size(); ++i) {
-    lanes->at(i).poison = {};
-  }
+  static_cast<void>(lanes->take_failures());
   const std::lock_guard lock(mutex_);
   spare_lanes_.push_back(std::move(lanes));
 }

@@ -3,9 +3,11 @@
 /// Meetings of ranks: who comes, who is told what.
 #include "stream/rank_share.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "weir/base/clock.hpp"
 #include "weir/runtime/stream/meeting_point.hpp"
@@ -16,59 +18,67 @@ namespace {
 
 constexpr unsigned wire_bits = 56;
 
-/// A number that ranks of one group, and no others, have in common.
-std::uint64_t group_number(const mesh& m, axis_set axes, int lowest) {
-  return m.number << 32 | std::uint64_t{axes} << 24 | static_cast<std::uint64_t>(lowest);
-}
-/// The same for the two of a send: no axis has that number.
-std::uint64_t pair_number(const mesh& m, int source, int target) {
-  static_assert(max_ranks <= 1 << 12);
-  return m.number << 32 | static_cast<std::uint64_t>(source) << 12 |
-         static_cast<std::uint64_t>(target);
-}
-std::uint64_t number_of(const mesh& m, const rank_share& share) {
-  return share.request.call.kind == collective_kind::send
-             ? pair_number(m, share.ranks.front(), share.ranks.back())
-             : group_number(m, share.request.axes, share.ranks.front());
+std::string words_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-error why_ended(const meeting_outcome& what, std::string_view name) {
-  const auto text = [&](std::string_view expected, std::string_view found) {
-    return fmt::format("collective not run \"{}\": expected {}, found {}", name, expected,
-                       found);
-  };
-  switch (what.state) {
-    case meeting_state::collective_mismatch:
-      return {errc::collective_mismatch,
-              text("all ranks of the group to call the same", "calls that differ")};
-    case meeting_state::determinism_violation:
-      return {errc::determinism_violation,
-              text("all ranks of the group under one policy", "policies that differ")};
-    case meeting_state::cancelled:
-      return {errc::timeout, text("all ranks of the group",
-                                  "that they will not come: the mesh is gone")};
-    default:
-      return {errc::timeout, text("all ranks of the group in time",
-                                  fmt::format("{} of them", what.tickets.size()))};
-  }
+/// What ranks have to agree on. How numbers travel is part of it, where they are rounded.
+std::uint64_t call_digest(const rank_share& share) {
+  collective_call same = share.request.call;
+  same.level = 0;  // a matter of the policy, which has a digest of its own
+  return digest_of(same) ^ static_cast<std::uint64_t>(share.plan->options().wire)
+                               << wire_bits;
+}
+
+error not_run(errc code, const rank_share& share, std::string_view expected,
+              std::string_view found) {
+  return {code, fmt::format("collective not run \"{}\": expected {}, found {}",
+                            share.call_name(), expected, found)};
+}
+
+/// Why the share of a group that is over does not run.
+error out_of_step(const rank_share& share, const error& why) {
+  return not_run(why.code(), share,
+                 fmt::format("{} to meet", words_of(share.group->ranks)), why.text());
 }
 
 }  // namespace
 
 rank_share::rank_share(std::shared_ptr<const collective_plan> plan_of,
                        collective_choice how_to, const collective_request& what,
-                       std::vector<int> group, std::uint64_t descriptor_of)
+                       std::vector<int> ranks_of, std::uint64_t descriptor_of)
     : lane_operation(kind::other),
       plan(std::move(plan_of)),
       how(how_to),
       request(what),
-      ranks(std::move(group)),
+      ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
+
+void rank_share::taken(submission_port::session&, stream& of) {
+  of.of().meetings().number(*this, of);
+}
 
 void rank_share::admitted(submission_port::session& in, stream& of) {
   on = of.shared_from_this();
   of.hold();
   of.of().meetings().join(in, ref<rank_share>(this));
+}
+
+std::string rank_share::description() const {
+  const collective_call& c = request.call;
+  std::string out =
+      fmt::format("{} of {} {}", name_of(c.kind), c.count, info_of(c.type).tessera);
+  if (reduces(c.kind)) {
+    out += fmt::format(", {}", name_of(c.op));
+  }
+  out += fmt::format(", root {}", c.root);
+  if (c.packed_shards) {
+    out += ", packed shards";
+  }
+  if (plan->options().wire != wire_format::plain) {
+    out += fmt::format(", {} between ranks", name_of(plan->options().wire));
+  }
+  return out;
 }
 
 void rank_share::end(submission_port::session& in, const error& why) {
@@ -80,6 +90,12 @@ void rank_share::end(submission_port::session& in, const error& why) {
 
 void rank_share::proceed(submission_port::session& in) {
   std::exchange(on, nullptr)->proceed(in);
+}
+
+void share_group::taken(submission_port::session& in, stream& of) {
+  for (const ref<rank_share>& share : shares_) {
+    share->taken(in, of);
+  }
 }
 
 void share_group::admitted(submission_port::session& in, stream& of) {
@@ -102,38 +118,68 @@ meeting_point::meeting_point(context& of)
                     ? of.settings().rendezvous_limit_ms * 1'000'000
                     : std::numeric_limits<std::int64_t>::max() / 2) {}
 
+meeting_point::group_key meeting_point::key_of(const rank_share& share,
+                                               const stream& on) {
+  const mesh& m = *on.on();
+  return {m.number, m.recoveries[static_cast<std::size_t>(on.options().rank)],
+          share.request.call.kind == collective_kind::send, share.ranks};
+}
+
+void meeting_point::number(rank_share& share, stream& on) {
+  auto& group = groups_[key_of(share, on)];
+  if (group == nullptr) {
+    group = std::make_shared<rank_group>();
+    group->number = ++numbers_;
+    group->ranks = share.ranks;
+    const auto made =
+        meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
+    WEIR_EXPECT(made.has_value());  // its number is new
+  }
+  share.group = group;
+  if (!group->over) {
+    const int place = share.place_in_group(on.options().rank);
+    const auto next = meetings_.next_sequence(group->number, place);
+    WEIR_EXPECT(next.has_value());  // the group is known as long as it is not over
+    share.sequence = *next;
+  }
+}
+
+result<void> meeting_point::check(const rank_share& share, const stream& on) {
+  const auto found = groups_.find(key_of(share, on));
+  if (found == groups_.end() || !found->second->over) {
+    return {};
+  }
+  const error& why = *found->second->over;
+  return error(why.code(),
+               fmt::format("collective not posted \"{}\": expected {} to meet, found {}",
+                           share.call_name(), words_of(share.ranks), why.text()))
+      .hint(
+          "tessMeshRecover, called by every rank, makes the mesh's groups usable again");
+}
+
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
-  const mesh& m = *share->on->on();
-  const int rank = share->on->options().rank;
-  if (over_ || m.gone) {
-    meeting_outcome none;
-    none.state = meeting_state::cancelled;
-    share->end(in, why_ended(none, name_of(share->request.call.kind)));
+  rank_group& group = *share->group;
+  if (over_ || share->on->on()->gone) {
+    share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
+                           "that they will not come: the mesh is gone"));
     share->proceed(in);
     return;
   }
-  const std::uint64_t group = number_of(m, *share);
-  if (meetings_.add_group(group, static_cast<int>(share->ranks.size()))) {
-    groups_[m.number].push_back(group);
+  if (group.over) {
+    share->end(in, out_of_step(*share, *group.over));
+    share->proceed(in);
+    return;
   }
-  const auto place = static_cast<int>(
-      std::find(share->ranks.begin(), share->ranks.end(), rank) - share->ranks.begin());
-  collective_call same = share->request.call;
-  same.level = 0;  // a matter of the policy, which has a digest of its own
   arrival who;
-  who.group = group;
-  who.rank = place;
-  // How numbers travel is what ranks have to agree on too, where they are rounded.
-  who.call = digest_of(same) ^ static_cast<std::uint64_t>(share->plan->options().wire)
-                                   << wire_bits;
+  who.group = group.number;
+  who.sequence = share->sequence;
+  who.rank = share->place_in_group(share->on->options().rank);
+  who.call = call_digest(*share);
   who.descriptor = share->descriptor;
   who.patience_ns = share->request.patience_ns;
   share->retain();
   who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
-  auto outcome = [&]() -> result<meeting_outcome> {
-    WEIR_TRY(who.sequence, meetings_.next_sequence(group, place));
-    return meetings_.join(who, now_ns());
-  }();
+  auto outcome = meetings_.join(who, now_ns());
   if (!outcome) {
     share->release();
     share->end(in, outcome.error());
@@ -145,6 +191,64 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
   }
 }
 
+void meeting_point::run(submission_port::session& in,
+                        const std::vector<ref<rank_share>>& shares) {
+  room_list<collective_group> groups(1);
+  collective_group& g = groups.front();
+  const rank_share& first = *shares.front();
+  std::size_t scratch_limit = first.scratch_limit;
+  g.ranks.assign(first.ranks.begin(), first.ranks.end());
+  for (const ref<rank_share>& s : shares) {
+    const int rank = s->on->options().rank;
+    scratch_limit = std::min(scratch_limit, s->scratch_limit);
+    for (const auto& place : {s->source, s->target}) {
+      if (place) {
+        g.memory.push_back(place->memory);
+      }
+    }
+    g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
+    g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
+    g.lanes.push_back(&s->on->chain().of(0));
+    g.streams.push_back(s->stream_number);
+  }
+  const auto all = make_ref<collective_operation>(first.plan, first.how,
+                                                  std::move(groups), scratch_limit);
+  all->verify_by(first.verify);
+  all->number = first.number;
+  all->stream_number = first.stream_number;
+  all->on_devices = first.on->on()->devices.data();
+  all->observer = first.observer;
+  all->enqueued_ns = first.enqueued_ns;
+  submission to(in, first.on->chain(), all);
+  all->submit_groups(to);
+}
+
+namespace {
+
+/// The two first shares that differ, in words. @pre there are two
+std::string differing(const std::vector<ref<rank_share>>& shares) {
+  const auto words = [](const rank_share& s) {
+    return fmt::format("\"{}\" by rank {}", s.description(), s.on->options().rank);
+  };
+  const rank_share& one = *shares.front();
+  const auto other = std::find_if(
+      shares.begin(), shares.end(),
+      [&](const ref<rank_share>& s) { return call_digest(*s) != call_digest(one); });
+  return fmt::format("{} and {}", words(one),
+                     words(other == shares.end() ? *shares.back() : **other));
+}
+
+std::vector<int> missing_of(const rank_group& group,
+                            const std::vector<ref<rank_share>>& shares) {
+  std::vector<int> out = group.ranks;
+  for (const ref<rank_share>& s : shares) {
+    std::erase(out, s->on->options().rank);
+  }
+  return out;
+}
+
+}  // namespace
+
 void meeting_point::tell(submission_port::session& in, const meeting_outcome& what) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : what.tickets) {
@@ -155,54 +259,104 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
   if (shares.empty()) {
     return;
   }
-  if (what.state == meeting_state::complete) {
-    room_list<collective_group> groups(1);
-    collective_group& g = groups.front();
-    const rank_share& first = *shares.front();
-    std::size_t scratch_limit = first.scratch_limit;
-    g.ranks.assign(first.ranks.begin(), first.ranks.end());
+  const std::shared_ptr<rank_group> group = shares.front()->group;
+  const auto end_each = [&](errc code, std::string_view expected,
+                            std::string_view found) {
     for (const ref<rank_share>& s : shares) {
-      const int rank = s->on->options().rank;
-      scratch_limit = std::min(scratch_limit, s->scratch_limit);
-      for (const auto& place : {s->source, s->target}) {
-        if (place) {
-          g.memory.push_back(place->memory);
-        }
+      s->end(in, not_run(code, *s, expected, found));
+    }
+  };
+  switch (what.state) {
+    case meeting_state::complete: run(in, shares); break;
+    case meeting_state::collective_mismatch: {
+      const auto [known, first] = group->mismatches.try_emplace(what.sequence);
+      if (first) {
+        known->second = {differing(shares), group->ranks.size()};
       }
-      g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
-      g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-      g.lanes.push_back(&s->on->chain().of(0));
-      g.streams.push_back(s->stream_number);
+      end_each(errc::collective_mismatch,
+               fmt::format("{} to call the same as their collective {}",
+                           words_of(group->ranks), what.sequence + 1),
+               known->second.what);
+      known->second.unheard -= shares.size();
+      if (known->second.unheard == 0) {
+        group->mismatches.erase(known);
+      }
+      break;
     }
-    const auto all = make_ref<collective_operation>(first.plan, first.how,
-                                                    std::move(groups), scratch_limit);
-    all->verify_by(first.verify);
-    all->number = first.number;
-    all->stream_number = first.stream_number;
-    all->on_devices = first.on->on()->devices.data();
-    all->observer = first.observer;
-    all->enqueued_ns = first.enqueued_ns;
-    submission to(in, first.on->chain(), all);
-    all->submit_groups(to);
-  } else {
-    for (const ref<rank_share>& s : shares) {
-      s->end(in, why_ended(what, name_of(s->request.call.kind)));
+    case meeting_state::determinism_violation:
+      end_each(errc::determinism_violation,
+               "all ranks of the group under one policy, seed and set of toggles",
+               "policies that differ");
+      break;
+    case meeting_state::timeout: {
+      const std::string who = fmt::format(
+          "that {} {} not come to {} {}", words_of(missing_of(*group, shares)),
+          missing_of(*group, shares).size() == 1 ? "has" : "have",
+          shares.front()->call_name(), what.sequence + 1);
+      end_each(errc::timeout, fmt::format("{} in time", words_of(group->ranks)), who);
+      if (!over_) {
+        end(in, group, {errc::timeout, who + " in time"});
+      }
+      break;
     }
+    default:
+      for (const ref<rank_share>& s : shares) {
+        s->end(in, group->over ? out_of_step(*s, *group->over)
+                               : not_run(errc::timeout, *s, "all ranks of the group",
+                                         "that they will not come: the mesh is gone"));
+      }
   }
   for (const ref<rank_share>& s : shares) {
     s->proceed(in);
   }
 }
 
+void meeting_point::end(submission_port::session& in,
+                        const std::shared_ptr<rank_group>& group, const error& why) {
+  group->over = why;
+  for (const meeting_outcome& over : meetings_.drop_group(group->number)) {
+    tell(in, over);
+  }
+}
+
+void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
+  for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
+    if (rank < 0 || r == static_cast<std::size_t>(rank)) {
+      ++m.recoveries[r];
+    }
+  }
+  const std::uint64_t oldest =
+      *std::min_element(m.recoveries.begin(), m.recoveries.end());
+  std::vector<std::shared_ptr<rank_group>> past;
+  for (auto at = groups_.begin(); at != groups_.end();) {
+    if (at->first.mesh == m.number && at->first.era < oldest) {
+      past.push_back(std::move(at->second));
+      at = groups_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (const auto& group : past) {
+    if (!group->over) {
+      end(in, group, {errc::timeout, "that all ranks of the mesh have recovered since"});
+    }
+  }
+}
+
 void meeting_point::forget(submission_port::session& in, mesh& m) {
   m.gone = true;
-  const auto known = groups_.extract(m.number);
-  if (known.empty()) {
-    return;
+  std::vector<std::shared_ptr<rank_group>> past;
+  for (auto at = groups_.begin(); at != groups_.end();) {
+    if (at->first.mesh == m.number) {
+      past.push_back(std::move(at->second));
+      at = groups_.erase(at);
+    } else {
+      ++at;
+    }
   }
-  for (const std::uint64_t group : known.mapped()) {
-    for (const meeting_outcome& over : meetings_.drop_group(group)) {
-      tell(in, over);
+  for (const auto& group : past) {
+    if (!group->over) {
+      end(in, group, {errc::timeout, "that they will not come: the mesh is gone"});
     }
   }
 }

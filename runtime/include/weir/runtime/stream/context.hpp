@@ -48,6 +48,8 @@ struct mesh {
   memory_pool pool;
   std::vector<std::weak_ptr<stream>> streams;
   bool gone = false;  ///< its ranks meet no more
+  /// By rank: how often it has recovered from a failed collective. Under the session.
+  std::vector<std::uint64_t> recoveries;
 
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
