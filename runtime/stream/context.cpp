@@ -172,6 +172,20 @@ context::context(runtime_settings settings)
 
 context::~context() = default;
 
+void context::destroy(context* what) noexcept {
+  if (!on_worker()) {
+    delete what;
+    return;
+  }
+  // After a shutdown that has timed out, the last operation to end lets go of the context.
+  // Its worker cannot wait for itself.
+  try {
+    std::thread([what] { delete what; }).detach();
+  } catch (...) {
+    // Without a thread the context stays: better than to end the process.
+  }
+}
+
 result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const unsigned threads = settings.threads != 0 ? settings.threads : cores;
@@ -182,7 +196,7 @@ result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   options.heap = 0;
   options.kernel_time = false;
   WEIR_TRY(auto made, engine::create(options));
-  std::shared_ptr<context> out(new context(std::move(settings)));
+  std::shared_ptr<context> out(new context(std::move(settings)), &context::destroy);
   out->workers_ = threads;
   out->own_engine_ = std::move(made);
   WEIR_CHECK(out->open(*out->own_engine_));

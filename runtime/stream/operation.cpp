@@ -17,6 +17,7 @@ const char graph_runs = 0;
 namespace {
 
 thread_local bool in_step = false;  // NOLINT: of the thread is what is asked for
+thread_local bool on_engine = false;  // NOLINT: the same
 
 struct step_call {
   operation* what;
@@ -32,7 +33,9 @@ struct step_call {
     what->step(*lanes, lane, index);
     in_step = false;
     if (c.argument == nullptr) {
+      on_engine = true;
       what->release();
+      on_engine = false;
     }
   }
 };
@@ -55,6 +58,10 @@ const char* task_name(operation::kind k) noexcept {
 
 bool inside_task() noexcept {
   return in_step;
+}
+
+bool on_worker() noexcept {
+  return in_step || on_engine;
 }
 
 task_id submission::add(operation& what, unsigned lane, std::uint32_t index,

@@ -178,6 +178,8 @@ class context : public std::enable_shared_from_this<context> {
  private:
   static constexpr std::uint32_t not_set = ~std::uint32_t{0};
   explicit context(runtime_settings settings);
+  /// Ends a context with an engine of its own, whichever thread let go of it last.
+  static void destroy(context* what) noexcept;
   [[nodiscard]] result<void> open(engine& workers);
 
   runtime_settings settings_;

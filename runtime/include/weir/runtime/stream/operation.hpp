@@ -219,6 +219,10 @@ class joining_operation : public operation {
 /// True in kernels, functions in streams and all else that workers run for operations.
 [[nodiscard]] bool inside_task() noexcept;
 
+/// True where a worker runs a step or lets go of what the step has used: nothing may end
+/// there that waits for the worker.
+[[nodiscard]] bool on_worker() noexcept;
+
 /// Tells steps of a graph that is being made from those of one that runs; both are what
 /// `task_context::argument` points at.
 extern const char graph_is_made;
