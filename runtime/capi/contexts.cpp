@@ -10,6 +10,7 @@
 
 #include "capi/objects.hpp"
 #include "capi/profiler.hpp"
+#include "weir/base/fork.hpp"
 
 namespace weir::capi {
 namespace {
@@ -23,6 +24,8 @@ struct log_target {
 };
 log_target& logs() {
   static auto* const made = new log_target;
+  static const bool watched = open_in_child_of_fork(made->mutex);
+  static_cast<void>(watched);
   return *made;
 }
 
@@ -35,6 +38,8 @@ struct allocator {
 };
 allocator& memory() {
   static auto* const made = new allocator;
+  static const bool watched = open_in_child_of_fork(made->mutex);
+  static_cast<void>(watched);
   return *made;
 }
 

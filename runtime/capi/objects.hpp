@@ -75,19 +75,26 @@ struct fatbin_object {
 struct profiler_object;
 
 struct tables {
-  handle_table<context> contexts{handle_kind::context};
-  handle_table<mesh> meshes{handle_kind::mesh};
-  handle_table<stream_object> streams{handle_kind::stream};
-  handle_table<event_object> events{handle_kind::event};
-  handle_table<module_object> modules{handle_kind::module};
-  handle_table<kernel_object> kernels{handle_kind::kernel};
-  handle_table<profiler_object> profilers{handle_kind::profiler};
-  handle_table<graph_object> graphs{handle_kind::graph};
-  handle_table<exec_object> execs{handle_kind::graph_exec};
-  handle_table<fatbin_object> fatbins{handle_kind::fatbin};
+  explicit tables(std::uint32_t first_generation) : first(first_generation) {}
+
+  std::uint32_t first;  ///< generation of all handles
+  handle_table<context> contexts{handle_kind::context, first};
+  handle_table<mesh> meshes{handle_kind::mesh, first};
+  handle_table<stream_object> streams{handle_kind::stream, first};
+  handle_table<event_object> events{handle_kind::event, first};
+  handle_table<module_object> modules{handle_kind::module, first};
+  handle_table<kernel_object> kernels{handle_kind::kernel, first};
+  handle_table<profiler_object> profilers{handle_kind::profiler, first};
+  handle_table<graph_object> graphs{handle_kind::graph, first};
+  handle_table<exec_object> execs{handle_kind::graph_exec, first};
+  handle_table<fatbin_object> fatbins{handle_kind::fatbin, first};
 };
-/// Never destroyed: threads of the program may call until the very end.
+/// Never destroyed: threads of the program may call until the very end. The child of a
+/// fork gets tables of its own, which are empty: the threads that its parent's contexts
+/// have do not exist there, so whatever waited for them would wait for ever.
 [[nodiscard]] tables& all();
+/// This process was forked from one that had called the library.
+[[nodiscard]] bool forked() noexcept;
 
 /// Notes the text for `tessGetLastErrorMessage`; a literal where there may be no memory.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
