@@ -164,6 +164,10 @@ TEST_P(SerialFault, IsFoundWithin2000Programs) {
     if (const std::string wrong = on.next().run(p, *with); !wrong.empty()) {
       std::cout << "found by program " << i + 1 << ", the " << planted
                 << ". with the fault: " << wrong << "\n";
+      machine& again = on.replace();
+      for (int runs = 0; runs < 5; ++runs) {
+        ASSERT_EQ(again.run(p), "") << "the same program without the fault";
+      }
       return;
     }
   }

@@ -51,15 +51,19 @@ std::vector<unordered> order::races_of(const std::vector<touch>& touches) const 
   return out;
 }
 
-void order::take(const std::vector<touch>& touches) {
+void order::take(int stream, const std::vector<touch>& touches) {
   std::vector<std::size_t> seen;
-  for (const touch& t : touches) {
-    const std::size_t by = agent(t.stream);
+  const auto step = [&](std::size_t by) {
     if (std::find(seen.begin(), seen.end(), by) == seen.end()) {
       seen.push_back(by);
-      open(t.stream);
+      join(stream_of(by), clocks_.back());
       ++clocks_[by][by];
     }
+  };
+  step(agent(stream));
+  for (const touch& t : touches) {
+    const std::size_t by = agent(t.stream);
+    step(by);
     for (int w = t.first; w < t.first + t.words; ++w) {
       word_state& state = at(words(t), w);
       if (t.writes) {

@@ -28,8 +28,8 @@ class order {
 
   /// What would race with an operation of these touches if it came now.
   [[nodiscard]] std::vector<unordered> races_of(const std::vector<touch>& touches) const;
-  /// The operation comes.
-  void take(const std::vector<touch>& touches);
+  /// The operation comes. `stream` has it even if it touches nothing.
+  void take(int stream, const std::vector<touch>& touches);
 
   void record(int event, int stream);
   void wait(int stream, int event);

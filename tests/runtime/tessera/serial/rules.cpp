@@ -121,7 +121,7 @@ void rules::take(const operation& o) {
     graphs_[o.recorded_in] = {nullptr, o.stream, 0, graph_state::recording};
   }
   if (o.alters_memory()) {
-    order_of(o).take(touches_of(p_, o));
+    order_of(o).take(o.stream, touches_of(p_, o));
     if (o.recorded_in != none) {
       ++graphs_.at(o.recorded_in).nodes;
     }

@@ -120,8 +120,11 @@ class run_of_program {
         static_cast<void>(tessStreamDestroy(s));
       }
     }
-    for (const auto& e : events_) {
-      static_cast<void>(tessEventDestroy(e));
+    for (const auto* events : {&events_, &ends_}) {
+      for (const tessEvent_t e : *events) {
+        static_cast<void>(tessEventSynchronize(e));
+        static_cast<void>(tessEventDestroy(e));
+      }
     }
     for (const auto& g : graphs_) {
       if (g != nullptr) {
@@ -154,6 +157,9 @@ class run_of_program {
       if (at(streams_, s) != nullptr) {
         check(tessStreamSynchronize(at(streams_, s)), fmt::format("the end of s{}", s));
       }
+    }
+    for (const tessEvent_t end : ends_) {
+      check(tessEventSynchronize(end), "the end of a stream that was destroyed");
     }
     if (wrong_.empty()) {
       compare();
@@ -271,14 +277,22 @@ class run_of_program {
       case verb::take_memory: return take_memory(o);
       case verb::give_memory: return tessFreeAsync(at(bases_, o.to.buffer), stream(o));
       case verb::open_stream: create_stream(o.stream); return TESS_OK;
-      case verb::close_stream:
-        return tessStreamDestroy(std::exchange(at(streams_, o.stream), nullptr));
+      case verb::close_stream: return close_stream(o);
       case verb::record:
       case verb::wait:
       case verb::query_event:
       case verb::await_event: return about_event(o);
       default: return about_graph(o);
     }
+  }
+
+  /// What the stream has ends later; the event at its end is waited for before memory is
+  /// compared.
+  tessStatus_t close_stream(const operation& o) {
+    ends_.emplace_back();
+    check(tessEventCreate(&ends_.back()), "the creation of an event");
+    check(tessEventRecord(ends_.back(), stream(o)), "the end of a stream");
+    return tessStreamDestroy(std::exchange(at(streams_, o.stream), nullptr));
   }
 
   tessStatus_t launch(const operation& o) {
@@ -352,7 +366,9 @@ class run_of_program {
         if (status == TESS_OK) {
           status = tessGraphInstantiate(graph, &at(graphs_, o.graph));
         }
-        static_cast<void>(tessGraphDestroy(graph));
+        if (status == TESS_OK) {
+          status = tessGraphDestroy(graph);
+        }
         return status;
     }
   }
@@ -424,6 +440,7 @@ class run_of_program {
   std::vector<tessMesh_t> meshes_;
   std::vector<tessStream_t> streams_;
   std::vector<tessEvent_t> events_;
+  std::vector<tessEvent_t> ends_;  ///< of streams that were destroyed
   std::vector<tessGraphExec_t> graphs_;
   std::vector<word*> bases_;
   std::vector<void*> pinned_;
