@@ -68,10 +68,9 @@ class tally {
  public:
   void add(const program& p) {
     ++programs_;
-    merged_ += p.calls.size() != p.operations.size() ? 1 : 0;
     for (const operation& o : p.operations) {
       ++at(of_, static_cast<int>(o.what));
-      shares_ += count_of(o.shares);
+      by_ranks_ += o.shares.empty() ? 0 : 1;
     }
   }
   [[nodiscard]] std::string text() const {
@@ -81,9 +80,9 @@ class tally {
       all += at(of_, v);
       kinds += fmt::format("\n  {:8} {}", at(of_, v), name_of(static_cast<verb>(v)));
     }
-    return fmt::format("{} programs, {} of them with collectives that ranks call, and {} "
-                       "operations:{}",
-                       programs_, merged_, all, kinds);
+    return fmt::format("{} programs, {} operations:{}\n  {:8} collectives of them that "
+                       "each rank calls",
+                       programs_, all, kinds, by_ranks_);
   }
   [[nodiscard]] std::int64_t of(verb what) const {
     return at(of_, static_cast<int>(what));
@@ -91,8 +90,7 @@ class tally {
 
  private:
   std::int64_t programs_ = 0;
-  std::int64_t merged_ = 0;
-  std::int64_t shares_ = 0;
+  std::int64_t by_ranks_ = 0;
   std::array<std::int64_t, verbs> of_{};
 };
 

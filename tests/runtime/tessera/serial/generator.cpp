@@ -277,7 +277,8 @@ class generator {
     if (stream == none) {
       return;
     }
-    const auto to = any_on_device(stream, any_length(), with_.peer_copies && d_.one_in(3));
+    const int words = any_length();
+    const auto to = any_on_device(stream, words, with_.peer_copies && d_.one_in(3));
     if (to) {
       operation o = on(verb::fill, stream);
       o.to = *to;
@@ -517,7 +518,7 @@ class generator {
       capture();
       return;
     }
-    if (d_.one_in(12)) {
+    if (d_.one_in(5)) {
       operation o = on(verb::discard_graph, none);
       o.graph = any_of(ready);
       emit(o);
