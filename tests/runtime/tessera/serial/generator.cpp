@@ -201,8 +201,9 @@ class generator {
   void take_effort(operation& o) {
     o.how = static_cast<arithmetic>(d_.in(0, 3));
     o.salt = static_cast<std::uint32_t>(d_.in(1, 1'000'000));
-    if (d_.one_in(3)) {
-      o.spin = static_cast<int>(d_.one_in(4) ? d_.in(1, 60'000) : d_.in(1, 8'000));
+    if (d_.in(1, 5) <= 2) {
+      o.spin = static_cast<int>(d_.one_in(4) ? d_.in(20'000, 150'000)
+                                             : d_.in(1'000, 20'000));
     }
   }
 
@@ -227,7 +228,8 @@ class generator {
     o.from = *from;
     take_effort(o);
     const int ranks = p_.mesh_of(stream).ranks();
-    o.slow_rank = d_.one_in(2) ? none : pick(d_, ranks);
+    o.slow_rank = d_.one_in(3) ? none : pick(d_, ranks);
+    o.urgent = d_.one_in(10);
     if (o.from.buffer != o.to.buffer && o.how != arithmetic::rotate && d_.one_in(5)) {
       o.blocks = static_cast<int>(d_.in(2, 4));
     }
@@ -382,6 +384,7 @@ class generator {
       return false;
     }
     c.packed = d_.one_in(4) && ranks > 1;
+    c.own_address = d_.one_in(4);
     constexpr std::array<const char*, 6> algorithms = {nullptr, nullptr, nullptr,
                                                        "direct", "ring", "tree"};
     // A schedule that is asked for has to suit the kind: all of them suit this one.
@@ -540,9 +543,10 @@ class generator {
 
   void capture() {
     const int origin = any_stream();
-    if (!with_.captures || origin == none || rules_.flagged_in(origin) != none) {
+    if (!with_.plain_captures || origin == none || rules_.flagged_in(origin) != none) {
       return;
     }
+    wait_before_capture(origin);
     operation begin = on(verb::begin_capture, origin);
     const int graph = p_.graphs++;
     begin.graph = graph;
@@ -557,14 +561,13 @@ class generator {
         plain_step();
       }
     }
-    fill(origin);
-    for (int rounds = 0; rounds < 2 && !rules_.capture_could_end(origin); ++rounds) {
-      for (const int s : members) {
-        if (s != origin) {
-          join(s, origin, graph);
-        }
+    for (const int s : members) {
+      if (s != origin && !rules_.capture_could_end(origin)) {
+        join(s, origin, graph);
       }
-      host_function_in(origin);
+    }
+    if (!rules_.capture_could_end(origin)) {
+      on_host(origin, true);  // so that no capture is empty
     }
     operation end = on(verb::end_capture, origin);
     end.graph = graph;
@@ -576,11 +579,22 @@ class generator {
       launch_graph(graph);
     }
   }
-  /// So that no capture is empty.
-  void host_function_in(int stream) { on_host(stream, true); }
+  /// What a stream waits for is no part of the capture that it begins or joins.
+  void wait_before_capture(int stream) {
+    if (!with_.waits_before_captures) {
+      record(new_event(), stream);  // has all that the stream waits for
+    } else if (d_.one_in(3)) {
+      const int event = new_event();
+      record(event, any_stream());
+      operation wait = on(verb::wait, stream);
+      wait.event = event;
+      emit(wait);
+    }
+  }
   void add_member(std::vector<int>& members, int graph) {
     const int s = any_stream();
     if (s != none && rules_.flagged_in(s) == none && rules_.captured_in(s) == none) {
+      wait_before_capture(s);
       join(any_of(members), s, graph);
       members.push_back(s);
     }
@@ -611,7 +625,7 @@ class generator {
 
   void flagged_capture() {
     const int stream = any_stream();
-    if (!with_.flag_captures || stream == none || at(p_.streams, stream).rank != none ||
+    if (!with_.flagged_captures || stream == none || at(p_.streams, stream).rank != none ||
         rules_.flagged_in(stream) != none) {
       return;
     }

@@ -8,14 +8,15 @@
 
 namespace weir::test::serial {
 
-/// What programs may have. All of it at first.
+/// What programs may have.
 struct features {
   bool shared_launches = true;  ///< pointers into the host's or another rank's memory
   bool peer_copies = true;
   bool rank_streams = true;  ///< with collectives that each rank calls on its own
   bool second_mesh = true;
-  bool captures = true;
-  bool flag_captures = true;
+  bool plain_captures = true;
+  bool waits_before_captures = true;  ///< for what the stream has behind the capture
+  bool flagged_captures = true;
   bool pooled_memory = true;
   bool late_streams = true;  ///< that come and go in the middle
   bool merged_calls = true;  ///< ranks ahead of each other

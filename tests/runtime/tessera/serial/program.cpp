@@ -56,11 +56,12 @@ std::string text_of(const collective_spec& c) {
       "all-reduce", "reduce-scatter", "all-gather", "broadcast",  "reduce",
       "gather",     "scatter",        "all-to-all", "send",       "barrier"};
   constexpr std::array<std::string_view, 4> ops = {"sum", "max", "min", "product"};
-  return fmt::format("{} of {} int{} {} along {} root {} peer {} by {}{}",
+  return fmt::format("{} of {} int{} {} along {} root {} peer {} by {}{}{}",
                      ways[static_cast<std::size_t>(c.way)], c.count, 8 * c.bytes,
                      at(ops, c.op), c.axis, c.root, c.peer,
                      c.algorithm == nullptr ? "any algorithm" : c.algorithm,
-                     c.packed ? ", packed" : "");
+                     c.packed ? ", packed" : "",
+                     c.own_address ? ", own addresses" : "");
 }
 
 std::string text_of_effort(const operation& o) {
@@ -77,7 +78,8 @@ std::string text_of_work(const operation& o) {
   switch (o.what) {
     case verb::launch:
       return fmt::format("{} from {}, {}{}", text_of(o.to), text_of(o.from),
-                         text_of_effort(o), o.captures ? ", capturing" : "");
+                         text_of_effort(o) + (o.urgent ? ", urgent" : ""),
+                         o.captures ? ", capturing" : "");
     case verb::host_function:
     case verb::host_write:
       return fmt::format("{} from {}, {}", text_of(o.to), text_of(o.from),
@@ -125,7 +127,8 @@ std::string text_of(const program& p) {
     out += fmt::format("mesh m{}: devices {}, tp={} dp={}\n", m,
                        fmt::join(mesh.devices, ","), mesh.tp, mesh.dp);
   }
-  constexpr std::array<std::string_view, 3> kinds = {"device", "pinned", "plain"};
+  constexpr std::array<std::string_view, 4> kinds = {"device", "pinned", "registered",
+                                                     "plain"};
   for (int b = 0; b < count_of(p.buffers); ++b) {
     const buffer_spec& buffer = at(p.buffers, b);
     out += fmt::format("buffer b{}: {} words, {}{}{}\n", b, buffer.words,
@@ -135,8 +138,9 @@ std::string text_of(const program& p) {
   }
   for (int s = 0; s < count_of(p.streams); ++s) {
     const stream_spec& stream = at(p.streams, s);
-    out += fmt::format("stream s{}: m{}{}\n", s, stream.mesh,
-                       stream.rank == none ? "" : fmt::format(" rank {}", stream.rank));
+    out += fmt::format("stream s{}: m{}{}{}\n", s, stream.mesh,
+                       stream.rank == none ? "" : fmt::format(" rank {}", stream.rank),
+                       stream.urgent ? ", urgent" : "");
   }
   for (const operation& o : p.operations) {
     out += text_of(p, o) + "\n";

@@ -39,7 +39,7 @@ struct mesh_spec {
   [[nodiscard]] std::vector<std::vector<int>> groups(std::string_view axis) const;
 };
 
-enum class memory_kind : std::uint8_t { device, pinned, plain };
+enum class memory_kind : std::uint8_t { device, pinned, registered, plain };
 
 struct buffer_spec {
   memory_kind kind = memory_kind::device;
@@ -54,6 +54,7 @@ struct stream_spec {
   int mesh = 0;
   int rank = none;    ///< the rank that it is bound to
   bool late = false;  ///< created by an operation, not before the program
+  bool urgent = false;
 };
 
 /// A range of words as a call names it.
@@ -124,6 +125,7 @@ struct collective_spec {
   const char* algorithm = nullptr;
   int chunk_bytes = 0;
   bool packed = false;  ///< shards stand in buffers of their own
+  bool own_address = false;  ///< ranks that call it name their own instances
 
   [[nodiscard]] bool packs_input() const {
     return packed &&
@@ -151,6 +153,7 @@ struct operation {
   int slow_rank = none;  ///< none: all of them take it
   int blocks = 1;
   bool captures = false;  ///< a launch with TESS_LAUNCH_CAPTURE
+  bool urgent = false;    ///< a launch with TESS_LAUNCH_LOW_LATENCY
   // copies
   copy_way way = copy_way::on_device;
   int rank = none;  ///< of tessMemcpyRankAsync

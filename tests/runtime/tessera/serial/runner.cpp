@@ -137,6 +137,9 @@ class run_of_program {
     for (const auto& h : pinned_) {
       static_cast<void>(tessHostFree(h));
     }
+    for (const auto& h : registered_) {
+      static_cast<void>(tessHostUnregister(h));
+    }
   }
   run_of_program(const run_of_program&) = delete;
   run_of_program& operator=(const run_of_program&) = delete;
@@ -214,12 +217,16 @@ class run_of_program {
     } else {
       plain_.emplace_back(static_cast<std::size_t>(buffer.words));
       base = plain_.back().data();
+      if (buffer.kind == memory_kind::registered) {
+        check(tessHostRegister(base, bytes), "tessHostRegister");
+        registered_.push_back(base);
+      }
     }
     at(bases_, b) = static_cast<word*>(base);
   }
   void create_stream(int s) {
     const stream_spec& spec = at(p_.streams, s);
-    const tessStreamDesc desc{sizeof desc, 0, spec.rank, 0, 0, -1};
+    const tessStreamDesc desc{sizeof desc, spec.urgent ? -1 : 0, spec.rank, 0, 0, -1};
     check(tessStreamCreateEx(at(meshes_, spec.mesh), &desc, &at(streams_, s)),
           "the creation of a stream");
   }
@@ -303,8 +310,9 @@ class run_of_program {
                            static_cast<std::int32_t>(o.how),
                            o.spin,
                            o.slow_rank};
-    const tessLaunchConfig shape{
-        {o.blocks, 1, 1}, {1, 1, 1}, 0, o.captures ? TESS_LAUNCH_CAPTURE : 0U};
+    const unsigned flags = (o.captures ? TESS_LAUNCH_CAPTURE : 0U) |
+                           (o.urgent ? TESS_LAUNCH_LOW_LATENCY : 0U);
+    const tessLaunchConfig shape{{o.blocks, 1, 1}, {1, 1, 1}, 0, flags};
     return tessLaunch(kernel_, mesh_of(o.stream), shape, &args, sizeof args, stream(o));
   }
   tessStatus_t copy(const operation& o) {
@@ -384,10 +392,16 @@ class run_of_program {
                             [&](const operation& one) { return one.id == other; });
     }
     const int on = rank == none ? what->stream : at(what->shares, rank);
-    check(post_on(*what, mesh_of(on), at(streams_, on)), text_of(p_, *what));
+    const int own = what->collective.own_address ? rank : none;
+    check(post_on(*what, own, mesh_of(on), at(streams_, on)), text_of(p_, *what));
   }
-  tessStatus_t post_on(const operation& o, tessMesh_t mesh, tessStream_t on) {
+  /// `own`: the rank by whose own address memory is named, or none.
+  tessStatus_t post_on(const operation& o, int own, tessMesh_t mesh, tessStream_t on) {
     const collective_spec& c = o.collective;
+    const auto address_of = [&](place where) {
+      where.rank = own;
+      return address(where);
+    };
     constexpr std::array<int, 9> types = {0, TESS_INT8, TESS_INT16, 0,         TESS_INT32,
                                           0, 0,         0,          TESS_INT64};
     if (c.way == collective_way::barrier) {
@@ -395,14 +409,14 @@ class run_of_program {
     }
     const auto count = static_cast<std::size_t>(c.count);
     if (c.way == collective_way::send) {
-      return tessSendRecv(mesh, address(o.from), address(o.to), count, at(types, c.bytes),
-                          c.root, c.peer, on);
+      return tessSendRecv(mesh, address_of(o.from), address_of(o.to), count,
+                          at(types, c.bytes), c.root, c.peer, on);
     }
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
     d.kind = static_cast<std::int32_t>(c.way);
-    d.sendbuf = address(o.from);
-    d.recvbuf = address(o.to);
+    d.sendbuf = address_of(o.from);
+    d.recvbuf = address_of(o.to);
     d.count = count;
     d.dtype = at(types, c.bytes);
     d.op = c.op;
@@ -444,6 +458,7 @@ class run_of_program {
   std::vector<tessGraphExec_t> graphs_;
   std::vector<word*> bases_;
   std::vector<void*> pinned_;
+  std::vector<void*> registered_;
   std::deque<std::vector<word>> plain_;
   std::deque<host_work> work_;
   lane_marks marks_;

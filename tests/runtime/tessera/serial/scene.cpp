@@ -51,8 +51,7 @@ void add_buffers(program& p, dice& d, const features& with) {
     }
   }
   for (std::int64_t i = d.in(1, 2); i > 0; --i) {
-    p.buffers.push_back({d.one_in(3) ? memory_kind::plain : memory_kind::pinned, none,
-                         words(), false});
+    p.buffers.push_back({static_cast<memory_kind>(d.in(1, 3)), none, words(), false});
   }
 }
 
@@ -62,13 +61,13 @@ void add_streams(program& p, dice& d, const features& with) {
     const int mesh = pick(d, count_of(p.meshes));
     for (std::int64_t sets = d.in(1, 2); sets > 0; --sets) {
       for (int r = 0; r < at(p.meshes, mesh).ranks(); ++r) {
-        p.streams.push_back({mesh, r, false});
+        p.streams.push_back({mesh, r, false, d.one_in(5)});
       }
     }
   }
   for (std::int64_t i = d.in(own ? 0 : 1, own ? 2 : 6); i > 0; --i) {
     const bool late = with.late_streams && i > 1 && d.one_in(5);
-    p.streams.push_back({pick(d, count_of(p.meshes)), none, late});
+    p.streams.push_back({pick(d, count_of(p.meshes)), none, late, d.one_in(5)});
   }
 }
 
