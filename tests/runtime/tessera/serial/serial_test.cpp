@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams against a serial reference: memory ends as if each operation had run completely
-/// at its call, in any program whose conflicting accesses are ordered by a stream, by
-/// events or by waiting threads.
+/// Streams against a serial reference: memory ends as if each operation had run
+/// completely at its call, in any program whose conflicting accesses are ordered by a
+/// stream, by events or by waiting threads.
 /// @source{the order of operations at the top of tessera.h}
 #include <gtest/gtest.h>
 
@@ -106,9 +106,10 @@ class tally {
       all += at(of_, v);
       kinds += fmt::format("\n  {:8} {}", at(of_, v), name_of(static_cast<verb>(v)));
     }
-    return fmt::format("{} programs, {} operations:{}\n  {:8} collectives of them that "
-                       "each rank calls",
-                       programs_, all, kinds, by_ranks_);
+    return fmt::format(
+        "{} programs, {} operations:{}\n  {:8} collectives of them that "
+        "each rank calls",
+        programs_, all, kinds, by_ranks_);
   }
   [[nodiscard]] std::int64_t of(verb what) const {
     return at(of_, static_cast<int>(what));
