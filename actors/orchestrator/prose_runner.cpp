@@ -74,8 +74,8 @@ result<work_ticket> prose_runner::submit(const pulse_order& order) {
 result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_image> to) {
   // The owner of the bytes is the whole image.
   byte_vector* const bytes = &to->bytes;
-  WEIR_TRY(const auto ticket, model_->submit_snapshot(
-                                  std::shared_ptr<byte_vector>(std::move(to), bytes)));
+  WEIR_TRY(const auto ticket,
+           model_->submit_snapshot(std::shared_ptr<byte_vector>(std::move(to), bytes)));
   works_[next_] = ticket;
   return next_++;
 }

@@ -35,10 +35,12 @@ class lone_memory {
     h_.key_t = key_t_ = zeros(rows);
     h_.value = value_ = zeros(rows);
     h_.key_key = key_key_ = zeros(scores);
-    for (float** out : {&h_.query, &h_.key_memory, &h_.query_memory, &h_.error, &h_.out}) {
+    for (float** out :
+         {&h_.query, &h_.key_memory, &h_.query_memory, &h_.error, &h_.out}) {
       *out = zeros(rows);
     }
-    for (float** out : {&h_.memory, &h_.accumulator, &h_.memory_before, &h_.memory_after}) {
+    for (float** out :
+         {&h_.memory, &h_.accumulator, &h_.memory_before, &h_.memory_after}) {
       *out = zeros(head_width * head_width);
     }
     for (float** out : {&h_.open_theta, &h_.open_keep, &h_.query_inverse, &h_.theta,
@@ -51,7 +53,8 @@ class lone_memory {
     h_.states = zeros(8 * head_width * head_width);
     h_.out_stride = head_width;
   }
-  /// A window of 64 tokens; `key` and `value` give element c of row t, keys of any length.
+  /// A window of 64 tokens; `key` and `value` give element c of row t, keys of any
+  /// length.
   template <class Key, class Value>
   void window(float theta, float alpha, const Key& key, const Value& value) {
     std::fill_n(gates_, window_rows, theta);
@@ -116,7 +119,9 @@ TEST(MemoryNorm, HasItsBoundForEveryKeyRateAndDecay) {
     return c == 0 ? std::cos(angle) : c == 1 ? std::sin(angle) : 0.0;
   };
   const auto fixed = [](int, int) { return unit_element; };
-  const auto alternating = [](int t, int) { return t % 2 == 0 ? unit_element : -unit_element; };
+  const auto alternating = [](int t, int) {
+    return t % 2 == 0 ? unit_element : -unit_element;
+  };
   for (const int frequency : {1, 2, 4, 8, 16, 32, 64, 512}) {
     for (const float theta : {-1e4F, 0.0F, 2.0F, 1e4F}) {
       for (const float alpha : {-1e4F, -4.0F, 0.0F, 1e4F}) {
@@ -203,8 +208,9 @@ class gated_model {
     for (int tap = 0; tap < conv_taps; ++tap) {
       double most = 0;
       for (std::int64_t i = 0; i < width; ++i) {
-        most = std::max(most, static_cast<double>(std::abs(
-                                  conv.as<float>()[tap * width + i] * gain.as<float>()[i])));
+        most = std::max(
+            most, static_cast<double>(
+                      std::abs(conv.as<float>()[tap * width + i] * gain.as<float>()[i])));
       }
       reach += most * std::sqrt(static_cast<double>(width));
     }

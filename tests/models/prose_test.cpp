@@ -351,7 +351,7 @@ TEST(Prose, RefusesWhatItCannotRun) {
   EXPECT_EQ(s.model().submit(p, {}).error().code(), errc::invalid_argument);
   in = {};
   EXPECT_EQ(s.model().submit(p, {&in, 1}).error().code(), errc::invalid_argument);
-  EXPECT_EQ(s.model().finish({77}).error().code(), errc::not_found);
+  EXPECT_EQ(s.model().finish(models::pulse_ticket{77}).error().code(), errc::not_found);
   EXPECT_EQ(s.model().pending_logits(0).error().code(), errc::not_found);
   for (std::vector<std::uint64_t> f :
        {std::vector<std::uint64_t>{2, 8}, {1, 7}, {1, 96}, {1, 8, 8}, {}}) {

@@ -181,8 +181,8 @@ struct run_report {
   std::uint64_t parameter_hash = 0;
   models::memory_norm largest_memory;  ///< of the contexts at the end
   std::uint64_t history_hash = 0;      ///< of all tokens consumed
-  std::uint64_t content_hash = 0;  ///< of the last tokens consumed
-  std::uint64_t tokens = 0;        ///< all phases, all lanes
+  std::uint64_t content_hash = 0;      ///< of the last tokens consumed
+  std::uint64_t tokens = 0;            ///< all phases, all lanes
   std::uint64_t pulses = 0;
   std::uint64_t build_tokens = 0;
   std::uint64_t build_pulses = 0;

@@ -70,8 +70,8 @@ struct speak_report {
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;      ///< after the last token
   models::memory_norm largest_memory;  ///< after the last token
-  bool with_context = false;       ///< whether the source had one
-  double seconds = 0;              ///< from the prompt's first token on
+  bool with_context = false;           ///< whether the source had one
+  double seconds = 0;                  ///< from the prompt's first token on
 };
 
 /// The Stream phase: processes the prompt, then draws tokens and feeds them back. Equal
