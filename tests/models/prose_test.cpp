@@ -224,25 +224,36 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
 
 /// A run that fails drops everything at once: its pulses, the destination of the snapshot
 /// and the model, while the copies of the snapshot have not begun.
-TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenARunFails) {
-  for (const unsigned workers : {1U, 2U}) {
-    session s(small(), workers);
-    s.run(phase::build, 128, 64);
-    const auto& p = s.model().parameter("embedding");
-    std::fill_n(or_throw(p).as<float>(), or_throw(p).count(),
-                std::numeric_limits<float>::quiet_NaN());
-    const auto failing = s.submit(phase::build, 1024);
-    auto image = std::make_shared<byte_vector>(s.model().state_bytes());
-    const std::weak_ptr<byte_vector> watched = image;
-    const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
-    EXPECT_FALSE(watched.expired()) << "nobody but the model holds it";
-    if (workers == 1) {  // the only worker is this thread, which has run nothing yet
-      EXPECT_FALSE(s.model().ended(ticket));
-      EXPECT_FALSE(s.model().ended(or_throw(failing)));
-    }
-    s.drop_model();
-    EXPECT_TRUE(watched.expired()) << "freed once the engine was idle";
+void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
+  session s(small(), workers);
+  s.run(phase::build, 128, 64);
+  if (kernel_fails) {
+    const auto t = or_throw(s.model().parameter("embedding"));
+    std::fill_n(t.as<float>(), t.count(), std::numeric_limits<float>::quiet_NaN());
   }
+  const auto pulse = or_throw(s.submit(phase::build, 1024));
+  auto image = std::make_shared<byte_vector>(s.model().state_bytes());
+  const std::weak_ptr<byte_vector> watched = image;
+  const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
+  s.text()[s.model().position(0)] = small().vocab;
+  ASSERT_FALSE(s.submit(phase::build, 64).has_value()) << "the text fails";
+  EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";
+  if (workers == 1) {  // the only worker is this thread, which has not run them yet
+    EXPECT_FALSE(s.model().ended(pulse));
+    EXPECT_FALSE(s.model().ended(ticket));
+  }
+  s.drop_model();
+  EXPECT_TRUE(watched.expired()) << "freed once the engine was idle";
+}
+
+TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenTheTextFails) {
+  fail_behind_a_snapshot(1, false);
+  fail_behind_a_snapshot(2, false);
+}
+
+TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
+  fail_behind_a_snapshot(1, true);
+  fail_behind_a_snapshot(2, true);
 }
 
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
