@@ -9,11 +9,12 @@
 namespace weir::capi {
 
 struct profiler_object {
-  std::shared_ptr<context> of;
+  std::weak_ptr<context> of;
   std::shared_ptr<runtime::recorder> what;
 };
 
-/// Ends those that a context still has; nothing is written.
+/// Those that a context still has hear of nothing more. What they have noted is there
+/// until they are stopped, also when the context has gone.
 void close_profilers(const context& of);
 
 }  // namespace weir::capi

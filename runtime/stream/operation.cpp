@@ -16,7 +16,7 @@ const char graph_runs = 0;
 
 namespace {
 
-thread_local bool in_step = false;  // NOLINT: of the thread is what is asked for
+thread_local bool in_step = false;    // NOLINT: of the thread is what is asked for
 thread_local bool on_engine = false;  // NOLINT: the same
 
 struct step_call {

@@ -97,6 +97,11 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   auto in = out->of().port().enter();
   std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
   out->mesh_->streams.push_back(out);
+  if (out->of().logs(log_level::debug)) {
+    out->of().log(log_level::debug,
+                  fmt::format("stream {} created with {} lanes on mesh {}", out->number_,
+                              lanes, out->mesh_->number));
+  }
   return out;
 }
 
@@ -129,6 +134,10 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
   number(*what);
   if (!pending_waits_.empty()) {
     what->waits = std::exchange(pending_waits_, {});
+  }
+  if (of().logs(log_level::trace)) {
+    of().log(log_level::trace, fmt::format("stream {}: operation {}, \"{}\"", number_,
+                                           what->number, what->name()));
   }
   if (auto by = of().observer()) {
     what->observer = std::move(by);
@@ -310,7 +319,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   return {};
 }
 
-bool stream::idle() {
+result<bool> stream::idle() {
   auto in = of().port().enter();
   if (operations_ == ended_) {
     return true;
@@ -321,7 +330,13 @@ bool stream::idle() {
     enqueue_beside(in, looked_for_);
     looked_at_ = operations_;
   }
-  return looked_for_->reached();
+  if (!looked_for_->reached()) {
+    return false;
+  }
+  if (const failure found = looked_for_->first_failure()) {
+    return error(*found.what);
+  }
+  return true;
 }
 
 void stream::close() {
@@ -391,7 +406,6 @@ tessDeterminism stream::last_determinism() const {
 
 tessDeterminism stream::describe(const numerics_policy& policy,
                                  std::uint64_t module_seed) const noexcept {
-  const std::uint64_t asked = of().settings().seed;
   tessDeterminism out{};
   out.structSize = sizeof out;
   out.version = 1;
@@ -399,7 +413,7 @@ tessDeterminism stream::describe(const numerics_policy& policy,
   out.tree = 1;
   out.stableToggles = policy.stable_reductions ? 7 : 0;
   out.fastMath = policy.fast_math ? 1 : 0;
-  out.seed = asked != 0 ? asked : module_seed;
+  out.seed = of().settings().seed.value_or(module_seed);
   of().tell(out);
   out.stream = number_;
   out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |

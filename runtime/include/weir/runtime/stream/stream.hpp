@@ -103,8 +103,9 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
-  /// True if all that was enqueued has ended.
-  [[nodiscard]] bool idle();
+  /// True if all that was enqueued has ended. Then also the first failure, which stays
+  /// for `synchronize`. @error{what the failed one says}
+  [[nodiscard]] result<bool> idle();
   /// Nothing more comes. What is enqueued still runs.
   void close();
 
