@@ -27,9 +27,7 @@ class settling final : public runtime::joining_operation {
 
  protected:
   void run(runtime::lane_set& lanes) override {
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      found_.merge(std::exchange(lanes.at(i).poison, {}));
-    }
+    found_ = lanes.take_failures();
     done_.store(true, std::memory_order_release);
     if (call_) {
       call_();

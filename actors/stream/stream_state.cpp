@@ -65,8 +65,7 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
-    auto point = runtime::make_ref<runtime::point>(queue_->chain().mesh, queue_->lanes(),
-                                                   queue_->of().bell());
+    auto point = runtime::make_ref<runtime::point>(queue_->lanes(), queue_->of().bell());
     point->when_reached(ended_call_);
     queue_->enqueue(point);
     marks_.push_back({std::move(point), operations_});

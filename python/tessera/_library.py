@@ -154,6 +154,7 @@ _CALLS = {
     "tessPackArgs": [H, OUT, c_int, c_void_p, SIZE_OUT], "tessExplain": [H, c_char_p, SIZE_OUT],
     "tessLaunch": [H, H, LaunchConfig, c_void_p, c_size_t, H],
     "tessCollective": [H, POINTER(CollectiveDesc), H], "tessGroupStart": [], "tessGroupEnd": [],
+    "tessMeshRecover": [H, c_int],
     "tessStreamGetDeterminism": [H, POINTER(Determinism)], "tessSetDeterminism": [H, c_uint64, c_uint32],
     "tessCacheVerify": [H], "tessCacheClear": [H],
     "tessCacheGetStats": [H, POINTER(CacheStats)],

@@ -127,6 +127,10 @@ class Mesh:
     def __exit__(self, *exception):
         self.destroy()
 
+    def recover(self, rank=-1):
+        """Makes collectives of one rank's streams usable again after one has failed; every rank calls it (-1: all)."""
+        c.call("tessMeshRecover", self.handle, rank)
+
     def itself(self):
         """The mesh, also from a stream that only knows it weakly."""
         return self

@@ -9,6 +9,7 @@
 
 #include "capi/objects.hpp"
 #include "weir/runtime/stream/collective.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
 
 namespace weir::capi {
 namespace {
@@ -72,9 +73,10 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
-  if (s->what->on() != m && s->what->on()->devices != m->devices) {
+  if (s->what->on() != m) {
     return error(errc::invalid_argument,
-                 "collective not posted: expected the stream's own mesh, found another");
+                 "collective not posted: expected the stream's own mesh, found another")
+        .hint("axes are those of the mesh that the stream was created on");
   }
   runtime::collective_request what;
   WEIR_TRY(what.call.kind, kind_of(d.kind));
@@ -93,7 +95,13 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   WEIR_TRY(what.call.op, operation_of(d.op));
   what.call.root = d.root;
   what.call.peer = d.peer;
-  what.call.packed_shards = d.packedShards != 0;
+  if (d.packedShards != 0 && d.packedShards != 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected packedShards of 0 or 1, "
+                             "found {}",
+                             d.packedShards));
+  }
+  what.call.packed_shards = d.packedShards == 1;
   WEIR_TRY(what.axes, runtime::parse_axes(d.axis));
   what.input = d.sendbuf;
   what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
@@ -106,10 +114,8 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   }
   what.chunk_bytes = d.chunkBytes;
   WEIR_TRY(what.wire, wire_of(d.wireDtype));
-  if (d.structSize >= sizeof d) {
-    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-    what.patience_ns = d.timeoutMs * 1'000'000;
-  }
+  WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+  what.patience_ns = d.timeoutMs * 1'000'000;
   WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
   if (open_group.depth > 0) {
     open_group.calls.push_back({stream, what});  // whose buffers may go before its end
@@ -124,17 +130,9 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
   auto posted = [&]() -> result<void> {
-    if (d == nullptr) {
-      return null_argument(call, "a description");
-    }
-    constexpr std::size_t least = offsetof(tessCollectiveDesc, timeoutMs);
-    if (d->structSize < least) {
-      return error(errc::invalid_argument,
-                   fmt::format("{} failed: expected a structSize of at least {}, found "
-                               "{}",
-                               call, least, d->structSize));
-    }
-    return post_one(handle, *d, stream, call);
+    WEIR_TRY(const tessCollectiveDesc known,
+             read_struct(call, d, offsetof(tessCollectiveDesc, timeoutMs)));
+    return post_one(handle, known, stream, call);
   }();
   if (posted || open_group.depth == 0) {
     open_group.lost = lost;
@@ -290,6 +288,25 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
     const auto d =
         describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis);
     return post(mesh, &d, stream, "tessBarrier");
+  });
+}
+
+tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshRecover";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < -1 || rank >= ranks) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("mesh not recovered: expected a rank in [0, {}), or -1 for "
+                      "all of them, found {}",
+                      ranks, rank));
+    }
+    auto in = m->of->port().enter();
+    m->of->meetings().recover(in, *m, rank);
+    return {};
   });
 }
 

@@ -33,7 +33,10 @@ enum class handle_kind : std::uint8_t {
 template <class T>
 class handle_table {
  public:
-  explicit handle_table(handle_kind kind) : kind_(kind) {}
+  /// Places begin with this generation, so that two tables with generations far apart do
+  /// not take each other's handles.
+  explicit handle_table(handle_kind kind, std::uint32_t first_generation = 1)
+      : kind_(kind), first_generation_(first_generation) {}
 
   [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> what) {
     const std::lock_guard lock(mutex_);
@@ -166,6 +169,9 @@ class handle_table {
       throw std::bad_alloc();
     }
     auto made = std::make_unique<chunk>();
+    for (slot& s : *made) {
+      s.generation = first_generation_;
+    }
     table_[slots_ / per_chunk].store(made.get(), std::memory_order_release);
     owned_.push_back(std::move(made));
     for (std::uint32_t i = per_chunk; i-- > 0;) {
@@ -206,6 +212,7 @@ class handle_table {
   }
 
   handle_kind kind_;
+  std::uint32_t first_generation_;
   std::array<std::atomic<chunk*>, chunks> table_{};
   std::mutex mutex_;
   std::vector<std::unique_ptr<chunk>> owned_;

@@ -3,6 +3,9 @@
 /// Tables, statuses and texts of errors.
 #include "capi/objects.hpp"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +17,19 @@ namespace {
 // One per thread is what they are for.
 thread_local std::string last_message;            // NOLINT
 thread_local const char* last_literal = nullptr;  // NOLINT: instead, if it is set
+
+// Null until the first call.
+std::atomic<tables*> current{nullptr};  // NOLINT
+
+/// What helps whoever uses a handle that names nothing.
+error with_hint(error e) {
+  if (!forked()) {
+    return e;
+  }
+  return std::move(e).hint(
+      "this process was forked from one that had called tessInit, "
+      "whose handles it cannot use: call tessInit here, too");
+}
 
 template <class Table, class Handle>
 auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
@@ -28,8 +44,22 @@ auto look_up(Table& table, Handle h, std::string_view call, std::string_view wha
 }  // namespace
 
 tables& all() {
-  static auto* const made = new tables;
-  return *made;
+  static const bool watches = [] {
+    current = new tables(1);
+    pthread_atfork(nullptr, nullptr, [] {
+      // A program that reuses a place 65,536 times before it forks is not to be expected.
+      constexpr std::uint32_t apart = 1U << 16;
+      current = new tables(current.load()->first + apart);
+    });
+    return true;
+  }();
+  static_cast<void>(watches);
+  return *current.load(std::memory_order_relaxed);
+}
+
+bool forked() noexcept {
+  const tables* const now = current.load(std::memory_order_relaxed);
+  return now != nullptr && now->first != 1;
 }
 
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
@@ -74,16 +104,17 @@ error null_argument(std::string_view call, std::string_view argument) {
 }
 
 error no_context(std::string_view call, std::string_view what) {
-  return error(errc::not_initialized,
-               fmt::format("{} failed: expected a live {}, found null or one that is "
-                           "gone",
-                           call, what));
+  return with_hint({errc::not_initialized,
+                    fmt::format("{} failed: expected a live {}, found null or one that "
+                                "is gone",
+                                call, what)});
 }
 
 error stale(std::string_view call, std::string_view what) {
-  return {errc::invalid_argument,
-          fmt::format("{} failed: expected a live {}, found null or one that is gone",
-                      call, what)};
+  return with_hint({forked() ? errc::not_initialized : errc::invalid_argument,
+                    fmt::format("{} failed: expected a live {}, found null or one that "
+                                "is gone",
+                                call, what)});
 }
 
 result<void> check_limit(std::string_view call, std::int64_t least,

@@ -75,19 +75,26 @@ struct fatbin_object {
 struct profiler_object;
 
 struct tables {
-  handle_table<context> contexts{handle_kind::context};
-  handle_table<mesh> meshes{handle_kind::mesh};
-  handle_table<stream_object> streams{handle_kind::stream};
-  handle_table<event_object> events{handle_kind::event};
-  handle_table<module_object> modules{handle_kind::module};
-  handle_table<kernel_object> kernels{handle_kind::kernel};
-  handle_table<profiler_object> profilers{handle_kind::profiler};
-  handle_table<graph_object> graphs{handle_kind::graph};
-  handle_table<exec_object> execs{handle_kind::graph_exec};
-  handle_table<fatbin_object> fatbins{handle_kind::fatbin};
+  explicit tables(std::uint32_t first_generation) : first(first_generation) {}
+
+  std::uint32_t first;  ///< generation of all handles
+  handle_table<context> contexts{handle_kind::context, first};
+  handle_table<mesh> meshes{handle_kind::mesh, first};
+  handle_table<stream_object> streams{handle_kind::stream, first};
+  handle_table<event_object> events{handle_kind::event, first};
+  handle_table<module_object> modules{handle_kind::module, first};
+  handle_table<kernel_object> kernels{handle_kind::kernel, first};
+  handle_table<profiler_object> profilers{handle_kind::profiler, first};
+  handle_table<graph_object> graphs{handle_kind::graph, first};
+  handle_table<exec_object> execs{handle_kind::graph_exec, first};
+  handle_table<fatbin_object> fatbins{handle_kind::fatbin, first};
 };
-/// Never destroyed: threads of the program may call until the very end.
+/// Never destroyed: threads of the program may call until the very end. The child of a
+/// fork gets tables of its own, which are empty: the threads that its parent's contexts
+/// have do not exist there, so whatever waited for them would wait for ever.
 [[nodiscard]] tables& all();
+/// This process was forked from one that had called the library.
+[[nodiscard]] bool forked() noexcept;
 
 /// Notes the text for `tessGetLastErrorMessage`; a literal where there may be no memory.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
@@ -168,6 +175,44 @@ template <class Handle>
 /// Copies a text with its terminating zero by the rule of `tessera_ext.h`.
 [[nodiscard]] result<void> copy_text(std::string_view call, std::string_view text,
                                      char* buffer, std::size_t* size);
+/// A structure of the caller's that may be longer or shorter than the library's: what
+/// lies wholly inside `structSize` counts, everything else is 0.
+/// @error{invalid_argument, too short to say anything, or more than the library knows of,
+/// in bytes that are not 0}
+template <class Struct>
+[[nodiscard]] result<Struct> read_struct(std::string_view call, const Struct* from,
+                                         std::size_t least) {
+  if (from == nullptr) {
+    return null_argument(call, "a description");
+  }
+  const std::size_t size = from->structSize;
+  const auto refuse = [&](std::string_view expected) {
+    return error(errc::invalid_argument,
+                 std::string(call) + " failed: expected " + std::string(expected) +
+                     ", found a structSize of " + std::to_string(size));
+  };
+  if (size < least) {
+    return refuse("a structSize of at least " + std::to_string(least));
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
+  constexpr std::size_t most = 4096;  // of any version of any structure
+  if (size > most) {
+    return refuse("a structSize of at most " + std::to_string(most));
+  }
+  for (std::size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return refuse("zeros behind the " + std::to_string(sizeof(Struct)) +
+                    " bytes that this version knows");
+    }
+  }
+  Struct out{};
+  std::memcpy(&out, from, std::min(size, sizeof(Struct)));
+  return out;
+}
+/// True if the member lies wholly inside the caller's structure.
+#define WEIR_HAS_MEMBER(from, type, member) \
+  ((from).structSize >= offsetof(type, member) + sizeof((from).member))
+
 /// Copies `filled` into the caller's structure, as much of it as the caller knows.
 template <class Struct>
 [[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled,

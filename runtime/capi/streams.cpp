@@ -63,9 +63,10 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
     return {};
   }
   WEIR_TRY(const auto on, find(handle, call));
-  if (to.what->on() != on && to.what->on()->devices != on->devices) {
+  if (to.what->on() != on) {
     return error(errc::invalid_argument,
-                 "kernel not launched: expected the stream's own mesh, found another");
+                 "kernel not launched: expected the stream's own mesh, found another")
+        .hint("two meshes are two meshes even where they have the same devices");
   }
   to.checked_mesh = number;
   return {};
@@ -134,7 +135,7 @@ result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
-  if (const auto failed = p->failure_for(nullptr, 0)) {
+  if (const auto failed = p->first_failure()) {
     return error(*failed.what);
   }
   return {};
@@ -157,22 +158,25 @@ tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* str
 tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                                 tessStream_t* stream) {
   return run([&]() -> result<void> {
-    if (desc == nullptr || desc->structSize < offsetof(tessStreamDesc, memoryLimit)) {
-      return null_argument("tessStreamCreateEx", "a description with its size");
+    constexpr std::string_view call = "tessStreamCreateEx";
+    WEIR_TRY(tessStreamDesc d,
+             read_struct(call, desc, offsetof(tessStreamDesc, memoryLimit)));
+    if (!WEIR_HAS_MEMBER(d, tessStreamDesc, timeoutMs)) {
+      d.timeoutMs = -1;
     }
-    if (desc->structSize >= sizeof(tessStreamDesc)) {
-      WEIR_CHECK(check_limit("tessStreamCreateEx", -1, desc->timeoutMs));
+    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+    if (d.reserved != 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("{} failed: expected 0 in the reserved member, found {}",
+                               call, d.reserved));
     }
     std::shared_ptr<stream_object> made;
-    WEIR_CHECK(open_stream(handle, {desc->priority, desc->rank}, stream,
-                           "tessStreamCreateEx", &made));
-    if (desc->structSize >= sizeof(tessStreamDesc)) {
-      if (desc->memoryLimit != 0) {
-        made->what->budget()->set_limit(desc->memoryLimit);
-      }
-      if (desc->timeoutMs >= 0) {
-        made->what->set_limit(desc->timeoutMs * 1'000'000);
-      }
+    WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
+    if (d.memoryLimit != 0) {
+      made->what->budget()->set_limit(d.memoryLimit);
+    }
+    if (d.timeoutMs >= 0) {
+      made->what->set_limit(d.timeoutMs * 1'000'000);
     }
     return {};
   });
@@ -205,8 +209,9 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
     if (done == nullptr) {
       return null_argument("tessStreamQuery", "a place for the answer");
     }
-    *done = s->what->idle() ? 1 : 0;
-    return {};
+    const auto idle = s->what->idle();
+    *done = !idle || *idle ? 1 : 0;
+    return idle ? result<void>() : result<void>(idle.error());
   });
 }
 
@@ -309,7 +314,8 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
       return {};
     }
     WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-    return now == runtime::event::state::over ? result<void>() : s->what->wait(e->point);
+    const bool over = now == runtime::event::state::over && !s->what->records();
+    return over ? result<void>() : s->what->wait(e->point);
   });
 }
 
@@ -325,6 +331,11 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
                    "event not asked: expected one that was not recorded in a capture");
     }
     *done = !p || p->reached() ? 1 : 0;
+    if (p && p->reached()) {
+      if (const auto failed = p->first_failure()) {
+        return error(*failed.what);
+      }
+    }
     return {};
   });
 }

@@ -96,7 +96,7 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
     }
   }
   if (sources.tuner) {
-    const auto found = sources.tuner(call, ranks, shape);
+    WEIR_TRY(const auto found, sources.tuner(call, ranks, shape));
     if (found && accepts(*found)) {
       return collective_choice{found->how, found->chunk_bytes, found->wire,
                                decided_by::tuner};
@@ -141,16 +141,24 @@ collective_tuner::entry* collective_tuner::find(const collective_call& call, int
       }
     }
     if (store_.load) {
-      e.fastest = store_.load(key);
+      if (auto kept = store_.load(key)) {
+        e.fastest = *kept;
+      } else {
+        e.damage = std::move(kept).error();
+      }
     }
   }
   return &e;
 }
 
-std::optional<algorithm> collective_tuner::fastest(const collective_call& call, int ranks,
-                                                   const topology& shape) {
+result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
+                                                           int ranks,
+                                                           const topology& shape) {
   const std::lock_guard lock(mutex_);
   const entry* const e = find(call, ranks, shape);
+  if (e != nullptr && e->damage) {
+    return *e->damage;
+  }
   return e == nullptr ? std::nullopt : e->fastest;
 }
 

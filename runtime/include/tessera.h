@@ -4,7 +4,25 @@
 /// launches, collectives, numerics policy and profiler. What goes beyond the
 /// specification is in tessera_ext.h. C99 and C++; every function may be called from any
 /// thread.
-/// @source{Tessera Runtime & ABI, sections 4, 6 and 19}
+///
+/// Order of operations. A stream has one lane for each device of its mesh; a stream that
+/// is bound to a rank has one lane.
+/// * Operations of one stream on memory of one device run in the order of the calls.
+///   Devices do not wait for each other: one may be several operations ahead.
+/// * An operation that touches memory which several devices can reach runs in order with
+///   every earlier and every later operation of its stream that may touch the same
+///   memory, whichever lane that runs on. Such memory is that of the host, and on any
+///   other lane the memory of a lane's device: copies between ranks, copies from and to
+///   the host, and launches with a pointer argument into host memory or into another
+///   rank's instance. Copies are ordered by the bytes that they touch, launches by the
+///   whole allocations that their pointer arguments lie in. A launch that several devices
+///   run on the same shared memory runs rank after rank.
+/// * An event recorded on a stream has happened when all lanes have reached it. Whoever
+///   waits for it waits for all of them. An event of a rank-bound stream is that rank's.
+/// * Operations of different streams are ordered by events and by waiting threads alone.
+/// * Collectives of rank-bound streams meet in the order in which each rank has called
+///   them on the group of ranks, whichever streams it used.
+/// @source{Tessera Runtime & ABI, sections 4, 6, 12 and 19}
 #ifndef TESSERA_H_
 #define TESSERA_H_
 

@@ -403,6 +403,22 @@ TESS_API tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* r
                                    tessStream_t stream);
 TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream);
 
+/** Makes collectives on streams of one rank usable again after one of them has failed.
+ *
+ * Ranks meet in the order in which each of them has called its collectives on a group of
+ * ranks. A rank that does not come in time breaks the group: nobody can know whether its
+ * next call is the missing one or the one after it. From then on every collective call on
+ * that group returns TESS_ERR_TIMEOUT at once, with a message that names the operation
+ * and the ranks that did not come; shares that wait end with the same status. Calls that
+ * disagree (TESS_ERR_COLLECTIVE_MISMATCH) do not break it, as all ranks have come.
+ *
+ * Each rank calls this for itself, or one thread with `rank` -1 for all of them. What the
+ * rank calls afterwards meets what the others call after their own recovery, on all
+ * groups of the mesh. The call does not wait. Once all ranks have called it, shares from
+ * before that still wait end with TESS_ERR_TIMEOUT. Failures that streams have kept are
+ * taken by tessStreamSynchronize as always. TESS_ERR_INVALID_VALUE: no such rank. */
+TESS_API tessStatus_t tessMeshRecover(tessMesh_t mesh, int rank);
+
 /** Collectives that this thread calls between the two are checked at once and begin
  * together at the outermost end: all, or none if one of the calls failed, whose status
  * the end returns. Nothing of other threads comes between them. Those on the stream of
@@ -452,7 +468,8 @@ TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* gra
  * closed. */
 TESS_API tessStatus_t tessStreamTakeGraph(tessStream_t stream, tessGraph_t* graph);
 TESS_API tessStatus_t tessGraphGetNodeCount(tessGraph_t graph, size_t* count);
-/** `format` is "dot" or "json". */
+/** `format` is "dot" or "json". A node in JSON has index, kind, name, stream, bytes and
+ * after; a launch also has grid, block and arguments, each a hexadecimal number. */
 TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, char* buffer,
                                       size_t* size);
 TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);

@@ -16,6 +16,8 @@
 #include <string>
 #include <utility>
 
+#include "weir/base/fork.hpp"
+
 namespace weir::runtime {
 
 namespace {
@@ -73,6 +75,8 @@ std::string path_of(int descriptor) {
 // program.
 std::recursive_mutex& linker() {
   static auto* const lock = new std::recursive_mutex;
+  static const bool watched = open_in_child_of_fork(*lock);
+  static_cast<void>(watched);
   return *lock;
 }
 

@@ -99,15 +99,15 @@ cache_key cache_key_of(const tuning_key& key) {
   return out;
 }
 
-/// What was measured, in files of the cache. Damage is a miss.
+/// What was measured, in files of the cache.
 tuning_store store_in(module_cache& cache) {
   tuning_store out;
-  out.load = [&cache](const tuning_key& key) -> std::optional<algorithm> {
-    const auto found = cache.get(cache_key_of(key));
-    if (!found || !*found) {
-      return std::nullopt;
+  out.load = [&cache](const tuning_key& key) -> result<std::optional<algorithm>> {
+    WEIR_TRY(const auto found, cache.get(cache_key_of(key)));
+    if (!found) {
+      return std::optional<algorithm>();
     }
-    const auto how = algorithm_named(as_text(**found));
+    const auto how = algorithm_named(as_text(*found));
     return how ? std::optional(*how) : std::nullopt;
   };
   out.keep = [&cache](const tuning_key& key, algorithm how) {
@@ -124,7 +124,8 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
       number(number_of),
       devices(ids.begin(), ids.end()),
       shape(s),
-      pool(of->memory(), devices, number) {
+      pool(of->memory(), devices, number),
+      recoveries(devices.size()) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     block_facts& told = places.emplace_back();
     told.rank = rank;
@@ -171,6 +172,20 @@ context::context(runtime_settings settings)
 
 context::~context() = default;
 
+void context::destroy(context* what) noexcept {
+  if (!on_worker()) {
+    delete what;
+    return;
+  }
+  // After a shutdown that has timed out, the last operation to end lets go of the
+  // context. Its worker cannot wait for itself.
+  try {
+    std::thread([what] { delete what; }).detach();
+  } catch (...) {
+    // Without a thread the context stays: better than to end the process.
+  }
+}
+
 result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const unsigned threads = settings.threads != 0 ? settings.threads : cores;
@@ -181,7 +196,7 @@ result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   options.heap = 0;
   options.kernel_time = false;
   WEIR_TRY(auto made, engine::create(options));
-  std::shared_ptr<context> out(new context(std::move(settings)));
+  std::shared_ptr<context> out(new context(std::move(settings)), &context::destroy);
   out->workers_ = threads;
   out->own_engine_ = std::move(made);
   WEIR_CHECK(out->open(*out->own_engine_));
@@ -215,6 +230,11 @@ result<void> context::open(engine& workers) {
     cached.folder = settings_.cache_folder;
     cached.strict = settings_.cache_strict;
     cached.environment = environment_digest(cpu_arch());
+    cached.on_log = [self](std::string_view text) {
+      if (const auto alive = self.lock()) {
+        alive->log(log_level::info, text);
+      }
+    };
     auto made = module_cache::open(std::move(cached));
     if (!made && settings_.cache_strict) {
       return std::move(made).error();
@@ -222,7 +242,7 @@ result<void> context::open(engine& workers) {
     if (made) {
       cache_ = std::move(*made);
     } else {
-      log(log_level::info, made.error().message());
+      warnings_.push_back("no cache: " + made.error().message());
     }
   }
   tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
@@ -239,7 +259,7 @@ result<void> context::open(engine& workers) {
 }
 
 void context::log(log_level level, std::string_view text) const {
-  if (level > settings_.log && settings_.on_log == nullptr) {
+  if (!logs(level)) {
     return;
   }
   if (settings_.on_log) {
@@ -257,6 +277,19 @@ result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> d
   auto out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
   std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
   meshes_.push_back(out);
+  log(log_level::debug,
+      fmt::format("mesh {} created on {} devices", mesh_numbers_, devices.size()));
+  return out;
+}
+
+std::vector<std::shared_ptr<mesh>> context::open_meshes() {
+  std::vector<std::shared_ptr<mesh>> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : meshes_) {
+    if (auto m = weak.lock()) {
+      out.push_back(std::move(m));
+    }
+  }
   return out;
 }
 
@@ -275,7 +308,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    ends.push_back(make_ref<point>(s->chain().mesh, s->lanes(), bell_));
+    ends.push_back(make_ref<point>(s->lanes(), bell_));
     s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
@@ -294,15 +327,7 @@ void context::drop_mesh(const std::shared_ptr<mesh>& m) {
 }
 
 result<void> context::shut_down() {
-  std::vector<std::shared_ptr<mesh>> open;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& weak : meshes_) {
-      if (auto m = weak.lock()) {
-        open.push_back(std::move(m));
-      }
-    }
-  }
+  const std::vector<std::shared_ptr<mesh>> open = open_meshes();
   {
     auto in = port_->enter();
     meetings_->end_all(in);
@@ -379,11 +404,15 @@ void context::tell(tessDeterminism& d) const noexcept {
   }
 }
 
-void context::suggest_policy(const numerics_policy& policy) {
-  const std::lock_guard lock(mutex_);
-  if (!policy_set_) {
-    policy_ = policy;
+void context::suggest_policy() {
+  if (policy_set_) {
+    return;
   }
+  numerics_policy now = settings_.policy;
+  for (const module_wishes& m : wishes_) {
+    now = m.policy.value_or(now);
+  }
+  policy_ = now;
 }
 
 numerics_policy context::policy() const {
@@ -401,11 +430,12 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.cache = cache_.get();
   options.from_files = settings_.code_from_cache;
   WEIR_TRY(auto out, runtime::load_module(image, options));
+  module_wishes wishes;
+  wishes.of = out.get();
   if (const auto& p = out->policy()) {
-    suggest_policy(
-        {p->stable_reductions, p->deterministic, p->rng_stateless, p->fast_math});
+    wishes.policy = {p->stable_reductions, p->deterministic, p->rng_stateless,
+                     p->fast_math};
   }
-  const std::lock_guard lock(mutex_);
   for (const plan_record& plan : out->plans()) {
     if (plan.wire_dtype != 0 && out->policy() && !out->policy()->wire_quantisation) {
       continue;  // the module's own policy forbids what the plan proposes
@@ -415,18 +445,36 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
       WEIR_TRY(axes, parse_axes(std::string_view(plan.axis)));
     }
     for (const collective_hint& hint : hints_of(plan)) {
-      hints_.emplace_back(axes, hint);
+      wishes.hints.emplace_back(axes, hint);
     }
   }
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.push_back(std::move(wishes));
+    suggest_policy();
+  }
+  log(log_level::debug,
+      fmt::format("module loaded: {} kernels, {} plans{}", out->kernels().size(),
+                  out->plans().size(), out->policy() ? ", a policy" : ""));
   return out;
+}
+
+void context::forget_module(const loaded_module& what) {
+  log(log_level::debug, fmt::format("module unloaded: {} kernels, {} plans",
+                                    what.kernels().size(), what.plans().size()));
+  const std::lock_guard lock(mutex_);
+  std::erase_if(wishes_, [&](const module_wishes& m) { return m.of == &what; });
+  suggest_policy();
 }
 
 std::vector<collective_hint> context::hints(axis_set axes) const {
   const std::lock_guard lock(mutex_);
   std::vector<collective_hint> out;
-  for (const auto& [only, hint] : hints_) {
-    if (!only || *only == axes) {
-      out.push_back(hint);
+  for (const module_wishes& m : wishes_) {
+    for (const auto& [only, hint] : m.hints) {
+      if (!only || *only == axes) {
+        out.push_back(hint);
+      }
     }
   }
   return out;
@@ -460,9 +508,7 @@ result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
 }
 
 void context::return_lanes(std::unique_ptr<lane_set> lanes) {
-  for (std::size_t i = 0; i < lanes->size(); ++i) {
-    lanes->at(i).poison = {};
-  }
+  static_cast<void>(lanes->take_failures());
   const std::lock_guard lock(mutex_);
   spare_lanes_.push_back(std::move(lanes));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Copies, fills, functions of the host, and operations that only fail.
-#include <exception>
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,26 +12,36 @@
 namespace weir::runtime {
 namespace {
 
+/// One side of a copy.
 struct end_of_copy {
-  memory_place place;  ///< if the table knows it
-  bool known = false;
+  std::optional<memory_place> place;  ///< if the table knows it
   std::byte* at = nullptr;
+  /// Which lane's memory it is; nothing: each lane has an instance of its own.
+  std::optional<touched_memory> owner;
 
   [[nodiscard]] bool on_device() const noexcept {
-    return known && place.device() != allocation::host_device;
+    return place && place->device() != allocation::host_device;
   }
   [[nodiscard]] std::byte* on_rank(int rank) const noexcept {
-    return known ? place.on_rank(rank) : at;
+    return place ? place->on_rank(rank) : at;
   }
-  [[nodiscard]] bool everywhere() const noexcept {
-    return known && place.memory->symmetric() && place.rank == 0;
+  [[nodiscard]] bool everywhere() const noexcept { return !owner; }
+  /// The lane that it belongs to; -1: to none, or to each.
+  [[nodiscard]] int lane() const noexcept {
+    return owner ? owner->owner : touched_memory::no_lane;
+  }
+  /// The device that a copy is told where rank `rank` carries it out.
+  [[nodiscard]] std::int32_t device(const mesh& m, int rank) const noexcept {
+    return on_device() && !everywhere() ? place->device()
+                                        : m.devices[static_cast<std::size_t>(rank)];
+  }
+  /// Adds it unless it is the lane's own.
+  void touch(unsigned lane, std::vector<touched_memory>& all) const {
+    if (owner && owner->owner != static_cast<int>(lane)) {
+      all.push_back(*owner);
+    }
   }
 };
-
-/// The lane that a single place belongs to; -1: the place stands for all instances.
-int lane_of(const end_of_copy& end) noexcept {
-  return end.everywhere() ? -1 : end.known ? end.place.rank : 0;
-}
 
 error refused(std::string_view what, std::string_view expected, std::string_view found) {
   return {errc::invalid_argument,
@@ -38,25 +49,23 @@ error refused(std::string_view what, std::string_view expected, std::string_view
 }
 
 result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes,
-                             bool device, std::string_view what) {
+                             bool device, bool writes, std::string_view what) {
   end_of_copy out;
   if (at == nullptr) {
     return refused(what, "an address", "null");
   }
   out.at = static_cast<std::byte*>(const_cast<void*>(at));
-  if (auto place = on.of().memory().find(at)) {
-    out.place = std::move(*place);
-    out.known = true;
-    if (bytes > out.place.bytes_left()) {
-      return refused(what,
-                     fmt::format("at most {} bytes to the end of the allocation",
-                                 out.place.bytes_left()),
-                     fmt::format("{}", bytes));
-    }
+  out.place = on.of().memory().find(at);
+  if (out.place && bytes > out.place->bytes_left()) {
+    return refused(what,
+                   fmt::format("at most {} bytes to the end of the allocation",
+                               out.place->bytes_left()),
+                   fmt::format("{}", bytes));
   }
-  if (out.known && out.place.memory->symmetric() && !on.fits(out.place)) {
+  if (out.place && out.place->memory->symmetric() && !on.fits(*out.place)) {
     return refused(what, "memory of the stream's mesh", "another mesh's");
   }
+  out.owner = on.owner_of(out.place, at, bytes, writes);
   if (device && !out.on_device()) {
     return refused(what, "memory of a device", "memory of the host");
   }
@@ -68,6 +77,8 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
 
 class copy_operation final : public lane_operation {
  public:
+  /// `only`: the lane that copies, -1: all of them. `bound`: the rank of a stream that is
+  /// bound to one, or -1.
   copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
                  end_of_copy from, std::size_t bytes, int only)
       : lane_operation(kind::copy),
@@ -76,17 +87,9 @@ class copy_operation final : public lane_operation {
         direction_(direction),
         to_(std::move(to)),
         from_(std::move(from)),
-        bytes_(bytes),
-        only_(only) {
-    host = direction == copy_kind::host_to_device   ? host_use::reads
-           : direction == copy_kind::device_to_host ? host_use::writes
-                                                    : host_use::none;
-    if (bound < 0 && only_ < 0) {
-      only_ = lane_of(direction == copy_kind::device_to_host ? from_ : to_);
-    }
-    // Reading a symmetric place means instance 0, which is the business of one lane.
-    first_only = bound < 0 &&
-                 (only_ == 0 || (only_ < 0 && direction == copy_kind::device_to_host));
+        bytes_(bytes) {
+    only_lane = only;
+    touches_more = !to_.everywhere() || !from_.everywhere();
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
@@ -96,18 +99,25 @@ class copy_operation final : public lane_operation {
   }
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return bytes_; }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, bytes_, only_);
+    return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, bytes_,
+                                    only_lane);
+  }
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    to_.touch(lane, all);
+    from_.touch(lane, all);
   }
 
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    if (only_ >= 0 && bound_ < 0 && rank != only_) {
+    std::byte* const to = to_.on_rank(rank);
+    const std::byte* const from = from_.on_rank(rank);
+    if (to == from) {
       return {};
     }
-    const auto device = mesh_->devices[static_cast<std::size_t>(rank)];
-    return mesh_->of->backend().copy(
-        {direction_, to_.on_rank(rank), from_.on_rank(rank), bytes_, device, device});
+    return mesh_->of->backend().copy({direction_, to, from, bytes_,
+                                      to_.device(*mesh_, rank),
+                                      from_.device(*mesh_, rank)});
   }
 
  private:
@@ -117,7 +127,6 @@ class copy_operation final : public lane_operation {
   end_of_copy to_;
   end_of_copy from_;
   std::size_t bytes_;
-  int only_;
 };
 
 class fill_operation final : public lane_operation {
@@ -129,8 +138,8 @@ class fill_operation final : public lane_operation {
         bound_(bound),
         to_(std::move(to)),
         what_(what) {
-    only_ = bound < 0 ? lane_of(to_) : -1;
-    first_only = only_ == 0;
+    touches_more = !to_.everywhere();
+    only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "fill"; }
@@ -138,16 +147,16 @@ class fill_operation final : public lane_operation {
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<fill_operation>(mesh_, bound_, to_, what_);
   }
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    to_.touch(lane, all);
+  }
 
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    if (only_ >= 0 && rank != only_) {
-      return {};
-    }
     return mesh_->of->backend().fill({to_.on_rank(rank), what_.bytes,
-                                      mesh_->devices[static_cast<std::size_t>(rank)],
-                                      what_.pattern_bytes, what_.pattern});
+                                      to_.device(*mesh_, rank), what_.pattern_bytes,
+                                      what_.pattern});
   }
 
  private:
@@ -155,7 +164,6 @@ class fill_operation final : public lane_operation {
   int bound_;
   end_of_copy to_;
   fill_request what_;
-  int only_ = -1;
 };
 
 class host_function final : public joining_operation {
@@ -171,10 +179,8 @@ class host_function final : public joining_operation {
 
  protected:
   void run(lane_set& lanes) override {
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      if (lanes.at(i).poison) {
-        return;
-      }
+    if (lanes.first_failure()) {
+      return;
     }
     auto outcome = guarded([&]() -> result<void> {
       call_();
@@ -201,8 +207,34 @@ class failing final : public lane_operation {
   error why_;
 };
 
-bool overlap_partly(const std::byte* a, const std::byte* b, std::size_t bytes) {
-  return a != b && a < b + bytes && b < a + bytes;
+/// The lane of a mesh stream that carries the copy out; -1: each of them its own.
+int lane_that_copies(const copy_request& what, const end_of_copy& to,
+                     const end_of_copy& from) noexcept {
+  if (what.rank >= 0) {
+    return what.rank;
+  }
+  const bool to_host = what.kind == copy_kind::device_to_host;
+  if (!to_host && to.everywhere()) {
+    return -1;
+  }
+  // To read a symmetric place means to read instance 0, unless the target has a rank.
+  return std::max(to.lane() >= 0 ? to.lane() : from.lane(), 0);
+}
+
+/// @error{invalid_argument, a rank would read bytes that it writes}
+result<void> check_apart(const stream& on, const copy_request& what,
+                         const end_of_copy& to, const end_of_copy& from, int only) {
+  const int first = only >= 0 ? only : on.rank_of(0);
+  const int end = only >= 0 ? only + 1 : first + static_cast<int>(on.lanes());
+  for (int rank = first; rank < end; ++rank) {
+    const std::byte* const a = to.on_rank(rank);
+    const std::byte* const b = from.on_rank(rank);
+    if (a != b && a < b + what.bytes && b < a + what.bytes) {
+      return refused("copy within an allocation", "ranges that do not overlap",
+                     fmt::format("{} bytes at a distance of {}", what.bytes, a - b));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -221,22 +253,20 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
                    fmt::format("{}", what.rank));
   }
   WEIR_TRY(end_of_copy to,
-           find_end(on, what.to, what.bytes, what.kind != copy_kind::device_to_host,
+           find_end(on, what.to, what.bytes, what.kind != copy_kind::device_to_host, true,
                     "copy to its target"));
   WEIR_TRY(end_of_copy from,
            find_end(on, what.from, what.bytes, what.kind != copy_kind::host_to_device,
-                    "copy from its source"));
+                    false, "copy from its source"));
   if (to.at == from.at) {
     return ref<operation>();
   }
-  if (overlap_partly(to.at, from.at, what.bytes)) {
-    return refused(
-        "copy within an allocation", "ranges that do not overlap",
-        fmt::format("{} bytes at a distance of {}", what.bytes, to.at - from.at));
-  }
+  const bool bound = on.options().rank >= 0;
+  const int only = bound ? -1 : lane_that_copies(what, to, from);
+  WEIR_CHECK(check_apart(on, what, to, from, only));
   return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
                                                  std::move(to), std::move(from),
-                                                 what.bytes, what.rank));
+                                                 what.bytes, only));
 }
 
 result<ref<operation>> make_fill(stream& on, const fill_request& what) {
@@ -248,7 +278,7 @@ result<ref<operation>> make_fill(stream& on, const fill_request& what) {
         "fill", "a multiple of the pattern's size",
         fmt::format("{} bytes of patterns of {}", what.bytes, what.pattern_bytes));
   }
-  WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes, true, "fill"));
+  WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes, true, true, "fill"));
   return ref<operation>(
       make_ref<fill_operation>(on.on(), on.options().rank, std::move(to), what));
 }

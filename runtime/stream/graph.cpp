@@ -37,15 +37,14 @@ class frame : public operation {
 
   void submit(submission& to) override {
     std::vector<access> accesses;
-    for (std::size_t i = 0; i < outside_.size(); ++i) {
-      accesses.push_back(holds(outside_.at(i)));
+    for (unsigned i = 0; i < outside_.devices(); ++i) {
+      accesses.push_back(holds(outside_.of(i)));
     }
     for (lane_set* lanes : inside_) {
-      for (std::size_t i = 0; i < lanes->size(); ++i) {
-        accesses.push_back(holds(lanes->at(i)));
+      for (unsigned i = 0; i < lanes->devices(); ++i) {
+        accesses.push_back(holds(lanes->of(i)));
       }
     }
-    outside_.host_used = true;
     to.add(*this, 0, 0, accesses);
   }
 
@@ -66,29 +65,32 @@ class frame : public operation {
  private:
   void enter() {
     began_->store(now_ns(), std::memory_order_relaxed);
-    failure any;
-    for (std::size_t i = 0; i < outside_.size(); ++i) {
-      any.merge(outside_.at(i).poison);
-    }
+    const failure any = outside_.first_failure();
     for (lane_set* lanes : inside_) {
-      for (std::size_t i = 0; i < lanes->size(); ++i) {
-        lanes->at(i).poison = corresponds(*lanes) ? outside_.at(i).poison : any;
+      for (unsigned i = 0; i < lanes->devices(); ++i) {
+        lanes->of(i).poison = corresponds(*lanes) ? outside_.of(i).poison : any;
+      }
+      if (corresponds(*lanes)) {
+        lanes->outside().add_all(outside_.outside(), 0);
       }
     }
   }
   void leave() {
     const std::uint64_t run = next_run();
     for (lane_set* lanes : inside_) {
-      for (std::size_t i = 0; i < lanes->size(); ++i) {
-        failure left = std::exchange(lanes->at(i).poison, {});
-        lane& out = corresponds(*lanes) ? outside_.at(i) : outside_.of(0);
-        left.operation = run;  // inside, numbers are those of nodes
-        out.poison.merge(left);
+      if (corresponds(*lanes)) {
+        outside_.outside().add_all(lanes->outside(), run);
       }
+      for (unsigned i = 0; i < lanes->devices(); ++i) {
+        failure left = std::exchange(lanes->of(i).poison, {});
+        left.operation = run;  // inside, numbers are those of nodes
+        outside_.of(corresponds(*lanes) ? i : 0).poison.merge(left);
+      }
+      static_cast<void>(lanes->take_failures());
     }
   }
   [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {
-    return lanes.size() == outside_.size();
+    return lanes.devices() == outside_.devices();
   }
   [[nodiscard]] std::uint64_t next_run() {
     const std::lock_guard lock(mutex_);
@@ -202,6 +204,24 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
 }
 
+namespace {
+
+/// What kind of node an export calls an operation.
+constexpr std::string_view kind_name(operation::kind kind) {
+  switch (kind) {
+    case operation::kind::launch: return "kernel";
+    case operation::kind::copy: return "copy";
+    case operation::kind::fill: return "fill";
+    case operation::kind::collective: return "collective";
+    case operation::kind::host_function: return "host";
+    case operation::kind::marker: return "event";
+    case operation::kind::other: break;
+  }
+  return "other";
+}
+
+}  // namespace
+
 std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -218,11 +238,13 @@ std::string graph::to_json() const {
   std::string out = "{\"nodes\":[";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const operation& what = *nodes[i].what;
+    const std::string details = what.details();
     out += fmt::format(
-        "{}{{\"index\":{},\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
-        "\"after\":[{}]}}",
-        i == 0 ? "" : ",", i, what.name(), streams[nodes[i].chain]->number(),
-        what.bytes(), fmt::join(nodes[i].after, ","));
+        "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
+        "\"after\":[{}]{}{}}}",
+        i == 0 ? "" : ",", i, kind_name(what.what()), what.name(),
+        streams[nodes[i].chain]->number(), what.bytes(), fmt::join(nodes[i].after, ","),
+        details.empty() ? "" : ",", details);
   }
   return out + "]}";
 }
@@ -238,8 +260,6 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
   out->of_ = from->streams.front()->of().shared_from_this();
   for (const auto& s : from->streams) {
     WEIR_TRY(auto lanes, out->of_->take_lanes(s->lanes()));
-    lanes->mesh = s->options().rank < 0 ? static_cast<const void*>(s->on().get())
-                                        : static_cast<const void*>(lanes.get());
     lanes->urgent = s->options().priority < 0;
     out->lanes_.push_back(std::move(lanes));
   }
@@ -262,7 +282,6 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
     }
     if (node.what->what() == operation::kind::marker) {
       auto* p = static_cast<point*>(copy.get());
-      p->set_mesh(out->lanes_[node.chain]->mesh);
       points.emplace(node.what.get(), ref<point>(p));
     }
     out->nodes_.push_back({std::move(copy), node.chain, node.after});
@@ -390,7 +409,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   auto in = what->of_->port().enter();
   for (const auto& [number, made] : what->captures_) {
     if (const auto s = made.on.lock()) {
-      auto end = make_ref<point>(s->chain().mesh, s->lanes(), what->of_->bell());
+      auto end = make_ref<point>(s->lanes(), what->of_->bell());
       end->when_reached([what] {});
       s->enqueue_beside(in, std::move(end));
     }
@@ -458,7 +477,7 @@ std::uint64_t graph_exec::wait_for_runs() {
     }
   }
   for (const auto& s : used) {
-    auto end = make_ref<point>(s->chain().mesh, s->lanes(), of_->bell());
+    auto end = make_ref<point>(s->lanes(), of_->bell());
     s->enqueue_beside(end);
     of_->bell().wait([&] { return end->reached(); }, -1);
   }

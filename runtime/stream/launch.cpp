@@ -13,7 +13,8 @@
 namespace weir::runtime {
 namespace {
 
-/// A pointer argument that names a symmetric allocation.
+/// A pointer argument that names an allocation of devices. If it is the address of rank
+/// 0, each rank gets the address of its own instance.
 struct translated {
   std::size_t offset = 0;  ///< in the buffer
   memory_place place;
@@ -43,7 +44,8 @@ struct prepared_launch {
 struct launch_arguments : counted {
   std::vector<std::byte> bytes;
   std::vector<translated> pointers;
-  bool touches_host = false;  ///< a pointer that is no device memory
+  /// What the pointers reach besides memory of the device that a block runs on.
+  std::vector<touched_memory> reached;
 };
 
 /// Small: its memory goes from the thread that launches to the worker and back.
@@ -54,10 +56,22 @@ class launch_operation : public operation {
       : operation(kind::launch),
         shape_(std::move(shape)),
         args_(std::move(args)),
-        ordinal_(ordinal) {}
+        ordinal_(ordinal) {
+    touches_more = args_ && !args_->reached.empty();
+  }
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return shape_->kernel.kernel->record.name;
+  }
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    if (!args_) {
+      return;
+    }
+    for (const touched_memory& one : args_->reached) {
+      if (one.owner != static_cast<int>(lane)) {
+        all.push_back(one);
+      }
+    }
   }
   [[nodiscard]] memory_need needs() const noexcept override {
     const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
@@ -72,9 +86,9 @@ class launch_operation : public operation {
     const grid_launch& g = shape_->grid();
     return fmt::format(
         "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
-        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\"",
+        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
         g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
-        occupancy(), told().digest);
+        occupancy(), told().digest, listed_arguments());
   }
   [[nodiscard]] ref<operation> clone() const override {
     auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
@@ -92,20 +106,12 @@ class launch_operation : public operation {
 
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
-    const bool host = touches_host();
-    lanes.use_host(host);
     const unsigned devices = lanes.devices();
     if (shape_->slices.slices > 1 && cut_ == nullptr) {
       cut_ = std::make_unique<cut[]>(devices);
     }
     for (unsigned d = 0; d < devices; ++d) {
-      const access& own = holds(lanes.of(d));
-      if (host) {
-        const access both[] = {own, {lanes.host().token, access_mode::read}};
-        submit_on(to, d, both, d + 1 == devices);
-      } else {
-        submit_on(to, d, {&own, 1}, d + 1 == devices);
-      }
+      submit_on(to, d, to.held(*this, d), d + 1 == devices);
     }
   }
 
@@ -126,6 +132,7 @@ class launch_operation : public operation {
       if (!of.skip) {
         observe(lane, of.started);
       }
+      pass_failure_on(lanes, lane);
     } else {
       run_slice(lane, index);
     }
@@ -163,6 +170,23 @@ class launch_operation : public operation {
       all.push_back(to.add(*this, d, i, {}, {&first, 1}));
     }
     to.add(*this, d, closing, held, all);
+  }
+  /// Members of a JSON object: each argument by name, its bytes as a hexadecimal number,
+  /// the most significant first.
+  [[nodiscard]] std::string listed_arguments() const {
+    std::string out;
+    if (!args_) {
+      return out;
+    }
+    for (const kernel_parameter& p : shape_->kernel.kernel->record.parameters) {
+      out += fmt::format("{}\"{}\":\"0x", out.empty() ? "" : ",", p.name);
+      for (std::size_t i = p.size; i > 0; --i) {
+        out +=
+            fmt::format("{:02x}", static_cast<unsigned>(args_->bytes[p.offset + i - 1]));
+      }
+      out += '"';
+    }
+    return out;
   }
   /// Part of the workers that its blocks on one device can keep busy.
   [[nodiscard]] double occupancy() const {
@@ -229,10 +253,6 @@ class launch_operation : public operation {
     stream::seal(out);
     return out;
   }
-  [[nodiscard]] bool touches_host() const noexcept {
-    return args_ && args_->touches_host;
-  }
-
   ref<launch_shape> shape_;
   ref<launch_arguments> args_;  ///< null: the kernel takes none
   std::uint64_t ordinal_;
@@ -258,9 +278,8 @@ class persistent_operation final : public launch_operation {
     lane_set& lanes = to.lanes();
     left_ = lanes.devices();
     outcomes_.resize(lanes.devices());
-    lanes.use_host(touches_host());
     for (unsigned d = 0; d < lanes.devices(); ++d) {
-      to.add(*this, d, 0, {&holds(lanes.of(d)), 1});
+      to.add(*this, d, 0, to.held(*this, d));
     }
   }
 
@@ -316,27 +335,40 @@ class persistent_operation final : public launch_operation {
   std::vector<std::shared_ptr<persistent_run>> runs_;
 };
 
-/// Puts outcomes of a persistent kernel into the lanes.
+/// Puts outcomes of a persistent kernel into the lanes, and into the memory that it
+/// should have written.
 class outcome_operation final : public lane_operation {
  public:
-  explicit outcome_operation(std::vector<result<void>> outcomes)
-      : lane_operation(kind::other), outcomes_(std::move(outcomes)) {}
+  outcome_operation(ref<persistent_operation> of, std::vector<result<void>> outcomes)
+      : lane_operation(kind::other), of_(std::move(of)), outcomes_(std::move(outcomes)) {
+    touches_more = of_->touches_more;
+  }
+
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    of_->touched(lane, all);
+  }
 
  protected:
   result<void> run(unsigned lane) override { return std::move(outcomes_[lane]); }
 
  private:
+  ref<persistent_operation> of_;
   std::vector<result<void>> outcomes_;
 };
 
 void persistent_operation::release_stream() {
   const std::shared_ptr<stream> on = std::move(stream_);
   auto in = on->of().port().enter();
-  const auto report = make_ref<outcome_operation>(std::move(outcomes_));
+  const auto report =
+      make_ref<outcome_operation>(ref<persistent_operation>(this), std::move(outcomes_));
   report->number = number;
   submission to(in, on->chain(), report);
   report->submit(to);
   on->proceed(in);
+}
+
+std::size_t rank_in(const memory_place& place) noexcept {
+  return static_cast<std::size_t>(place.rank);
 }
 
 /// Null where the kernel takes no arguments.
@@ -357,17 +389,26 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
     }
     void* pointer = nullptr;
     std::memcpy(&pointer, out->bytes.data() + p.offset, sizeof pointer);
-    auto place = pointer == nullptr ? std::nullopt : on.of().memory().find(pointer);
+    if (pointer == nullptr) {
+      continue;
+    }
+    auto place = on.of().memory().find(pointer);
+    if (place && place->memory->symmetric() && !on.fits(*place)) {
+      return error(errc::invalid_argument,
+                   fmt::format("kernel not launched \"{}\": expected memory of the "
+                               "stream's mesh as {}, found another mesh's",
+                               record.name, p.name));
+    }
+    // A kernel may touch all of an allocation; of an address that no table has, any byte.
+    const auto reached =
+        place ? on.owner_of(place, place->memory->instances()[rank_in(*place)],
+                            place->memory->bytes(), true)
+              : on.owner_of(place, nullptr, 0, true);
+    if (reached && on.lanes() > 1) {
+      out->reached.push_back(*reached);
+    }
     if (place && place->memory->symmetric()) {
-      if (!on.fits(*place)) {
-        return error(errc::invalid_argument,
-                     fmt::format("kernel not launched \"{}\": expected memory of the "
-                                 "stream's mesh as {}, found another mesh's",
-                                 record.name, p.name));
-      }
       out->pointers.push_back({p.offset, std::move(*place)});
-    } else if (pointer != nullptr) {
-      out->touches_host = true;
     }
   }
   return out;
@@ -478,6 +519,12 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
     return ref<operation>();
   }
   const kernel_record& record = shape->kernel.kernel->record;
+  if (what.persistent && on.records()) {
+    return error(errc::unsupported,
+                 fmt::format("kernel not launched \"{}\": expected a launch that can be "
+                             "captured, found a persistent one on a stream that captures",
+                             record.name));
+  }
   ref<operation> out;
   if (what.persistent && !fits_shared(on, what, shape->grid().blocks())) {
     out = over_limit(on, record, what.shared_bytes);

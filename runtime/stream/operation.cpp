@@ -16,7 +16,8 @@ const char graph_runs = 0;
 
 namespace {
 
-thread_local bool in_step = false;  // NOLINT: of the thread is what is asked for
+thread_local bool in_step = false;    // NOLINT: of the thread is what is asked for
+thread_local bool on_engine = false;  // NOLINT: the same
 
 struct step_call {
   operation* what;
@@ -32,7 +33,9 @@ struct step_call {
     what->step(*lanes, lane, index);
     in_step = false;
     if (c.argument == nullptr) {
+      on_engine = true;
       what->release();
+      on_engine = false;
     }
   }
 };
@@ -57,6 +60,10 @@ bool inside_task() noexcept {
   return in_step;
 }
 
+bool on_worker() noexcept {
+  return in_step || on_engine;
+}
+
 task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
                         std::span<const access> accesses, std::span<const task_id> others,
                         std::uint8_t worker) {
@@ -75,14 +82,26 @@ task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index
   return add(what, lane, index, accesses);
 }
 
+std::span<const access> submission::held(const operation& what, unsigned lane) {
+  const access& own = lanes_.of(lane).held;
+  if (!what.touches_more || lanes_.devices() == 1) {
+    return {&own, 1};
+  }
+  std::vector<touched_memory> all;
+  what.touched(lane, all);
+  held_.assign(1, own);
+  for (const touched_memory& one : all) {
+    held_.push_back(lanes_.access_to(one));
+  }
+  return held_;
+}
+
 task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
                         std::span<const access> accesses, std::span<const task_id> others,
                         std::uint8_t worker) {
   std::vector<task_id> after;
   for (const ref<point>& p : what.waits) {
-    // A collective has all lanes of a group in hand.
-    const bool many = what.what() == operation::kind::collective;
-    const auto ids = p->tasks_for(many ? nullptr : lanes_.mesh, lane);
+    const auto ids = p->tasks_to_wait_for();
     after.insert(after.end(), ids.begin(), ids.end());
   }
   submit_options with;
@@ -104,14 +123,42 @@ operation::operation(kind k) : kind_(k) {}
 operation::~operation() = default;
 
 bool operation::may_run(lane_set& lanes, unsigned lane) const {
-  failure& poison = lanes.at(lane).poison;
+  failure& poison = lanes.of(lane).poison;
   for (const ref<point>& p : waits) {
-    if (failure inherited = p->failure_for(lanes.mesh, lane)) {
+    if (failure inherited = p->first_failure()) {
       inherited.operation = number;
       poison.merge(inherited);
     }
   }
+  if (touches_more && lanes.devices() > 1) {
+    std::vector<touched_memory> all;
+    touched(lane, all);
+    for (const touched_memory& one : all) {
+      poison.merge(one.owner == touched_memory::no_lane
+                       ? lanes.outside().of(one)
+                       : lanes.of(static_cast<std::size_t>(one.owner)).poison);
+    }
+  }
   return !poison;
+}
+
+void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
+  const failure& poison = lanes.of(lane).poison;
+  if (!poison || !touches_more || lanes.devices() == 1) {
+    return;
+  }
+  std::vector<touched_memory> all;
+  touched(lane, all);
+  for (const touched_memory& one : all) {
+    if (!one.writes) {
+      continue;
+    }
+    if (one.owner == touched_memory::no_lane) {
+      lanes.outside().add(one, poison);
+    } else {
+      lanes.of(static_cast<std::size_t>(one.owner)).poison.merge(poison);
+    }
+  }
 }
 
 void operation::fail(lane& of, error why) const {
@@ -146,51 +193,31 @@ error operation::thrown() noexcept {
 }
 
 void lane_operation::submit(submission& to) {
-  lane_set& lanes = to.lanes();
-  lanes.use_host(host != host_use::none);
-  for (unsigned d = 0; d < (first_only ? 1 : lanes.devices()); ++d) {
-    const access& own = holds(lanes.of(d));
-    if (host == host_use::none) {
-      to.add(*this, d, 0, {&own, 1});
-      continue;
-    }
-    const access both[] = {
-        own,
-        {lanes.host().token,
-         host == host_use::reads ? access_mode::read : access_mode::read_write}};
-    to.add(*this, d, 0, both);
+  const unsigned devices = to.lanes().devices();
+  const bool one = only_lane >= 0 && devices > 1;
+  const unsigned first = one ? static_cast<unsigned>(only_lane) : 0;
+  const unsigned end = one ? first + 1 : devices;
+  for (unsigned d = first; d < end; ++d) {
+    to.add(*this, d, 0, to.held(*this, d));
   }
 }
 
 void lane_operation::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
-  // What the host's memory should hold and does not is as good as a failure here.
-  if (host != host_use::none && lanes.host().poison) {
-    lanes.of(lane).poison.merge(lanes.host().poison);
-  }
   run_on(lanes, lane, [&] { return run(lane); });
-  if (host == host_use::writes) {
-    lanes.host().poison.merge(lanes.of(lane).poison);
-  }
 }
 
 void joining_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
-  lanes.host_used = true;
   std::vector<access> accesses;
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    accesses.push_back(holds(lanes.at(i)));
+  for (unsigned i = 0; i < lanes.devices(); ++i) {
+    accesses.push_back(holds(lanes.of(i)));
   }
-  std::vector<task_id> others;
-  for (const ref<point>& p : waits) {
-    const auto ids = p->tasks_for(nullptr, 0);
-    others.insert(others.end(), ids.begin(), ids.end());
-  }
-  to.add(*this, 0, 0, accesses, others);
+  to.add(*this, 0, 0, accesses);
 }
 
 void joining_operation::step(lane_set& lanes, unsigned, std::uint32_t) noexcept {
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    static_cast<void>(may_run(lanes, static_cast<unsigned>(i)));
+  for (unsigned i = 0; i < lanes.devices(); ++i) {
+    static_cast<void>(may_run(lanes, i));
   }
   const std::int64_t start = begin();
   run(lanes);

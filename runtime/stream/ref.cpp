@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "weir/base/fork.hpp"
 #include "weir/base/prefetch.hpp"
 
 namespace weir::runtime {
@@ -62,6 +63,7 @@ class exchange {
       handfuls_[kind].pop_back();
     }
   }
+  bool open_in_children() { return open_in_child_of_fork(mutex_); }
   static void drop(handful& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.rooms[--all.count], line);
@@ -76,6 +78,8 @@ class exchange {
 /// Outlives all threads.
 exchange& between_threads() {
   static auto* const all = new exchange;
+  static const bool watched = all->open_in_children();
+  static_cast<void>(watched);
   return *all;
 }
 

@@ -45,9 +45,7 @@ class collector final : public joining_operation {
     if (!state_.compare_exchange_strong(expected, state::takes)) {
       return;
     }
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      found_.merge(std::exchange(lanes.at(i).poison, {}));
-    }
+    found_ = lanes.take_failures();
     state_.store(state::done, std::memory_order_seq_cst);
     bell_.ring();
   }
@@ -68,11 +66,7 @@ class closing final : public joining_operation {
 
  protected:
   void run(lane_set& lanes) override {
-    failure left;
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      left.merge(lanes.at(i).poison);
-    }
-    if (left) {
+    if (const failure left = lanes.first_failure()) {
       of_->of().log(log_level::info,
                     fmt::format("stream {} destroyed with a failure that nobody asked "
                                 "for: {}",
@@ -96,17 +90,18 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   std::shared_ptr<stream> out(new stream(std::move(on), options));
   const unsigned lanes = options.rank < 0 ? out->mesh_->ranks() : 1;
   WEIR_TRY(out->lanes_, out->of().take_lanes(lanes));
-  // Lanes of one rank correspond to no other stream's.
-  out->lanes_->mesh = options.rank < 0 ? static_cast<const void*>(out->mesh_.get())
-                                       : static_cast<const void*>(out->lanes_.get());
   out->lanes_->urgent = options.priority < 0;
-  out->lanes_->host_used = false;
   out->number_ = out->of().next_stream();
   out->budget_->set_limit(out->of().settings().stream_memory);
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
   auto in = out->of().port().enter();
   std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
   out->mesh_->streams.push_back(out);
+  if (out->of().logs(log_level::debug)) {
+    out->of().log(log_level::debug,
+                  fmt::format("stream {} created with {} lanes on mesh {}", out->number_,
+                              lanes, out->mesh_->number));
+  }
   return out;
 }
 
@@ -133,9 +128,16 @@ void stream::number(operation& what) {
 }
 
 void stream::enqueue(submission_port::session& in, ref<operation> what) {
+  if (!what->on_all_lanes(lanes())) {
+    flush_waits(in);  // which all lanes have to carry out
+  }
   number(*what);
   if (!pending_waits_.empty()) {
     what->waits = std::exchange(pending_waits_, {});
+  }
+  if (of().logs(log_level::trace)) {
+    of().log(log_level::trace, fmt::format("stream {}: operation {}, \"{}\"", number_,
+                                           what->number, what->name()));
   }
   if (auto by = of().observer()) {
     what->observer = std::move(by);
@@ -147,6 +149,7 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
       return;
     }
   }
+  what->taken(in, *this);
   pass(in, std::move(what));
 }
 
@@ -230,7 +233,7 @@ void stream::record(event& into) {
   {
     auto in = of().port().enter();
     if (!rests(in)) {
-      mark = make_ref<point>(lanes_->mesh, lanes(), of().bell());
+      mark = make_ref<point>(lanes(), of().bell());
       in.make_room(lanes());
       enqueue(in, mark);
     }
@@ -239,17 +242,28 @@ void stream::record(event& into) {
   if (mark) {
     into.set(std::move(mark));
   } else {
-    into.set_over(lanes_->mesh, of().bell());
+    into.set_over(of().bell());
   }
 }
 
 result<void> stream::wait(ref<point> p) {
-  if (!p || (p->over() && !p->captured)) {
+  if (!p) {
     return {};
   }
   auto in = of().port().enter();
   if (recording_ == nullptr) {
     graph_recording::join(*p, *this);
+  }
+  if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
+    return error(errc::invalid_argument,
+                 "event not waited for: expected one that was recorded in the capture of "
+                 "the stream, found one that was recorded outside of it")
+        .hint(
+            "a graph cannot wait for it: record it inside the capture, or wait for it "
+            "before the capture begins");
+  }
+  if (p->over() && !p->captured) {
+    return {};
   }
   if (p->captured && (recording_ == nullptr || recording_ != p->capture.lock())) {
     return error(errc::invalid_argument,
@@ -305,18 +319,24 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   return {};
 }
 
-bool stream::idle() {
+result<bool> stream::idle() {
   auto in = of().port().enter();
   if (operations_ == ended_) {
     return true;
   }
   if (!looked_for_ || looked_at_ != operations_) {
-    looked_for_ = make_ref<point>(lanes_->mesh, lanes(), of().bell());
+    looked_for_ = make_ref<point>(lanes(), of().bell());
     in.make_room(lanes());
     enqueue_beside(in, looked_for_);
     looked_at_ = operations_;
   }
-  return looked_for_->reached();
+  if (!looked_for_->reached()) {
+    return false;
+  }
+  if (const failure found = looked_for_->first_failure()) {
+    return error(*found.what);
+  }
+  return true;
 }
 
 void stream::close() {
@@ -333,21 +353,33 @@ void stream::close() {
 void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) {
   recording_ = std::move(recording);
   recording_only_ = only;
+  captures_.store(recording_ != nullptr, std::memory_order_release);
   if (recording_ == nullptr) {
     // Of points that are in a capture alone nobody hears outside of it.
     std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
   }
 }
 
-bool stream::records() {
-  const auto in = of().port().enter();
-  return recording_ != nullptr;
-}
-
 void stream::flush_waits(submission_port::session& in) {
   if (!pending_waits_.empty()) {
-    enqueue(in, make_ref<point>(lanes_->mesh, lanes(), of().bell()));
+    enqueue(in, make_ref<point>(lanes(), of().bell()));
   }
+}
+
+std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>& place,
+                                               const void* at, std::size_t bytes,
+                                               bool writes) const {
+  if (place && place->memory->symmetric() && place->rank == 0 && fits(*place)) {
+    return std::nullopt;
+  }
+  if (place && place->device() != allocation::host_device) {
+    const auto& ids = mesh_->devices;
+    const auto found = std::find(ids.begin(), ids.end(), place->device());
+    if (options_.rank < 0 && found != ids.end()) {
+      return touched_memory{static_cast<int>(found - ids.begin()), 0, 0, writes};
+    }
+  }
+  return touched_memory::outside(at, bytes, writes);
 }
 
 std::string stream::last_message() const {
@@ -374,7 +406,6 @@ tessDeterminism stream::last_determinism() const {
 
 tessDeterminism stream::describe(const numerics_policy& policy,
                                  std::uint64_t module_seed) const noexcept {
-  const std::uint64_t asked = of().settings().seed;
   tessDeterminism out{};
   out.structSize = sizeof out;
   out.version = 1;
@@ -382,7 +413,7 @@ tessDeterminism stream::describe(const numerics_policy& policy,
   out.tree = 1;
   out.stableToggles = policy.stable_reductions ? 7 : 0;
   out.fastMath = policy.fast_math ? 1 : 0;
-  out.seed = asked != 0 ? asked : module_seed;
+  out.seed = of().settings().seed.value_or(module_seed);
   of().tell(out);
   out.stream = number_;
   out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |

@@ -38,7 +38,7 @@ result<storage> storage_table::allocate(std::int64_t bytes, std::string_view own
 
 storage storage_table::adopt(std::byte* base, std::int64_t bytes,
                              std::string_view owner) {
-  return add(base, bytes, owner_index(owner));
+  return add(base, bytes, owner.empty() ? unowned : owner_index(owner));
 }
 
 storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,

@@ -214,7 +214,8 @@ class engine {
   /// Allocates zeroed memory, 64-byte aligned. `owner` groups memory in reports.
   /// @error{out_of_memory, the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
-  /// Names memory of the caller, which outlives the storage.
+  /// Names memory of the caller, which outlives the storage. Without an owner it is in
+  /// nobody's sum of bytes.
   [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes,
                               std::string_view owner);
   /// Waits for the storage's tasks, then frees it; its id is not used again.

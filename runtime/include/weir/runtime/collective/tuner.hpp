@@ -42,7 +42,8 @@ struct tuning_trial {
 
 /// Where results outlive the process. Both may be empty.
 struct tuning_store {
-  std::function<std::optional<algorithm>(const tuning_key&)> load;
+  /// @error{cache_corrupt, what was kept is damaged, and that is not to be passed over}
+  std::function<result<std::optional<algorithm>>(const tuning_key&)> load;
   std::function<void(const tuning_key&, algorithm)> keep;
 };
 
@@ -56,9 +57,10 @@ class collective_tuner {
   explicit collective_tuner(tuning_store store = {}) : store_(std::move(store)) {}
 
   /// What is known to be the fastest; nothing where that is not known, or where there is
-  /// no choice.
-  [[nodiscard]] std::optional<algorithm> fastest(const collective_call& call, int ranks,
-                                                 const topology& shape);
+  /// no choice. @error as of tuning_store::load
+  [[nodiscard]] result<std::optional<algorithm>> fastest(const collective_call& call,
+                                                         int ranks,
+                                                         const topology& shape);
   /// What to try with this call; nothing where the fastest is known, or there is no
   /// choice.
   [[nodiscard]] std::optional<tuning_trial> next(const collective_call& call, int ranks,
@@ -79,6 +81,7 @@ class collective_tuner {
   struct entry {
     std::vector<candidate> candidates;
     std::optional<algorithm> fastest;
+    std::optional<error> damage;  ///< why the store could not be asked
   };
 
   /// Null where there is no choice. With the mutex.

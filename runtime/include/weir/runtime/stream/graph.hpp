@@ -42,6 +42,8 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   /// The stream records into it from now on, whether it is given anything or not.
   void take_part(stream& by) { static_cast<void>(chain_of(by)); }
   void add(stream& by, const ref<operation>& what);
+  /// The point is one of its nodes.
+  [[nodiscard]] bool has(const point& p) const { return points_.count(&p) != 0; }
   /// A stream that waits for a point inside a capture joins it.
   static void join(const point& at, stream& waits);
   void spoil(std::string why);

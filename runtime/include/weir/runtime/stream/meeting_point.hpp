@@ -3,8 +3,12 @@
 /// Where ranks that call a collective each for themselves meet.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "weir/runtime/collective/rendezvous.hpp"
@@ -15,26 +19,69 @@ namespace weir::runtime {
 
 class rank_share;
 
+/// Ranks whose collectives go together: those of one axis group, by whichever axes they
+/// name it, or the two ranks of a send.
+struct rank_group {
+  std::uint64_t number = 0;  ///< at the rendezvous
+  std::vector<int> ranks;    ///< in the mesh, in the order of the group
+  /// Why nobody meets in it any more; nothing as long as they do.
+  std::optional<error> over;
+  /// A meeting whose ranks called different things, until all of them have heard so.
+  struct mismatch {
+    std::string what;     ///< both descriptions
+    std::size_t unheard;  ///< ranks that have yet to come
+  };
+  std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
+};
+
+/// Ranks meet in the order in which each of them has called its collectives on the group:
+/// a share gets its number when its stream takes it, whenever that admits it. A rank that
+/// does not come in time breaks the group, as nobody knows whether its next call is the
+/// missing one: all others of the group fail from then on, until every rank of the mesh
+/// has called `recover`.
 /// @threads{whoever has the session}
 class meeting_point {
  public:
   explicit meeting_point(context& of);
 
+  /// Gives a rank's share the next number of its group.
+  void number(rank_share& share, stream& on);
+  /// @error{timeout, the group of a rank's share is broken}
+  [[nodiscard]] result<void> check(const rank_share& share, const stream& on);
   /// A rank has come with its share, which holds its stream until all are there, or until
   /// something else ends the meeting.
   void join(submission_port::session& in, const ref<rank_share>& share);
+  /// A rank of the mesh (-1: each of them) begins anew: what it calls from now on meets
+  /// what the others call after their own recovery. Once every rank has called this, all
+  /// that waits from before is told that it is over.
+  void recover(submission_port::session& in, mesh& m, int rank);
   /// The mesh goes: whoever waits in one of its groups, or comes later, is told so.
   void forget(submission_port::session& in, mesh& m);
   /// Everybody who still waits is told that the time is over, and so is who comes later.
   void end_all(submission_port::session& in);
 
  private:
+  struct group_key {
+    std::uint64_t mesh = 0;
+    std::uint64_t era = 0;  ///< how often the rank has recovered
+    bool pair = false;      ///< of a send
+    std::vector<int> ranks;
+    auto operator<=>(const group_key&) const = default;
+  };
+
+  [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
   void tell(submission_port::session& in, const meeting_outcome& what);
+  /// All shares of a meeting are there and ask for the same.
+  void run(submission_port::session& in, const std::vector<ref<rank_share>>& shares);
+  /// Ends the group, and tells everybody who waits in it.
+  void end(submission_port::session& in, const std::shared_ptr<rank_group>& group,
+           const error& why);
   void look_later();
 
   context& of_;
   rendezvous meetings_;
-  std::map<std::uint64_t, std::vector<std::uint64_t>> groups_;  ///< by number of the mesh
+  std::map<group_key, std::shared_ptr<rank_group>> groups_;
+  std::uint64_t numbers_ = 0;
   bool over_ = false;
 };
 

@@ -22,9 +22,6 @@ class operation;
 class point;
 class stream;
 
-/// What an operation does to memory of the host, beside its own device.
-enum class host_use : std::uint8_t { none, reads, writes };
-
 /// Turns one operation into tasks.
 /// @threads{whoever has the session}
 class submission {
@@ -46,6 +43,9 @@ class submission {
   task_id add(operation& what, unsigned lane, std::uint32_t index,
               std::span<const access> accesses, std::span<const task_id> others = {},
               std::uint8_t worker = submit_options::anywhere);
+  /// What the task of one lane of `what` holds: the lane's token, and what else it
+  /// touches. Valid until the next call.
+  [[nodiscard]] std::span<const access> held(const operation& what, unsigned lane);
   /// As `add`, for the last task of the operation, which may have ended and be gone when
   /// this returns: nobody else touches what a worker is about to use.
   task_id add_last(operation& what, unsigned lane, std::uint32_t index,
@@ -62,6 +62,7 @@ class submission {
   lane_set& lanes_;
   ref<operation> what_;
   bool owners_;
+  std::vector<access> held_;
 };
 
 /// Who hears how long operations took.
@@ -100,6 +101,15 @@ class operation : public counted {
   [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
   /// How many of its stream's operations it stands for; the last has its number.
   [[nodiscard]] virtual std::uint32_t numbers() const noexcept { return 1; }
+  /// Called when its stream takes it, in the order of the calls on that stream, with the
+  /// session in hand. Operations that are only recorded are not run and not called.
+  virtual void taken(submission_port::session&, stream&) {}
+  /// Whether it has a task on each of so many lanes.
+  [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
+  /// Adds the memory that its task of one lane touches besides that of the lane's device.
+  /// Asked only if `touches_more`, and if the stream has several lanes: with one lane,
+  /// all operations are in order.
+  virtual void touched(unsigned, std::vector<touched_memory>&) const {}
   /// Called when it has been submitted to its stream's lanes, with the session in hand.
   virtual void admitted(submission_port::session&, stream&) {}
   /// The same once more, for a graph. Null if it cannot be in one.
@@ -118,6 +128,7 @@ class operation : public counted {
   std::vector<ref<point>> waits;  ///< points of other streams
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
+  bool touches_more = false;                 ///< `touched` has something to add
   std::shared_ptr<const void> keeps;         ///< lives until the last step has ended
   std::uint64_t stream_number = 0;           ///< number of its stream
   const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
@@ -133,8 +144,12 @@ class operation : public counted {
   }
 
  protected:
-  /// Notes failures of what it waited for. True if the lane is to run it.
+  /// Notes failures of what it waited for and of memory that it touches. True if the lane
+  /// is to run it.
   [[nodiscard]] bool may_run(lane_set& lanes, unsigned lane) const;
+  /// If the lane has a failure, memory that it should have written has that too. For the
+  /// last task of a lane.
+  void pass_failure_on(lane_set& lanes, unsigned lane) const;
   /// Poisons the lane.
   void fail(lane& of, error why) const;
   /// Runs `body` on a lane unless it is poisoned. An exception from it is a failure.
@@ -143,10 +158,11 @@ class operation : public counted {
     if (may_run(lanes, lane)) {
       const std::int64_t start = begin();
       if (result<void> outcome = guarded(body); !outcome) {
-        fail(lanes.at(lane), std::move(outcome).error());
+        fail(lanes.of(lane), std::move(outcome).error());
       }
       observe(lane, start);
     }
+    pass_failure_on(lanes, lane);
   }
   template <class Body>
   [[nodiscard]] static result<void> guarded(Body&& body) noexcept {
@@ -169,18 +185,20 @@ class operation : public counted {
   kind kind_;
 };
 
-/// Operations that do one thing on each lane, or on some of them.
+/// Operations that do one thing on each lane, or on one of them.
 class lane_operation : public operation {
  public:
   using operation::operation;
   void submit(submission& to) override;
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
-    return first_only ? 1 : devices;
+    return only_lane < 0 ? devices : 1;
+  }
+  [[nodiscard]] bool on_all_lanes(unsigned devices) const noexcept override {
+    return only_lane < 0 || devices == 1;
   }
 
-  host_use host = host_use::none;
-  bool first_only = false;  ///< on the first device alone
+  int only_lane = -1;  ///< on this lane alone; -1: on all of them
 
  protected:
   virtual result<void> run(unsigned lane) = 0;
@@ -200,6 +218,10 @@ class joining_operation : public operation {
 
 /// True in kernels, functions in streams and all else that workers run for operations.
 [[nodiscard]] bool inside_task() noexcept;
+
+/// True where a worker runs a step or lets go of what the step has used: nothing may end
+/// there that waits for the worker.
+[[nodiscard]] bool on_worker() noexcept;
 
 /// Tells steps of a graph that is being made from those of one that runs; both are what
 /// `task_context::argument` points at.

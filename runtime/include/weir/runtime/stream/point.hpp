@@ -16,17 +16,18 @@ namespace weir::runtime {
 
 class graph_recording;
 
-/// A marker on every lane of one stream.
+/// A marker on every lane of one stream. It is reached when all lanes have reached it,
+/// and whoever waits for it waits for all of them.
 /// @threads{`reached`, `when_ns` and the failures once reached: any; the rest: whoever
 /// has the session}
 class point final : public operation {
  public:
-  /// `mesh` tells whose lanes correspond. `bell` is rung when all lanes are there.
-  point(const void* mesh, unsigned lanes, doorbell& bell);
+  /// `bell` is rung when all lanes are there.
+  point(unsigned lanes, doorbell& bell);
   /// One that is over from the beginning, for a stream of which nothing is under way.
-  [[nodiscard]] static ref<point> over_now(const void* mesh, doorbell& bell);
+  [[nodiscard]] static ref<point> over_now(doorbell& bell);
   /// Makes such a one as new, for who has the only reference. False if it is another.
-  [[nodiscard]] bool over_again(const void* mesh, const doorbell& bell) noexcept;
+  [[nodiscard]] bool over_again(const doorbell& bell) noexcept;
 
   void submit(submission& to) override;
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
@@ -54,22 +55,18 @@ class point final : public operation {
   /// Called by a worker when all lanes are there. Before submission only.
   void when_reached(std::function<void()> call) { reached_call_ = std::move(call); }
 
-  /// Tasks that lane `lane` of a stream on `mesh` has to wait for.
-  [[nodiscard]] std::span<const task_id> tasks_for(const void* mesh,
-                                                   unsigned lane) const noexcept;
-  /// What that lane inherits.
-  [[nodiscard]] failure failure_for(const void* mesh, unsigned lane) const;
-  [[nodiscard]] const void* mesh() const noexcept { return mesh_; }
-
-  /// Of a copy inside a graph: whose lanes it is on there.
-  void set_mesh(const void* mesh) noexcept { mesh_ = mesh; }
+  /// Tasks after which it is reached, once it has been submitted.
+  [[nodiscard]] std::span<const task_id> tasks_to_wait_for() const noexcept {
+    return ids_;
+  }
+  /// The first failure of all lanes, once it has been reached.
+  [[nodiscard]] failure first_failure() const;
 
   /// The capture that it is in without having run; nothing for all others.
   std::weak_ptr<graph_recording> capture;
   bool captured = false;  ///< was recorded in a capture, which may have ended since
 
  private:
-  const void* mesh_;
   doorbell& bell_;
   std::atomic<unsigned> left_;
   std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};

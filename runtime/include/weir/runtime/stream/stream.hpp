@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -52,10 +53,10 @@ class event {
     latest_ = std::move(to);
   }
   /// Recorded in a stream of which nothing is under way.
-  void set_over(const void* mesh, doorbell& bell) {
+  void set_over(doorbell& bell) {
     const std::lock_guard lock(mutex_);
-    if (!latest_ || !latest_->sole() || !latest_->over_again(mesh, bell)) {
-      latest_ = point::over_now(mesh, bell);
+    if (!latest_ || !latest_->sole() || !latest_->over_again(bell)) {
+      latest_ = point::over_now(bell);
     }
   }
   enum class state : std::uint8_t { never_recorded, over, ahead };
@@ -94,15 +95,17 @@ class stream : public std::enable_shared_from_this<stream> {
 
   void record(event& into);
   /// The stream's next operations wait for the event's latest point, if it has one.
-  /// @error{invalid_argument, it was recorded in a capture that the stream is not in}
+  /// @error{invalid_argument, it was recorded in a capture that the stream is not in, or
+  /// outside of the capture that the stream is in}
   [[nodiscard]] result<void> wait(const event& for_) { return wait(for_.latest()); }
   /// The same for a point; null: for nothing.
   [[nodiscard]] result<void> wait(ref<point> p);
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
-  /// True if all that was enqueued has ended.
-  [[nodiscard]] bool idle();
+  /// True if all that was enqueued has ended. Then also the first failure, which stays
+  /// for `synchronize`. @error{what the failed one says}
+  [[nodiscard]] result<bool> idle();
   /// Nothing more comes. What is enqueued still runs.
   void close();
 
@@ -129,6 +132,11 @@ class stream : public std::enable_shared_from_this<stream> {
     return place.rank != 0 || std::equal(devices.begin(), devices.end(),
                                          mesh_->devices.begin(), mesh_->devices.end());
   }
+  /// The lane whose device has the memory at this address, or nothing if it is an address
+  /// that stands for each lane's own instance. `bytes` are touched from `at` on.
+  [[nodiscard]] std::optional<touched_memory> owner_of(
+      const std::optional<memory_place>& place, const void* at, std::size_t bytes,
+      bool writes) const;
   /// Rank in the mesh of a lane.
   [[nodiscard]] int rank_of(unsigned lane) const noexcept {
     return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
@@ -190,8 +198,10 @@ class stream : public std::enable_shared_from_this<stream> {
     return recording_;
   }
   [[nodiscard]] bool recording_only() const noexcept { return recording_only_; }
-  /// It has a recording. Without the session in hand.
-  [[nodiscard]] bool records();
+  /// It has a recording. @threads{safe from any thread, without the session}
+  [[nodiscard]] bool records() const noexcept {
+    return captures_.load(std::memory_order_acquire);
+  }
   /// What a synchronization has closed, until it is forgotten.
   [[nodiscard]] const std::shared_ptr<graph_recording>& last_recording() const noexcept {
     return last_recording_;
@@ -230,6 +240,7 @@ class stream : public std::enable_shared_from_this<stream> {
   std::uint64_t looked_at_ = 0;  ///< operations then
   std::shared_ptr<graph_recording> recording_;
   bool recording_only_ = false;
+  std::atomic<bool> captures_{false};  ///< `recording_` is set
   std::shared_ptr<graph_recording> last_recording_;
   // Under a mutex of their own.
   mutable std::mutex small_mutex_;

@@ -98,13 +98,13 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
   const registered_module m(s.context, contract_kernels());
   const tessKernel_t idle = m["idle"];
   const int ids[] = {0, 1};
-  tessMesh_t twin = nullptr;  // of the same devices, which will do
+  tessMesh_t twin = nullptr;  // of the same devices, and yet another mesh
   EXPECT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &twin));
   const auto launch = [&](tessMesh_t on) {
     return tessLaunch(idle, on, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
   };
-  EXPECT_TESS(launch(twin));
-  EXPECT_TESS(launch(twin));
+  EXPECT_TESS(launch(s.mesh));
+  EXPECT_EQ(launch(twin), TESS_ERR_INVALID_VALUE);
   EXPECT_TESS(tessMeshDestroy(twin));
   EXPECT_EQ(launch(twin), TESS_ERR_NOT_INITIALIZED);
   EXPECT_TESS(launch(s.mesh));

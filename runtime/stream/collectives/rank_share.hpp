@@ -3,12 +3,15 @@
 /// One rank's share of a collective.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "weir/runtime/stream/collective.hpp"
+#include "weir/runtime/stream/meeting_point.hpp"
 
 namespace weir::runtime {
 
@@ -16,12 +19,23 @@ namespace weir::runtime {
 class rank_share final : public lane_operation {
  public:
   rank_share(std::shared_ptr<const collective_plan> plan, collective_choice how,
-             const collective_request& what, std::vector<int> group,
+             const collective_request& what, std::vector<int> ranks,
              std::uint64_t descriptor);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
+  /// What it joins.
+  [[nodiscard]] std::string_view call_name() const noexcept {
+    return name_of(request.call.kind);
+  }
+  void taken(submission_port::session& in, stream& on) override;
   void admitted(submission_port::session& in, stream& on) override;
 
+  /// Where a rank of the mesh stands in the group.
+  [[nodiscard]] int place_in_group(int rank) const noexcept {
+    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  }
+  /// What the rank asks for, in words.
+  [[nodiscard]] std::string description() const;
   /// Puts the outcome into its stream and lets that go on.
   void end(submission_port::session& in, const error& why);
   void proceed(submission_port::session& in);
@@ -33,7 +47,9 @@ class rank_share final : public lane_operation {
   std::optional<memory_place>
       source;  ///< of its buffers, as they were when it was posted
   std::optional<memory_place> target;
-  std::vector<int> ranks;  ///< of the group, in the mesh
+  std::vector<int> ranks;             ///< of the group, in the mesh
+  std::shared_ptr<rank_group> group;  ///< once its stream has taken it
+  std::uint64_t sequence = 0;         ///< in the group
   std::uint64_t descriptor;
   std::size_t scratch_limit = static_cast<std::size_t>(-1);
   std::shared_ptr<class stream> on;  ///< while it waits
@@ -53,6 +69,7 @@ class share_group final : public lane_operation {
   [[nodiscard]] std::uint32_t numbers() const noexcept override {
     return static_cast<std::uint32_t>(shares_.size());
   }
+  void taken(submission_port::session& in, stream& on) override;
   void admitted(submission_port::session& in, stream& on) override;
 
  protected:

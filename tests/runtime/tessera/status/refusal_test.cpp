@@ -358,6 +358,7 @@ void sweep_collectives(sweeper& sweep, const zoo& z) {
   sweep("tessAllToAll", &tessAllToAll, {2, 5}, s.mesh, x, y, 2, TESS_FP32, nullptr,
         s.stream);
   sweep("tessSendRecv", &tessSendRecv, {2}, s.mesh, x, y, 2, TESS_FP32, 0, 1, s.stream);
+  sweep("tessMeshRecover", &tessMeshRecover, {}, s.mesh, 0);
   sweep("tessBarrier", &tessBarrier, {1}, s.mesh, nullptr, s.stream);
   sweep("tessCollective", &tessCollective, {}, s.mesh, &desc, s.stream);
 }

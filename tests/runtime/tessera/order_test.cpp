@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The order of operations on memory that several devices can reach, and what events,
+/// captures and meetings of ranks keep in order.
+/// @source{Tessera Runtime & ABI, sections 6 and 12; the rule at the top of tessera.h}
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "support.hpp"
+
+namespace weir::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Enough workers for all devices of a test at once, whatever the machine has.
+environment many_workers() {
+  return {{"TESS_NUM_THREADS", "4"}};
+}
+
+struct write_args {
+  std::int32_t* at;
+  std::int32_t value;
+  std::int32_t slow_rank;  ///< this rank takes its time
+};
+/// Writes value + rank.
+int write_slowly(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const write_args*>(args);
+  if (block->rank == a->slow_rank) {
+    std::this_thread::sleep_for(milliseconds(30));
+  }
+  *a->at = a->value + block->rank;
+  return 0;
+}
+
+struct slots_args {
+  std::int32_t* slots;
+  std::int32_t slow_rank;
+};
+/// Each rank writes 100 + rank into its slot.
+int write_slot(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const slots_args*>(args);
+  if (block->rank == a->slow_rank) {
+    std::this_thread::sleep_for(milliseconds(30));
+  }
+  a->slots[block->rank] = 100 + block->rank;
+  return 0;
+}
+
+struct sum_args {
+  const std::int32_t* slots;
+  std::int32_t* sum;
+};
+int sum_of_slots(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const sum_args*>(args);
+  *a->sum = 0;
+  for (int i = 0; i < block->ranks; ++i) {
+    *a->sum += a->slots[i];
+  }
+  return 0;
+}
+
+/// Shifts what is there by one digit and adds the rank.
+int append_rank(const tessBlockContext* block, const void* args) {
+  auto* const at = *static_cast<std::int32_t* const*>(args);
+  const std::int32_t before = *at;
+  std::this_thread::sleep_for(milliseconds(2));
+  *at = before * 10 + block->rank + 1;
+  return 0;
+}
+
+std::vector<registered_module::entry> order_kernels() {
+  return {{"o_write",
+           write_slowly,
+           {pointer_to("at", TESS_INT32), value("value", TESS_INT32, 4),
+            value("slow_rank", TESS_INT32, 4)}},
+          {"o_slot",
+           write_slot,
+           {pointer_to("slots", TESS_INT32), value("slow_rank", TESS_INT32, 4)}},
+          {"o_sum",
+           sum_of_slots,
+           {pointer_to("slots", TESS_INT32), pointer_to("sum", TESS_INT32)}},
+          {"o_append", append_rank, {pointer_to("at", TESS_INT32)}}};
+}
+
+constexpr tessLaunchConfig one_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
+
+/// Four devices, and kernels that show which of two operations came first.
+class TesseraOrder : public ::testing::Test {
+ protected:
+  void launch(const char* name, const void* args, std::size_t bytes) {
+    ASSERT_TESS(tessLaunch(kernels_[name], s.mesh, one_thread, args, bytes, s.stream));
+  }
+  void write(std::int32_t* at, std::int32_t number, std::int32_t slow_rank) {
+    const write_args args{at, number, slow_rank};
+    launch("o_write", &args, sizeof args);
+  }
+  std::int32_t* on_rank(std::int32_t* at, int rank) {
+    void* out = nullptr;
+    EXPECT_TESS(tessMemGetRankPtr(s.mesh, at, rank, &out));
+    return static_cast<std::int32_t*>(out);
+  }
+  std::int32_t* pinned(std::size_t count) {
+    void* out = nullptr;
+    EXPECT_TESS(tessHostAlloc(count * sizeof(std::int32_t), &out, TESS_MEM_PINNED_HOST));
+    std::memset(out, 0, count * sizeof(std::int32_t));
+    return static_cast<std::int32_t*>(out);
+  }
+
+  const environment workers_ = many_workers();
+  session s{4};  // NOLINT: as everywhere in these tests
+  const registered_module kernels_{s.context, order_kernels()};
+};
+
+TEST_F(TesseraOrder, ACopyFromAnotherRankSeesWhatTheLaunchBeforeItHasWrittenThere) {
+  auto* const x = s.memory<std::int32_t>(16);
+  auto* const y = s.memory<std::int32_t>(16);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  write(x, 40, 3);
+  ASSERT_TESS(tessMemcpyRankAsync(y, on_rank(x, 3), 4, TESS_COPY_D2D, 0, s.stream));
+  EXPECT_EQ(s.read(y, 1)[0], 43);
+}
+
+TEST_F(TesseraOrder, ACopyFromOneRankToAllSeesWhatTheLaunchBeforeItHasWrittenThere) {
+  auto* const x = s.memory<std::int32_t>(16);
+  auto* const y = s.memory<std::int32_t>(16);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  write(x, 40, 3);
+  ASSERT_TESS(tessMemcpyAsync(y, on_rank(x, 3), 4, TESS_COPY_D2D, s.stream));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(s.read(y, 1, rank)[0], 43) << rank;
+  }
+}
+
+TEST_F(TesseraOrder, WhatIsCopiedFromARankIsNotOverwrittenBeforeTheCopyHasReadIt) {
+  constexpr std::size_t bytes = 4 << 20;
+  auto* const x = s.memory<char>(bytes);
+  auto* const y = s.memory<char>(bytes);
+  void* x3 = nullptr;
+  ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 3, &x3));
+  ASSERT_TESS(tessMemsetAsync(x, 1, bytes, s.stream));
+  ASSERT_TESS(tessMemcpyRankAsync(y, x3, bytes, TESS_COPY_D2D, 0, s.stream));
+  ASSERT_TESS(tessMemsetAsync(x, 2, bytes, s.stream));
+  EXPECT_EQ(s.read(y, bytes), std::vector<char>(bytes, 1));
+}
+
+TEST_F(TesseraOrder, MemoryThatAStreamGivesBackBehindACopyFromARankIsReusedBehindIt) {
+  constexpr std::size_t bytes = 4 << 20;
+  auto* const y = s.memory<char>(bytes);
+  void* x = nullptr;
+  void* x3 = nullptr;
+  ASSERT_TESS(tessMallocAsync(&x, bytes, s.stream));
+  ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 3, &x3));
+  ASSERT_TESS(tessMemsetAsync(x, 3, bytes, s.stream));
+  ASSERT_TESS(tessMemcpyRankAsync(y, x3, bytes, TESS_COPY_D2D, 0, s.stream));
+  ASSERT_TESS(tessFreeAsync(x, s.stream));
+  void* again = nullptr;
+  ASSERT_TESS(tessMallocAsync(&again, bytes, s.stream));
+  ASSERT_EQ(again, x) << "the test is about memory that is reused";
+  ASSERT_TESS(tessMemsetAsync(again, 4, bytes, s.stream));
+  EXPECT_EQ(s.read(y, bytes), std::vector<char>(bytes, 3));
+}
+
+TEST_F(TesseraOrder, ALaunchOnMemoryOfTheHostSeesWhatAllRanksHaveWrittenThere) {
+  std::int32_t* const slots = pinned(4);
+  auto* const sum = s.memory<std::int32_t>(1);
+  const slots_args written{slots, 1};
+  launch("o_slot", &written, sizeof written);
+  const sum_args added{slots, sum};
+  launch("o_sum", &added, sizeof added);
+  EXPECT_EQ(s.read(sum, 1)[0], 406);
+  ASSERT_TESS(tessHostFree(slots));
+}
+
+TEST_F(TesseraOrder, ACopyFromTheHostSeesWhatAllRanksHaveWrittenThere) {
+  std::int32_t* const slots = pinned(4);
+  auto* const x = s.memory<std::int32_t>(4);
+  const slots_args written{slots, 1};
+  launch("o_slot", &written, sizeof written);
+  ASSERT_TESS(tessMemcpyAsync(x, slots, 16, TESS_COPY_H2D, s.stream));
+  EXPECT_EQ(s.read(x, 4), (std::vector<std::int32_t>{100, 101, 102, 103}));
+  ASSERT_TESS(tessHostFree(slots));
+}
+
+TEST_F(TesseraOrder, ALaunchOnOneRanksMemoryRunsRankAfterRank) {
+  auto* const x = s.memory<std::int32_t>(1);
+  std::int32_t* const x2 = on_rank(x, 2);
+  launch("o_append", &x2, sizeof x2);
+  ASSERT_TESS(tessMemcpyRankAsync(x, x2, 4, TESS_COPY_D2D, 1, s.stream));
+  EXPECT_EQ(s.read(x, 1, 2)[0], 1234);
+  EXPECT_EQ(s.read(x, 1, 1)[0], 1234);
+}
+
+TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyElse) {
+  std::int32_t* const host = pinned(8);
+  auto* const x = s.memory<std::int32_t>(8);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  // The kernel of rank 1 refuses; so its copy to the host is skipped.
+  static const registered_module::entry refusing{
+      "o_refuse",
+      [](const tessBlockContext* block, const void*) { return block->rank == 1 ? 7 : 0; },
+      {}};
+  const registered_module m(s.context, {refusing});
+  ASSERT_TESS(tessLaunch(m["o_refuse"], s.mesh, one_thread, nullptr, 0, s.stream));
+  ASSERT_TESS(tessMemcpyRankAsync(host, x, 4, TESS_COPY_D2H, 1, s.stream));
+  ASSERT_TESS(tessMemsetAsync(x, 1, 32, s.stream));
+  ASSERT_TESS(tessMemcpyRankAsync(x, host, 4, TESS_COPY_H2D, 2, s.stream));  // skipped
+  host[4] = 77;
+  ASSERT_TESS(tessMemcpyRankAsync(x, host + 4, 4, TESS_COPY_H2D, 3, s.stream));
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0x01010101) << "what rank 1 did not send is not taken";
+  EXPECT_EQ(s.read(x, 1, 3)[0], 77) << "other bytes of the host are sound";
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0x01010101) << "rank 0 goes on";
+  ASSERT_TESS(tessHostFree(host));
+}
+
+TEST_F(TesseraOrder, OverlappingRangesOfOneRankAreRefusedByTheCallThroughAnyAddress) {
+  auto* const x = s.memory<std::int32_t>(64);
+  std::int32_t* const x3 = on_rank(x, 3);
+  EXPECT_EQ(tessMemcpyRankAsync(x, x3 + 1, 32, TESS_COPY_D2D, 3, s.stream),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_TESS(tessMemcpyRankAsync(x, x3 + 1, 32, TESS_COPY_D2D, 2, s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
+TEST_F(TesseraOrder, AnEventOfAMeshStreamHasHappenedWhenAllItsLanesHaveReachedIt) {
+  constexpr std::size_t bytes = 2 << 20;
+  tessStream_t other = nullptr;
+  tessEvent_t done = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
+  ASSERT_TESS(tessEventCreate(&done));
+  auto* const x = s.memory<char>(bytes);
+  auto* const y = s.memory<char>(bytes);
+  std::vector<char> host(bytes);
+  for (int round = 0; round < 5; ++round) {
+    std::fill(host.begin(), host.end(), 1);
+    ASSERT_TESS(tessMemsetAsync(y, 2, bytes, s.stream));
+    ASSERT_TESS(tessStreamSynchronize(s.stream));
+    // All ranks read the host; then, behind the event, rank 0 writes it.
+    ASSERT_TESS(tessMemcpyAsync(x, host.data(), bytes, TESS_COPY_H2D, s.stream));
+    ASSERT_TESS(tessEventRecord(done, s.stream));
+    ASSERT_TESS(tessStreamWaitEvent(other, done));
+    ASSERT_TESS(tessMemcpyAsync(host.data(), y, bytes, TESS_COPY_D2H, other));
+    ASSERT_TESS(tessStreamSynchronize(other));
+    for (int rank = 0; rank < 4; ++rank) {
+      ASSERT_EQ(s.read(x, bytes, rank), std::vector<char>(bytes, 1)) << rank;
+    }
+  }
+}
+
+TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
+  tessStream_t other = nullptr;
+  tessEvent_t done = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
+  ASSERT_TESS(tessEventCreate(&done));
+  auto* const x = s.memory<std::int32_t>(1);
+  auto* const y = s.memory<std::int32_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  write(x, 40, 2);
+  ASSERT_TESS(tessEventRecord(done, s.stream));
+  ASSERT_TESS(tessStreamWaitEvent(other, done));
+  std::int32_t got = 0;
+  ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));  // lane 0 alone
+  ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
+  ASSERT_TESS(tessStreamSynchronize(other));
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the launch came before the fill";
+}
+
+TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedByTheCall) {
+  tessStream_t other = nullptr;
+  tessEvent_t outside = nullptr;
+  tessEvent_t inside = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
+  ASSERT_TESS(tessEventCreate(&outside));
+  ASSERT_TESS(tessEventCreate(&inside));
+  auto* const x = s.memory<std::int32_t>(1);
+  ASSERT_TESS(tessEventRecord(outside, s.stream));
+  ASSERT_TESS(tessStreamBeginCapture(other));
+  EXPECT_EQ(tessStreamWaitEvent(other, outside), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessMemsetAsync(x, 1, 4, other));
+  ASSERT_TESS(tessEventRecord(inside, other));
+  EXPECT_TESS(tessStreamWaitEvent(other, inside));
+  tessGraph_t graph = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(other, &graph));
+  EXPECT_TESS(tessGraphDestroy(graph));
+  EXPECT_TESS(tessStreamWaitEvent(other, outside));
+}
+
+TEST_F(TesseraOrder, OnlyTheStreamsOwnMeshIsTaken) {
+  const int ids[] = {0, 1, 2, 3};
+  tessMesh_t twin = nullptr;
+  ASSERT_TESS(tessMeshCreate(s.context, ids, 4, {4, 1, 1, 1}, &twin));
+  auto* const x = s.memory<std::int32_t>(1);
+  EXPECT_EQ(tessAllReduce(twin, x, 1, TESS_INT32, TESS_COLL_SUM, "tp", s.stream),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessLaunch(kernels_["o_append"], twin, one_thread, &x, sizeof x, s.stream),
+            TESS_ERR_INVALID_VALUE);
+}
+
+// Meetings of ranks.
+
+/// Two streams of each rank.
+class TesseraMeeting : public ::testing::Test {
+ protected:
+  static constexpr int ranks = 4;
+
+  TesseraMeeting() {
+    for (int r = 0; r < ranks; ++r) {
+      tessStreamDesc own{sizeof own, 0, 0, 0, 0, -1};
+      own.rank = r;
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &a[at(r)]));
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &b[at(r)]));
+    }
+  }
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  [[nodiscard]] tessStatus_t sum(std::int32_t* x, tessStream_t on, const char* axis,
+                                 std::int64_t timeout_ms = 0) const {
+    tessCollectiveDesc d{};
+    d.structSize = sizeof d;
+    d.sendbuf = x;
+    d.count = 1;
+    d.dtype = TESS_INT32;
+    d.axis = axis;
+    d.timeoutMs = timeout_ms;
+    return tessCollective(s.mesh, &d, on);
+  }
+  /// `number` on each rank.
+  std::int32_t* numbers(std::int32_t number) {
+    auto* const out = s.memory<std::int32_t>(1);
+    EXPECT_TESS(tessMemcpyAsync(out, &number, 4, TESS_COPY_H2D, s.stream));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+    return out;
+  }
+  void expect_all(tessStatus_t status) const {
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_EQ(tessStreamSynchronize(a[at(r)]), status) << "stream a of rank " << r;
+    }
+  }
+
+  session s{ranks, {2, 1, 2, 1}};  // NOLINT
+  std::array<tessStream_t, ranks> a{};
+  std::array<tessStream_t, ranks> b{};
+};
+
+TEST_F(TesseraMeeting, CollectivesPairByTheOrderOfTheCallsWhicheverStreamsTheyAreOn) {
+  std::int32_t* const t = numbers(1);
+  std::int32_t* const x = numbers(1);
+  std::int32_t* const y = numbers(100);
+  // Rank by rank in one thread: on stream a the sum over tp, which ends when the last of
+  // its ranks has called it, holds back the sum of x that was called before that of y.
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(sum(t, a[at(r)], "tp"));
+    ASSERT_TESS(sum(x, a[at(r)], nullptr));
+    ASSERT_TESS(sum(y, b[at(r)], nullptr));
+  }
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(tessStreamSynchronize(a[at(r)]));
+    ASSERT_TESS(tessStreamSynchronize(b[at(r)]));
+  }
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(s.read(t, 1, r)[0], 2) << r;
+    EXPECT_EQ(s.read(x, 1, r)[0], 4) << r;
+    EXPECT_EQ(s.read(y, 1, r)[0], 400) << r;
+  }
+}
+
+TEST_F(TesseraMeeting, RanksMeetByWhicheverAxesTheyNameTheirGroup) {
+  session line(2);
+  auto* const x = line.memory<std::int32_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(line.stream));
+  std::array<tessStream_t, 2> own{};
+  const std::array<const char*, 2> names = {nullptr, "dp"};
+  for (int r = 0; r < 2; ++r) {
+    tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};
+    desc.rank = r;
+    ASSERT_TESS(tessStreamCreateEx(line.mesh, &desc, &own[at(r)]));
+    ASSERT_TESS(tessAllReduce(line.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, names[at(r)],
+                              own[at(r)]));
+  }
+  for (const tessStream_t one : own) {
+    EXPECT_TESS(tessStreamSynchronize(one));
+  }
+}
+
+TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
+  std::int32_t* const x = numbers(5);
+  for (int r = 0; r < ranks; ++r) {
+    void* own = nullptr;
+    ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, r, &own));
+    ASSERT_TESS(sum(static_cast<std::int32_t*>(own), a[at(r)], nullptr));
+  }
+  expect_all(TESS_OK);
+  EXPECT_EQ(s.read(x, 1, 3)[0], 20);
+  void* foreign = nullptr;
+  ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 2, &foreign));
+  EXPECT_EQ(sum(static_cast<std::int32_t*>(foreign), a[1], nullptr),
+            TESS_ERR_INVALID_VALUE);
+}
+
+TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
+  std::int32_t* const x = numbers(1);
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32,
+                              r == 2 ? TESS_COLL_MAX : TESS_COLL_SUM, nullptr, a[at(r)]));
+  }
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(tessStreamSynchronize(a[at(r)]), TESS_ERR_COLLECTIVE_MISMATCH);
+    const std::string why = tessGetLastErrorMessage();
+    EXPECT_NE(why.find("all_reduce of 1 int32, sum"), std::string::npos) << why;
+    EXPECT_NE(why.find("all_reduce of 1 int32, max"), std::string::npos) << why;
+    EXPECT_NE(why.find("by rank 2"), std::string::npos) << why;
+  }
+  // All ranks have come, so all are in step.
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(sum(x, a[at(r)], nullptr));
+  }
+  expect_all(TESS_OK);
+  EXPECT_EQ(s.read(x, 1)[0], 4);
+}
+
+TEST_F(TesseraMeeting, ARankThatLeavesOneOutBreaksTheGroupUntilAllHaveRecovered) {
+  std::int32_t* const x = numbers(1);
+  for (int r = 0; r < 3; ++r) {
+    ASSERT_TESS(sum(x, a[at(r)], nullptr, 30));
+  }
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(tessStreamSynchronize(a[at(r)]), TESS_ERR_TIMEOUT);
+    const std::string why = tessGetLastErrorMessage();
+    EXPECT_NE(why.find("rank 3 has not come to all_reduce 1"), std::string::npos) << why;
+  }
+  // Nobody is added to the wrong call.
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
+  }
+  const std::string why = tessGetLastErrorMessage();
+  EXPECT_NE(why.find("tessMeshRecover"), std::string::npos) << why;
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_TESS(sum(x, b[at(r)], "tp"));  // other groups go on
+    EXPECT_TESS(tessMeshRecover(s.mesh, r));
+    EXPECT_TESS(sum(x, a[at(r)], nullptr));  // each as soon as it has recovered
+  }
+  expect_all(TESS_OK);
+}
+
+TEST_F(TesseraMeeting, WhatWaitsFromBeforeARecoveryEndsWhenTheLastRankHasRecovered) {
+  std::int32_t* const x = numbers(1);
+  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // for ever
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(tessMeshRecover(s.mesh, r));
+  }
+  EXPECT_EQ(tessStreamSynchronize(a[0]), TESS_ERR_TIMEOUT);
+  EXPECT_EQ(tessMeshRecover(s.mesh, ranks), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMeshRecover(s.mesh, -2), TESS_ERR_INVALID_VALUE);
+}
+
+TEST_F(TesseraMeeting, WhatCannotBeCapturedIsRefusedByTheCall) {
+  std::int32_t* const x = numbers(1);
+  ASSERT_TESS(tessStreamBeginCapture(a[0]));
+  EXPECT_EQ(sum(x, a[0], nullptr), TESS_ERR_UNSUPPORTED);
+  tessGraph_t graph = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(a[0], &graph));
+  EXPECT_TESS(tessGraphDestroy(graph));
+  static const registered_module::entry lasting{
+      "o_lasting",
+      [](const tessBlockContext*, const void*) { return 0; },
+      {},
+      TESS_KERNEL_PERSISTENT_CAPABLE | TESS_KERNEL_DETERMINISTIC};
+  const registered_module m(s.context, {lasting});
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  EXPECT_EQ(
+      tessLaunch(m["o_lasting"], s.mesh,
+                 {{1, 1, 1}, {1, 1, 1}, 0, TESS_LAUNCH_PERSISTENT}, nullptr, 0, s.stream),
+      TESS_ERR_UNSUPPORTED);
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  EXPECT_TESS(tessGraphDestroy(graph));
+}
+
+TEST_F(TesseraMeeting, BuffersStandAtMultiplesOfTheirElementsSize) {
+  auto* const x = s.memory<char>(64);
+  for (int offset = 1; offset < 4; ++offset) {
+    EXPECT_EQ(tessAllReduce(s.mesh, x + offset, 4, TESS_INT32, TESS_COLL_SUM, nullptr,
+                            s.stream),
+              TESS_ERR_INVALID_VALUE)
+        << offset;
+  }
+  EXPECT_TESS(
+      tessAllReduce(s.mesh, x + 4, 4, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
+}
+
+}  // namespace
+}  // namespace weir::test
