@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -17,6 +18,7 @@
 
 #include "support.hpp"
 #include "support/temp_folder.hpp"
+#include "weir/runtime/device/dlpack.hpp"
 #include "weir/runtime/stream/settings.hpp"
 
 namespace weir::test {
@@ -134,6 +136,52 @@ TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(s.read(x, 1)[0], 0) << "the parent goes on";
+}
+
+/// Memory of the system, and how often some was given back.
+struct counted_source {
+  static std::atomic<int>& given_back() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  static void* take(std::size_t bytes, std::size_t alignment, void*) {
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  }
+  static void give_back(void* at, std::size_t, void*) {
+    ++given_back();
+    std::free(at);
+  }
+};
+
+TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) {
+  ASSERT_TESS(
+      tessSetAllocator(&counted_source::take, &counted_source::give_back, nullptr));
+  void* tensor = nullptr;
+  {
+    session s;
+    auto* const x = s.memory<float>(16);
+    const std::int64_t extent = 16;
+    tessTensorDesc desc{};
+    desc.structSize = sizeof desc;
+    desc.dtype = TESS_FP32;
+    desc.ndim = 1;
+    desc.shape = &extent;
+    ASSERT_TESS(tessMemExportDlpack(s.context, x, &desc, &tensor));
+  }
+  ASSERT_TESS(tessSetAllocator(nullptr, nullptr, nullptr));
+  auto* const managed = static_cast<runtime::dlpack::managed_tensor_versioned*>(tensor);
+  const int before = counted_source::given_back();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    managed->deleter(managed);
+    _exit(counted_source::given_back() - before);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  managed->deleter(managed);
+  EXPECT_EQ(counted_source::given_back() - before, 1);
 }
 
 TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
