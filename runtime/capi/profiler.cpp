@@ -6,6 +6,8 @@
 namespace weir::capi {
 
 void close_profilers(const context& of) {
+  static_cast<void>(
+      all().profilers.remove_if([](const auto& one) { return one.of.expired(); }));
   all().profilers.for_each([&](const profiler_object& one) {
     if (const auto whose = one.of.lock(); whose.get() == &of) {
       whose->unobserve(one.what.get());

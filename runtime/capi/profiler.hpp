@@ -13,8 +13,8 @@ struct profiler_object {
   std::shared_ptr<runtime::recorder> what;
 };
 
-/// Those that a context still has hear of nothing more. What they have noted is there
-/// until they are stopped, also when the context has gone.
+/// The profilers of a context stop listening. What they have recorded is kept until they are
+/// stopped or another context is shut down.
 void close_profilers(const context& of);
 
 }  // namespace weir::capi
