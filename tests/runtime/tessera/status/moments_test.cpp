@@ -86,10 +86,34 @@ TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
 }
 
 TEST(TesseraModules, ThatCannotBeLoadedChangeNothing) {
-  const session s(2);
+  session s(2);
+  const std::uint32_t before = algorithm_of_a_sum(s);
+  runtime::fatbin_builder builder;
+  builder.set_policy({false, false, true, false, false, 0});
+  runtime::plan_record plan;
+  plan.collective = 1;
+  plan.algorithm = 1;  // ring
+  builder.add_plan(plan);
+  plan.axis = "zz";
+  builder.add_plan(plan);
+  const byte_vector image = or_throw(builder.build());
   tessModule_t none = nullptr;
-  EXPECT_EQ(load_plans(s, {0, 0, 1, 0}, "zz", &none), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessModuleLoad(s.context, image.data(), image.size(), &none),
+            TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(level_of(s), 2);
+  EXPECT_EQ(algorithm_of_a_sum(s), before);
+}
+
+TEST(TesseraModules, PlansAlongUnknownAxesAreRefusedWhenTheyAreAdded) {
+  tessFatbin_t fatbin = nullptr;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  tessFatbinPlan plan{};
+  plan.structSize = sizeof plan;
+  plan.axis = "zz";
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan), TESS_ERR_INVALID_VALUE);
+  plan.axis = "tp+dp";
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
 }
 
 TEST(TesseraModules, LeaveThePolicyThatAProgramHasSet) {
@@ -319,6 +343,8 @@ TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
   EXPECT_NE(warnings[0].find("TESS_TOPOLOGY"), std::string::npos);
   EXPECT_NE(warnings[1].find("TESS_COLL_ALGO"), std::string::npos);
   EXPECT_NE(warnings[2].find("TESS_DETERMINSTIC"), std::string::npos);
+  EXPECT_NE(warnings[2].find("did you mean \"TESS_DETERMINISTIC\"?"), std::string::npos)
+      << warnings[2];
   EXPECT_EQ(read.topology, "");
   EXPECT_EQ(read.algorithm, "");
   EXPECT_EQ(read.seed, std::optional<std::uint64_t>(0)) << "0 is a seed like others";
