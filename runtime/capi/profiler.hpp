@@ -13,8 +13,8 @@ struct profiler_object {
   std::shared_ptr<runtime::recorder> what;
 };
 
-/// The profilers of a context stop listening. What they have recorded is kept until they are
-/// stopped or another context is shut down.
+/// The profilers of a context stop listening. What they have recorded is kept until they
+/// are stopped or another context is shut down.
 void close_profilers(const context& of);
 
 }  // namespace weir::capi

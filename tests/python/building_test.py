@@ -64,7 +64,7 @@ class Building(Session):
         rounded = x.to_numpy()
         self.assertFalse(np.array_equal(rounded, exact))
         np.testing.assert_allclose(rounded, exact, rtol=2 ** -3)  # three bits behind the point, rounded twice
-        module.unload()
+        module.unload()  # and takes its plans with it
         x.copy_from(values)
         ts.collectives.all_reduce(mesh, x)
         np.testing.assert_array_equal(x.to_numpy(), exact)
