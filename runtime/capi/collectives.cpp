@@ -166,7 +166,12 @@ result<void> end_group() {
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->what, what});
   }
-  return runtime::enqueue_group(calls);
+  WEIR_CHECK(runtime::enqueue_group(calls));
+  for (const runtime::grouped_call& c : calls) {
+    c.on->of().log(runtime::log_level::trace, "stream {}: {} of a group enqueued",
+                   c.on->number(), name_of(c.what.call.kind));
+  }
+  return {};
 }
 
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,

@@ -104,7 +104,7 @@ tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
 [[nodiscard]] error no_context(std::string_view call, std::string_view what);
 [[nodiscard]] error stale(std::string_view call, std::string_view what);
-/// Calls that enqueue or wait are not for kernels and functions in streams.
+/// Calls that enqueue or wait are not for kernels, functions in streams and callbacks.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
 /// A time limit is one that the clock can count.
 [[nodiscard]] result<void> check_limit(std::string_view call, std::int64_t least,

@@ -496,7 +496,10 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    return e->what->launch(s->what);
+    WEIR_CHECK(e->what->launch(s->what));
+    s->what->of().log(runtime::log_level::trace, "stream {}: graph enqueued",
+                      s->what->number());
+    return {};
   });
 }
 

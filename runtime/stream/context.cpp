@@ -211,17 +211,23 @@ result<std::shared_ptr<context>> context::over(engine& workers,
   return out;
 }
 
+std::function<void(std::string_view)> context::log_at(log_level level) {
+  return [self = weak_from_this(), level](std::string_view text) {
+    if (const auto alive = self.lock()) {
+      alive->log(level, text);
+    }
+  };
+}
+
 result<void> context::open(engine& workers) {
   port_ = std::make_unique<submission_port>(workers);
   cpu_options options;
   options.devices = settings_.devices;
   options.memory = settings_.device_memory;
   options.source = settings_.source;
-  const std::weak_ptr<context> self = weak_from_this();
-  options.log = [self](std::int32_t device, std::string_view text) {
-    if (const auto alive = self.lock()) {
-      alive->log(log_level::info, fmt::format("device {}: {}", device, text));
-    }
+  options.log = [to = log_at(log_level::info)](std::int32_t device,
+                                               std::string_view text) {
+    to(fmt::format("device {}: {}", device, text));
   };
   WEIR_TRY(trust_.keys, read_trusted_keys(settings_.trusted_keys));
   trust_.required = settings_.require_signed;
@@ -230,11 +236,10 @@ result<void> context::open(engine& workers) {
     cached.folder = settings_.cache_folder;
     cached.strict = settings_.cache_strict;
     cached.environment = environment_digest(cpu_arch());
-    cached.on_log = [self](std::string_view text) {
-      if (const auto alive = self.lock()) {
-        alive->log(log_level::info, text);
-      }
-    };
+    cached.on_log = log_at(log_level::info);
+    if (logs(log_level::debug)) {
+      cached.on_decision = log_at(log_level::debug);
+    }
     auto made = module_cache::open(std::move(cached));
     if (!made && settings_.cache_strict) {
       return std::move(made).error();
@@ -242,7 +247,13 @@ result<void> context::open(engine& workers) {
     if (made) {
       cache_ = std::move(*made);
     } else {
-      warnings_.push_back("no cache: " + made.error().message());
+      warnings_.push_back(
+          error(errc::invalid_argument,
+                fmt::format("no cache on disk: expected TESS_CACHE_DIR, or else "
+                            "XDG_CACHE_HOME, to say where one may be, found \"{}\"",
+                            settings_.cache_folder))
+              .because(std::move(made).error())
+              .message());
     }
   }
   tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
@@ -250,11 +261,8 @@ result<void> context::open(engine& workers) {
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
   backend_ = std::move(backend);
   meetings_ = std::make_unique<meeting_point>(*this);
-  memory_ = std::make_unique<symmetric_memory>(backend_, [self](const error& e) {
-    if (const auto alive = self.lock()) {
-      alive->log(log_level::info, e.message());
-    }
-  });
+  memory_ = std::make_unique<symmetric_memory>(
+      backend_, [to = log_at(log_level::info)](const error& e) { to(e.message()); });
   return {};
 }
 
@@ -263,6 +271,7 @@ void context::log(log_level level, std::string_view text) const {
     return;
   }
   if (settings_.on_log) {
+    const program_callback calls;
     settings_.on_log(level, text);
   } else {
     std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()), text.data());
@@ -273,12 +282,14 @@ result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> d
                                                  const mesh_axes& axes) {
   WEIR_TRY(const mesh_shape shape,
            mesh_shape::make(devices, backend_->device_count(), axes));
-  const std::lock_guard lock(mutex_);
-  auto out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
-  std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
-  meshes_.push_back(out);
-  log(log_level::debug,
-      fmt::format("mesh {} created on {} devices", mesh_numbers_, devices.size()));
+  std::shared_ptr<mesh> out;
+  {
+    const std::lock_guard lock(mutex_);
+    out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
+    std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
+    meshes_.push_back(out);
+  }
+  log(log_level::debug, "mesh {} created on {} devices", out->number, devices.size());
   return out;
 }
 
@@ -453,15 +464,14 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
     wishes_.push_back(std::move(wishes));
     suggest_policy();
   }
-  log(log_level::debug,
-      fmt::format("module loaded: {} kernels, {} plans{}", out->kernels().size(),
-                  out->plans().size(), out->policy() ? ", a policy" : ""));
+  log(log_level::debug, "module loaded: {} kernels, {} plans{}", out->kernels().size(),
+      out->plans().size(), out->policy() ? ", a policy" : "");
   return out;
 }
 
 void context::forget_module(const loaded_module& what) {
-  log(log_level::debug, fmt::format("module unloaded: {} kernels, {} plans",
-                                    what.kernels().size(), what.plans().size()));
+  log(log_level::debug, "module unloaded: {} kernels, {} plans", what.kernels().size(),
+      what.plans().size());
   const std::lock_guard lock(mutex_);
   std::erase_if(wishes_, [&](const module_wishes& m) { return m.of == &what; });
   suggest_policy();

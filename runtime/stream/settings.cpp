@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/text.hpp"
 #include "weir/runtime/collective/call.hpp"
 
 namespace weir::runtime {
@@ -71,9 +72,16 @@ class reader {
     }
     return *value == "1";
   }
-  /// Some variable of this name has been asked for.
-  [[nodiscard]] bool knows(const std::string& name) const {
-    return asked_.count(name) != 0;
+  /// Warns of names that no setting has, once all settings have been asked for.
+  void warn_of_unknown(std::span<const std::string> set) const {
+    const std::vector<std::string> known(asked_.begin(), asked_.end());
+    for (const std::string& name : set) {
+      if (name.starts_with("TESS_") && asked_.count(name) == 0) {
+        warnings_.push_back(fmt::format(
+            "environment variable {} ignored: expected one that the runtime knows{}",
+            name, did_you_mean(name, known)));
+      }
+    }
   }
   void warn(const char* name, std::string_view expected, std::string_view found) const {
     warnings_.push_back(
@@ -210,12 +218,7 @@ result<runtime_settings> read_settings(
   s.require_signed = from.flag("TESS_REQUIRE_SIGNED", false);
   from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
   take_cache(from, s);
-  for (const std::string& name : set) {
-    if (name.starts_with("TESS_") && !from.knows(name)) {
-      warnings.push_back(fmt::format(
-          "environment variable {} ignored: expected one that the runtime knows", name));
-    }
-  }
+  from.warn_of_unknown(set);
   return s;
 }
 

@@ -94,14 +94,13 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   out->number_ = out->of().next_stream();
   out->budget_->set_limit(out->of().settings().stream_memory);
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
-  auto in = out->of().port().enter();
-  std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
-  out->mesh_->streams.push_back(out);
-  if (out->of().logs(log_level::debug)) {
-    out->of().log(log_level::debug,
-                  fmt::format("stream {} created with {} lanes on mesh {}", out->number_,
-                              lanes, out->mesh_->number));
+  {
+    auto in = out->of().port().enter();
+    std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
+    out->mesh_->streams.push_back(out);
   }
+  out->of().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
+                out->number_, lanes, out->mesh_->number);
   return out;
 }
 
@@ -112,9 +111,16 @@ stream::~stream() {
 }
 
 void stream::enqueue(ref<operation> what) {
-  auto in = of().port().enter();
-  in.make_room(what->tasks(lanes()));
-  enqueue(in, std::move(what));
+  const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
+  {
+    auto in = of().port().enter();
+    in.make_room(what->tasks(lanes()));
+    enqueue(in, std::move(what));
+  }
+  if (traced) {
+    of().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_, traced->number,
+             traced->name());
+  }
 }
 
 void stream::number(operation& what) {
@@ -134,10 +140,6 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
   number(*what);
   if (!pending_waits_.empty()) {
     what->waits = std::exchange(pending_waits_, {});
-  }
-  if (of().logs(log_level::trace)) {
-    of().log(log_level::trace, fmt::format("stream {}: operation {}, \"{}\"", number_,
-                                           what->number, what->name()));
   }
   if (auto by = of().observer()) {
     what->observer = std::move(by);
@@ -238,6 +240,7 @@ void stream::record(event& into) {
       enqueue(in, mark);
     }
   }
+  of().log(log_level::trace, "stream {}: event recorded", number_);
   // What was there goes with the port open.
   if (mark) {
     into.set(std::move(mark));

@@ -162,6 +162,9 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
                                     {out.how.how, out.how.chunk_bytes, out.how.wire}));
   note_numbers(on, policy, *out.plan);
+  of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
+         name_of(what.call.kind), what.call.count, info_of(what.call.type).tessera, ranks,
+         name_of(out.how.how), name_of(out.how.level));
   return out;
 }
 

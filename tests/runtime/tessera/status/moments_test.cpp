@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -17,6 +18,7 @@
 
 #include "support.hpp"
 #include "support/temp_folder.hpp"
+#include "weir/runtime/device/dlpack.hpp"
 #include "weir/runtime/stream/settings.hpp"
 
 namespace weir::test {
@@ -84,10 +86,34 @@ TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
 }
 
 TEST(TesseraModules, ThatCannotBeLoadedChangeNothing) {
-  const session s(2);
+  session s(2);
+  const std::uint32_t before = algorithm_of_a_sum(s);
+  runtime::fatbin_builder builder;
+  builder.set_policy({false, false, true, false, false, 0});
+  runtime::plan_record plan;
+  plan.collective = 1;
+  plan.algorithm = 1;  // ring
+  builder.add_plan(plan);
+  plan.axis = "zz";
+  builder.add_plan(plan);
+  const byte_vector image = or_throw(builder.build());
   tessModule_t none = nullptr;
-  EXPECT_EQ(load_plans(s, {0, 0, 1, 0}, "zz", &none), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessModuleLoad(s.context, image.data(), image.size(), &none),
+            TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(level_of(s), 2);
+  EXPECT_EQ(algorithm_of_a_sum(s), before);
+}
+
+TEST(TesseraModules, PlansAlongUnknownAxesAreRefusedWhenTheyAreAdded) {
+  tessFatbin_t fatbin = nullptr;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  tessFatbinPlan plan{};
+  plan.structSize = sizeof plan;
+  plan.axis = "zz";
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan), TESS_ERR_INVALID_VALUE);
+  plan.axis = "tp+dp";
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
 }
 
 TEST(TesseraModules, LeaveThePolicyThatAProgramHasSet) {
@@ -134,6 +160,52 @@ TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(s.read(x, 1)[0], 0) << "the parent goes on";
+}
+
+/// Memory of the system, and how often some was given back.
+struct counted_source {
+  static std::atomic<int>& given_back() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  static void* take(std::size_t bytes, std::size_t alignment, void*) {
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  }
+  static void give_back(void* at, std::size_t, void*) {
+    ++given_back();
+    std::free(at);
+  }
+};
+
+TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) {
+  ASSERT_TESS(
+      tessSetAllocator(&counted_source::take, &counted_source::give_back, nullptr));
+  void* tensor = nullptr;
+  {
+    session s;
+    auto* const x = s.memory<float>(16);
+    const std::int64_t extent = 16;
+    tessTensorDesc desc{};
+    desc.structSize = sizeof desc;
+    desc.dtype = TESS_FP32;
+    desc.ndim = 1;
+    desc.shape = &extent;
+    ASSERT_TESS(tessMemExportDlpack(s.context, x, &desc, &tensor));
+  }
+  ASSERT_TESS(tessSetAllocator(nullptr, nullptr, nullptr));
+  auto* const managed = static_cast<runtime::dlpack::managed_tensor_versioned*>(tensor);
+  const int before = counted_source::given_back();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    managed->deleter(managed);
+    _exit(counted_source::given_back() - before);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  managed->deleter(managed);
+  EXPECT_EQ(counted_source::given_back() - before, 1);
 }
 
 TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
@@ -271,6 +343,8 @@ TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
   EXPECT_NE(warnings[0].find("TESS_TOPOLOGY"), std::string::npos);
   EXPECT_NE(warnings[1].find("TESS_COLL_ALGO"), std::string::npos);
   EXPECT_NE(warnings[2].find("TESS_DETERMINSTIC"), std::string::npos);
+  EXPECT_NE(warnings[2].find("did you mean \"TESS_DETERMINISTIC\"?"), std::string::npos)
+      << warnings[2];
   EXPECT_EQ(read.topology, "");
   EXPECT_EQ(read.algorithm, "");
   EXPECT_EQ(read.seed, std::optional<std::uint64_t>(0)) << "0 is a seed like others";

@@ -61,8 +61,8 @@ class collective_tuner {
   [[nodiscard]] result<std::optional<algorithm>> fastest(const collective_call& call,
                                                          int ranks,
                                                          const topology& shape);
-  /// What to try with this call; nothing where the fastest is known, or there is no
-  /// choice.
+  /// What to try with this call; nothing where the fastest is known, where the store
+  /// fails, or where there is no choice.
   [[nodiscard]] std::optional<tuning_trial> next(const collective_call& call, int ranks,
                                                  const topology& shape);
   /// A trial took so long. True if the fastest is known from now on: `keep` is to be
@@ -81,12 +81,12 @@ class collective_tuner {
   struct entry {
     std::vector<candidate> candidates;
     std::optional<algorithm> fastest;
-    std::optional<error> damage;  ///< why the store could not be asked
   };
 
-  /// Null where there is no choice. With the mutex.
-  [[nodiscard]] entry* find(const collective_call& call, int ranks,
-                            const topology& shape);
+  /// Null where there is no choice. With the mutex. @error as of tuning_store::load,
+  /// which is asked again the next time
+  [[nodiscard]] result<entry*> find(const collective_call& call, int ranks,
+                                    const topology& shape);
 
   tuning_store store_;
   std::mutex mutex_;

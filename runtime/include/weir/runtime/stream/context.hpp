@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,8 @@
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/mesh.hpp"
@@ -177,9 +180,20 @@ class context : public std::enable_shared_from_this<context> {
   /// For operations: whoever listens, or null.
   [[nodiscard]] std::shared_ptr<operation_observer> observer() const;
 
+  /// A line of the log, if somebody reads its level. Not with a lock in hand: the
+  /// program's callback may call the runtime.
   void log(log_level level, std::string_view text) const;
-  /// Somebody reads lines of this level: a callback those for information at any level
-  /// that is set, everybody else what TESS_LOG_LEVEL asks for.
+  /// The same; makes the line only then.
+  template <class First, class... Rest>
+  void log(log_level level, fmt::format_string<First, Rest...> text, First&& first,
+           Rest&&... rest) const {
+    if (logs(level)) {
+      log(level, std::string_view(fmt::format(text, std::forward<First>(first),
+                                              std::forward<Rest>(rest)...)));
+    }
+  }
+  /// Somebody reads lines of this level: TESS_LOG_LEVEL asks for it, or there is a
+  /// callback, which gets lines of the level `info` whatever the variable says.
   [[nodiscard]] bool logs(log_level level) const noexcept {
     return level <= settings_.log ||
            (settings_.on_log != nullptr && level <= log_level::info);
@@ -202,6 +216,8 @@ class context : public std::enable_shared_from_this<context> {
   /// mutex.
   void suggest_policy();
   explicit context(runtime_settings settings);
+  /// Logs at this level, as long as the context is there.
+  [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
   /// Ends a context with an engine of its own, whichever thread let go of it last.
   static void destroy(context* what) noexcept;
   [[nodiscard]] result<void> open(engine& workers);
