@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "weir/base/file.hpp"
 
 namespace weir::actors {
@@ -69,54 +67,47 @@ result<work_ticket> prose_runner::submit(const pulse_order& order) {
     }
   }
   WEIR_TRY(const auto ticket, model_->submit(order.pulse, inputs));
-  works_[next_].pulse = ticket;
+  works_[next_] = ticket;
   return next_++;
 }
 
 result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_image> to) {
-  WEIR_TRY(auto tasks, model_->submit_snapshot(to->bytes));
-  works_[next_] = work{{}, std::move(tasks), std::move(to)};
+  // The owner of the bytes is the whole image.
+  byte_vector* const bytes = &to->bytes;
+  WEIR_TRY(const auto ticket,
+           model_->submit_snapshot(std::shared_ptr<byte_vector>(std::move(to), bytes)));
+  works_[next_] = ticket;
   return next_++;
 }
 
 bool prose_runner::ended(work_ticket ticket) {
   const auto at = works_.find(ticket);
-  if (at == works_.end()) {
-    return true;
-  }
-  const work& w = at->second;
-  return w.image ? std::all_of(w.tasks.begin(), w.tasks.end(),
-                               [&](runtime::task_id id) { return engine_->ended(id); })
-                 : model_->ended(w.pulse);
+  return at == works_.end() ||
+         std::visit([&](auto of_model) { return model_->ended(of_model); }, at->second);
 }
 
-result<models::pulse_result> prose_runner::finish(work_ticket ticket) {
+template <class Ticket>
+result<Ticket> prose_runner::take(work_ticket ticket) {
   const auto at = works_.find(ticket);
-  if (at == works_.end()) {
+  const Ticket* const found =
+      at == works_.end() ? nullptr : std::get_if<Ticket>(&at->second);
+  if (found == nullptr) {
     return error(errc::not_found,
                  fmt::format("finishing work {} failed: no such ticket", ticket));
   }
-  const auto pulse = at->second.pulse;
+  const Ticket of_model = *found;
   works_.erase(at);
+  return of_model;
+}
+
+result<models::pulse_result> prose_runner::finish(work_ticket ticket) {
+  WEIR_TRY(const auto pulse, take<models::pulse_ticket>(ticket));
   return model_->finish(pulse);
 }
 
 result<void> prose_runner::finish_snapshot(work_ticket ticket) {
-  const auto at = works_.find(ticket);
-  if (at == works_.end()) {
-    return error(errc::not_found,
-                 fmt::format("finishing work {} failed: no such ticket", ticket));
-  }
-  const work w = std::move(at->second);
-  works_.erase(at);
-  result<void> first;
-  for (const runtime::task_id id : w.tasks) {
-    auto ended = engine_->wait(id);
-    if (!ended && first) {
-      first = std::move(ended);
-    }
-  }
-  return first;
+  WEIR_TRY(const auto snapshot, take<models::snapshot_ticket>(ticket));
+  return model_->finish(snapshot);
 }
 
 void prose_runner::span(const char* line, const char* name, std::int64_t start_ns,
@@ -130,6 +121,7 @@ result<engine_report> prose_runner::report(const trace_order& order) {
   engine_report r;
   WEIR_TRY(r.parameter_hash, model_->parameter_hash());
   WEIR_TRY(r.context_hash, model_->context_hash());
+  WEIR_TRY(r.largest_memory, model_->largest_memory());
   r.counters = engine_->counters();
   r.memory = engine_->memory();
   for (const auto& s : order.spans) {

@@ -6,7 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <vector>
+#include <variant>
 
 #include "orchestrator/pulse_model.hpp"
 
@@ -50,13 +50,14 @@ class prose_runner final : public pulse_model {
   [[nodiscard]] models::prose& model() noexcept { return *model_; }
 
  private:
-  struct work {
-    models::pulse_ticket pulse;           ///< of a pulse
-    std::vector<runtime::task_id> tasks;  ///< of a snapshot
-    std::shared_ptr<state_image> image;   ///< kept alive until the tasks have ended
-  };
+  using work = std::variant<models::pulse_ticket, models::snapshot_ticket>;
+  /// Takes a ticket that may still be finished.
+  template <class Ticket>
+  [[nodiscard]] result<Ticket> take(work_ticket ticket);
 
-  // The model names memory of the engine, so it goes first.
+  // The model names memory of the engine, so it goes first. It owns what its tasks read
+  // and write, images of snapshots included, and waits for them when it is destroyed: no
+  // other order of destruction matters, here or in whoever hands an image in.
   std::unique_ptr<runtime::engine> engine_;
   std::unique_ptr<models::prose> model_;
   std::map<work_ticket, work> works_;

@@ -61,6 +61,11 @@ std::string metrics_json(const run_report& r) {
   j["parameter_hash"] = hex64(r.parameter_hash);
   j["history_hash"] = hex64(r.history_hash);
   j["content_hash"] = hex64(r.content_hash);
+  j["memory_norm"] = {{"largest", r.largest_memory.norm},
+                      {"lane", r.largest_memory.lane},
+                      {"block", r.largest_memory.block},
+                      {"level", r.largest_memory.level},
+                      {"head", r.largest_memory.head}};
   j["tokens"] = r.tokens;
   j["pulses"] = r.pulses;
   j["phases"] = {{"build", {{"tokens", r.build_tokens}, {"pulses", r.build_pulses}}},

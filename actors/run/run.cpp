@@ -278,6 +278,7 @@ result<run_report> runner::report(conductor_end end) {
   describe_end(r, end);
   r.parameter_hash = engine->parameter_hash;
   r.context_hash = engine->context_hash;
+  r.largest_memory = engine->largest_memory;
   r.counters = engine->counters;
   r.memory = engine->memory;
   r.checkpoint_stall_ms = engine->checkpoint_stall_ms;

@@ -123,6 +123,7 @@ result<speak_report> speak(const speak_request& request,
   report.seconds = seconds_since(start);
   WEIR_TRY(report.parameter_hash, model.parameter_hash());
   WEIR_TRY(report.context_hash, model.context_hash());
+  WEIR_TRY(report.largest_memory, model.largest_memory());
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
@@ -22,6 +23,12 @@ struct prose::impl {
   std::array<std::uint64_t, max_in_flight>
       serials{};  ///< ticket of each record, 0 if it is free
   std::uint64_t last_serial = 0;
+  struct snapshot {
+    std::shared_ptr<byte_vector> to;
+    std::vector<runtime::task_id> tasks;
+  };
+  std::map<std::uint64_t, snapshot> snapshots;  ///< not finished, by ticket
+  std::uint64_t last_snapshot = 0;
   std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
 
   [[nodiscard]] result<void> idle() { return g->place().wait_all(); }
@@ -108,8 +115,9 @@ result<void> check_input(const prose_config& config, const prose::lane_input& in
 
 prose::prose(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
 prose::~prose() {
-  // Tasks point into this object: none may outlive it. Their failures were reported to
-  // whoever waited.
+  // Tasks point into this object and into the destinations of snapshots, which it owns:
+  // the engine is idle before any of it is destroyed, whatever the owner of the model
+  // destroys before. Failures were reported to whoever waited.
   static_cast<void>(impl_->idle());
 }
 
@@ -221,8 +229,44 @@ std::uint64_t prose::layout_hash() const noexcept {
   return impl_->image.layout_hash();
 }
 
-result<std::vector<runtime::task_id>> prose::submit_snapshot(std::span<std::byte> to) {
-  return impl_->image.submit_copies(impl_->g->place(), to);
+result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) {
+  if (!to) {
+    return error(errc::invalid_argument,
+                 "snapshot: expected a destination, found a null pointer");
+  }
+  auto tasks = impl_->image.submit_copies(impl_->g->place(), *to);
+  if (!tasks) {
+    // Some of the copies may have been submitted: the caller may free the destination.
+    static_cast<void>(impl_->idle());
+    return std::move(tasks).error();
+  }
+  impl_->snapshots[++impl_->last_snapshot] = {std::move(to), *std::move(tasks)};
+  return snapshot_ticket{impl_->last_snapshot};
+}
+
+result<void> prose::finish(snapshot_ticket ticket) {
+  const auto at = impl_->snapshots.find(ticket.serial);
+  if (at == impl_->snapshots.end()) {
+    return error(errc::not_found,
+                 fmt::format("snapshot ticket {}: expected one in flight, found none",
+                             ticket.serial));
+  }
+  result<void> first;
+  for (const runtime::task_id id : at->second.tasks) {
+    auto ended = impl_->g->place().wait(id);
+    if (!ended && first) {
+      first = std::move(ended);
+    }
+  }
+  impl_->snapshots.erase(at);
+  return first;
+}
+
+bool prose::ended(snapshot_ticket ticket) const noexcept {
+  const auto at = impl_->snapshots.find(ticket.serial);
+  return at == impl_->snapshots.end() ||
+         std::all_of(at->second.tasks.begin(), at->second.tasks.end(),
+                     [&](runtime::task_id id) { return impl_->g->place().ended(id); });
 }
 
 /// Takes over clocks that were written behind the host's back.
@@ -251,6 +295,10 @@ result<std::uint64_t> prose::parameter_hash() {
 result<std::uint64_t> prose::context_hash() {
   WEIR_CHECK(impl_->idle());
   return context_digest(impl_->g->config(), impl_->g->state());
+}
+result<memory_norm> prose::largest_memory() {
+  WEIR_CHECK(impl_->idle());
+  return largest_memory_of(impl_->g->state());
 }
 result<std::uint64_t> prose::state_hash() {
   WEIR_CHECK(impl_->idle());

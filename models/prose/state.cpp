@@ -4,6 +4,7 @@
 #include "prose/state.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace weir::models {
 
@@ -50,7 +51,42 @@ result<lane_context<R>> make_lane(task_place& place, const prose_config& config)
   return lane;
 }
 
+/// Frobenius norm; the order of the sum is fixed.
+double norm_of(const buffer<float>& memory) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < memory.count; ++i) {
+    const auto x = static_cast<double>(memory.p[i]);
+    squares += x * x;
+  }
+  return std::sqrt(squares);
+}
+
 }  // namespace
+
+memory_norm largest_memory_of(const model_state<float>& state) {
+  memory_norm largest;
+  const auto take = [&](double norm, std::size_t lane, std::size_t block,
+                        std::size_t level, std::size_t head) {
+    // A norm that is no number is larger than any, so that it is seen.
+    if (norm > largest.norm || (std::isnan(norm) && !std::isnan(largest.norm))) {
+      largest = {norm, static_cast<std::uint32_t>(lane),
+                 static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(level),
+                 static_cast<std::uint32_t>(head)};
+    }
+  };
+  for (std::size_t lane = 0; lane < state.lanes.size(); ++lane) {
+    const auto& blocks = state.lanes[lane].blocks;
+    for (std::size_t block = 0; block < blocks.size(); ++block) {
+      const auto& levels = blocks[block].memories;
+      for (std::size_t level = 0; level < levels.size(); ++level) {
+        for (std::size_t head = 0; head < levels[level].size(); ++head) {
+          take(norm_of(levels[level][head].memory), lane, block, level, head);
+        }
+      }
+    }
+  }
+  return largest;
+}
 
 template <class R>
 result<model_state<R>> make_state(task_place& place, const prose_config& config,

@@ -11,6 +11,7 @@
 #include "prose/buffers.hpp"
 #include "prose/kernels/table.hpp"
 #include "prose/layout.hpp"
+#include "weir/models/prose.hpp"
 
 namespace weir::models {
 
@@ -81,6 +82,9 @@ template <class R>
 [[nodiscard]] result<model_state<R>> make_state(task_place& place,
                                                 const prose_config& config,
                                                 const parameter_layout& layout);
+
+/// What `prose::largest_memory` returns.
+[[nodiscard]] memory_norm largest_memory_of(const model_state<float>& state);
 
 /// Empties a lane's context but for its position.
 template <class R>

@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import threading
+import weakref
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint32, c_uint64, c_void_p)
 
@@ -230,6 +231,20 @@ def let_go(function, *args):
         _put_off.append((function, args))
     else:
         function(*args)
+
+
+def when_gone(owner, function, *args):
+    """Calls the function once nothing refers to the owner, but only in the process that made it: the child of a fork has
+    none of the threads of its parent's contexts, and nothing to give back to them."""
+    return weakref.finalize(owner, _in_process, os.getpid(), function, args)
+
+
+def _in_process(pid, function, args):
+    if os.getpid() == pid:
+        function(*args)
+
+
+os.register_at_fork(after_in_child=_put_off.clear)
 
 
 def catch_up():

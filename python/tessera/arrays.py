@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import math
-import weakref
 
 from . import _library as c
 from . import dlpack
@@ -70,8 +69,7 @@ class Array:
             c.call("tessMallocAsync", ctypes.byref(address), self.nbytes, stream.handle)
             self.address = address.value
         # Freeing waits for nothing, and the memory for the work in flight.
-        self._finish = weakref.finalize(self, c.let_go, _give_back, self.mesh.handle, self.address,
-                                        stream and stream.handle)
+        self._finish = c.when_gone(self, c.let_go, _give_back, self.mesh.handle, self.address, stream and stream.handle)
 
     def __repr__(self):
         return f"tessera.Array({self.shape}, {self.dtype.name!r}, ranks={self.mesh.ranks})"

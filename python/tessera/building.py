@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Making modules: code, kernels with their parameters, plans, policy; out comes a fatbin."""
 import ctypes
-import weakref
 
 from . import _library as c
 from .dtypes import dtype
@@ -41,7 +40,7 @@ class Builder:
 
     def __init__(self):
         self.handle = c.made("tessFatbinCreate")
-        self._finish = weakref.finalize(self, c.quietly, "tessFatbinDestroy", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessFatbinDestroy", self.handle)
 
     def add_code(self, kind, arch, code=b""):
         """Code of a kind ("CPU_SO", "PTX", ...) for what `arch` names; the number of its section."""

@@ -2,7 +2,7 @@
 """Contexts, devices, meshes, policy and the log."""
 import collections
 import ctypes
-import weakref
+import os
 
 from . import _library as c
 from .errors import NotInitialized, invalid
@@ -41,7 +41,8 @@ class Context:
 
     def __init__(self):
         self.handle = c.made("tessInit")
-        self._finish = weakref.finalize(self, c.quietly, "tessShutdown", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessShutdown", self.handle)
+        self._process = os.getpid()
         _latest["context"] = self
 
     def shutdown(self):
@@ -57,7 +58,8 @@ class Context:
         return self
 
     def __exit__(self, *exception):
-        self.shutdown()
+        if os.getpid() == self._process:  # and not in the child of a fork, which leaves the block too
+            self.shutdown()
 
     def device_count(self):
         return c.integer("tessDeviceGetCount", self.handle)
@@ -109,7 +111,7 @@ class Mesh:
         ids = (ctypes.c_int * len(self.devices))(*self.devices)
         self.handle = c.made("tessMeshCreate", context.handle, ids, len(self.devices),
                              c.MeshAxes(*(axes.get(a, 0) for a in AXES)))
-        self._finish = weakref.finalize(self, c.quietly, "tessMeshDestroy", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessMeshDestroy", self.handle)
         self.default_stream = None
         _latest["mesh"] = self
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors in and out of other libraries without a copy: DLPack's capsules."""
 import ctypes
-import weakref
 from ctypes import c_char_p, c_int64, c_void_p
 
 from . import _library as c
@@ -58,7 +57,7 @@ class Kept:
 
     def __init__(self, context, address, element_type, shape, rank):
         managed = export(context, address, element_type, shape, rank)
-        self._finish = weakref.finalize(self, release, managed)
+        self._finish = c.when_gone(self, release, managed)
         self._finish.atexit = False  # the process ends, and with it its memory
         data = c_void_p.from_address(managed + 32).value or 0
         self.__array_interface__ = {"version": 3, "shape": tuple(shape), "typestr": _typestr(element_type),
@@ -82,7 +81,7 @@ class Imported:
         self.shape = tuple(info.shape[:info.ndim])
         self.strides = tuple(info.strides[:info.ndim]) if info.strides else row_major(self.shape)
         self.read_only = bool(info.readOnly)
-        self._finish = weakref.finalize(self, c.quietly, "tessMemReleaseImported", context.handle, info.begin)
+        self._finish = c.when_gone(self, c.quietly, "tessMemReleaseImported", context.handle, info.begin)
 
     @property
     def contiguous(self):

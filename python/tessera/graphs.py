@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded work: captures, graphs, replays."""
 import ctypes
-import weakref
 from ctypes import c_size_t
 
 from . import _library as c
@@ -46,7 +45,7 @@ class Graph:
 
     def __init__(self, handle, kept):
         self.handle, self.kept = handle, kept
-        self._finish = weakref.finalize(self, c.quietly, "tessGraphDestroy", handle)
+        self._finish = c.when_gone(self, c.quietly, "tessGraphDestroy", handle)
 
     def __len__(self):
         out = c_size_t()
@@ -68,7 +67,7 @@ class GraphExec:
 
     def __init__(self, graph):
         self.handle, self.kept = c.made("tessGraphInstantiate", graph.handle), list(graph.kept)
-        self._finish = weakref.finalize(self, c.quietly, "tessGraphExecDestroy", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessGraphExecDestroy", self.handle)
 
     def launch(self, stream):
         c.call("tessGraphLaunch", self.handle, stream.handle)

@@ -2,7 +2,6 @@
 """Modules, kernels, their arguments, and launches."""
 import collections.abc
 import ctypes
-import weakref
 from ctypes import c_char_p, c_size_t, c_void_p
 
 from . import _library as c
@@ -25,7 +24,7 @@ class _Loaded:
     def __init__(self, context, image):
         self.context = context
         self.handle = c.made("tessModuleLoad", context.handle, bytes(image), len(image))
-        self._finish = weakref.finalize(self, c.quietly, "tessModuleUnload", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessModuleUnload", self.handle)
 
     def unload(self):
         if self._finish.detach() is not None:
@@ -96,7 +95,8 @@ class Module:
 
 
 def load(image, context=None):
-    """A module from the bytes of a fatbin."""
+    """A module from the bytes of a fatbin. Its plans and its policy count as long as somebody refers to it or to one of its
+    kernels."""
     return Module(context or current_context(), image)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles: a trace that Perfetto and chrome://tracing open."""
 import os
-import weakref
 
 from . import _library as c
 from .contexts import current_context
@@ -13,7 +12,7 @@ class Profiler:
     def __init__(self, path=None, context=None):
         self.path = path
         self.handle = c.made("tessProfilerStart", (context or current_context()).handle)
-        self._finish = weakref.finalize(self, c.quietly, "tessProfilerStop", self.handle, None)
+        self._finish = c.when_gone(self, c.quietly, "tessProfilerStop", self.handle, None)
 
     def stop(self, path=None):
         """Writes the trace; without any path it is dropped."""

@@ -19,7 +19,7 @@ class Stream:
         self.mesh, self.rank = mesh or current_mesh(), rank
         desc = c.StreamDesc(priority=priority, rank=rank, memoryLimit=memory_limit, timeoutMs=timeout_ms)
         self.handle = c.made("tessStreamCreateEx", self.mesh.handle, ctypes.byref(desc))
-        self._finish = weakref.finalize(self, c.let_go, _destroy, self.handle)
+        self._finish = c.when_gone(self, c.let_go, _destroy, self.handle)
         self._kept = []  # what enqueued work still reads
         self._raised = []
         self.recorded = None  # what work uses since a launch with the flag CAPTURE
@@ -128,7 +128,7 @@ class Event:
 
     def __init__(self):
         self.handle = c.made("tessEventCreate")
-        self._finish = weakref.finalize(self, c.quietly, "tessEventDestroy", self.handle)
+        self._finish = c.when_gone(self, c.quietly, "tessEventDestroy", self.handle)
 
     def record(self, stream):
         stream.record(self)

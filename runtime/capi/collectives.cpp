@@ -95,7 +95,13 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   WEIR_TRY(what.call.op, operation_of(d.op));
   what.call.root = d.root;
   what.call.peer = d.peer;
-  what.call.packed_shards = d.packedShards != 0;
+  if (d.packedShards != 0 && d.packedShards != 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected packedShards of 0 or 1, "
+                             "found {}",
+                             d.packedShards));
+  }
+  what.call.packed_shards = d.packedShards == 1;
   WEIR_TRY(what.axes, runtime::parse_axes(d.axis));
   what.input = d.sendbuf;
   what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
@@ -108,10 +114,8 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
   }
   what.chunk_bytes = d.chunkBytes;
   WEIR_TRY(what.wire, wire_of(d.wireDtype));
-  if (d.structSize >= sizeof d) {
-    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-    what.patience_ns = d.timeoutMs * 1'000'000;
-  }
+  WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+  what.patience_ns = d.timeoutMs * 1'000'000;
   WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
   if (open_group.depth > 0) {
     open_group.calls.push_back({stream, what});  // whose buffers may go before its end
@@ -126,17 +130,9 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
   auto posted = [&]() -> result<void> {
-    if (d == nullptr) {
-      return null_argument(call, "a description");
-    }
-    constexpr std::size_t least = offsetof(tessCollectiveDesc, timeoutMs);
-    if (d->structSize < least) {
-      return error(errc::invalid_argument,
-                   fmt::format("{} failed: expected a structSize of at least {}, found "
-                               "{}",
-                               call, least, d->structSize));
-    }
-    return post_one(handle, *d, stream, call);
+    WEIR_TRY(const tessCollectiveDesc known,
+             read_struct(call, d, offsetof(tessCollectiveDesc, timeoutMs)));
+    return post_one(handle, known, stream, call);
   }();
   if (posted || open_group.depth == 0) {
     open_group.lost = lost;
@@ -170,7 +166,12 @@ result<void> end_group() {
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->what, what});
   }
-  return runtime::enqueue_group(calls);
+  WEIR_CHECK(runtime::enqueue_group(calls));
+  for (const runtime::grouped_call& c : calls) {
+    c.on->of().log(runtime::log_level::trace, "stream {}: {} of a group enqueued",
+                   c.on->number(), name_of(c.what.call.kind));
+  }
+  return {};
 }
 
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Contexts, devices, meshes, policy.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -82,12 +84,18 @@ result<void> open_context(tessContext_t* out) {
     return null_argument("tessInit", "a place for the context");
   }
   std::vector<std::string> warnings;
+  std::vector<std::string> set;
+  for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
+    const std::string_view text(*one);
+    set.emplace_back(text.substr(0, text.find('=')));
+  }
   WEIR_TRY(auto settings,
            runtime::read_settings([](const char* name) { return std::getenv(name); },
-                                  warnings));
+                                  warnings, set));
   listen(settings);
   allocate_by(settings);
   WEIR_TRY(auto made, context::make(std::move(settings)));
+  warnings.insert(warnings.end(), made->warnings().begin(), made->warnings().end());
   for (const std::string& w : warnings) {
     warn(*made, w);
   }

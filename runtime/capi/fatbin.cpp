@@ -81,6 +81,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   runtime::plan_record record;
   record.collective = plan->collective;
   record.dtype = plan->dtype;
+  WEIR_CHECK(runtime::parse_axes(plan->axis));
   record.axis = plan->axis == nullptr ? "" : plan->axis;
   record.algorithm = plan->algorithm;
   record.least_bytes = plan->leastBytes;

@@ -32,6 +32,7 @@ result<void> unload(tessModule_t handle) {
   }
   const std::lock_guard lock(m->mutex);
   m->gone = true;
+  m->of->forget_module(*m->code);
   for (const auto& [name, kernel] : m->kernels) {
     static_cast<void>(all().kernels.remove(kernel));
   }

@@ -132,7 +132,7 @@ result<void> outside_tasks(std::string_view call) {
   if (runtime::inside_task()) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected a thread of the program, found a "
-                             "kernel or a function in a stream",
+                             "kernel, a function in a stream or a callback",
                              call));
   }
   return {};

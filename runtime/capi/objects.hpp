@@ -104,7 +104,7 @@ tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
 [[nodiscard]] error no_context(std::string_view call, std::string_view what);
 [[nodiscard]] error stale(std::string_view call, std::string_view what);
-/// Calls that enqueue or wait are not for kernels and functions in streams.
+/// Calls that enqueue or wait are not for kernels, functions in streams and callbacks.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
 /// A time limit is one that the clock can count.
 [[nodiscard]] result<void> check_limit(std::string_view call, std::int64_t least,
@@ -175,6 +175,44 @@ template <class Handle>
 /// Copies a text with its terminating zero by the rule of `tessera_ext.h`.
 [[nodiscard]] result<void> copy_text(std::string_view call, std::string_view text,
                                      char* buffer, std::size_t* size);
+/// A structure of the caller's that may be longer or shorter than the library's: what
+/// lies wholly inside `structSize` counts, everything else is 0.
+/// @error{invalid_argument, too short to say anything, or more than the library knows of,
+/// in bytes that are not 0}
+template <class Struct>
+[[nodiscard]] result<Struct> read_struct(std::string_view call, const Struct* from,
+                                         std::size_t least) {
+  if (from == nullptr) {
+    return null_argument(call, "a description");
+  }
+  const std::size_t size = from->structSize;
+  const auto refuse = [&](std::string_view expected) {
+    return error(errc::invalid_argument,
+                 std::string(call) + " failed: expected " + std::string(expected) +
+                     ", found a structSize of " + std::to_string(size));
+  };
+  if (size < least) {
+    return refuse("a structSize of at least " + std::to_string(least));
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
+  constexpr std::size_t most = 4096;  // of any version of any structure
+  if (size > most) {
+    return refuse("a structSize of at most " + std::to_string(most));
+  }
+  for (std::size_t i = sizeof(Struct); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return refuse("zeros behind the " + std::to_string(sizeof(Struct)) +
+                    " bytes that this version knows");
+    }
+  }
+  Struct out{};
+  std::memcpy(&out, from, std::min(size, sizeof(Struct)));
+  return out;
+}
+/// True if the member lies wholly inside the caller's structure.
+#define WEIR_HAS_MEMBER(from, type, member) \
+  ((from).structSize >= offsetof(type, member) + sizeof((from).member))
+
 /// Copies `filled` into the caller's structure, as much of it as the caller knows.
 template <class Struct>
 [[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled,

@@ -6,10 +6,13 @@
 namespace weir::capi {
 
 void close_profilers(const context& of) {
-  for (const auto& p :
-       all().profilers.remove_if([&](const auto& one) { return one.of.get() == &of; })) {
-    p->of->unobserve(p->what.get());
-  }
+  static_cast<void>(
+      all().profilers.remove_if([](const auto& one) { return one.of.expired(); }));
+  all().profilers.for_each([&](const profiler_object& one) {
+    if (const auto whose = one.of.lock(); whose.get() == &of) {
+      whose->unobserve(one.what.get());
+    }
+  });
 }
 
 }  // namespace weir::capi
@@ -40,7 +43,9 @@ tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) 
     if (p == nullptr) {
       return stale("tessProfilerStop", "profiler");
     }
-    p->of->unobserve(p->what.get());
+    if (const auto of = p->of.lock()) {
+      of->unobserve(p->what.get());
+    }
     return outJsonPath == nullptr ? result<void>() : p->what->write(outJsonPath);
   });
 }

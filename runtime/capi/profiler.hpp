@@ -9,11 +9,12 @@
 namespace weir::capi {
 
 struct profiler_object {
-  std::shared_ptr<context> of;
+  std::weak_ptr<context> of;
   std::shared_ptr<runtime::recorder> what;
 };
 
-/// Ends those that a context still has; nothing is written.
+/// The profilers of a context stop listening. What they have recorded is kept until they
+/// are stopped or another context is shut down.
 void close_profilers(const context& of);
 
 }  // namespace weir::capi

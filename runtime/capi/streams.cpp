@@ -103,6 +103,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {
+      s.flush_waits(in);
       s.record_into(std::make_shared<runtime::graph_recording>(), false);
     }
   }
@@ -158,22 +159,25 @@ tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* str
 tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                                 tessStream_t* stream) {
   return run([&]() -> result<void> {
-    if (desc == nullptr || desc->structSize < offsetof(tessStreamDesc, memoryLimit)) {
-      return null_argument("tessStreamCreateEx", "a description with its size");
+    constexpr std::string_view call = "tessStreamCreateEx";
+    WEIR_TRY(tessStreamDesc d,
+             read_struct(call, desc, offsetof(tessStreamDesc, memoryLimit)));
+    if (!WEIR_HAS_MEMBER(d, tessStreamDesc, timeoutMs)) {
+      d.timeoutMs = -1;
     }
-    if (desc->structSize >= sizeof(tessStreamDesc)) {
-      WEIR_CHECK(check_limit("tessStreamCreateEx", -1, desc->timeoutMs));
+    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+    if (d.reserved != 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("{} failed: expected 0 in the reserved member, found {}",
+                               call, d.reserved));
     }
     std::shared_ptr<stream_object> made;
-    WEIR_CHECK(open_stream(handle, {desc->priority, desc->rank}, stream,
-                           "tessStreamCreateEx", &made));
-    if (desc->structSize >= sizeof(tessStreamDesc)) {
-      if (desc->memoryLimit != 0) {
-        made->what->budget()->set_limit(desc->memoryLimit);
-      }
-      if (desc->timeoutMs >= 0) {
-        made->what->set_limit(desc->timeoutMs * 1'000'000);
-      }
+    WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
+    if (d.memoryLimit != 0) {
+      made->what->budget()->set_limit(d.memoryLimit);
+    }
+    if (d.timeoutMs >= 0) {
+      made->what->set_limit(d.timeoutMs * 1'000'000);
     }
     return {};
   });
@@ -206,8 +210,9 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
     if (done == nullptr) {
       return null_argument("tessStreamQuery", "a place for the answer");
     }
-    *done = s->what->idle() ? 1 : 0;
-    return {};
+    const auto idle = s->what->idle();
+    *done = !idle || *idle ? 1 : 0;
+    return idle ? result<void>() : result<void>(idle.error());
   });
 }
 
@@ -327,6 +332,11 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
                    "event not asked: expected one that was not recorded in a capture");
     }
     *done = !p || p->reached() ? 1 : 0;
+    if (p && p->reached()) {
+      if (const auto failed = p->first_failure()) {
+        return error(*failed.what);
+      }
+    }
     return {};
   });
 }
@@ -391,6 +401,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
       return error(errc::invalid_argument,
                    "capture not begun: expected a stream that does not capture");
     }
+    s->what->flush_waits(in);
     const auto recording = std::make_shared<runtime::graph_recording>();
     recording->take_part(*s->what);
     s->what->record_into(recording, true);
@@ -487,7 +498,10 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    return e->what->launch(s->what);
+    WEIR_CHECK(e->what->launch(s->what));
+    s->what->of().log(runtime::log_level::trace, "stream {}: graph enqueued",
+                      s->what->number());
+    return {};
   });
 }
 

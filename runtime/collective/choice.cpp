@@ -96,7 +96,7 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
     }
   }
   if (sources.tuner) {
-    const auto found = sources.tuner(call, ranks, shape);
+    WEIR_TRY(const auto found, sources.tuner(call, ranks, shape));
     if (found && accepts(*found)) {
       return collective_choice{found->how, found->chunk_bytes, found->wire,
                                decided_by::tuner};
@@ -124,43 +124,46 @@ tuning_key tuning_key::of(const collective_call& call, int ranks,
   return out;
 }
 
-collective_tuner::entry* collective_tuner::find(const collective_call& call, int ranks,
-                                                const topology& shape) {
+result<collective_tuner::entry*> collective_tuner::find(const collective_call& call,
+                                                        int ranks,
+                                                        const topology& shape) {
   if (ranks < 2 || call.count == 0 || call.kind == collective_kind::barrier ||
       !is_legal(algorithm::tree, call, ranks, shape)) {
     return nullptr;
   }
   const tuning_key key = tuning_key::of(call, ranks, shape);
-  const auto [at, fresh] = entries_.try_emplace(key);
-  entry& e = at->second;
-  if (fresh) {
-    for (const algorithm how :
-         {algorithm::direct, algorithm::ring, algorithm::tree, algorithm::hierarchical}) {
-      if (is_legal(how, call, ranks, shape)) {
-        e.candidates.push_back({how});
-      }
-    }
-    if (store_.load) {
-      e.fastest = store_.load(key);
+  if (const auto known = entries_.find(key); known != entries_.end()) {
+    return &known->second;
+  }
+  entry e;
+  for (const algorithm how :
+       {algorithm::direct, algorithm::ring, algorithm::tree, algorithm::hierarchical}) {
+    if (is_legal(how, call, ranks, shape)) {
+      e.candidates.push_back({how});
     }
   }
-  return &e;
+  if (store_.load) {
+    WEIR_TRY(e.fastest, store_.load(key));
+  }
+  return &entries_.emplace(key, std::move(e)).first->second;
 }
 
-std::optional<algorithm> collective_tuner::fastest(const collective_call& call, int ranks,
-                                                   const topology& shape) {
+result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
+                                                           int ranks,
+                                                           const topology& shape) {
   const std::lock_guard lock(mutex_);
-  const entry* const e = find(call, ranks, shape);
+  WEIR_TRY(const entry* const e, find(call, ranks, shape));
   return e == nullptr ? std::nullopt : e->fastest;
 }
 
 std::optional<tuning_trial> collective_tuner::next(const collective_call& call, int ranks,
                                                    const topology& shape) {
   const std::lock_guard lock(mutex_);
-  entry* const e = find(call, ranks, shape);
-  if (e == nullptr || e->fastest) {
+  const auto found = find(call, ranks, shape);
+  if (!found || *found == nullptr || (*found)->fastest) {
     return std::nullopt;
   }
+  entry* const e = *found;
   candidate& c = *std::min_element(
       e->candidates.begin(), e->candidates.end(),
       [](const candidate& a, const candidate& b) { return a.given < b.given; });

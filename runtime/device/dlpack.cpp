@@ -3,6 +3,8 @@
 /// Exports that keep their memory, and checks of what comes from elsewhere.
 #include "weir/runtime/device/dlpack.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -101,8 +103,15 @@ struct exported {
   allocation_ptr memory;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
+  pid_t process = ::getpid();
 
-  static void drop(Managed* self) { delete static_cast<exported*>(self->context); }
+  static void drop(Managed* self) {
+    auto* const what = static_cast<exported*>(self->context);
+    // In the child of a fork, threads of the parent may hold locks for ever.
+    if (what->process == ::getpid()) {
+      delete what;
+    }
+  }
 };
 
 result<void> check_shape(std::span<const std::int64_t> shape, std::size_t strides) {

@@ -468,7 +468,8 @@ TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* gra
  * closed. */
 TESS_API tessStatus_t tessStreamTakeGraph(tessStream_t stream, tessGraph_t* graph);
 TESS_API tessStatus_t tessGraphGetNodeCount(tessGraph_t graph, size_t* count);
-/** `format` is "dot" or "json". */
+/** `format` is "dot" or "json". A node in JSON has index, kind, name, stream, bytes and
+ * after; a launch also has grid, block and arguments, each a hexadecimal number. */
 TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, char* buffer,
                                       size_t* size);
 TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);

@@ -158,24 +158,27 @@ class module_cache::impl {
     const std::string path = join_path(options_.folder, name);
     auto file = open_private(path);
     if (!file) {
-      return file.error().code() == errc::corrupt ? damaged(path) : missed();
+      return file.error().code() == errc::corrupt ? damaged(key, path) : missed(key);
     }
     if (!file->is_open()) {
-      return missed();
+      return missed(key);
     }
     auto bytes = read_private(*file, most_entry_bytes);
     if (!bytes) {
-      return bytes.error().code() == errc::out_of_range ? damaged(path) : missed();
+      return bytes.error().code() == errc::out_of_range ? damaged(key, path)
+                                                        : missed(key);
     }
     switch (judge(*bytes, name, options_.environment)) {
-      case entry_state::damaged: return damaged(path);
+      case entry_state::damaged: return damaged(key, path);
       case entry_state::stale:
         ++stale_;
         ::unlink(path.c_str());
-        return missed();
+        tell(key, "was of another runtime or machine and is removed");
+        return missed(key);
       case entry_state::good: break;
     }
     ++hits_;
+    tell(key, "is used");
     bytes->resize(bytes->size() - trailer_bytes);
     return std::optional(opened{std::move(*file), std::move(*bytes)});
   }
@@ -189,6 +192,7 @@ class module_cache::impl {
       written = write_private(options_.folder, name_of(key), content, end);
     }
     ++(written ? writes_ : failed_writes_);
+    tell(key, written ? "is written" : "could not be written");
     return written;
   }
 
@@ -251,17 +255,31 @@ class module_cache::impl {
   [[nodiscard]] const std::string& folder() const { return options_.folder; }
 
  private:
+  static std::string kind_name(const cache_key& key) {
+    const std::string_view kind = key.kind == cache_kind::code ? "code" : "tuning";
+    return key.kernel.empty() ? std::string(kind)
+                              : fmt::format("{} {}", kind, key.kernel);
+  }
   static std::string name_of(const cache_key& key) {
     return to_hex(key.digest()) + std::string(entry_suffix);
   }
 
-  std::optional<opened> missed() {
+  void tell(const cache_key& key, std::string_view what) const {
+    if (options_.on_decision) {
+      options_.on_decision(fmt::format("cache entry {} of {} {}",
+                                       to_hex(key.digest()).substr(0, 12), kind_name(key),
+                                       what));
+    }
+  }
+
+  std::optional<opened> missed(const cache_key& key) {
     ++misses_;
+    tell(key, "is not there");
     return std::nullopt;
   }
 
   // Out of the way, so that it is made again, but kept for who wants to know why.
-  result<std::optional<opened>> damaged(const std::string& path) {
+  result<std::optional<opened>> damaged(const cache_key& key, const std::string& path) {
     if (options_.strict) {
       return corrupt_entry(path);
     }
@@ -272,7 +290,7 @@ class module_cache::impl {
     if (options_.on_log) {
       options_.on_log(fmt::format("cache entry {} was damaged and is set aside", path));
     }
-    return missed();
+    return missed(key);
   }
 
   cache_options options_;

@@ -99,15 +99,15 @@ cache_key cache_key_of(const tuning_key& key) {
   return out;
 }
 
-/// What was measured, in files of the cache. Damage is a miss.
+/// What was measured, in files of the cache.
 tuning_store store_in(module_cache& cache) {
   tuning_store out;
-  out.load = [&cache](const tuning_key& key) -> std::optional<algorithm> {
-    const auto found = cache.get(cache_key_of(key));
-    if (!found || !*found) {
-      return std::nullopt;
+  out.load = [&cache](const tuning_key& key) -> result<std::optional<algorithm>> {
+    WEIR_TRY(const auto found, cache.get(cache_key_of(key)));
+    if (!found) {
+      return std::optional<algorithm>();
     }
-    const auto how = algorithm_named(as_text(**found));
+    const auto how = algorithm_named(as_text(*found));
     return how ? std::optional(*how) : std::nullopt;
   };
   out.keep = [&cache](const tuning_key& key, algorithm how) {
@@ -177,8 +177,8 @@ void context::destroy(context* what) noexcept {
     delete what;
     return;
   }
-  // After a shutdown that has timed out, the last operation to end lets go of the context.
-  // Its worker cannot wait for itself.
+  // After a shutdown that has timed out, the last operation to end lets go of the
+  // context. Its worker cannot wait for itself.
   try {
     std::thread([what] { delete what; }).detach();
   } catch (...) {
@@ -211,17 +211,23 @@ result<std::shared_ptr<context>> context::over(engine& workers,
   return out;
 }
 
+std::function<void(std::string_view)> context::log_at(log_level level) {
+  return [self = weak_from_this(), level](std::string_view text) {
+    if (const auto alive = self.lock()) {
+      alive->log(level, text);
+    }
+  };
+}
+
 result<void> context::open(engine& workers) {
   port_ = std::make_unique<submission_port>(workers);
   cpu_options options;
   options.devices = settings_.devices;
   options.memory = settings_.device_memory;
   options.source = settings_.source;
-  const std::weak_ptr<context> self = weak_from_this();
-  options.log = [self](std::int32_t device, std::string_view text) {
-    if (const auto alive = self.lock()) {
-      alive->log(log_level::info, fmt::format("device {}: {}", device, text));
-    }
+  options.log = [to = log_at(log_level::info)](std::int32_t device,
+                                               std::string_view text) {
+    to(fmt::format("device {}: {}", device, text));
   };
   WEIR_TRY(trust_.keys, read_trusted_keys(settings_.trusted_keys));
   trust_.required = settings_.require_signed;
@@ -230,6 +236,10 @@ result<void> context::open(engine& workers) {
     cached.folder = settings_.cache_folder;
     cached.strict = settings_.cache_strict;
     cached.environment = environment_digest(cpu_arch());
+    cached.on_log = log_at(log_level::info);
+    if (logs(log_level::debug)) {
+      cached.on_decision = log_at(log_level::debug);
+    }
     auto made = module_cache::open(std::move(cached));
     if (!made && settings_.cache_strict) {
       return std::move(made).error();
@@ -237,7 +247,13 @@ result<void> context::open(engine& workers) {
     if (made) {
       cache_ = std::move(*made);
     } else {
-      log(log_level::info, made.error().message());
+      warnings_.push_back(
+          error(errc::invalid_argument,
+                fmt::format("no cache on disk: expected TESS_CACHE_DIR, or else "
+                            "XDG_CACHE_HOME, to say where one may be, found \"{}\"",
+                            settings_.cache_folder))
+              .because(std::move(made).error())
+              .message());
     }
   }
   tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
@@ -245,19 +261,17 @@ result<void> context::open(engine& workers) {
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
   backend_ = std::move(backend);
   meetings_ = std::make_unique<meeting_point>(*this);
-  memory_ = std::make_unique<symmetric_memory>(backend_, [self](const error& e) {
-    if (const auto alive = self.lock()) {
-      alive->log(log_level::info, e.message());
-    }
-  });
+  memory_ = std::make_unique<symmetric_memory>(
+      backend_, [to = log_at(log_level::info)](const error& e) { to(e.message()); });
   return {};
 }
 
 void context::log(log_level level, std::string_view text) const {
-  if (level > settings_.log && settings_.on_log == nullptr) {
+  if (!logs(level)) {
     return;
   }
   if (settings_.on_log) {
+    const program_callback calls;
     settings_.on_log(level, text);
   } else {
     std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()), text.data());
@@ -268,10 +282,25 @@ result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> d
                                                  const mesh_axes& axes) {
   WEIR_TRY(const mesh_shape shape,
            mesh_shape::make(devices, backend_->device_count(), axes));
+  std::shared_ptr<mesh> out;
+  {
+    const std::lock_guard lock(mutex_);
+    out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
+    std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
+    meshes_.push_back(out);
+  }
+  log(log_level::debug, "mesh {} created on {} devices", out->number, devices.size());
+  return out;
+}
+
+std::vector<std::shared_ptr<mesh>> context::open_meshes() {
+  std::vector<std::shared_ptr<mesh>> out;
   const std::lock_guard lock(mutex_);
-  auto out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
-  std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
-  meshes_.push_back(out);
+  for (const auto& weak : meshes_) {
+    if (auto m = weak.lock()) {
+      out.push_back(std::move(m));
+    }
+  }
   return out;
 }
 
@@ -309,15 +338,7 @@ void context::drop_mesh(const std::shared_ptr<mesh>& m) {
 }
 
 result<void> context::shut_down() {
-  std::vector<std::shared_ptr<mesh>> open;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& weak : meshes_) {
-      if (auto m = weak.lock()) {
-        open.push_back(std::move(m));
-      }
-    }
-  }
+  const std::vector<std::shared_ptr<mesh>> open = open_meshes();
   {
     auto in = port_->enter();
     meetings_->end_all(in);
@@ -394,11 +415,15 @@ void context::tell(tessDeterminism& d) const noexcept {
   }
 }
 
-void context::suggest_policy(const numerics_policy& policy) {
-  const std::lock_guard lock(mutex_);
-  if (!policy_set_) {
-    policy_ = policy;
+void context::suggest_policy() {
+  if (policy_set_) {
+    return;
   }
+  numerics_policy now = settings_.policy;
+  for (const module_wishes& m : wishes_) {
+    now = m.policy.value_or(now);
+  }
+  policy_ = now;
 }
 
 numerics_policy context::policy() const {
@@ -416,11 +441,12 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.cache = cache_.get();
   options.from_files = settings_.code_from_cache;
   WEIR_TRY(auto out, runtime::load_module(image, options));
+  module_wishes wishes;
+  wishes.of = out.get();
   if (const auto& p = out->policy()) {
-    suggest_policy(
-        {p->stable_reductions, p->deterministic, p->rng_stateless, p->fast_math});
+    wishes.policy = {p->stable_reductions, p->deterministic, p->rng_stateless,
+                     p->fast_math};
   }
-  const std::lock_guard lock(mutex_);
   for (const plan_record& plan : out->plans()) {
     if (plan.wire_dtype != 0 && out->policy() && !out->policy()->wire_quantisation) {
       continue;  // the module's own policy forbids what the plan proposes
@@ -430,18 +456,35 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
       WEIR_TRY(axes, parse_axes(std::string_view(plan.axis)));
     }
     for (const collective_hint& hint : hints_of(plan)) {
-      hints_.emplace_back(axes, hint);
+      wishes.hints.emplace_back(axes, hint);
     }
   }
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.push_back(std::move(wishes));
+    suggest_policy();
+  }
+  log(log_level::debug, "module loaded: {} kernels, {} plans{}", out->kernels().size(),
+      out->plans().size(), out->policy() ? ", a policy" : "");
   return out;
+}
+
+void context::forget_module(const loaded_module& what) {
+  log(log_level::debug, "module unloaded: {} kernels, {} plans", what.kernels().size(),
+      what.plans().size());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(wishes_, [&](const module_wishes& m) { return m.of == &what; });
+  suggest_policy();
 }
 
 std::vector<collective_hint> context::hints(axis_set axes) const {
   const std::lock_guard lock(mutex_);
   std::vector<collective_hint> out;
-  for (const auto& [only, hint] : hints_) {
-    if (!only || *only == axes) {
-      out.push_back(hint);
+  for (const module_wishes& m : wishes_) {
+    for (const auto& [only, hint] : m.hints) {
+      if (!only || *only == axes) {
+        out.push_back(hint);
+      }
     }
   }
   return out;

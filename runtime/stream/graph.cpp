@@ -150,8 +150,9 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
   last_[made_.nodes.back().chain] = made_.nodes.size();
 }
 
-void graph_recording::join(const point& at, stream& waits) {
+void graph_recording::join(submission_port::session& in, const point& at, stream& waits) {
   if (const auto recording = at.capture.lock(); recording && !recording->closed_) {
+    waits.flush_waits(in);
     waits.record_into(recording, true);
     recording->take_part(waits);
   }
@@ -204,6 +205,24 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
 }
 
+namespace {
+
+/// What kind of node an export calls an operation.
+constexpr std::string_view kind_name(operation::kind kind) {
+  switch (kind) {
+    case operation::kind::launch: return "kernel";
+    case operation::kind::copy: return "copy";
+    case operation::kind::fill: return "fill";
+    case operation::kind::collective: return "collective";
+    case operation::kind::host_function: return "host";
+    case operation::kind::marker: return "event";
+    case operation::kind::other: break;
+  }
+  return "other";
+}
+
+}  // namespace
+
 std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -220,11 +239,13 @@ std::string graph::to_json() const {
   std::string out = "{\"nodes\":[";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const operation& what = *nodes[i].what;
+    const std::string details = what.details();
     out += fmt::format(
-        "{}{{\"index\":{},\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
-        "\"after\":[{}]}}",
-        i == 0 ? "" : ",", i, what.name(), streams[nodes[i].chain]->number(),
-        what.bytes(), fmt::join(nodes[i].after, ","));
+        "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
+        "\"after\":[{}]{}{}}}",
+        i == 0 ? "" : ",", i, kind_name(what.what()), what.name(),
+        streams[nodes[i].chain]->number(), what.bytes(), fmt::join(nodes[i].after, ","),
+        details.empty() ? "" : ",", details);
   }
   return out + "]}";
 }

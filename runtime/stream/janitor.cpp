@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -39,6 +40,7 @@ void janitor::later(std::function<void()> what, std::int64_t when_ns) {
     const std::lock_guard lock(mutex_);
     calls_.emplace(when_ns, std::move(what));
     if (!thread_.joinable()) {
+      const signals_blocked scope;
       thread_ = std::thread([this] { work(); });
     }
   }
@@ -46,6 +48,7 @@ void janitor::later(std::function<void()> what, std::int64_t when_ns) {
 }
 
 void janitor::work() {
+  name_this_thread("weir-janitor");
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (calls_.empty()) {

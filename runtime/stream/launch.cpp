@@ -86,9 +86,9 @@ class launch_operation : public operation {
     const grid_launch& g = shape_->grid();
     return fmt::format(
         "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
-        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\"",
+        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
         g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
-        occupancy(), told().digest);
+        occupancy(), told().digest, listed_arguments());
   }
   [[nodiscard]] ref<operation> clone() const override {
     auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
@@ -170,6 +170,23 @@ class launch_operation : public operation {
       all.push_back(to.add(*this, d, i, {}, {&first, 1}));
     }
     to.add(*this, d, closing, held, all);
+  }
+  /// Members of a JSON object: each argument by name, its bytes as a hexadecimal number,
+  /// the most significant first.
+  [[nodiscard]] std::string listed_arguments() const {
+    std::string out;
+    if (!args_) {
+      return out;
+    }
+    for (const kernel_parameter& p : shape_->kernel.kernel->record.parameters) {
+      out += fmt::format("{}\"{}\":\"0x", out.empty() ? "" : ",", p.name);
+      for (std::size_t i = p.size; i > 0; --i) {
+        out +=
+            fmt::format("{:02x}", static_cast<unsigned>(args_->bytes[p.offset + i - 1]));
+      }
+      out += '"';
+    }
+    return out;
   }
   /// Part of the workers that its blocks on one device can keep busy.
   [[nodiscard]] double occupancy() const {

@@ -60,7 +60,14 @@ result<void*> insist(context& of, const std::shared_ptr<mesh>& m, bool pending,
   }
   of.trim_pools();
   if (pending) {
-    static_cast<void>(of.drain(m, -1));
+    // What another mesh gives back may lie on the same devices.
+    for (const auto& other : of.open_meshes()) {
+      const auto& ids = other->devices;
+      if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
+                             m->devices.end()) != ids.end()) {
+        static_cast<void>(of.drain(other, -1));
+      }
+    }
   }
   return take();
 }
@@ -68,16 +75,7 @@ result<void*> insist(context& of, const std::shared_ptr<mesh>& m, bool pending,
 }  // namespace
 
 void context::trim_pools() {
-  std::vector<std::shared_ptr<mesh>> open;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& weak : meshes_) {
-      if (auto m = weak.lock()) {
-        open.push_back(std::move(m));
-      }
-    }
-  }
-  for (const auto& m : open) {
+  for (const auto& m : open_meshes()) {
     m->pool.trim(0);
   }
 }

@@ -4,6 +4,7 @@
 #include "weir/runtime/stream/operation.hpp"
 
 #include <exception>
+#include <utility>
 
 #include "weir/base/clock.hpp"
 #include "weir/runtime/stream/context.hpp"
@@ -16,7 +17,7 @@ const char graph_runs = 0;
 
 namespace {
 
-thread_local bool in_step = false;  // NOLINT: of the thread is what is asked for
+thread_local bool in_step = false;    // NOLINT: of the thread is what is asked for
 thread_local bool on_engine = false;  // NOLINT: the same
 
 struct step_call {
@@ -58,6 +59,11 @@ const char* task_name(operation::kind k) noexcept {
 
 bool inside_task() noexcept {
   return in_step;
+}
+
+program_callback::program_callback() noexcept : before_(std::exchange(in_step, true)) {}
+program_callback::~program_callback() {
+  in_step = before_;
 }
 
 bool on_worker() noexcept {

@@ -6,8 +6,12 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
+
+#include "weir/base/text.hpp"
+#include "weir/runtime/collective/call.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -19,6 +23,7 @@ class reader {
       : variable_(variable), warnings_(warnings) {}
 
   [[nodiscard]] std::optional<std::string_view> text(const char* name) const {
+    asked_.insert(name);
     const char* value = variable_(name);
     return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
   }
@@ -27,12 +32,13 @@ class reader {
       into = *value;
     }
   }
-  /// A number in [least, most]; sizes may end in k, m, g or t for powers of 1024.
+  /// A number in [least, most], if it is set and is one; sizes may end in k, m, g or t
+  /// for powers of 1024.
   template <class T>
-  void take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
+  bool take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
     const auto value = text(name);
     if (!value || value->empty()) {
-      return;
+      return false;
     }
     std::uint64_t number = 0;
     const char* const end = value->data() + value->size();
@@ -50,9 +56,10 @@ class reader {
     if (problem != std::errc() || at != end || number > (most >> shift) ||
         (number << shift) < least) {
       warn(name, fmt::format("a number in [{}, {}]", least, most), *value);
-      return;
+      return false;
     }
     into = static_cast<T>(number << shift);
+    return true;
   }
   [[nodiscard]] bool flag(const char* name, bool otherwise) const {
     const auto value = text(name);
@@ -65,6 +72,17 @@ class reader {
     }
     return *value == "1";
   }
+  /// Warns of names that no setting has, once all settings have been asked for.
+  void warn_of_unknown(std::span<const std::string> set) const {
+    const std::vector<std::string> known(asked_.begin(), asked_.end());
+    for (const std::string& name : set) {
+      if (name.starts_with("TESS_") && asked_.count(name) == 0) {
+        warnings_.push_back(fmt::format(
+            "environment variable {} ignored: expected one that the runtime knows{}",
+            name, did_you_mean(name, known)));
+      }
+    }
+  }
   void warn(const char* name, std::string_view expected, std::string_view found) const {
     warnings_.push_back(
         fmt::format("environment variable {} ignored: expected {}, found \"{}\"", name,
@@ -73,6 +91,7 @@ class reader {
 
  private:
   const std::function<const char*(const char*)>& variable_;
+  mutable std::set<std::string> asked_;
   std::vector<std::string>& warnings_;
 };
 
@@ -113,6 +132,19 @@ void take_lock(const reader& from, runtime_settings& s) {
   }
 }
 
+void take_collectives(const reader& from, runtime_settings& s) {
+  from.take("TESS_TOPOLOGY", s.topology);
+  if (!s.topology.empty() && !parse_topology(s.topology)) {
+    from.warn("TESS_TOPOLOGY", "domains by ranks, e.g. 2x4", s.topology);
+    s.topology.clear();
+  }
+  from.take("TESS_COLL_ALGO", s.algorithm);
+  if (!s.algorithm.empty() && !algorithm_named(s.algorithm)) {
+    from.warn("TESS_COLL_ALGO", "direct, ring, tree or hierarchical", s.algorithm);
+    s.algorithm.clear();
+  }
+}
+
 void take_cache(const reader& from, runtime_settings& s) {
   if (const auto folder = from.text("TESS_CACHE_DIR")) {
     s.cache_folder = *folder;
@@ -137,7 +169,7 @@ std::string_view name_of(numerics_mode mode) {
 
 result<runtime_settings> read_settings(
     const std::function<const char*(const char*)>& variable,
-    std::vector<std::string>& warnings) {
+    std::vector<std::string>& warnings, std::span<const std::string> set) {
   const reader from(variable, warnings);
   runtime_settings s;
   constexpr auto any = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
@@ -154,14 +186,19 @@ result<runtime_settings> read_settings(
   from.take("TESS_CPU_DEVICES", s.devices, 1, 4096);
   from.take("TESS_CPU_DEVICE_MEMORY", s.device_memory, 1, any);
   from.take("TESS_NUM_THREADS", s.threads, 1, 512);
-  from.take("TESS_TOPOLOGY", s.topology);
-  from.take("TESS_COLL_ALGO", s.algorithm);
+  take_collectives(from, s);
   if (from.text("TESS_TIMEOUT_MS")) {
     from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
-    s.rendezvous_limit_ms = s.wait_limit_ms;
+    // Ranks give up before whoever waits for their stream, so that the status says which
+    // rank is missing.
+    s.rendezvous_limit_ms = s.wait_limit_ms - s.wait_limit_ms / 10;
   }
+  from.take("TESS_COLL_TIMEOUT_MS", s.rendezvous_limit_ms, 0, any / 1'000'000);
   from.take("TESS_STREAM_MEM_LIMIT", s.stream_memory, 0, any);
-  from.take("TESS_SEED", s.seed, 0, std::numeric_limits<std::uint64_t>::max());
+  if (std::uint64_t seed = 0;
+      from.take("TESS_SEED", seed, 0, std::numeric_limits<std::uint64_t>::max())) {
+    s.seed = seed;
+  }
   take_name(from, "TESS_NUMERICS",
             {std::pair<std::string_view, numerics_mode>{"strict", numerics_mode::strict},
              {"promote", numerics_mode::promote},
@@ -181,6 +218,7 @@ result<runtime_settings> read_settings(
   s.require_signed = from.flag("TESS_REQUIRE_SIGNED", false);
   from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
   take_cache(from, s);
+  from.warn_of_unknown(set);
   return s;
 }
 
@@ -194,8 +232,9 @@ std::vector<std::pair<std::string, std::string>> runtime_settings::listed() cons
       {"TESS_TOPOLOGY", topology},
       {"TESS_COLL_ALGO", algorithm},
       {"TESS_TIMEOUT_MS", std::to_string(wait_limit_ms)},
+      {"TESS_COLL_TIMEOUT_MS", std::to_string(rendezvous_limit_ms)},
       {"TESS_STREAM_MEM_LIMIT", std::to_string(stream_memory)},
-      {"TESS_SEED", std::to_string(seed)},
+      {"TESS_SEED", seed ? std::to_string(*seed) : ""},
       {"TESS_NUMERICS", std::string(name_of(numerics))},
       {"TESS_AUTOTUNE", yes(autotune.value_or(!policy.deterministic))},
       {"TESS_DETERMINISTIC", yes(deterministic_floor)},

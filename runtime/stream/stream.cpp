@@ -94,9 +94,13 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   out->number_ = out->of().next_stream();
   out->budget_->set_limit(out->of().settings().stream_memory);
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
-  auto in = out->of().port().enter();
-  std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
-  out->mesh_->streams.push_back(out);
+  {
+    auto in = out->of().port().enter();
+    std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
+    out->mesh_->streams.push_back(out);
+  }
+  out->of().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
+                out->number_, lanes, out->mesh_->number);
   return out;
 }
 
@@ -107,9 +111,16 @@ stream::~stream() {
 }
 
 void stream::enqueue(ref<operation> what) {
-  auto in = of().port().enter();
-  in.make_room(what->tasks(lanes()));
-  enqueue(in, std::move(what));
+  const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
+  {
+    auto in = of().port().enter();
+    in.make_room(what->tasks(lanes()));
+    enqueue(in, std::move(what));
+  }
+  if (traced) {
+    of().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_, traced->number,
+             traced->name());
+  }
 }
 
 void stream::number(operation& what) {
@@ -229,6 +240,7 @@ void stream::record(event& into) {
       enqueue(in, mark);
     }
   }
+  of().log(log_level::trace, "stream {}: event recorded", number_);
   // What was there goes with the port open.
   if (mark) {
     into.set(std::move(mark));
@@ -243,7 +255,7 @@ result<void> stream::wait(ref<point> p) {
   }
   auto in = of().port().enter();
   if (recording_ == nullptr) {
-    graph_recording::join(*p, *this);
+    graph_recording::join(in, *p, *this);
   }
   if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
     return error(errc::invalid_argument,
@@ -310,7 +322,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   return {};
 }
 
-bool stream::idle() {
+result<bool> stream::idle() {
   auto in = of().port().enter();
   if (operations_ == ended_) {
     return true;
@@ -321,7 +333,13 @@ bool stream::idle() {
     enqueue_beside(in, looked_for_);
     looked_at_ = operations_;
   }
-  return looked_for_->reached();
+  if (!looked_for_->reached()) {
+    return false;
+  }
+  if (const failure found = looked_for_->first_failure()) {
+    return error(*found.what);
+  }
+  return true;
 }
 
 void stream::close() {
@@ -391,7 +409,6 @@ tessDeterminism stream::last_determinism() const {
 
 tessDeterminism stream::describe(const numerics_policy& policy,
                                  std::uint64_t module_seed) const noexcept {
-  const std::uint64_t asked = of().settings().seed;
   tessDeterminism out{};
   out.structSize = sizeof out;
   out.version = 1;
@@ -399,7 +416,7 @@ tessDeterminism stream::describe(const numerics_policy& policy,
   out.tree = 1;
   out.stableToggles = policy.stable_reductions ? 7 : 0;
   out.fastMath = policy.fast_math ? 1 : 0;
-  out.seed = asked != 0 ? asked : module_seed;
+  out.seed = of().settings().seed.value_or(module_seed);
   of().tell(out);
   out.stream = number_;
   out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |

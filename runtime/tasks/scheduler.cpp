@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "weir/base/processors.hpp"
+#include "weir/base/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -56,8 +57,10 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
     free_places_.push_back(w);
   }
   try {
+    const signals_blocked scope;
     for (unsigned w = 1; w < workers_; ++w) {
       threads_.emplace_back([this, w] {
+        name_this_thread("weir-worker");
         std::fesetround(FE_TONEAREST);
         work(w, [this] { return stop_.load(std::memory_order_seq_cst); });
       });

@@ -9,11 +9,15 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/threads.hpp"
 
 namespace weir::runtime {
 
 watchdog::watchdog(std::int64_t period_ns, view v)
-    : period_ns_(period_ns), view_(std::move(v)), thread_([this] { watch(); }) {}
+    : period_ns_(period_ns), view_(std::move(v)) {
+  const signals_blocked scope;
+  thread_ = std::thread([this] { watch(); });
+}
 
 watchdog::~watchdog() {
   {
@@ -25,6 +29,7 @@ watchdog::~watchdog() {
 }
 
 void watchdog::watch() {
+  name_this_thread("weir-watchdog");
   constexpr int looks_per_period = 4;
   std::uint64_t seen = view_.ended();
   std::int64_t since = now_ns();

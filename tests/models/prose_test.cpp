@@ -35,11 +35,16 @@ class session {
     }
   }
   prose& model() { return *model_; }
+  void drop_model() { model_.reset(); }
   runtime::engine& engine() { return *engine_; }
   std::vector<std::uint32_t>& text() { return texts_[0]; }
 
   /// The next `n` tokens of every lane.
   result<pulse_result> step(phase ph, std::size_t n, bool lookahead = true) {
+    WEIR_TRY(const auto ticket, submit(ph, n, lookahead));
+    return model_->finish(ticket);
+  }
+  result<models::pulse_ticket> submit(phase ph, std::size_t n, bool lookahead = true) {
     std::vector<prose::lane_input> inputs;
     const std::uint64_t at = model_->position(0);
     for (std::uint32_t lane = 0; lane < texts_.size(); ++lane) {
@@ -58,8 +63,7 @@ class session {
     p.update = p.id;
     p.total_updates = 100;
     p.active_levels = models::active_mask(model_->config().frequencies, at, at + n);
-    WEIR_TRY(const auto ticket, model_->submit(p, inputs));
-    return model_->finish(ticket);
+    return model_->submit(p, inputs);
   }
   /// `tokens` tokens in chunks of `n`; the sum of the losses.
   std::uint64_t run(phase ph, std::size_t tokens, std::size_t n, bool lookahead = true) {
@@ -72,11 +76,9 @@ class session {
     return nats;
   }
   std::vector<std::byte> image() {
-    std::vector<std::byte> out(model_->state_bytes());
-    for (const auto id : or_throw(model_->submit_snapshot(out))) {
-      or_throw(engine_->wait(id));
-    }
-    return out;
+    const auto out = std::make_shared<byte_vector>(model_->state_bytes());
+    or_throw(model_->finish(or_throw(model_->submit_snapshot(out))));
+    return std::move(*out);
   }
   /// Puts an image in, section by section, and goes on with the pulse after `pulses`.
   void restore(const std::vector<std::byte>& image, std::uint64_t pulses) {
@@ -197,15 +199,61 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
 TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   session s(small(), 2);
   s.run(phase::build, 128, 64);
-  std::vector<std::byte> during(s.model().state_bytes());
+  const auto during = std::make_shared<byte_vector>(s.model().state_bytes());
   const auto before = s.image();
-  const auto ids = or_throw(s.model().submit_snapshot(during));
+  const auto ticket = or_throw(s.model().submit_snapshot(during));
   s.run(phase::build, 256, 64);
-  for (const auto id : ids) {
-    ASSERT_TRUE(s.engine().wait(id).has_value());
-  }
-  EXPECT_EQ(during, before);
+  EXPECT_EQ(during.use_count(), 2) << "the model keeps it until it is finished";
+  or_throw(s.model().finish(ticket));
+  EXPECT_EQ(during.use_count(), 1);
+  EXPECT_TRUE(s.model().ended(ticket));
+  EXPECT_EQ(*during, before);
   EXPECT_NE(s.image(), before);
+}
+
+TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
+  session s(small(), 1);
+  const auto refused = s.model().submit_snapshot(nullptr);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  const auto small_one = s.model().submit_snapshot(std::make_shared<byte_vector>(8));
+  ASSERT_FALSE(small_one.has_value());
+  EXPECT_EQ(small_one.error().code(), errc::invalid_argument);
+  EXPECT_EQ(s.model().finish(models::snapshot_ticket{}).error().code(), errc::not_found);
+}
+
+/// A run that fails drops everything at once: its pulses, the destination of the snapshot
+/// and the model, while the copies of the snapshot have not begun.
+void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
+  session s(small(), workers);
+  s.run(phase::build, 128, 64);
+  if (kernel_fails) {
+    const auto t = or_throw(s.model().parameter("embedding"));
+    std::fill_n(t.as<float>(), t.count(), std::numeric_limits<float>::quiet_NaN());
+  }
+  const auto pulse = or_throw(s.submit(phase::build, 1024));
+  auto image = std::make_shared<byte_vector>(s.model().state_bytes());
+  const std::weak_ptr<byte_vector> watched = image;
+  const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
+  s.text()[s.model().position(0)] = small().vocab;
+  ASSERT_FALSE(s.submit(phase::build, 64).has_value()) << "the text fails";
+  EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";
+  if (workers == 1) {  // the only worker is this thread, which has not run them yet
+    EXPECT_FALSE(s.model().ended(pulse));
+    EXPECT_FALSE(s.model().ended(ticket));
+  }
+  s.drop_model();
+  EXPECT_TRUE(watched.expired()) << "freed once the engine was idle";
+}
+
+TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenTheTextFails) {
+  fail_behind_a_snapshot(1, false);
+  fail_behind_a_snapshot(2, false);
+}
+
+TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
+  fail_behind_a_snapshot(1, true);
+  fail_behind_a_snapshot(2, true);
 }
 
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
@@ -314,7 +362,7 @@ TEST(Prose, RefusesWhatItCannotRun) {
   EXPECT_EQ(s.model().submit(p, {}).error().code(), errc::invalid_argument);
   in = {};
   EXPECT_EQ(s.model().submit(p, {&in, 1}).error().code(), errc::invalid_argument);
-  EXPECT_EQ(s.model().finish({77}).error().code(), errc::not_found);
+  EXPECT_EQ(s.model().finish(models::pulse_ticket{77}).error().code(), errc::not_found);
   EXPECT_EQ(s.model().pending_logits(0).error().code(), errc::not_found);
   for (std::vector<std::uint64_t> f :
        {std::vector<std::uint64_t>{2, 8}, {1, 7}, {1, 96}, {1, 8, 8}, {}}) {

@@ -55,7 +55,7 @@ class reference_model {
   };
   struct gate_pair {
     double theta;
-    double alpha;
+    double keep;
   };
 
   const double* at(int parameter) const { return p_ + layout_[parameter].offset; }
@@ -111,14 +111,12 @@ class reference_model {
       }
     }
   }
-  gate_pair gates(const row& z, const models::level_parameters& p, std::size_t l,
-                  std::size_t h) const {
+  gate_pair gates(const row& z, const models::level_parameters& p, std::size_t h) const {
     const row g = times(z, at(p.gate_weight), 2 * c_.heads);
     const double* bias = at(p.gate_bias);
     const double zt = g[h] + bias[h];
     const double za = g[c_.heads + h] + bias[c_.heads + h];
-    return {l == 0 ? 1 / (1 + std::exp(-zt)) : std::log1p(std::exp(zt)),
-            1 / (1 + std::exp(-za))};
+    return {1 / (1 + std::exp(-zt)), (1 - 0x1p-10) / (1 + std::exp(za))};
   }
   row level_head(block_state& s, const row& q, const row& k, const row& v, gate_pair g,
                  std::size_t l, std::size_t h) {
@@ -128,10 +126,10 @@ class reference_model {
       e[static_cast<std::size_t>(i)] -= v[static_cast<std::size_t>(i)];
     }
     if (l == 0) {
-      for (double& x : m) {
-        x *= 1 - g.alpha;
-      }
       write(m, k, e, -g.theta);
+      for (double& x : m) {
+        x *= g.keep;
+      }
       return read(m, q);
     }
     row y = read(m, q);
@@ -139,7 +137,7 @@ class reference_model {
     write(s.a[l][h], k, e, g.theta / c);
     if ((position_ + 1) % c_.frequencies[l] == 0) {
       for (std::size_t i = 0; i < m.size(); ++i) {
-        m[i] = (1 - g.alpha) * m[i] - s.a[l][h][i];
+        m[i] = g.keep * (m[i] - s.a[l][h][i]);
         s.a[l][h][i] = 0;
       }
     }
@@ -166,7 +164,7 @@ class reference_model {
         const row v(value.begin() + static_cast<std::ptrdiff_t>(h * D),
                     value.begin() + static_cast<std::ptrdiff_t>((h + 1) * D));
         const row y = level_head(s, unit(query, h), unit(key, h), v,
-                                 gates(z, p.levels[l], l, h), l, h);
+                                 gates(z, p.levels[l], h), l, h);
         const double* out = at(p.levels[l].out) + h * D * c_.width;
         for (int i = 0; i < D; ++i) {
           for (std::size_t j = 0; j < c_.width; ++j) {

@@ -81,12 +81,10 @@ class job {
     for (std::uint64_t i = first; i < last; ++i) {
       nats += or_throw(pulse(i)).nats_q32;
     }
-    std::vector<std::byte> image(model_->state_bytes());
-    for (const auto id : or_throw(model_->submit_snapshot(image))) {
-      or_throw(engine_->wait(id));
-    }
+    const auto image = std::make_shared<byte_vector>(model_->state_bytes());
+    or_throw(model_->finish(or_throw(model_->submit_snapshot(image))));
     or_throw(model_->check_replicas());
-    return {nats, std::move(image)};
+    return {nats, std::move(*image)};
   }
   void restore(const std::vector<std::byte>& image) {
     for (const auto& s : model_->sections()) {

@@ -39,14 +39,17 @@ command_result speak_command(const speak_options& options, output& out) {
     out.write(begun ? "\n" : options.prompt + "\n");
     return 0;
   }
+  const models::memory_norm& memory = report.largest_memory;
   out.print(
       "{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": "
       "{}, "
-      "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"with_context\": {}, "
-      "\"seconds\": {:.3f}}}\n",
+      "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"memory_norm\": "
+      "{{\"largest\": {}, \"lane\": {}, \"block\": {}, \"level\": {}, \"head\": {}}}, "
+      "\"with_context\": {}, \"seconds\": {:.3f}}}\n",
       json_quote(options.prompt), json_quote(report.text), report.tokens,
       options.temperature, options.seed, hex64(report.parameter_hash),
-      hex64(report.context_hash), report.with_context, report.seconds);
+      hex64(report.context_hash), memory.norm, memory.lane, memory.block, memory.level,
+      memory.head, report.with_context, report.seconds);
   return 0;
 }
 

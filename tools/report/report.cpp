@@ -209,13 +209,19 @@ std::string history(const std::string& log) {
 void add_state(html_page& page, const run_data& run) {
   const auto& m = run.metrics;
   page.section("State and history");
-  page.table({{"ended", text_at(m, "ended")},
-              {"state_hash", text_at(m, "state_hash")},
-              {"context_hash", text_at(m, "context_hash")},
-              {"parameter_hash", text_at(m, "parameter_hash")},
-              {"pulses", fmt::format("{:.0f}", number_at(m, "pulses"))},
-              {"checkpoints written", fmt::format("{:.0f}", number_at(m, "generations"))},
-              {"kernels", text_at(m, "kernel_set")}});
+  page.table(
+      {{"ended", text_at(m, "ended")},
+       {"state_hash", text_at(m, "state_hash")},
+       {"context_hash", text_at(m, "context_hash")},
+       {"parameter_hash", text_at(m, "parameter_hash")},
+       {"largest norm of a memory",
+        fmt::format("{:.2f} (lane {:.0f}, block {:.0f}, level {:.0f}, head {:.0f})",
+                    number_at(m, "memory_norm.largest"), number_at(m, "memory_norm.lane"),
+                    number_at(m, "memory_norm.block"), number_at(m, "memory_norm.level"),
+                    number_at(m, "memory_norm.head"))},
+       {"pulses", fmt::format("{:.0f}", number_at(m, "pulses"))},
+       {"checkpoints written", fmt::format("{:.0f}", number_at(m, "generations"))},
+       {"kernels", text_at(m, "kernel_set")}});
   page.paragraph("Processes of this run, by its log:");
   page.text(history(run.log));
   page.folded("Log of all processes of this run, resumes included", run.log);

@@ -103,7 +103,10 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   std::int64_t count = square_size + 2 * rows_size + 5 * 80;
   if (solved) {
     count += 2 * rows_size + scores_size + table_rows * window_rows;
-  } else if (segments) {
+  } else {
+    count += square_size;
+  }
+  if (segments) {
     count += window_rows / static_cast<int>(frequency) * square_size;
   }
   WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
@@ -125,6 +128,8 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
     h.before = cut.take(table_rows);
     h.query_key = cut.take(scores_size);
     h.table = cut.take(table_rows * window_rows);
+  } else {
+    h.memory_after = cut.take(square_size);
   }
   if (segments) {
     h.states = cut.take(window_rows / static_cast<int>(frequency) * square_size);

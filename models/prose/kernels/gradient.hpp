@@ -75,7 +75,7 @@ WEIR_INLINE void add_row(decay_sums<R>& sums, const memory_head<R>& h, int row,
   });
 }
 
-/// Sum of the terms whose write lies before the firing of row j.
+/// Sum of the terms of writes before row `end`: those that a firing there decays.
 template <class R>
 WEIR_INLINE R terms_before(const decay_sums<R>& sums, int end) {
   vec<R> s = all(R(0));
@@ -122,7 +122,7 @@ WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
       sums.before += h.before[row] * dot32(x.d_y + t * D, h.query_memory + t * D);
     }
     if (row % h.frequency == 0) {
-      out.log_keep[row - 1] = sums.before + terms_before(sums, row - h.frequency);
+      out.log_keep[row - 1] = sums.before + terms_before(sums, row);
     }
   }
   // Row 0 sees nothing in the window: its scores get no gradient.
@@ -223,9 +223,7 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   R d_before_end = R(0);
   if (h.follows) {
     end_backward(h, x, d_end);
-    for (int i = 0; i < D; ++i) {
-      d_before_end += dot32(h.d_memory + i * D, h.memory_before + i * D);
-    }
+    d_before_end = inner_product(h.d_memory, h.memory_before);
   }
   weights(h, 0, h.key_key, x.s);
   solve_upper(x.s, x.g);
@@ -253,15 +251,11 @@ WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
   alignas(64) R weighted[W * D];
   alignas(64) R across[D * D];
   if (h.fires_at_end) {
-    R total = R(0);
-    for (int i = 0; i < D; ++i) {
-      total += dot32(h.d_memory + i * D, h.memory_before + i * D);
-    }
-    gate.log_keep[W - 1] = h.keep[W - 1] * total;
+    gate.log_keep[W - 1] = inner_product(h.d_memory, h.memory_after);
     for (int i = 0; i < D * D; i += wide_lanes<R>) {
-      const wide<R> g = load_wide(h.d_memory + i);
+      const wide<R> g = load_wide(h.d_memory + i) * all_wide(h.keep[W - 1]);
       store<R>(h.d_accumulator + i, -g);
-      store<R>(h.d_memory + i, g * all_wide(h.keep[W - 1]));
+      store<R>(h.d_memory + i, g);
     }
   }
   product(plain(h.key, D), h.d_accumulator, D, W, D, whole(D), put_in(along, D));
@@ -328,7 +322,7 @@ void memory_backward(const memory_head<R>& h) {
   }
   for (int r = 0; r < W; ++r) {
     h.d_theta[r] = gate.theta[r] * h.theta_slope[r];
-    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] - R(1));
+    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] * R(1 / most_kept) - R(1));
   }
   // Rows of earlier pulses, and rows that are not there yet, are constants.
   const auto constant = [&](int from, int to) {

@@ -110,6 +110,11 @@ void keys_backward(const key_head<R>& h, const R* const* d_keys, const R* const*
   unit_backward(h.key, h.inverse, d, d_raw_key, stride);
 }
 
+/// Most that a firing keeps of a memory: a gate that is closed as far as numbers go still
+/// forgets, so the norm of a memory has a bound.
+/// @source{docs/decisions/prose_memory.md}
+inline constexpr double most_kept = 1 - 0x1p-10;
+
 /// theta and keep of all rows, and the slope of theta.
 template <class R>
 WEIR_INLINE void gates(const memory_head<R>& h) {
@@ -118,14 +123,9 @@ WEIR_INLINE void gates(const memory_head<R>& h) {
     const vec<R> zt = load(h.gates + r);
     const vec<R> za = load(h.gates + W + r);
     const vec<R> s = sigmoid<R>(zt);
-    if (h.frequency == 1) {
-      store(h.theta + r, s);
-      store<R>(h.theta_slope + r, s * (all(R(1)) - s));
-    } else {
-      store<R>(h.theta + r, softplus<R>(zt) * all(per_token));
-      store<R>(h.theta_slope + r, s * all(per_token));
-    }
-    store(h.keep + r, sigmoid<R>(-za));
+    store<R>(h.theta + r, s * all(per_token));
+    store<R>(h.theta_slope + r, s * (all(R(1)) - s) * all(per_token));
+    store<R>(h.keep + r, sigmoid<R>(-za) * all(R(most_kept)));
   }
   exchange_open(h.theta, h.open_theta, 1, h.first, h.last);
   exchange_open(h.keep, h.open_keep, 1, h.first, h.last);
@@ -156,7 +156,7 @@ WEIR_INLINE void decay_table(const memory_head<R>& h) {
     }
     h.before[t] = forget(h.before[t - 1] * factor, R(least_decay));
     for (int i = t - h.frequency; fired && i < t; ++i) {
-      row[i] = R(1);
+      row[i] = forget(factor, R(least_decay));
     }
   }
 }
@@ -261,8 +261,11 @@ WEIR_INLINE void held_advance(const memory_head<R>& h) {
   const wide<R> keep = all_wide(h.keep[W - 1]);
   for (int i = 0; i < D * D; i += wide_lanes<R>) {
     store<R>(h.memory + i,
-             fma(keep, load_wide(h.memory + i), -load_wide(h.accumulator + i)));
+             (load_wide(h.memory + i) - load_wide(h.accumulator + i)) * keep);
     store<R>(h.accumulator + i, all_wide(R(0)));
+  }
+  if (h.keeps) {
+    copy(h.memory_after, h.memory, D * D);
   }
 }
 

@@ -10,6 +10,16 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
+/// Sum of the products of two memories' elements, row by row.
+template <class R>
+WEIR_INLINE R inner_product(const R* a, const R* b) {
+  R sum = R(0);
+  for (int i = 0; i < D; ++i) {
+    sum += dot32(a + i * D, b + i * D);
+  }
+  return sum;
+}
+
 /// out[i] = a[i] * factor[i], rows of 32.
 template <class R>
 WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
@@ -55,13 +65,15 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
     scale_some(error, h.theta + first, weighted, rows);
     const int last = first + rows;
     if (last < h.last || h.last == W) {
-      R* next = last == W ? h.memory : m + D * D;
+      R* next = last == W ? h.memory_after : m + D * D;
+      const R keep = h.keep[last - 1];
       product(transposed(key, D), weighted, D, D, D, whole(rows),
-              blend_in(m, h.keep[last - 1], R(-1), next));
+              blend_in(m, keep, -keep, next));
     } else {
       return;  // the rows after this segment are not there yet
     }
   }
+  copy(h.memory, h.memory_after, D * D);
 }
 
 template <class R>
@@ -99,16 +111,6 @@ void memory_forward(const memory_head<R>& h) {
   held_advance(h);
 }
 
-/// Sum of the products of two memories' elements, row by row.
-template <class R>
-WEIR_INLINE R inner_product(const R* a, const R* b) {
-  R sum = R(0);
-  for (int i = 0; i < D; ++i) {
-    sum += dot32(a + i * D, b + i * D);
-  }
-  return sum;
-}
-
 template <class R>
 WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
   const int rows = h.frequency;
@@ -137,9 +139,9 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
     product(plain(d_y + first * D, D), memory_t, D, rows, D, whole(D),
             put_in(d_query + first * D, D));
     if (alive) {
-      log_keep[last] = h.keep[last] * inner_product(g, m);
+      log_keep[last] = inner_product(g, last + 1 == W ? h.memory_after : m + D * D);
       for (int i = 0; i < D * D; i += wide_lanes<R>) {
-        store<R>(wanted + i, -load_wide(g + i));
+        store<R>(wanted + i, load_wide(g + i) * all_wide(-h.keep[last]));
       }
       transpose(wanted, D, D, D, wanted_t, D);
       product(plain(key, D), wanted, D, rows, D, whole(D), put_in(weighted, D));

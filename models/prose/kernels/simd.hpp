@@ -194,28 +194,8 @@ WEIR_INLINE vec<double> exponential(vec<double> x) {
   return x;
 }
 
-/// log(1 + u) for u in [0, 1], relative error below 1e-7: 2 atanh(u / (2 + u)).
-WEIR_INLINE vec<float> log_one_plus(vec<float> u) {
-  const vec<float> s = u / (u + all(2.0F));
-  const vec<float> z = s * s;
-  vec<float> p = all(0.1538461538F);
-  p = fma(p, z, all(0.1818181818F));
-  p = fma(p, z, all(0.2222222222F));
-  p = fma(p, z, all(0.2857142857F));
-  p = fma(p, z, all(0.4F));
-  p = fma(p, z, all(0.6666666667F));
-  p = fma(p, z, all(2.0F));
-  return p * s;
-}
-WEIR_INLINE vec<double> log_one_plus(vec<double> u) {
-  for (int i = 0; i < lanes; ++i) {
-    u[i] = __builtin_log1p(u[i]);
-  }
-  return u;
-}
-
-/// Natural logarithm of a normal positive number: split at sqrt(1/2), then as
-/// `log_one_plus`.
+/// Natural logarithm of a normal positive number: split at sqrt(1/2), then
+/// 2 atanh of (m - 1) / (m + 1).
 WEIR_INLINE float logarithm(float x) {
   std::int32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
@@ -239,12 +219,6 @@ WEIR_INLINE double logarithm(double x) {
 template <class R>
 WEIR_INLINE vec<R> sigmoid(vec<R> x) {
   return all(R(1)) / (all(R(1)) + exponential(-x));
-}
-/// log(1 + e^x).
-template <class R>
-WEIR_INLINE vec<R> softplus(vec<R> x) {
-  const vec<R> a = larger(x, -x);
-  return larger(x, all(R(0))) + log_one_plus(exponential(-a));
 }
 
 }  // namespace weir::models::WEIR_KERNEL_SPACE

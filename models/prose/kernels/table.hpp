@@ -79,6 +79,8 @@ struct memory_head {
   R* memory = nullptr;         ///< [32][32], advanced when the window is complete
   R* accumulator = nullptr;    ///< [32][32], likewise
   R* memory_before = nullptr;  ///< saved
+  R* memory_after = nullptr;   ///< saved, levels of 8 tokens or more: after the firing at
+                               ///< the window's end
   R* query = nullptr;
   R* query_inverse = nullptr;  ///< [64]
   R* theta = nullptr;          ///< [64], divided by the frequency

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "device/cpu/grid_gate.hpp"
+#include "weir/base/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -93,6 +94,7 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
   const std::int64_t blocks = launch_.blocks();
   const bool fibers = needs_fibers(launch_, true);
   try {
+    const signals_blocked scope;
     threads_.reserve(static_cast<std::size_t>(blocks));
     for (std::int64_t b = 0; b < blocks; ++b) {
       auto scratch = std::make_shared<block_scratch>(stack_bytes);
@@ -102,7 +104,10 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
         join();
         return std::move(room).error();
       }
-      threads_.emplace_back([self, scratch, b] { self->run_block(b, *scratch); });
+      threads_.emplace_back([self, scratch, b] {
+        name_this_thread("weir-kernel");
+        self->run_block(b, *scratch);
+      });
     }
   } catch (const std::exception&) {  // no memory or no more threads
     const std::size_t made = threads_.size();

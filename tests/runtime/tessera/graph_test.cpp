@@ -183,6 +183,10 @@ TEST(TesseraGraph, TheFlagRecordsAndRuns) {
   std::string text(size, '\0');
   ASSERT_TESS(tessGraphExport(graph, "json", text.data(), &size));
   EXPECT_NE(text.find("\"mix\""), std::string::npos) << text;
+  for (const char* member :
+       {"\"kind\":\"kernel\"", "\"grid\":[", "\"block\":[", "\"arguments\":{\""}) {
+    EXPECT_NE(text.find(member), std::string::npos) << member << " in " << text;
+  }
   ASSERT_TESS(tessGraphExport(graph, "dot", nullptr, &size));
   EXPECT_EQ(tessGraphExport(graph, "png", nullptr, &size), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(expected.size(), before.size());

@@ -104,6 +104,7 @@ struct model_info {
 struct engine_report {
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;
+  models::memory_norm largest_memory;
   runtime::engine_counters counters;
   std::vector<std::pair<std::string, std::int64_t>> memory;
   double checkpoint_stall_ms = 0;

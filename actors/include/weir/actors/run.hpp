@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
+#include "weir/models/prose.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/runtime/trace.hpp"
 #include "weir/storage/context.hpp"
@@ -178,9 +179,10 @@ struct run_report {
                                  ///< cursor; nothing of time or place
   std::uint64_t context_hash = 0;
   std::uint64_t parameter_hash = 0;
-  std::uint64_t history_hash = 0;  ///< of all tokens consumed
-  std::uint64_t content_hash = 0;  ///< of the last tokens consumed
-  std::uint64_t tokens = 0;        ///< all phases, all lanes
+  models::memory_norm largest_memory;  ///< of the contexts at the end
+  std::uint64_t history_hash = 0;      ///< of all tokens consumed
+  std::uint64_t content_hash = 0;      ///< of the last tokens consumed
+  std::uint64_t tokens = 0;            ///< all phases, all lanes
   std::uint64_t pulses = 0;
   std::uint64_t build_tokens = 0;
   std::uint64_t build_pulses = 0;

@@ -12,6 +12,7 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
+#include "weir/models/prose.hpp"
 
 namespace weir::actors {
 
@@ -67,9 +68,10 @@ struct speak_report {
   std::string text;  ///< without the prompt; end-of-text is a line feed
   std::uint64_t tokens = 0;
   std::uint64_t parameter_hash = 0;
-  std::uint64_t context_hash = 0;  ///< after the last token
-  bool with_context = false;       ///< whether the source had one
-  double seconds = 0;              ///< from the prompt's first token on
+  std::uint64_t context_hash = 0;      ///< after the last token
+  models::memory_norm largest_memory;  ///< after the last token
+  bool with_context = false;           ///< whether the source had one
+  double seconds = 0;                  ///< from the prompt's first token on
 };
 
 /// The Stream phase: processes the prompt, then draws tokens and feeds them back. Equal

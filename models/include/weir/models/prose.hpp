@@ -76,6 +76,20 @@ struct pulse_ticket {
   std::uint64_t serial = 0;
 };
 
+/// Names a submitted snapshot until it is finished.
+struct snapshot_ticket {
+  std::uint64_t serial = 0;
+};
+
+/// A memory and its Frobenius norm.
+struct memory_norm {
+  double norm = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t block = 0;
+  std::uint32_t level = 0;
+  std::uint32_t head = 0;
+};
+
 /// What came out of a pulse.
 struct pulse_result {
   std::uint64_t scored = 0;  ///< tokens whose probability is in the sum
@@ -160,11 +174,17 @@ class prose {
   [[nodiscard]] const std::vector<named_region>& regions() const noexcept;
   [[nodiscard]] const std::vector<state_section>& sections() const noexcept;
   [[nodiscard]] std::uint64_t state_bytes() const noexcept;
-  /// Copies the state as of the pulses submitted so far into `to` (`state_bytes()` long,
-  /// alive until the tasks have ended): a few reader tasks, which later pulses wait for
-  /// only where they overwrite.
-  [[nodiscard]] result<std::vector<runtime::task_id>> submit_snapshot(
-      std::span<std::byte> to);
+  /// Copies the state as of the pulses submitted so far into `to`, `state_bytes()` long:
+  /// a few reader tasks, which later pulses wait for only where they overwrite. The model
+  /// keeps `to` alive until the snapshot is finished, or until the model is destroyed,
+  /// which waits for the tasks first.
+  /// @error{invalid_argument, `to` is missing or has another size}
+  [[nodiscard]] result<snapshot_ticket> submit_snapshot(std::shared_ptr<byte_vector> to);
+  /// Waits for the copies and lets go of their destination. Tickets may be finished in
+  /// any order, each once. @error{not_found, no such ticket; or what failed in a task}
+  [[nodiscard]] result<void> finish(snapshot_ticket ticket);
+  /// True once the copies have ended, in whatever way: `finish` will not wait.
+  [[nodiscard]] bool ended(snapshot_ticket ticket) const noexcept;
   /// Replaces one section. Waits for all tasks before.
   /// @error{config_mismatch, another size than the section has; corrupt, counters that
   /// cannot be}
@@ -176,6 +196,10 @@ class prose {
   /// else.
   [[nodiscard]] result<std::uint64_t> parameter_hash();
   [[nodiscard]] result<std::uint64_t> context_hash();
+  /// The memory with the largest Frobenius norm, the first among equals in the order of
+  /// lanes, blocks, levels and heads; waits for all tasks. The norm has a bound for every
+  /// text: @source{docs/decisions/prose_memory.md}
+  [[nodiscard]] result<memory_norm> largest_memory();
   /// Over every byte of the image.
   [[nodiscard]] result<std::uint64_t> state_hash();
   /// Over names, kinds and shapes of the regions: two models with equal layout can

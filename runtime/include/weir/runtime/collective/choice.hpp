@@ -37,8 +37,9 @@ struct collective_choice {
   decided_by level = decided_by::fallback;
 };
 
-/// Looks a measured choice up; gives nothing where nothing was measured.
-using tuner_lookup = std::function<std::optional<collective_hint>(
+/// Looks a measured choice up; gives nothing where nothing was measured. An error is that
+/// of the choice.
+using tuner_lookup = std::function<result<std::optional<collective_hint>>(
     const collective_call&, int ranks, const topology&)>;
 
 struct choice_sources {

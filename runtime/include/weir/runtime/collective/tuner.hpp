@@ -42,7 +42,8 @@ struct tuning_trial {
 
 /// Where results outlive the process. Both may be empty.
 struct tuning_store {
-  std::function<std::optional<algorithm>(const tuning_key&)> load;
+  /// @error{cache_corrupt, what was kept is damaged, and that is not to be passed over}
+  std::function<result<std::optional<algorithm>>(const tuning_key&)> load;
   std::function<void(const tuning_key&, algorithm)> keep;
 };
 
@@ -56,11 +57,12 @@ class collective_tuner {
   explicit collective_tuner(tuning_store store = {}) : store_(std::move(store)) {}
 
   /// What is known to be the fastest; nothing where that is not known, or where there is
-  /// no choice.
-  [[nodiscard]] std::optional<algorithm> fastest(const collective_call& call, int ranks,
-                                                 const topology& shape);
-  /// What to try with this call; nothing where the fastest is known, or there is no
-  /// choice.
+  /// no choice. @error as of tuning_store::load
+  [[nodiscard]] result<std::optional<algorithm>> fastest(const collective_call& call,
+                                                         int ranks,
+                                                         const topology& shape);
+  /// What to try with this call; nothing where the fastest is known, where the store
+  /// fails, or where there is no choice.
   [[nodiscard]] std::optional<tuning_trial> next(const collective_call& call, int ranks,
                                                  const topology& shape);
   /// A trial took so long. True if the fastest is known from now on: `keep` is to be
@@ -81,9 +83,10 @@ class collective_tuner {
     std::optional<algorithm> fastest;
   };
 
-  /// Null where there is no choice. With the mutex.
-  [[nodiscard]] entry* find(const collective_call& call, int ranks,
-                            const topology& shape);
+  /// Null where there is no choice. With the mutex. @error as of tuning_store::load,
+  /// which is asked again the next time
+  [[nodiscard]] result<entry*> find(const collective_call& call, int ranks,
+                                    const topology& shape);
 
   tuning_store store_;
   std::mutex mutex_;

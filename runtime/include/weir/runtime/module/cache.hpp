@@ -44,7 +44,9 @@ struct cache_options {
   std::string folder;       ///< made with mode 0700 if it is not there
   bool strict = false;      ///< a damaged entry is an error, not a miss
   digest256 environment{};  ///< as from `environment_digest`
-  std::function<void(std::string_view)> on_log;  ///< any thread; may be empty
+  std::function<void(std::string_view)> on_log;  ///< damage; any thread; may be empty
+  /// What became of each request, in words; any thread; may be empty.
+  std::function<void(std::string_view)> on_decision;
 };
 
 /// Since this object was made, but for the last two, which are of the folder.

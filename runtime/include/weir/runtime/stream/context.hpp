@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,8 @@
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "weir/runtime/collective/choice.hpp"
 #include "weir/runtime/collective/mesh.hpp"
@@ -96,6 +99,8 @@ class context : public std::enable_shared_from_this<context> {
       std::span<const std::int32_t> devices, const mesh_axes& axes);
   /// Waits for the mesh's streams and frees its memory.
   void drop_mesh(const std::shared_ptr<mesh>& m);
+  /// Meshes that somebody still has.
+  [[nodiscard]] std::vector<std::shared_ptr<mesh>> open_meshes();
   /// Streams of the mesh that are there.
   [[nodiscard]] std::vector<std::shared_ptr<stream>> streams_of(const mesh& m);
   /// All that was enqueued on the mesh so far has ended. `limit_ns` < 0: no limit.
@@ -110,8 +115,6 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void> set_determinism(std::uint64_t seed, std::uint32_t toggles);
   /// Fills in what a program has set; leaves the rest.
   void tell(tessDeterminism& d) const noexcept;
-  /// The policy of the module last loaded, if the program has set none.
-  void suggest_policy(const numerics_policy& policy);
 
   /// An instance of so many bytes on each device of the mesh; null for 0 bytes. If there
   /// is not enough, lets go of what pools keep and waits for what is about to be freed.
@@ -150,11 +153,15 @@ class context : public std::enable_shared_from_this<context> {
   void return_lanes(std::unique_ptr<lane_set> lanes);
   [[nodiscard]] std::uint64_t next_stream() noexcept { return ++streams_; }
 
-  /// Loads a module for the context's devices; its policy and plans count from now on.
-  /// @error as of runtime::load_module
+  /// Loads a module for the context's devices. Its plans for collectives count until
+  /// `forget_module`, and so does its policy where the program has set none: that of the
+  /// module last loaded, of those that have one. A load that fails changes nothing.
+  /// @error as of runtime::load_module; invalid_argument, a plan along an unknown axis
   [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
       bytes_view image);
-  /// What modules have proposed for collectives along these axes so far.
+  /// The program has unloaded it, though graphs and launches may keep its code.
+  void forget_module(const loaded_module& what);
+  /// What loaded modules propose for collectives along these axes.
   [[nodiscard]] std::vector<collective_hint> hints(axis_set axes) const;
   /// Null: there is none.
   [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
@@ -173,11 +180,44 @@ class context : public std::enable_shared_from_this<context> {
   /// For operations: whoever listens, or null.
   [[nodiscard]] std::shared_ptr<operation_observer> observer() const;
 
+  /// A line of the log, if somebody reads its level. Not with a lock in hand: the
+  /// program's callback may call the runtime.
   void log(log_level level, std::string_view text) const;
+  /// The same; makes the line only then.
+  template <class First, class... Rest>
+  void log(log_level level, fmt::format_string<First, Rest...> text, First&& first,
+           Rest&&... rest) const {
+    if (logs(level)) {
+      log(level, std::string_view(fmt::format(text, std::forward<First>(first),
+                                              std::forward<Rest>(rest)...)));
+    }
+  }
+  /// Somebody reads lines of this level: TESS_LOG_LEVEL asks for it, or there is a
+  /// callback, which gets lines of the level `info` whatever the variable says.
+  [[nodiscard]] bool logs(log_level level) const noexcept {
+    return level <= settings_.log ||
+           (settings_.on_log != nullptr && level <= log_level::info);
+  }
+  /// What went wrong while it was made, though it works without.
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept {
+    return warnings_;
+  }
 
  private:
   static constexpr std::uint32_t not_set = ~std::uint32_t{0};
+  /// What a loaded module wants of the context.
+  struct module_wishes {
+    const loaded_module* of = nullptr;  ///< only compared
+    std::optional<numerics_policy> policy;
+    /// With the axes that each is for; none: any.
+    std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints;
+  };
+  /// Sets the policy that modules ask for, unless the program has set one. With the
+  /// mutex.
+  void suggest_policy();
   explicit context(runtime_settings settings);
+  /// Logs at this level, as long as the context is there.
+  [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
   /// Ends a context with an engine of its own, whichever thread let go of it last.
   static void destroy(context* what) noexcept;
   [[nodiscard]] result<void> open(engine& workers);
@@ -203,11 +243,11 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<std::unique_ptr<lane_set>> spare_lanes_;
   std::vector<std::shared_ptr<operation_observer>> observers_;
   std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
-  /// With the axes that each is for; none: any.
-  std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints_;
+  std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
   std::unique_ptr<collective_tuner> tuner_;
   trust_policy trust_;
+  std::vector<std::string> warnings_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
   // Their threads use the rest, so they go first.
   std::unique_ptr<engine> own_engine_;

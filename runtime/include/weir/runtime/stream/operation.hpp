@@ -216,8 +216,23 @@ class joining_operation : public operation {
   virtual void run(lane_set& lanes) = 0;
 };
 
-/// True in kernels, functions in streams and all else that workers run for operations.
+/// True in kernels, functions in streams and all else that workers run for operations,
+/// and in scopes of `program_callback`.
 [[nodiscard]] bool inside_task() noexcept;
+
+/// A scope in which the runtime calls a function of the program, which may call the
+/// runtime again. It may neither enqueue nor wait: the caller may be in the middle of
+/// something.
+class program_callback {
+ public:
+  program_callback() noexcept;
+  ~program_callback();
+  program_callback(const program_callback&) = delete;
+  program_callback& operator=(const program_callback&) = delete;
+
+ private:
+  bool before_;
+};
 
 /// True where a worker runs a step or lets go of what the step has used: nothing may end
 /// there that waits for the worker.

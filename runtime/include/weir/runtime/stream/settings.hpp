@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,8 +46,8 @@ struct runtime_settings {
   std::string algorithm;                              ///< forces that of collectives
   std::int64_t wait_limit_ms = 0;                     ///< of waits for a stream; 0: none
   std::int64_t rendezvous_limit_ms = 60'000;
-  std::size_t stream_memory = 0;  ///< most of one stream, bytes; 0: no limit
-  std::uint64_t seed = 0;
+  std::size_t stream_memory = 0;      ///< most of one stream, bytes; 0: no limit
+  std::optional<std::uint64_t> seed;  ///< goes before that of a module
   numerics_mode numerics = numerics_mode::standard;
   std::optional<bool> autotune;
   numerics_policy policy;            ///< until a program sets another
@@ -70,10 +71,11 @@ struct runtime_settings {
 };
 
 /// Settings from TESS_* variables, as `variable(name)` gives them (null: not set). What
-/// cannot be understood is left at its default, with a line in `warnings`.
+/// cannot be understood is left at its default, with a line in `warnings`, and so has
+/// each name in `set` that begins with TESS_ and is none of these variables.
 /// @error{unsupported, a backend that is not there}
 [[nodiscard]] result<runtime_settings> read_settings(
     const std::function<const char*(const char*)>& variable,
-    std::vector<std::string>& warnings);
+    std::vector<std::string>& warnings, std::span<const std::string> set = {});
 
 }  // namespace weir::runtime

@@ -103,8 +103,9 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
-  /// True if all that was enqueued has ended.
-  [[nodiscard]] bool idle();
+  /// True if all that was enqueued has ended. Then also the first failure, which stays
+  /// for `synchronize`. @error{what the failed one says}
+  [[nodiscard]] result<bool> idle();
   /// Nothing more comes. What is enqueued still runs.
   void close();
 
@@ -206,7 +207,9 @@ class stream : public std::enable_shared_from_this<stream> {
     return last_recording_;
   }
   void forget_recording() noexcept { last_recording_ = nullptr; }
-  /// What it still waits for becomes part of the recording.
+  /// What it still waits for becomes an operation of its own. Before a capture begins:
+  /// events from outside are none of its business, but what runs behind the capture has
+  /// to wait for them. Before it ends: they are part of it.
   void flush_waits(submission_port::session& in);
 
  private:

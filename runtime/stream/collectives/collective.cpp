@@ -12,7 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "stream/rank_share.hpp"
+#include "stream/collectives/buffers.hpp"
+#include "stream/collectives/rank_share.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
 
@@ -26,74 +27,6 @@ std::byte* aligned(std::byte* at) noexcept {
   return at + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
 }
 
-/// Bytes of the call's inputs and outputs.
-std::size_t extent(const collective_call& call, int ranks, bool packed) {
-  const auto size = static_cast<std::size_t>(info_of(call.type).size);
-  return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
-}
-
-bool input_is_packed(const collective_call& call) noexcept {
-  return call.packed_shards && (call.kind == collective_kind::all_gather ||
-                                call.kind == collective_kind::gather);
-}
-bool output_is_packed(const collective_call& call) noexcept {
-  return call.packed_shards && (call.kind == collective_kind::reduce_scatter ||
-                                call.kind == collective_kind::scatter);
-}
-
-result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
-                              std::size_t element_bytes, std::string_view what) {
-  const auto refuse = [&](std::string_view expected, std::string_view found) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("collective not posted: expected {}, found {}", expected, found));
-  };
-  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
-  // The address of a rank's own instance says the same on a stream of that rank.
-  const bool own = place && place->memory->symmetric() && on.options().rank >= 0 &&
-                   place->device() == on.device_of(0);
-  if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
-    return refuse(fmt::format("memory of the mesh as {}", what),
-                  at == nullptr ? "null" : "another address");
-  }
-  if (!on.fits(*place)) {
-    return refuse(fmt::format("an instance of the {} on each of {} devices", what,
-                              on.on()->ranks()),
-                  fmt::format("{}", place->memory->devices().size()));
-  }
-  if (place->offset % element_bytes != 0) {
-    return refuse(
-        fmt::format("{} at a multiple of its element's {} bytes", what, element_bytes),
-        fmt::format("it at byte {} of its allocation", place->offset));
-  }
-  if (bytes > place->bytes_left()) {
-    return refuse(fmt::format("{} bytes of {}", bytes, what),
-                  fmt::format("{} to the end of the allocation", place->bytes_left()));
-  }
-  return *place;
-}
-
-/// In place is one thing, to overlap another: a rank would write what others still read.
-result<void> check_apart(const collective_request& what, const std::byte* from,
-                         const std::byte* to, int ranks) {
-  const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
-  if (from == to && (!packs || ranks == 1)) {
-    return {};
-  }
-  const auto input = reinterpret_cast<std::uintptr_t>(from);
-  const auto output = reinterpret_cast<std::uintptr_t>(to);
-  const std::size_t in_bytes = extent(what.call, ranks, input_is_packed(what.call));
-  const std::size_t out_bytes = extent(what.call, ranks, output_is_packed(what.call));
-  if (input < output + out_bytes && output < input + in_bytes) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected an output {}beside the "
-                             "input, found one that overlaps it",
-                             packs ? "" : "in its place or "))
-        .hint(packs ? "packed shards stand in a buffer of their own" : "");
-  }
-  return {};
-}
-
 struct planned {
   std::shared_ptr<const collective_plan> plan;
   collective_choice how;
@@ -102,9 +35,10 @@ struct planned {
 
 /// Proposes the fastest schedule, or the next to be measured, which `trial` then gets.
 tuner_lookup tuner_of(context& of, bool measures, std::optional<tuning_trial>& trial) {
-  return [&of, measures, &trial](const collective_call& call, int ranks,
-                                 const topology& shape) {
-    std::optional<algorithm> how = of.tuner().fastest(call, ranks, shape);
+  return [&of, measures, &trial](
+             const collective_call& call, int ranks,
+             const topology& shape) -> result<std::optional<collective_hint>> {
+    WEIR_TRY(std::optional<algorithm> how, of.tuner().fastest(call, ranks, shape));
     if (!how && measures) {
       trial = of.tuner().next(call, ranks, shape);
       how = trial ? std::optional(trial->how) : std::nullopt;
@@ -228,6 +162,9 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
                                     {out.how.how, out.how.chunk_bytes, out.how.wire}));
   note_numbers(on, policy, *out.plan);
+  of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
+         name_of(what.call.kind), what.call.count, info_of(what.call.type).tessera, ranks,
+         name_of(out.how.how), name_of(out.how.level));
   return out;
 }
 
@@ -534,6 +471,17 @@ room_list<collective_group> groups_of(const mesh& m, axis_set axes,
   return groups;
 }
 
+/// A share with its buffers, unless its group is broken.
+result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
+                             buffer_places buffers) {
+  share->source = std::move(buffers.input);
+  share->target = std::move(buffers.output);
+  share->scratch_limit = on.budget()->room();
+  const auto in = on.of().port().enter();
+  WEIR_CHECK(on.of().meetings().check(*share, on));
+  return ref<operation>(share);
+}
+
 }  // namespace
 
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
@@ -565,19 +513,9 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
       on.options().rank < 0) {
     return ref<operation>();  // but a rank's share of nothing is one that others expect
   }
-  std::optional<memory_place> from;
-  std::optional<memory_place> to;
+  buffer_places buffers;
   if (needs_memory) {
-    const auto element = static_cast<std::size_t>(info_of(what.call.type).size);
-    WEIR_TRY(from, place_of(on, what.input,
-                            extent(what.call, ranks, input_is_packed(what.call)), element,
-                            "input"));
-    WEIR_TRY(to, place_of(on, what.output,
-                          extent(what.call, ranks, output_is_packed(what.call)), element,
-                          "output"));
-    // Both as the same rank sees them.
-    const int rank = std::max(on.options().rank, 0);
-    WEIR_CHECK(check_apart(what, from->on_rank(rank), to->on_rank(rank), ranks));
+    WEIR_TRY(buffers, places_of(on, what, ranks));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
   std::shared_ptr<const collective_plan> verify;
@@ -593,18 +531,12 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     const auto share =
         make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
                              digest_of_descriptor(on, policy));
-    {
-      const auto in = on.of().port().enter();
-      WEIR_CHECK(on.of().meetings().check(*share, on));
-    }
-    share->source = std::move(from);
-    share->target = std::move(to);
     share->verify = std::move(verify);
-    share->scratch_limit = on.budget()->room();
-    return ref<operation>(share);
+    return ready(on, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
-      std::move(p.plan), p.how, groups_of(m, what.axes, from, to), on.budget()->room());
+      std::move(p.plan), p.how, groups_of(m, what.axes, buffers.input, buffers.output),
+      on.budget()->room());
   out->verify_by(std::move(verify));
   if (p.trial) {
     out->measure(*p.trial, on.of());

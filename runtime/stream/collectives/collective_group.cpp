@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "stream/rank_share.hpp"
+#include "stream/collectives/rank_share.hpp"
 #include "weir/runtime/stream/collective.hpp"
 
 namespace weir::runtime {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Meetings of ranks: who comes, who is told what.
-#include "stream/rank_share.hpp"
+#include "stream/collectives/rank_share.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -238,6 +238,21 @@ std::string differing(const std::vector<ref<rank_share>>& shares) {
                      words(other == shares.end() ? *shares.back() : **other));
 }
 
+/// What the ranks of a mismatch are told, also those that come when it is known.
+std::string mismatch_told(rank_group& group, std::uint64_t sequence,
+                          const std::vector<ref<rank_share>>& shares) {
+  const auto [known, first] = group.mismatches.try_emplace(sequence);
+  if (first) {
+    known->second = {differing(shares), group.ranks.size()};
+  }
+  std::string out = known->second.what;
+  known->second.unheard -= shares.size();
+  if (known->second.unheard == 0) {
+    group.mismatches.erase(known);
+  }
+  return out;
+}
+
 std::vector<int> missing_of(const rank_group& group,
                             const std::vector<ref<rank_share>>& shares) {
   std::vector<int> out = group.ranks;
@@ -268,21 +283,12 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
   };
   switch (what.state) {
     case meeting_state::complete: run(in, shares); break;
-    case meeting_state::collective_mismatch: {
-      const auto [known, first] = group->mismatches.try_emplace(what.sequence);
-      if (first) {
-        known->second = {differing(shares), group->ranks.size()};
-      }
+    case meeting_state::collective_mismatch:
       end_each(errc::collective_mismatch,
                fmt::format("{} to call the same as their collective {}",
                            words_of(group->ranks), what.sequence + 1),
-               known->second.what);
-      known->second.unheard -= shares.size();
-      if (known->second.unheard == 0) {
-        group->mismatches.erase(known);
-      }
+               mismatch_told(*group, what.sequence, shares));
       break;
-    }
     case meeting_state::determinism_violation:
       end_each(errc::determinism_violation,
                "all ranks of the group under one policy, seed and set of toggles",

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What threads of a library owe the program that they run in.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>  // NOLINT: the masks are those of POSIX
+
+namespace weir {
+
+/// Threads that are made in such a scope take none of the program's signals: a thread
+/// inherits the mask of the one that makes it. Signals that tell a thread of its own
+/// faults stay, and so does that of sampling profilers.
+/// @threads{a scope of one thread}
+class signals_blocked {
+ public:
+  signals_blocked() noexcept {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int own :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF}) {
+      sigdelset(&blocked, own);
+    }
+    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  }
+  ~signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  signals_blocked(const signals_blocked&) = delete;
+  signals_blocked& operator=(const signals_blocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// What debuggers and /proc call this thread. @pre at most 15 characters
+inline void name_this_thread(const char* name) noexcept {
+  pthread_setname_np(pthread_self(), name);
+}
+
+}  // namespace weir
