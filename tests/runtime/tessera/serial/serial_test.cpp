@@ -207,7 +207,8 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
       const program small = shrink(p, launches_a_graph, 2000);
       ASSERT_TRUE(is_sound(small) && launches_a_graph(small)) << text_of(small);
       // A capture with something in it, also where that is on a stream that joined late.
-      EXPECT_LE(small.operations.size(), 14U) << "seed " << seed << "\n" << text_of(small);
+      EXPECT_LE(small.operations.size(), 14U) << "seed " << seed << "\n"
+                                              << text_of(small);
     }
   }
   EXPECT_GT(shrunk, 10);
