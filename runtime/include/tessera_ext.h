@@ -1,12 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0
-/// @file
-/// What the Tessera runtime offers beyond its specification. Structures begin with
-/// `structSize`, which the caller sets; they only ever grow at their end. Of a description
-/// that is shorter or longer than the library's, members that lie wholly inside the size
-/// count; bytes that the library does not know, and reserved members, have to be 0. C99 and
-/// C++; every function may be called from any thread. Sizes and counts that a call fills a
-/// caller's buffer by follow one rule: a null buffer asks for the size.
-/// @source{docs/tessera.md}
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * What the Tessera runtime offers beyond its specification. Structures begin with
+ * `structSize`, which the caller sets; they only ever grow at their end. Of a description
+ * that is shorter or longer than the library's, members that lie wholly inside the size
+ * count; bytes that the library does not know, and reserved members, have to be 0. C89,
+ * C99 and C++; every function may be called from any thread. Sizes and counts that a call
+ * fills a caller's buffer by follow one rule: a null buffer asks for the size.
+ * @source{docs/tessera.md}
+ */
 #ifndef TESSERA_EXT_H_
 #define TESSERA_EXT_H_
 
