@@ -103,6 +103,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {
+      s.flush_waits(in);
       s.record_into(std::make_shared<runtime::graph_recording>(), false);
     }
   }
@@ -396,6 +397,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
       return error(errc::invalid_argument,
                    "capture not begun: expected a stream that does not capture");
     }
+    s->what->flush_waits(in);
     const auto recording = std::make_shared<runtime::graph_recording>();
     recording->take_part(*s->what);
     s->what->record_into(recording, true);

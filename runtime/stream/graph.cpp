@@ -150,8 +150,9 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
   last_[made_.nodes.back().chain] = made_.nodes.size();
 }
 
-void graph_recording::join(const point& at, stream& waits) {
+void graph_recording::join(submission_port::session& in, const point& at, stream& waits) {
   if (const auto recording = at.capture.lock(); recording && !recording->closed_) {
+    waits.flush_waits(in);
     waits.record_into(recording, true);
     recording->take_part(waits);
   }

@@ -255,7 +255,7 @@ result<void> stream::wait(ref<point> p) {
   }
   auto in = of().port().enter();
   if (recording_ == nullptr) {
-    graph_recording::join(*p, *this);
+    graph_recording::join(in, *p, *this);
   }
   if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
     return error(errc::invalid_argument,

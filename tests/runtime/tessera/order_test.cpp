@@ -289,6 +289,30 @@ TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedByTheCall) {
   EXPECT_TESS(tessStreamWaitEvent(other, outside));
 }
 
+TEST_F(TesseraOrder, AWaitBeforeACaptureHoldsWhatRunsBehindIt) {
+  tessStream_t other = nullptr;
+  tessEvent_t done = nullptr;
+  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
+  ASSERT_TESS(tessEventCreate(&done));
+  auto* const x = s.memory<std::int32_t>(1);
+  auto* const y = s.memory<std::int32_t>(1);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  write(x, 40, 2);
+  ASSERT_TESS(tessEventRecord(done, s.stream));
+  ASSERT_TESS(tessStreamWaitEvent(other, done));
+  ASSERT_TESS(tessStreamBeginCapture(other));
+  ASSERT_TESS(tessMemcpyAsync(y, x, 4, TESS_COPY_D2D, other));
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamEndCapture(other, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphLaunch(exec, other));
+  ASSERT_TESS(tessStreamSynchronize(other));
+  EXPECT_EQ(s.read(y, 1, 2)[0], 42);
+  ASSERT_TESS(tessGraphExecDestroy(exec));
+  ASSERT_TESS(tessGraphDestroy(graph));
+}
+
 TEST_F(TesseraOrder, OnlyTheStreamsOwnMeshIsTaken) {
   const int ids[] = {0, 1, 2, 3};
   tessMesh_t twin = nullptr;

@@ -45,7 +45,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   /// The point is one of its nodes.
   [[nodiscard]] bool has(const point& p) const { return points_.count(&p) != 0; }
   /// A stream that waits for a point inside a capture joins it.
-  static void join(const point& at, stream& waits);
+  static void join(submission_port::session& in, const point& at, stream& waits);
   void spoil(std::string why);
   /// Nothing more is added; streams that still record forget it.
   void close() noexcept { closed_ = true; }

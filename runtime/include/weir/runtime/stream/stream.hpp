@@ -207,7 +207,9 @@ class stream : public std::enable_shared_from_this<stream> {
     return last_recording_;
   }
   void forget_recording() noexcept { last_recording_ = nullptr; }
-  /// What it still waits for becomes part of the recording.
+  /// What it still waits for becomes an operation of its own. Before a capture begins:
+  /// events from outside are none of its business, but what runs behind the capture has
+  /// to wait for them. Before it ends: they are part of it.
   void flush_waits(submission_port::session& in);
 
  private:

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What kernels and functions of the host compute: bits that tell who came first.
+#pragma once
+
+#include "serial/program.hpp"
+
+namespace weir::test::serial {
+
+inline word mixed(word a, word b) {
+  a = (a ^ b) * 0x9E3779B1U;
+  return a ^ (a >> 15);
+}
+
+/// Words first, first + step, ... of `to` become what `how` makes of them and of `from`,
+/// which may be null. `rotate` takes all words whatever `first` and `step` are.
+inline void compute(arithmetic how, word* to, const word* from, int words, word salt,
+                    int first = 0, int step = 1) {
+  if (how == arithmetic::rotate) {
+    const word before = to[0];
+    for (int i = 0; i + 1 < words; ++i) {
+      to[i] = to[i + 1] + salt;
+    }
+    to[words - 1] = before;
+    how = arithmetic::add;
+  }
+  for (int i = first; i < words; i += step) {
+    const word other = from == nullptr ? 0 : from[i];
+    switch (how) {
+      case arithmetic::add: to[i] += other + salt; break;
+      case arithmetic::exclusive_or: to[i] = (to[i] ^ other ^ salt) + 1; break;
+      default: to[i] = mixed(mixed(to[i], other), salt); break;
+    }
+  }
+}
+
+/// Salt of one rank: what ranks do differs.
+inline word salt_of(word salt, int rank) {
+  return salt + static_cast<word>(rank) * 0x01000193U;
+}
+
+}  // namespace weir::test::serial

@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Random operations, and the waits that they need.
+#include "serial/generator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "serial/rules.hpp"
+#include "serial/scene.hpp"
+
+namespace weir::test::serial {
+namespace {
+
+constexpr int shared_events = 5;  ///< are recorded again and again
+
+class generator {
+ public:
+  generator(std::uint64_t seed, const features& with)
+      : d_(seed), with_(with), p_(random_scene(d_, with)), rules_(p_) {
+    p_.events = shared_events;
+  }
+
+  program make() {
+    const std::int64_t wanted = d_.in(10, 50);
+    while (count_of(p_.operations) < wanted) {
+      step();
+    }
+    p_.calls = with_.merged_calls && d_.one_in(2) ? merged_calls(p_, d_)
+                                                  : calls_in_order(p_);
+    return std::move(p_);
+  }
+
+ private:
+  void step() {
+    const std::int64_t kind = d_.in(1, 100);
+    if (kind <= 34) {
+      launch(any_stream());
+    } else if (kind <= 58) {
+      copy(any_stream());
+    } else if (kind <= 64) {
+      fill(any_stream());
+    } else if (kind <= 70) {
+      on_host();
+    } else if (kind <= 84) {
+      collective();
+    } else if (kind <= 90) {
+      event_or_query();
+    } else if (kind <= 93) {
+      memory_of_pool();
+    } else if (kind <= 95) {
+      stream_comes_or_goes();
+    } else if (kind <= 98) {
+      graph();
+    } else {
+      flagged_capture();
+    }
+  }
+
+  // Things to choose from.
+
+  [[nodiscard]] std::vector<int> open_streams() const {
+    std::vector<int> out;
+    for (int s = 0; s < count_of(p_.streams); ++s) {
+      if (rules_.open(s) && rules_.captured_in(s) == none) {
+        out.push_back(s);
+      }
+    }
+    return out;
+  }
+  [[nodiscard]] int any_of(const std::vector<int>& list) {
+    return list.empty() ? none : at(list, pick(d_, count_of(list)));
+  }
+  [[nodiscard]] int any_stream() { return any_of(open_streams()); }
+  /// Words to copy or to compute on; an even number, so that pairs of them are elements.
+  [[nodiscard]] int any_length() { return d_.one_in(4) ? 24 : 2 * (1 + pick(d_, 12)); }
+  [[nodiscard]] place any_range(int buffer, int rank, int words) {
+    const int room = at(p_.buffers, buffer).words - words;
+    return {buffer, rank, room == 0 ? 0 : 2 * pick(d_, room / 2 + 1), words};
+  }
+  [[nodiscard]] std::optional<place> any_on_host(int words) {
+    std::vector<int> all;
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      if (!at(p_.buffers, b).on_device()) {
+        all.push_back(b);
+      }
+    }
+    return any_range(any_of(all), none, words);
+  }
+  /// Memory of devices as the stream may name it; `peers`: also of one rank by its own
+  /// address.
+  [[nodiscard]] std::optional<place> any_on_device(int stream, int words, bool peers) {
+    std::vector<int> all;
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      const bool reached = p_.fits(b, stream) || (peers && p_.instances(b) > 1);
+      if (at(p_.buffers, b).on_device() && rules_.there(b) && reached) {
+        all.push_back(b);
+      }
+    }
+    if (all.empty()) {
+      return std::nullopt;
+    }
+    const int b = any_of(all);
+    const bool by_rank = peers && p_.instances(b) > 1 &&
+                         (!p_.fits(b, stream) || d_.one_in(3));
+    return any_range(b, by_rank ? 1 + pick(d_, p_.instances(b) - 1) : none, words);
+  }
+  [[nodiscard]] int new_event() { return p_.events++; }
+
+  // Emission.
+
+  [[nodiscard]] operation on(verb what, int stream) const {
+    operation o;
+    o.what = what;
+    o.stream = stream;
+    if (stream != none) {
+      o.recorded_in = rules_.captured_in(stream) != none ? rules_.captured_in(stream)
+                                                         : rules_.flagged_in(stream);
+      o.runs = rules_.captured_in(stream) == none;
+    }
+    return o;
+  }
+  void push(operation o) {
+    o.id = ++ids_;
+    rules_.take(o);
+    p_.operations.push_back(std::move(o));
+  }
+  /// The operation, behind what it has to wait for. Left out where it may not be.
+  void emit(operation o) {
+    if (!rules_.allows(o)) {
+      return;
+    }
+    for (int rounds = 0; rounds < 40; ++rounds) {
+      const std::vector<unordered> races = rules_.races_of(o);
+      if (races.empty()) {
+        push(std::move(o));
+        return;
+      }
+      if (!separate(races.front(), o)) {
+        return;
+      }
+    }
+  }
+
+  /// Makes one wait for the other.
+  bool separate(const unordered& race, const operation& o) {
+    if (!o.runs) {
+      return wait_in_capture(race);
+    }
+    const bool by_thread = race.by == none || rules_.flagged_in(race.by) != none;
+    const bool may_record =
+        rules_.open(race.behind) && rules_.captured_in(race.behind) == none;
+    const std::vector<int> known = rules_.events_that_cover(race);
+    if (may_record && rules_.flagged_in(race.behind) == none && d_.one_in(8)) {
+      push(on(verb::synchronize, race.behind));
+      return true;
+    }
+    int event = none;
+    if (!known.empty() && (!may_record || d_.one_in(2))) {
+      event = any_of(known);
+    } else if (may_record) {
+      event = d_.one_in(3) ? new_event() : pick(d_, shared_events);
+      record(event, race.behind);
+    } else {
+      return false;
+    }
+    if (by_thread || d_.one_in(10)) {
+      operation await = on(verb::await_event, none);
+      await.event = event;
+      push(await);
+    } else {
+      operation wait = on(verb::wait, race.by);
+      wait.event = event;
+      push(wait);
+    }
+    return true;
+  }
+  void record(int event, int stream) {
+    operation o = on(verb::record, stream);
+    o.event = event;
+    push(o);
+  }
+  bool wait_in_capture(const unordered& race) {
+    join(race.behind, race.by, rules_.captured_in(race.by));
+    return true;
+  }
+  /// In a capture: `to` waits for what `from` has.
+  void join(int from, int to, int graph) {
+    const int event = new_event();
+    record(event, from);
+    operation wait = on(verb::wait, to);
+    wait.event = event;
+    wait.recorded_in = graph;
+    wait.runs = false;
+    push(wait);
+  }
+
+  // Operations on memory.
+
+  void take_effort(operation& o) {
+    o.how = static_cast<arithmetic>(d_.in(0, 3));
+    o.salt = static_cast<std::uint32_t>(d_.in(1, 1'000'000));
+    if (d_.in(1, 5) <= 2) {
+      o.spin = static_cast<int>(d_.one_in(4) ? d_.in(20'000, 150'000)
+                                             : d_.in(1'000, 20'000));
+    }
+  }
+
+  void launch(int stream, bool captures = false) {
+    if (stream == none) {
+      return;
+    }
+    const int words = any_length();
+    const auto operand = [&]() -> std::optional<place> {
+      if (with_.shared_launches && d_.one_in(4)) {
+        return any_on_host(words);
+      }
+      return any_on_device(stream, words, with_.shared_launches && d_.one_in(3));
+    };
+    const auto to = operand();
+    const auto from = d_.one_in(4) ? std::optional(place{}) : operand();
+    if (!to || !from) {
+      return;
+    }
+    operation o = on(verb::launch, stream);
+    o.to = *to;
+    o.from = *from;
+    take_effort(o);
+    const int ranks = p_.mesh_of(stream).ranks();
+    o.slow_rank = d_.one_in(3) ? none : pick(d_, ranks);
+    o.urgent = d_.one_in(10);
+    if (o.from.buffer != o.to.buffer && o.how != arithmetic::rotate && d_.one_in(5)) {
+      o.blocks = static_cast<int>(d_.in(2, 4));
+    }
+    if (captures) {
+      o.captures = true;
+      o.recorded_in = p_.graphs++;
+    }
+    emit(o);
+  }
+
+  void copy(int stream) {
+    if (stream == none) {
+      return;
+    }
+    const int words = any_length();
+    operation o = on(verb::copy, stream);
+    o.way = static_cast<copy_way>(d_.in(0, 2));
+    const auto device = [&] {
+      return any_on_device(stream, words, with_.peer_copies && d_.one_in(2));
+    };
+    const auto to = o.way == copy_way::to_host ? any_on_host(words) : device();
+    const auto from = o.way == copy_way::to_device ? any_on_host(words) : device();
+    if (!to || !from) {
+      return;
+    }
+    o.to = *to;
+    o.from = *from;
+    const stream_spec& s = at(p_.streams, stream);
+    if (d_.one_in(3)) {
+      o.rank = s.rank != none ? s.rank : pick(d_, p_.mesh_of(stream).ranks());
+    }
+    if (!overlaps(o)) {
+      emit(o);
+    }
+  }
+  /// Whether a rank would copy bytes onto themselves or onto others of them.
+  [[nodiscard]] bool overlaps(const operation& o) const {
+    if (o.to.buffer != o.from.buffer) {
+      return false;
+    }
+    const bool near = o.to.first < o.from.first + o.from.words &&
+                      o.from.first < o.to.first + o.to.words;
+    return near && (o.to.rank == o.from.rank || o.to.first != o.from.first);
+  }
+
+  void fill(int stream) {
+    if (stream == none) {
+      return;
+    }
+    const int words = any_length();
+    const auto to = any_on_device(stream, words, with_.peer_copies && d_.one_in(3));
+    if (to) {
+      operation o = on(verb::fill, stream);
+      o.to = *to;
+      o.salt = static_cast<std::uint32_t>(d_.in(0, 255));
+      emit(o);
+    }
+  }
+
+  void on_host() {
+    const bool in_stream = !d_.one_in(4);
+    on_host(in_stream ? any_stream() : none, in_stream);
+  }
+  void on_host(int stream, bool in_stream) {
+    if (in_stream && stream == none) {
+      return;
+    }
+    operation o = on(in_stream ? verb::host_function : verb::host_write, stream);
+    const int words = any_length();
+    o.to = *any_on_host(words);
+    o.from = d_.one_in(2) ? place{} : *any_on_host(words);
+    take_effort(o);
+    o.spin = in_stream ? o.spin : 0;
+    emit(o);
+  }
+
+  // Collectives.
+
+  void collective() {
+    if (!with_.collectives) {
+      return;
+    }
+    const std::vector<int> streams = open_streams();
+    const int stream = any_of(streams);
+    if (stream == none) {
+      return;
+    }
+    if (at(p_.streams, stream).rank == none) {
+      collective_on(stream);
+    } else {
+      collective_of_ranks(at(p_.streams, stream).mesh, streams);
+    }
+  }
+  void collective_on(int stream) {
+    operation o = on(verb::collective, stream);
+    if (describe(o, stream)) {
+      emit(o);
+    }
+  }
+  void collective_of_ranks(int mesh, const std::vector<int>& streams) {
+    const int ranks = at(p_.meshes, mesh).ranks();
+    operation o = on(verb::collective, none);
+    const int set = pick(d_, 2);  // mostly all ranks take the same of their streams
+    int any = none;
+    for (int r = 0; r < ranks; ++r) {
+      std::vector<int> own;
+      for (const int s : streams) {
+        if (at(p_.streams, s).mesh == mesh && at(p_.streams, s).rank == r) {
+          own.push_back(s);
+        }
+      }
+      const bool same = set < count_of(own) && !d_.one_in(6);
+      any = same ? at(own, set) : any_of(own);
+      if (any == none) {
+        return;
+      }
+      o.shares.push_back(any);
+    }
+    // Often the same again: ranks out of step then mix up numbers without an error.
+    const bool again = last_mesh_ == mesh && d_.one_in(2);
+    if (again) {
+      o.collective = last_;
+    }
+    if (again ? !place_again(o, any) : !describe(o, any)) {
+      return;
+    }
+    last_ = o.collective;
+    last_mesh_ = mesh;
+    if (o.collective.way == collective_way::send) {
+      for (int r = 0; r < ranks; ++r) {  // no other rank calls it
+        at(o.shares, r) = r == o.collective.root || r == o.collective.peer
+                              ? at(o.shares, r)
+                              : none;
+      }
+    }
+    emit(o);
+  }
+
+  /// Kind, elements and buffers. False where no memory fits.
+  bool describe(operation& o, int stream) {
+    collective_spec& c = o.collective;
+    const mesh_spec& mesh = p_.mesh_of(stream);
+    c.way = static_cast<collective_way>(d_.in(0, 9));
+    const bool whole = c.way == collective_way::send || d_.one_in(2);
+    c.axis = whole ? "world" : d_.one_in(2) ? "tp" : "dp";
+    const int ranks = count_of(mesh.groups(c.axis).front());
+    c.op = pick(d_, 4);
+    c.bytes = 1 << pick(d_, 4);
+    c.root = pick(d_, ranks);
+    c.peer = pick(d_, ranks);
+    if (c.way == collective_way::send && c.peer == c.root) {
+      return false;
+    }
+    c.packed = d_.one_in(4) && ranks > 1;
+    c.own_address = d_.one_in(4);
+    constexpr std::array<const char*, 6> algorithms = {nullptr, nullptr, nullptr,
+                                                       "direct", "ring", "tree"};
+    // A schedule that is asked for has to suit the kind: all of them suit this one.
+    c.algorithm = c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6))
+                                                      : nullptr;
+    c.chunk_bytes = d_.one_in(4) ? 32 : 0;
+    const int step = 2 * ranks;  // words: whole elements of any type in each shard
+    const int words = step * (1 + pick(d_, std::max(24 / step, 1)));
+    c.count = words * static_cast<int>(sizeof(word)) / c.bytes;
+    return c.way == collective_way::barrier || place_buffers(o, stream, ranks);
+  }
+  bool place_again(operation& o, int stream) {
+    const auto groups = p_.mesh_of(stream).groups(o.collective.axis);
+    return o.collective.way == collective_way::barrier ||
+           place_buffers(o, stream, count_of(groups.front()));
+  }
+  bool place_buffers(operation& o, int stream, int ranks) {
+    collective_spec& c = o.collective;
+    const int words = c.count * c.bytes / static_cast<int>(sizeof(word));
+    const auto room = [&](bool packed) { return packed ? words / ranks : words; };
+    const auto to = collective_place(stream, room(c.packs_output()));
+    const auto from = collective_place(stream, room(c.packs_input()));
+    if (!to || !from) {
+      return false;
+    }
+    o.to = *to;
+    o.from = *from;
+    const bool packs = c.packs_input() || c.packs_output();
+    const bool near = o.to.buffer == o.from.buffer &&
+                      o.to.first < o.from.first + o.from.words &&
+                      o.from.first < o.to.first + o.to.words;
+    if (near && packs) {
+      return false;
+    }
+    if (near || (!packs && d_.one_in(2))) {
+      o.from = o.to;
+    }
+    return true;
+  }
+  std::optional<place> collective_place(int stream, int words) {
+    std::vector<int> all;
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      if (p_.fits(b, stream) && rules_.there(b) && at(p_.buffers, b).words >= words) {
+        all.push_back(b);
+      }
+    }
+    return all.empty() ? std::nullopt
+                       : std::optional(any_range(any_of(all), none, words));
+  }
+
+  // What is about order and life.
+
+  void event_or_query() {
+    const int stream = any_stream();
+    const int event = pick(d_, shared_events);
+    if (stream == none) {
+      return;
+    }
+    const std::int64_t kind = d_.in(1, 10);
+    operation o = on(kind <= 5   ? verb::record
+                     : kind == 6 ? verb::wait
+                     : kind == 7 ? verb::query_event
+                     : kind == 8 ? verb::query_stream
+                     : kind == 9 ? verb::synchronize
+                                 : verb::await_event,
+                     stream);
+    if (o.what == verb::query_stream || o.what == verb::synchronize) {
+      if (rules_.flagged_in(stream) != none) {
+        return;
+      }
+      o.recorded_in = none;
+    } else {
+      o.event = event;
+    }
+    if (o.what == verb::query_event || o.what == verb::await_event) {
+      o.stream = none;
+      o.recorded_in = none;
+    }
+    emit(o);
+  }
+
+  void memory_of_pool() {
+    std::vector<int> pooled;
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      if (at(p_.buffers, b).pooled) {
+        pooled.push_back(b);
+      }
+    }
+    const int b = any_of(pooled);
+    std::vector<int> streams;
+    for (const int s : open_streams()) {
+      if (b != none && at(p_.streams, s).mesh == at(p_.buffers, b).mesh &&
+          at(p_.streams, s).rank == none) {
+        streams.push_back(s);
+      }
+    }
+    const int stream = any_of(streams);
+    if (stream == none) {
+      return;
+    }
+    operation o = on(rules_.there(b) ? verb::give_memory : verb::take_memory, stream);
+    o.to = {b, none, 0, at(p_.buffers, b).words};
+    o.salt = static_cast<std::uint32_t>(d_.in(0, 255));
+    emit(o);
+  }
+
+  void stream_comes_or_goes() {
+    std::vector<int> closed;
+    for (int s = 0; s < count_of(p_.streams); ++s) {
+      if (!rules_.open(s) && at(p_.streams, s).late && !closed_.at(s)) {
+        closed.push_back(s);
+      }
+    }
+    if (!closed.empty()) {
+      push(on(verb::open_stream, any_of(closed)));
+      return;
+    }
+    const std::vector<int> open = open_streams();
+    const int s = any_of(open);
+    if (count_of(open) < 2 || !with_.late_streams || at(p_.streams, s).rank != none ||
+        rules_.flagged_in(s) != none || !d_.one_in(3)) {
+      return;
+    }
+    record(new_event(), s);  // what comes later can wait for it
+    closed_.mark(s);
+    push(on(verb::close_stream, s));
+  }
+
+  // Graphs.
+
+  void graph() {
+    const std::vector<int> ready = rules_.graphs();
+    if (ready.empty() || d_.one_in(4)) {
+      capture();
+      return;
+    }
+    if (d_.one_in(5)) {
+      operation o = on(verb::discard_graph, none);
+      o.graph = any_of(ready);
+      emit(o);
+      return;
+    }
+    launch_graph(any_of(ready));
+    if (d_.one_in(2)) {
+      launch_graph(any_of(ready));
+    }
+  }
+  void launch_graph(int graph) {
+    const int stream = any_stream();
+    if (stream != none && rules_.flagged_in(stream) == none) {
+      operation o = on(verb::launch_graph, stream);
+      o.graph = graph;
+      emit(o);
+    }
+  }
+
+  void capture() {
+    const int origin = any_stream();
+    if (!with_.plain_captures || origin == none || rules_.flagged_in(origin) != none) {
+      return;
+    }
+    wait_before_capture(origin);
+    operation begin = on(verb::begin_capture, origin);
+    const int graph = p_.graphs++;
+    begin.graph = graph;
+    push(begin);
+    std::vector<int> members{origin};
+    for (std::int64_t i = d_.in(2, 8); i > 0; --i) {
+      if (d_.one_in(4)) {
+        add_member(members, graph);
+      }
+      captured_step(any_of(members));
+      if (d_.one_in(4)) {
+        plain_step();
+      }
+    }
+    for (const int s : members) {
+      if (s != origin && !rules_.capture_could_end(origin)) {
+        join(s, origin, graph);
+      }
+    }
+    if (!rules_.capture_could_end(origin)) {
+      on_host(origin, true);  // so that no capture is empty
+    }
+    operation end = on(verb::end_capture, origin);
+    end.graph = graph;
+    end.recorded_in = none;
+    end.runs = true;
+    push(end);
+    launch_graph(graph);
+    if (d_.one_in(2)) {
+      launch_graph(graph);
+    }
+  }
+  /// What a stream waits for is no part of the capture that it begins or joins.
+  void wait_before_capture(int stream) {
+    if (!with_.waits_before_captures) {
+      record(new_event(), stream);  // has all that the stream waits for
+    } else if (d_.one_in(3)) {
+      const int event = new_event();
+      record(event, any_stream());
+      operation wait = on(verb::wait, stream);
+      wait.event = event;
+      emit(wait);
+    }
+  }
+  void add_member(std::vector<int>& members, int graph) {
+    const int s = any_stream();
+    if (s != none && rules_.flagged_in(s) == none && rules_.captured_in(s) == none) {
+      wait_before_capture(s);
+      join(any_of(members), s, graph);
+      members.push_back(s);
+    }
+  }
+  void captured_step(int stream) {
+    const std::int64_t kind = d_.in(1, 10);
+    if (kind <= 4) {
+      launch(stream);
+    } else if (kind <= 7) {
+      copy(stream);
+    } else if (kind == 8) {
+      on_host(stream, true);
+    } else if (kind == 9 && with_.collectives && at(p_.streams, stream).rank == none) {
+      collective_on(stream);
+    } else {
+      fill(stream);
+    }
+  }
+  /// Of a stream that does not capture, while another does.
+  void plain_step() {
+    const int stream = any_stream();
+    if (d_.one_in(2)) {
+      launch(stream);
+    } else {
+      copy(stream);
+    }
+  }
+
+  void flagged_capture() {
+    const int stream = any_stream();
+    if (!with_.flagged_captures || stream == none || at(p_.streams, stream).rank != none ||
+        rules_.flagged_in(stream) != none) {
+      return;
+    }
+    const int graph = p_.graphs;
+    launch(stream, true);
+    if (rules_.flagged_in(stream) != graph) {
+      return;
+    }
+    for (std::int64_t i = d_.in(1, 5); i > 0; --i) {
+      captured_step(stream);
+      if (d_.one_in(3)) {
+        plain_step();
+      }
+    }
+    operation end = on(verb::synchronize, stream);
+    end.recorded_in = none;
+    push(end);
+    operation take = on(verb::take_graph, stream);
+    take.graph = graph;
+    push(take);
+    launch_graph(graph);
+  }
+
+  /// Streams that are gone for good.
+  class marks {
+   public:
+    void mark(int s) { list_.push_back(s); }
+    [[nodiscard]] bool at(int s) const {
+      return std::find(list_.begin(), list_.end(), s) != list_.end();
+    }
+
+   private:
+    std::vector<int> list_;
+  };
+
+  dice d_;
+  features with_;
+  program p_;
+  rules rules_;
+  marks closed_;
+  int ids_ = 0;
+  collective_spec last_;  ///< that ranks have called on their streams
+  int last_mesh_ = none;
+};
+
+}  // namespace
+
+program random_program(std::uint64_t seed, const features& with) {
+  return generator(seed, with).make();
+}
+
+}  // namespace weir::test::serial

@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Operations as calls of the C interface.
+#include "serial/runner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "serial/arithmetic.hpp"
+#include "serial/interpreter.hpp"
+
+namespace weir::test::serial {
+namespace {
+
+struct launch_args {
+  word* to;
+  const word* from;
+  std::int32_t words;
+  word salt;
+  std::int32_t how;
+  std::int32_t spin;
+  std::int32_t slow_rank;
+  std::int32_t pad = 0;
+};
+
+void spend(int rounds) {
+  word h = 1;
+  for (int i = 0; i < rounds; ++i) {
+    h = mixed(h, static_cast<word>(i));
+  }
+  volatile word sink = h;
+  static_cast<void>(sink);
+}
+
+int serial_kernel(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const launch_args*>(args);
+  if (a->slow_rank == none || a->slow_rank == block->rank) {
+    spend(a->spin);
+  }
+  compute(static_cast<arithmetic>(a->how), a->to, a->from, a->words,
+          salt_of(a->salt, block->rank), block->blockIndex[0], block->grid[0]);
+  return 0;
+}
+
+std::vector<registered_module::entry> serial_kernels() {
+  return {{"serial_kernel",
+           serial_kernel,
+           {pointer_to("to", TESS_INT32), pointer_to("from", TESS_INT32),
+            value("words", TESS_INT32, 4), value("salt", TESS_INT32, 4),
+            value("how", TESS_INT32, 4), value("spin", TESS_INT32, 4),
+            value("slow_rank", TESS_INT32, 4)}}};
+}
+
+/// What a function of the host is given; lives as long as the run.
+struct host_work {
+  word* to;
+  const word* from;
+  const operation* what;
+};
+void do_host_work(void* user) {
+  const auto* w = static_cast<const host_work*>(user);
+  spend(w->what->spin);
+  compute(w->what->how, w->to, w->from, w->what->to.words, w->what->salt);
+}
+
+/// Marks that lane 0 of a stream has got this far, seen from the program's thread.
+class lane_marks {
+ public:
+  void put(tessMesh_t mesh, tessStream_t stream, int event) {
+    constexpr std::size_t size = sizeof(std::uint32_t);
+    static const std::uint32_t one = 1;
+    void* mark = nullptr;
+    seen_.push_back(0);
+    EXPECT_TESS(tessMalloc(mesh, size, &mark));
+    std::memcpy(mark, &one, size);  // the instance of rank 0
+    EXPECT_TESS(tessMemcpyRankAsync(&seen_.back(), mark, size, TESS_COPY_D2H, 0, stream));
+    latest_.resize(std::max(latest_.size(), static_cast<std::size_t>(event) + 1));
+    at(latest_, event) = &seen_.back();
+  }
+  /// False if there is no mark for the event.
+  bool await(int event) {
+    if (event >= count_of(latest_) || at(latest_, event) == nullptr) {
+      return false;
+    }
+    while (__atomic_load_n(at(latest_, event), __ATOMIC_ACQUIRE) == 0) {
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  void forget(int event) {
+    if (event < count_of(latest_)) {
+      at(latest_, event) = nullptr;
+    }
+  }
+
+ private:
+  std::deque<std::uint32_t> seen_;
+  std::vector<std::uint32_t*> latest_;
+};
+
+class run_of_program {
+ public:
+  run_of_program(tessContext_t context, tessKernel_t kernel, const program& p,
+                 const fault& with)
+      : p_(p), fault_(with), context_(context), kernel_(kernel) {
+    streams_.resize(p.streams.size());
+    graphs_.resize(static_cast<std::size_t>(p.graphs));
+    events_.resize(static_cast<std::size_t>(p.events));
+  }
+  ~run_of_program() {
+    for (const auto& s : streams_) {
+      if (s != nullptr) {
+        static_cast<void>(tessStreamSynchronize(s));
+        static_cast<void>(tessStreamDestroy(s));
+      }
+    }
+    for (const auto* events : {&events_, &ends_}) {
+      for (const tessEvent_t e : *events) {
+        static_cast<void>(tessEventSynchronize(e));
+        static_cast<void>(tessEventDestroy(e));
+      }
+    }
+    for (const auto& g : graphs_) {
+      if (g != nullptr) {
+        static_cast<void>(tessGraphExecDestroy(g));
+      }
+    }
+    for (const auto& m : meshes_) {
+      static_cast<void>(tessMeshDestroy(m));
+    }
+    for (const auto& h : pinned_) {
+      static_cast<void>(tessHostFree(h));
+    }
+    for (const auto& h : registered_) {
+      static_cast<void>(tessHostUnregister(h));
+    }
+  }
+  run_of_program(const run_of_program&) = delete;
+  run_of_program& operator=(const run_of_program&) = delete;
+
+  /// What is wrong; empty if nothing is.
+  std::string run() {
+    open();
+    // The thread waits for lanes where streams should: what they wait for is to be called.
+    const std::vector<call> calls =
+        fault_.kind == fault_kind::event_of_one_lane ? calls_in_order(p_) : p_.calls;
+    for (const call& c : calls) {
+      if (!wrong_.empty()) {
+        return wrong_;
+      }
+      make(c);
+    }
+    for (int s = 0; s < count_of(streams_); ++s) {
+      if (at(streams_, s) != nullptr) {
+        check(tessStreamSynchronize(at(streams_, s)), fmt::format("the end of s{}", s));
+      }
+    }
+    for (const tessEvent_t end : ends_) {
+      check(tessEventSynchronize(end), "the end of a stream that was destroyed");
+    }
+    if (wrong_.empty()) {
+      compare();
+    }
+    return wrong_;
+  }
+
+ private:
+  void check(tessStatus_t status, const std::string& what) {
+    if (status != TESS_OK && wrong_.empty()) {
+      wrong_ = fmt::format("{} returned {}: {}", what, tessGetErrorName(status),
+                           tessGetLastErrorMessage());
+    }
+  }
+
+  void open() {
+    for (const mesh_spec& m : p_.meshes) {
+      meshes_.emplace_back();
+      check(tessMeshCreate(context_, m.devices.data(), m.ranks(), {m.tp, 1, m.dp, 1},
+                           &meshes_.back()),
+            "the creation of a mesh");
+    }
+    const memory first = first_memory(p_);
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      bases_.push_back(nullptr);
+      if (!at(p_.buffers, b).pooled) {
+        allocate(b);
+        for (int i = 0; wrong_.empty() && i < p_.instances(b); ++i) {
+          const auto& words = at(at(first, b), i);
+          std::copy(words.begin(), words.end(), instance(b, i));
+        }
+      }
+    }
+    for (int s = 0; s < count_of(p_.streams); ++s) {
+      if (!at(p_.streams, s).late) {
+        create_stream(s);
+      }
+    }
+    for (auto& e : events_) {
+      check(tessEventCreate(&e), "the creation of an event");
+    }
+  }
+  void allocate(int b) {
+    const buffer_spec& buffer = at(p_.buffers, b);
+    const std::size_t bytes = static_cast<std::size_t>(buffer.words) * sizeof(word);
+    void* base = nullptr;
+    if (buffer.on_device()) {
+      check(tessMalloc(at(meshes_, buffer.mesh), bytes, &base), "an allocation");
+    } else if (buffer.kind == memory_kind::pinned) {
+      check(tessHostAlloc(bytes, &base, TESS_MEM_PINNED_HOST), "an allocation");
+      pinned_.push_back(base);
+    } else {
+      plain_.emplace_back(static_cast<std::size_t>(buffer.words));
+      base = plain_.back().data();
+      if (buffer.kind == memory_kind::registered) {
+        check(tessHostRegister(base, bytes), "tessHostRegister");
+        registered_.push_back(base);
+      }
+    }
+    at(bases_, b) = static_cast<word*>(base);
+  }
+  void create_stream(int s) {
+    const stream_spec& spec = at(p_.streams, s);
+    const tessStreamDesc desc{sizeof desc, spec.urgent ? -1 : 0, spec.rank, 0, 0, -1};
+    check(tessStreamCreateEx(at(meshes_, spec.mesh), &desc, &at(streams_, s)),
+          "the creation of a stream");
+  }
+
+  [[nodiscard]] word* instance(int b, int i) {
+    const buffer_spec& buffer = at(p_.buffers, b);
+    void* out = at(bases_, b);
+    if (buffer.on_device()) {
+      check(tessMemGetRankPtr(at(meshes_, buffer.mesh), at(bases_, b), i, &out),
+            "tessMemGetRankPtr");
+    }
+    return static_cast<word*>(out);
+  }
+  [[nodiscard]] word* address(const place& where) {
+    if (!where.there()) {
+      return nullptr;
+    }
+    word* const base = where.rank == none ? at(bases_, where.buffer)
+                                          : instance(where.buffer, where.rank);
+    return base + where.first;
+  }
+  [[nodiscard]] tessStream_t stream(const operation& o) { return at(streams_, o.stream); }
+  [[nodiscard]] tessMesh_t mesh_of(int stream) {
+    return at(meshes_, at(p_.streams, stream).mesh);
+  }
+  static std::size_t bytes_of(const place& where) {
+    return static_cast<std::size_t>(where.words) * sizeof(word);
+  }
+
+  void make(const call& c) {
+    const operation& o = at(p_.operations, c.operation);
+    if (o.what == verb::collective) {
+      post(o, c.rank);
+    } else {
+      check(status_of(o), text_of(p_, o));
+    }
+  }
+
+  tessStatus_t status_of(const operation& o) {
+    int done = 0;
+    switch (o.what) {
+      case verb::launch: return launch(o);
+      case verb::copy: return copy(o);
+      case verb::fill:
+        return tessMemsetAsync(address(o.to), static_cast<int>(o.salt & 0xFFU),
+                               bytes_of(o.to), stream(o));
+      case verb::host_function:
+        work_.push_back({address(o.to), address(o.from), &o});
+        return tessLaunchHostFunc(stream(o), do_host_work, &work_.back());
+      case verb::host_write:
+        compute(o.how, address(o.to), address(o.from), o.to.words, o.salt);
+        return TESS_OK;
+      case verb::query_stream: return tessStreamQuery(stream(o), &done);
+      case verb::synchronize: return tessStreamSynchronize(stream(o));
+      case verb::take_memory: return take_memory(o);
+      case verb::give_memory: return tessFreeAsync(at(bases_, o.to.buffer), stream(o));
+      case verb::open_stream: create_stream(o.stream); return TESS_OK;
+      case verb::close_stream: return close_stream(o);
+      case verb::record:
+      case verb::wait:
+      case verb::query_event:
+      case verb::await_event: return about_event(o);
+      default: return about_graph(o);
+    }
+  }
+
+  /// What the stream has ends later; the event at its end is waited for before memory is
+  /// compared.
+  tessStatus_t close_stream(const operation& o) {
+    ends_.emplace_back();
+    check(tessEventCreate(&ends_.back()), "the creation of an event");
+    check(tessEventRecord(ends_.back(), stream(o)), "the end of a stream");
+    return tessStreamDestroy(std::exchange(at(streams_, o.stream), nullptr));
+  }
+
+  tessStatus_t launch(const operation& o) {
+    const launch_args args{address(o.to),
+                           address(o.from),
+                           o.to.words,
+                           o.salt,
+                           static_cast<std::int32_t>(o.how),
+                           o.spin,
+                           o.slow_rank};
+    const unsigned flags = (o.captures ? TESS_LAUNCH_CAPTURE : 0U) |
+                           (o.urgent ? TESS_LAUNCH_LOW_LATENCY : 0U);
+    const tessLaunchConfig shape{{o.blocks, 1, 1}, {1, 1, 1}, 0, flags};
+    return tessLaunch(kernel_, mesh_of(o.stream), shape, &args, sizeof args, stream(o));
+  }
+  tessStatus_t copy(const operation& o) {
+    const auto kind = static_cast<tessCopyKind>(o.way);
+    if (o.rank == none) {
+      return tessMemcpyAsync(address(o.to), address(o.from), bytes_of(o.to), kind,
+                             stream(o));
+    }
+    return tessMemcpyRankAsync(address(o.to), address(o.from), bytes_of(o.to), kind,
+                               o.rank, stream(o));
+  }
+  tessStatus_t take_memory(const operation& o) {
+    void* base = nullptr;
+    const tessStatus_t status = tessMallocAsync(&base, bytes_of(o.to), stream(o));
+    at(bases_, o.to.buffer) = static_cast<word*>(base);
+    return status != TESS_OK
+               ? status
+               : tessMemsetAsync(base, static_cast<int>(o.salt & 0xFFU), bytes_of(o.to),
+                                 stream(o));
+  }
+
+  tessStatus_t about_event(const operation& o) {
+    const tessEvent_t event = at(events_, o.event);
+    const bool by_lane =
+        fault_.kind == fault_kind::event_of_one_lane && o.recorded_in == none;
+    int done = 0;
+    switch (o.what) {
+      case verb::record: {
+        marks_.forget(o.event);
+        const stream_spec& s = at(p_.streams, o.stream);
+        if (by_lane && s.rank == none && at(p_.meshes, s.mesh).ranks() > 1) {
+          marks_.put(mesh_of(o.stream), stream(o), o.event);
+        }
+        return tessEventRecord(event, stream(o));
+      }
+      case verb::wait:
+        if ((fault_.kind == fault_kind::dropped_wait && fault_.operation == o.id) ||
+            (by_lane && marks_.await(o.event))) {
+          return TESS_OK;
+        }
+        return tessStreamWaitEvent(stream(o), event);
+      case verb::query_event: return tessEventQuery(event, &done);
+      default:
+        return by_lane && marks_.await(o.event) ? TESS_OK : tessEventSynchronize(event);
+    }
+  }
+
+  tessStatus_t about_graph(const operation& o) {
+    tessGraph_t graph = nullptr;
+    tessStatus_t status = TESS_OK;
+    switch (o.what) {
+      case verb::begin_capture: return tessStreamBeginCapture(stream(o));
+      case verb::launch_graph: return tessGraphLaunch(at(graphs_, o.graph), stream(o));
+      case verb::discard_graph:
+        return tessGraphExecDestroy(std::exchange(at(graphs_, o.graph), nullptr));
+      default:
+        status = o.what == verb::end_capture ? tessStreamEndCapture(stream(o), &graph)
+                                             : tessStreamTakeGraph(stream(o), &graph);
+        if (status == TESS_OK) {
+          status = tessGraphInstantiate(graph, &at(graphs_, o.graph));
+        }
+        if (status == TESS_OK) {
+          status = tessGraphDestroy(graph);
+        }
+        return status;
+    }
+  }
+
+  /// One rank's share, or the call for all of them. A share that is to be overtaken and
+  /// the one that overtakes it change places.
+  void post(const operation& o, int rank) {
+    const operation* what = &o;
+    if (fault_.kind == fault_kind::pairing_by_admission && rank == fault_.rank &&
+        (o.id == fault_.operation || o.id == fault_.by)) {
+      const int other = o.id == fault_.operation ? fault_.by : fault_.operation;
+      what = &*std::find_if(p_.operations.begin(), p_.operations.end(),
+                            [&](const operation& one) { return one.id == other; });
+    }
+    const int on = rank == none ? what->stream : at(what->shares, rank);
+    const int own = what->collective.own_address ? rank : none;
+    check(post_on(*what, own, mesh_of(on), at(streams_, on)), text_of(p_, *what));
+  }
+  /// `own`: the rank by whose own address memory is named, or none.
+  tessStatus_t post_on(const operation& o, int own, tessMesh_t mesh, tessStream_t on) {
+    const collective_spec& c = o.collective;
+    const auto address_of = [&](place where) {
+      where.rank = own;
+      return address(where);
+    };
+    constexpr std::array<int, 9> types = {0, TESS_INT8, TESS_INT16, 0,         TESS_INT32,
+                                          0, 0,         0,          TESS_INT64};
+    if (c.way == collective_way::barrier) {
+      return tessBarrier(mesh, c.axis, on);
+    }
+    const auto count = static_cast<std::size_t>(c.count);
+    if (c.way == collective_way::send) {
+      return tessSendRecv(mesh, address_of(o.from), address_of(o.to), count,
+                          at(types, c.bytes), c.root, c.peer, on);
+    }
+    tessCollectiveDesc d{};
+    d.structSize = sizeof d;
+    d.kind = static_cast<std::int32_t>(c.way);
+    d.sendbuf = address_of(o.from);
+    d.recvbuf = address_of(o.to);
+    d.count = count;
+    d.dtype = at(types, c.bytes);
+    d.op = c.op;
+    d.axis = c.axis;
+    d.root = c.root;
+    d.algorithm = c.algorithm;
+    d.chunkBytes = static_cast<std::size_t>(c.chunk_bytes);
+    d.packedShards = c.packed ? 1 : 0;
+    return tessCollective(mesh, &d, on);
+  }
+
+  void compare() {
+    const memory expected = interpret(p_);
+    for (int b = 0; b < count_of(expected); ++b) {
+      for (int i = 0; i < count_of(at(expected, b)); ++i) {
+        const auto& words = at(at(expected, b), i);
+        const word* const found = instance(b, i);
+        for (int w = 0; w < count_of(words); ++w) {
+          if (found[w] != at(words, w)) {
+            wrong_ = fmt::format("word {} of b{} on rank {}: expected {:08x}, found "
+                                 "{:08x}",
+                                 w, b, i, at(words, w), found[w]);
+            return;
+          }
+        }
+      }
+    }
+  }
+
+  const program& p_;
+  const fault& fault_;
+  tessContext_t context_;
+  tessKernel_t kernel_;
+  std::string wrong_;
+  std::vector<tessMesh_t> meshes_;
+  std::vector<tessStream_t> streams_;
+  std::vector<tessEvent_t> events_;
+  std::vector<tessEvent_t> ends_;  ///< of streams that were destroyed
+  std::vector<tessGraphExec_t> graphs_;
+  std::vector<word*> bases_;
+  std::vector<void*> pinned_;
+  std::vector<void*> registered_;
+  std::deque<std::vector<word>> plain_;
+  std::deque<host_work> work_;
+  lane_marks marks_;
+};
+
+}  // namespace
+
+std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
+  std::vector<fault> all;
+  for (std::size_t i = 0; i < p.operations.size(); ++i) {
+    const operation& o = p.operations[i];
+    if (kind == fault_kind::dropped_wait && o.what == verb::wait && o.runs) {
+      all.push_back({kind, o.id, 0, none});
+    } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record && o.runs) {
+      all.push_back({kind, 0, 0, none});
+    } else if (kind == fault_kind::pairing_by_admission && !o.shares.empty()) {
+      for (std::size_t k = i + 1; k < p.operations.size(); ++k) {
+        const operation& later = p.operations[k];
+        const bool alike = later.shares.size() == o.shares.size() &&
+                           std::string_view(later.collective.axis) == o.collective.axis &&
+                           o.collective.way != collective_way::send &&
+                           later.collective.way != collective_way::send;
+        for (int r = 0; alike && r < count_of(o.shares); ++r) {
+          if (at(o.shares, r) != at(later.shares, r)) {
+            all.push_back({kind, o.id, later.id, r});
+          }
+        }
+      }
+    }
+  }
+  return all.empty() ? std::nullopt
+                     : std::optional(all[static_cast<std::size_t>(
+                           d.in(0, count_of(all) - 1))]);
+}
+
+machine::machine(int workers) {
+  const std::string threads = std::to_string(workers);
+  const environment set({{"TESS_CPU_DEVICES", "8"},
+                         {"TESS_NUM_THREADS", threads.c_str()},
+                         {"TESS_TIMEOUT_MS", "20000"}});
+  EXPECT_TESS(tessInit(&context_));
+  kernels_ = std::make_unique<registered_module>(context_, serial_kernels());
+}
+
+machine::~machine() {
+  kernels_.reset();
+  EXPECT_TESS(tessShutdown(context_));
+}
+
+std::string machine::run(const program& p, const fault& with) {
+  return run_of_program(context_, (*kernels_)["serial_kernel"], p, with).run();
+}
+
+}  // namespace weir::test::serial

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads and writes of operations, by the words of the interface's documentation.
+#include "serial/touches.hpp"
+
+#include <algorithm>
+
+namespace weir::test::serial {
+namespace {
+
+/// The rank of the stream's mesh whose device a place lies on, if it names a device.
+int lane_of(const program& p, const place& where, int stream) {
+  if (!at(p.buffers, where.buffer).on_device() || where.rank == none) {
+    return none;
+  }
+  const int device = at(at(p.meshes, at(p.buffers, where.buffer).mesh).devices, where.rank);
+  const auto& devices = p.mesh_of(stream).devices;
+  const auto found = std::find(devices.begin(), devices.end(), device);
+  return found == devices.end() ? none : static_cast<int>(found - devices.begin());
+}
+
+bool everywhere(const program& p, const place& where) {
+  return at(p.buffers, where.buffer).on_device() && where.rank == none;
+}
+
+class collector {
+ public:
+  explicit collector(const program& p) : p_(p) {}
+
+  void add(int stream, const place& where, int instance, bool writes) {
+    if (where.there() && where.words > 0) {
+      out.push_back({stream, where.buffer, instance, where.first, where.words, writes});
+    }
+  }
+  void add_on(int stream, const place& where, int rank, bool writes) {
+    if (where.there()) {
+      add(stream, where, instance_of(p_, where, rank), writes);
+    }
+  }
+  void add_collective(const operation& o) {
+    const auto& mesh = o.shares.empty() ? p_.mesh_of(o.stream) : mesh_of_shares(o);
+    for (const std::vector<int>& group : mesh.groups(o.collective.axis)) {
+      for (int i = 0; i < count_of(group); ++i) {
+        const int rank = at(group, i);
+        const int stream = o.shares.empty() ? o.stream : at(o.shares, rank);
+        if (stream != none) {
+          const share_words w = words_of_share(o, i, count_of(group));
+          add(stream, w.reads, rank, false);
+          add(stream, w.writes, rank, true);
+        }
+      }
+    }
+  }
+
+  std::vector<touch> out;
+
+ private:
+  [[nodiscard]] const mesh_spec& mesh_of_shares(const operation& o) const {
+    return p_.mesh_of(*std::find_if(o.shares.begin(), o.shares.end(),
+                                    [](int s) { return s != none; }));
+  }
+  const program& p_;
+};
+
+}  // namespace
+
+std::vector<int> carriers_of(const program& p, const operation& o) {
+  const stream_spec& stream = at(p.streams, o.stream);
+  if (stream.rank != none) {
+    return {stream.rank};
+  }
+  std::vector<int> all;
+  for (int r = 0; r < p.mesh_of(o.stream).ranks(); ++r) {
+    all.push_back(r);
+  }
+  if (o.what == verb::copy) {
+    if (o.rank != none) {
+      return {o.rank};
+    }
+    if (o.way == copy_way::to_host || !everywhere(p, o.to)) {
+      const int to = lane_of(p, o.to, o.stream);
+      return {std::max(to != none ? to : lane_of(p, o.from, o.stream), 0)};
+    }
+  } else if (o.what == verb::fill && !everywhere(p, o.to)) {
+    return {0};
+  }
+  return all;
+}
+
+share_words words_of_share(const operation& o, int index, int ranks) {
+  const collective_spec& c = o.collective;
+  share_words out;
+  if (c.way == collective_way::barrier) {
+    return out;
+  }
+  const bool root = index == c.root;
+  const int words = c.count * c.bytes / static_cast<int>(sizeof(word));
+  const int shard = words / ranks;
+  const auto all = [&](const place& of) {
+    return place{of.buffer, none, of.first, words};
+  };
+  const auto own = [&](const place& of, bool packed) {
+    return place{of.buffer, none, of.first + (packed ? 0 : index * shard), shard};
+  };
+  switch (c.way) {
+    case collective_way::all_reduce: return {all(o.from), all(o.to)};
+    case collective_way::reduce_scatter:
+      return {all(o.from), own(o.to, c.packs_output())};
+    case collective_way::all_gather: return {own(o.from, c.packs_input()), all(o.to)};
+    case collective_way::broadcast: return {root ? all(o.from) : place{}, all(o.to)};
+    case collective_way::reduce: return {all(o.from), root ? all(o.to) : place{}};
+    case collective_way::gather:
+      return {own(o.from, c.packs_input()), root ? all(o.to) : place{}};
+    case collective_way::scatter:
+      return {root ? all(o.from) : place{}, own(o.to, c.packs_output())};
+    case collective_way::all_to_all: return {all(o.from), all(o.to)};
+    case collective_way::send:
+      return {root ? all(o.from) : place{}, index == c.peer ? all(o.to) : place{}};
+    case collective_way::barrier: break;
+  }
+  return out;
+}
+
+std::vector<touch> touches_of(const program& p, const operation& o) {
+  collector c(p);
+  switch (o.what) {
+    case verb::launch:
+    case verb::copy:
+    case verb::fill:
+      for (const int rank : carriers_of(p, o)) {
+        c.add_on(o.stream, o.to, rank, true);
+        c.add_on(o.stream, o.from, rank, false);
+      }
+      break;
+    case verb::host_function:
+    case verb::host_write:
+      c.add_on(o.stream, o.to, 0, true);
+      c.add_on(o.stream, o.from, 0, false);
+      break;
+    case verb::collective: c.add_collective(o); break;
+    case verb::take_memory:
+    case verb::give_memory:
+      for (int i = 0; i < p.instances(o.to.buffer); ++i) {
+        c.add(o.stream, o.to, i, true);
+      }
+      break;
+    case verb::launch_graph:
+      for (const operation& node : p.operations) {
+        if (node.recorded_in == o.graph) {
+          for (touch t : touches_of(p, node)) {
+            t.stream = o.stream;
+            c.out.push_back(t);
+          }
+        }
+      }
+      break;
+    default: break;
+  }
+  return std::move(c.out);
+}
+
+}  // namespace weir::test::serial

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams against a serial reference: memory ends as if each operation had run completely
+/// at its call, in any program whose conflicting accesses are ordered by a stream, by
+/// events or by waiting threads.
+/// @source{the order of operations at the top of tessera.h}
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "serial/generator.hpp"
+#include "serial/rules.hpp"
+#include "serial/runner.hpp"
+#include "serial/shrinker.hpp"
+
+namespace weir::test::serial {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool thread_sanitizer = true;
+#elif defined(__has_feature)
+constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool thread_sanitizer = false;
+#endif
+
+std::int64_t number_from(const char* name, std::int64_t usual) {
+  const char* const set = std::getenv(name);
+  return set != nullptr ? std::atoll(set) : usual;
+}
+std::int64_t programs() {
+  return number_from("WEIR_TEST_PROGRAMS", 2000);
+}
+/// Of the first program; each has the next.
+std::uint64_t first_seed() {
+  return static_cast<std::uint64_t>(number_from("WEIR_TEST_SEED", 1));
+}
+
+/// What the runtime does not keep in order: a wait of a stream before a capture on it is
+/// not waited for by what the stream has behind the capture.
+constexpr const char* not_kept = "waits_before_captures";
+
+/// All but what WEIR_TEST_WITHOUT names: to see which of them a failure needs.
+features wanted() {
+  const char* const set = std::getenv("WEIR_TEST_WITHOUT");
+  const std::string_view without = set == nullptr ? not_kept : set;
+  const auto has = [&](std::string_view name) {
+    return without.find(name) == std::string_view::npos;
+  };
+  features out;
+  out.shared_launches = has("shared_launches");
+  out.peer_copies = has("peer_copies");
+  out.rank_streams = has("rank_streams");
+  out.second_mesh = has("second_mesh");
+  out.waits_before_captures = has("waits_before_captures");
+  out.flagged_captures = has("flagged_captures");
+  out.plain_captures = has("plain_captures");
+  out.pooled_memory = has("pooled_memory");
+  out.late_streams = has("late_streams");
+  out.merged_calls = has("merged_calls");
+  out.collectives = has("collectives");
+  return out;
+}
+
+/// Contexts of two to four workers, each for a number of programs.
+class machines {
+ public:
+  machine& next() {
+    constexpr int programs_of_one = 100;
+    if (used_ % programs_of_one == 0) {
+      replace();
+    }
+    ++used_;
+    return *machine_;
+  }
+  machine& replace() {
+    machine_.reset();  // names of kernels belong to one at a time
+    machine_ = std::make_unique<machine>(2 + used_ / 100 % 3);
+    return *machine_;
+  }
+
+ private:
+  std::unique_ptr<machine> machine_;
+  int used_ = 0;
+};
+
+/// How many programs and operations have run.
+class tally {
+ public:
+  void add(const program& p) {
+    ++programs_;
+    for (const operation& o : p.operations) {
+      ++at(of_, static_cast<int>(o.what));
+      by_ranks_ += o.shares.empty() ? 0 : 1;
+    }
+  }
+  [[nodiscard]] std::string text() const {
+    std::int64_t all = 0;
+    std::string kinds;
+    for (int v = 0; v < verbs; ++v) {
+      all += at(of_, v);
+      kinds += fmt::format("\n  {:8} {}", at(of_, v), name_of(static_cast<verb>(v)));
+    }
+    return fmt::format("{} programs, {} operations:{}\n  {:8} collectives of them that "
+                       "each rank calls",
+                       programs_, all, kinds, by_ranks_);
+  }
+  [[nodiscard]] std::int64_t of(verb what) const {
+    return at(of_, static_cast<int>(what));
+  }
+
+ private:
+  std::int64_t programs_ = 0;
+  std::int64_t by_ranks_ = 0;
+  std::array<std::int64_t, verbs> of_{};
+};
+
+/// The smallest program found that fails as this one does, as text.
+std::string smallest(const program& p, const fault& with, machines& on) {
+  const int runs = 30;
+  std::string why;
+  const auto fails = [&](const program& candidate) {
+    for (int i = 0; i < runs; ++i) {
+      std::string wrong = on.next().run(candidate, with);
+      if (!wrong.empty()) {
+        why = std::move(wrong);
+        on.replace();
+        return true;
+      }
+    }
+    return false;
+  };
+  const program found = shrink(p, fails, 1500);
+  return fmt::format("the smallest program found that fails ({}):\n{}", why,
+                     text_of(found));
+}
+
+TEST(TesseraSerial, MemoryEndsAsIfEachOperationRanAtItsCall) {
+  machines on;
+  tally done;
+  for (std::int64_t i = 0; i < programs(); ++i) {
+    const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
+    const program p = random_program(seed, wanted());
+    const std::string wrong = on.next().run(p);
+    done.add(p);
+    if (!wrong.empty()) {
+      on.replace();
+      FAIL() << "WEIR_TEST_SEED=" << seed << ": " << wrong << "\n"
+             << text_of(p) << smallest(p, {}, on);
+    }
+  }
+  std::cout << done.text() << "\n";
+}
+
+TEST(TesseraSerial, ProgramsAreSoundAndHaveOperationsOfAllKinds) {
+  tally made;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    const program p = random_program(seed, wanted());
+    ASSERT_TRUE(is_sound(p)) << "seed " << seed << "\n" << text_of(p);
+    made.add(p);
+  }
+  for (int v = 0; v < verbs; ++v) {
+    EXPECT_GT(made.of(static_cast<verb>(v)), 0) << name_of(static_cast<verb>(v));
+  }
+}
+
+class SerialFault : public testing::TestWithParam<fault_kind> {};
+
+TEST_P(SerialFault, IsFoundWithin2000Programs) {
+  if (thread_sanitizer) {
+    GTEST_SKIP() << "the fault is a race, which would end the program";
+  }
+  machines on;
+  std::int64_t planted = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const program p = random_program(first_seed() + i, wanted());
+    dice d(i);
+    const auto with = plant(GetParam(), p, d);
+    if (!with) {
+      continue;
+    }
+    ++planted;
+    if (const std::string wrong = on.next().run(p, *with); !wrong.empty()) {
+      std::cout << "found by program " << i + 1 << ", the " << planted
+                << ". with the fault: " << wrong << "\n";
+      machine& again = on.replace();
+      for (int runs = 0; runs < 5; ++runs) {
+        ASSERT_EQ(again.run(p), "") << "the same program without the fault";
+      }
+      return;
+    }
+  }
+  FAIL() << "expected a wrong result, found none in " << planted << " programs";
+}
+std::string name_of_fault(const testing::TestParamInfo<fault_kind>& kind) {
+  constexpr std::array<const char*, 4> names = {"None", "ADroppedWait",
+                                                "AnEventOfOneLane", "PairingByAdmission"};
+  return names.at(static_cast<std::size_t>(kind.param));
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, SerialFault,
+                         testing::Values(fault_kind::dropped_wait,
+                                         fault_kind::event_of_one_lane,
+                                         fault_kind::pairing_by_admission),
+                         name_of_fault);
+
+}  // namespace
+}  // namespace weir::test::serial
