@@ -112,6 +112,8 @@ TESS_API tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes,
 typedef struct tessModule* tessModule_t;
 typedef struct tessKernel* tessKernel_t;
 
+/** The module's plans for collectives count until it is unloaded, and so does its policy
+ * where the program has set none. A load that fails changes nothing. */
 TESS_API tessStatus_t tessModuleLoad(tessContext_t ctx, const void* image, size_t size,
                                      tessModule_t* outModule);
 TESS_API tessStatus_t tessModuleUnload(tessModule_t module);
@@ -170,6 +172,9 @@ TESS_API tessStatus_t tessGetNumericsPolicy(tessContext_t ctx,
 typedef struct tessProfiler* tessProfiler_t;
 
 TESS_API tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler);
+/** Writes what was noted as a Chrome trace, unless the path is null. A profiler that is
+ * open at tessShutdown notes nothing more and keeps what it has, until it is stopped or
+ * another context is shut down. */
 TESS_API tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath);
 
 /* 19.B Types of elements: the ids of `dtype` arguments */
