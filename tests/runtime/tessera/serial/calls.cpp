@@ -59,9 +59,9 @@ std::vector<call> merged_calls(const program& p, dice& d) {
   while (!left.empty()) {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < left.size(); ++i) {
-      const bool first = std::all_of(
-          left.begin(), left.begin() + static_cast<std::ptrdiff_t>(i),
-          [&](const call& earlier) { return may_pass(p, left[i], earlier); });
+      const bool first =
+          std::all_of(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(i),
+                      [&](const call& earlier) { return may_pass(p, left[i], earlier); });
       if (first) {
         ready.push_back(i);
       }
@@ -70,11 +70,10 @@ std::vector<call> merged_calls(const program& p, dice& d) {
     const auto same = std::find_if(ready.begin(), ready.end(), [&](std::size_t i) {
       return last != none && caller_of(p, left[i]) == last;
     });
-    const std::size_t next =
-        same != ready.end() && !d.one_in(4)
-            ? *same
-            : ready[static_cast<std::size_t>(
-                  d.in(0, static_cast<std::int64_t>(ready.size()) - 1))];
+    const std::size_t next = same != ready.end() && !d.one_in(4)
+                                 ? *same
+                                 : ready[static_cast<std::size_t>(d.in(
+                                       0, static_cast<std::int64_t>(ready.size()) - 1))];
     last = caller_of(p, left[next]);
     out.push_back(left[next]);
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(next));

@@ -1,34 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random operations, and the waits that they need.
+/// Random operations of all kinds.
 #include "serial/generator.hpp"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "serial/rules.hpp"
-#include "serial/scene.hpp"
+#include "serial/writer.hpp"
 
 namespace weir::test::serial {
 namespace {
 
-constexpr int shared_events = 5;  ///< are recorded again and again
-
-class generator {
+class generator : private writer {
  public:
-  generator(std::uint64_t seed, const features& with)
-      : d_(seed), with_(with), p_(random_scene(d_, with)), rules_(p_) {
-    p_.events = shared_events;
-  }
+  using writer::writer;
 
   program make() {
-    const std::int64_t wanted = d_.in(10, 50);
+    const std::int64_t wanted = d_.in(10, 55);
     while (count_of(p_.operations) < wanted) {
       step();
     }
-    p_.calls = with_.merged_calls && d_.one_in(2) ? merged_calls(p_, d_)
-                                                  : calls_in_order(p_);
+    p_.calls =
+        with_.merged_calls && d_.one_in(2) ? merged_calls(p_, d_) : calls_in_order(p_);
     return std::move(p_);
   }
 
@@ -58,152 +52,14 @@ class generator {
     }
   }
 
-  // Things to choose from.
-
-  [[nodiscard]] std::vector<int> open_streams() const {
-    std::vector<int> out;
-    for (int s = 0; s < count_of(p_.streams); ++s) {
-      if (rules_.open(s) && rules_.captured_in(s) == none) {
-        out.push_back(s);
-      }
-    }
-    return out;
-  }
-  [[nodiscard]] int any_of(const std::vector<int>& list) {
-    return list.empty() ? none : at(list, pick(d_, count_of(list)));
-  }
-  [[nodiscard]] int any_stream() { return any_of(open_streams()); }
-  /// Words to copy or to compute on; an even number, so that pairs of them are elements.
-  [[nodiscard]] int any_length() { return d_.one_in(4) ? 24 : 2 * (1 + pick(d_, 12)); }
-  [[nodiscard]] place any_range(int buffer, int rank, int words) {
-    const int room = at(p_.buffers, buffer).words - words;
-    return {buffer, rank, room == 0 ? 0 : 2 * pick(d_, room / 2 + 1), words};
-  }
-  [[nodiscard]] std::optional<place> any_on_host(int words) {
-    std::vector<int> all;
-    for (int b = 0; b < count_of(p_.buffers); ++b) {
-      if (!at(p_.buffers, b).on_device()) {
-        all.push_back(b);
-      }
-    }
-    return any_range(any_of(all), none, words);
-  }
-  /// Memory of devices as the stream may name it; `peers`: also of one rank by its own
-  /// address.
-  [[nodiscard]] std::optional<place> any_on_device(int stream, int words, bool peers) {
-    std::vector<int> all;
-    for (int b = 0; b < count_of(p_.buffers); ++b) {
-      const bool reached = p_.fits(b, stream) || (peers && p_.instances(b) > 1);
-      if (at(p_.buffers, b).on_device() && rules_.there(b) && reached) {
-        all.push_back(b);
-      }
-    }
-    if (all.empty()) {
-      return std::nullopt;
-    }
-    const int b = any_of(all);
-    const bool by_rank = peers && p_.instances(b) > 1 &&
-                         (!p_.fits(b, stream) || d_.one_in(3));
-    return any_range(b, by_rank ? 1 + pick(d_, p_.instances(b) - 1) : none, words);
-  }
-  [[nodiscard]] int new_event() { return p_.events++; }
-
-  // Emission.
-
-  [[nodiscard]] operation on(verb what, int stream) const {
-    operation o;
-    o.what = what;
-    o.stream = stream;
-    if (stream != none) {
-      o.recorded_in = rules_.captured_in(stream) != none ? rules_.captured_in(stream)
-                                                         : rules_.flagged_in(stream);
-      o.runs = rules_.captured_in(stream) == none;
-    }
-    return o;
-  }
-  void push(operation o) {
-    o.id = ++ids_;
-    rules_.take(o);
-    p_.operations.push_back(std::move(o));
-  }
-  /// The operation, behind what it has to wait for. Left out where it may not be.
-  void emit(operation o) {
-    if (!rules_.allows(o)) {
-      return;
-    }
-    for (int rounds = 0; rounds < 40; ++rounds) {
-      const std::vector<unordered> races = rules_.races_of(o);
-      if (races.empty()) {
-        push(std::move(o));
-        return;
-      }
-      if (!separate(races.front(), o)) {
-        return;
-      }
-    }
-  }
-
-  /// Makes one wait for the other.
-  bool separate(const unordered& race, const operation& o) {
-    if (!o.runs) {
-      return wait_in_capture(race);
-    }
-    const bool by_thread = race.by == none || rules_.flagged_in(race.by) != none;
-    const bool may_record =
-        rules_.open(race.behind) && rules_.captured_in(race.behind) == none;
-    const std::vector<int> known = rules_.events_that_cover(race);
-    if (may_record && rules_.flagged_in(race.behind) == none && d_.one_in(8)) {
-      push(on(verb::synchronize, race.behind));
-      return true;
-    }
-    int event = none;
-    if (!known.empty() && (!may_record || d_.one_in(2))) {
-      event = any_of(known);
-    } else if (may_record) {
-      event = d_.one_in(3) ? new_event() : pick(d_, shared_events);
-      record(event, race.behind);
-    } else {
-      return false;
-    }
-    if (by_thread || d_.one_in(10)) {
-      operation await = on(verb::await_event, none);
-      await.event = event;
-      push(await);
-    } else {
-      operation wait = on(verb::wait, race.by);
-      wait.event = event;
-      push(wait);
-    }
-    return true;
-  }
-  void record(int event, int stream) {
-    operation o = on(verb::record, stream);
-    o.event = event;
-    push(o);
-  }
-  bool wait_in_capture(const unordered& race) {
-    join(race.behind, race.by, rules_.captured_in(race.by));
-    return true;
-  }
-  /// In a capture: `to` waits for what `from` has.
-  void join(int from, int to, int graph) {
-    const int event = new_event();
-    record(event, from);
-    operation wait = on(verb::wait, to);
-    wait.event = event;
-    wait.recorded_in = graph;
-    wait.runs = false;
-    push(wait);
-  }
-
   // Operations on memory.
 
   void take_effort(operation& o) {
     o.how = static_cast<arithmetic>(d_.in(0, 3));
     o.salt = static_cast<std::uint32_t>(d_.in(1, 1'000'000));
     if (d_.in(1, 5) <= 2) {
-      o.spin = static_cast<int>(d_.one_in(4) ? d_.in(20'000, 150'000)
-                                             : d_.in(1'000, 20'000));
+      o.spin =
+          static_cast<int>(d_.one_in(4) ? d_.in(20'000, 150'000) : d_.in(1'000, 20'000));
     }
   }
 
@@ -250,8 +106,10 @@ class generator {
     const auto device = [&] {
       return any_on_device(stream, words, with_.peer_copies && d_.one_in(2));
     };
-    const auto to = o.way == copy_way::to_host ? any_on_host(words) : device();
-    const auto from = o.way == copy_way::to_device ? any_on_host(words) : device();
+    const auto to =
+        o.way == copy_way::to_host ? std::optional(any_on_host(words)) : device();
+    const auto from =
+        o.way == copy_way::to_device ? std::optional(any_on_host(words)) : device();
     if (!to || !from) {
       return;
     }
@@ -299,8 +157,8 @@ class generator {
     }
     operation o = on(in_stream ? verb::host_function : verb::host_write, stream);
     const int words = any_length();
-    o.to = *any_on_host(words);
-    o.from = d_.one_in(2) ? place{} : *any_on_host(words);
+    o.to = any_on_host(words);
+    o.from = d_.one_in(2) ? place{} : any_on_host(words);
     take_effort(o);
     o.spin = in_stream ? o.spin : 0;
     emit(o);
@@ -360,9 +218,8 @@ class generator {
     last_mesh_ = mesh;
     if (o.collective.way == collective_way::send) {
       for (int r = 0; r < ranks; ++r) {  // no other rank calls it
-        at(o.shares, r) = r == o.collective.root || r == o.collective.peer
-                              ? at(o.shares, r)
-                              : none;
+        at(o.shares, r) =
+            r == o.collective.root || r == o.collective.peer ? at(o.shares, r) : none;
       }
     }
     emit(o);
@@ -385,11 +242,11 @@ class generator {
     }
     c.packed = d_.one_in(4) && ranks > 1;
     c.own_address = d_.one_in(4);
-    constexpr std::array<const char*, 6> algorithms = {nullptr, nullptr, nullptr,
-                                                       "direct", "ring", "tree"};
+    constexpr std::array<const char*, 6> algorithms = {nullptr,  nullptr, nullptr,
+                                                       "direct", "ring",  "tree"};
     // A schedule that is asked for has to suit the kind: all of them suit this one.
-    c.algorithm = c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6))
-                                                      : nullptr;
+    c.algorithm =
+        c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6)) : nullptr;
     c.chunk_bytes = d_.one_in(4) ? 32 : 0;
     const int step = 2 * ranks;  // words: whole elements of any type in each shard
     const int words = step * (1 + pick(d_, std::max(24 / step, 1)));
@@ -625,8 +482,8 @@ class generator {
 
   void flagged_capture() {
     const int stream = any_stream();
-    if (!with_.flagged_captures || stream == none || at(p_.streams, stream).rank != none ||
-        rules_.flagged_in(stream) != none) {
+    if (!with_.flagged_captures || stream == none ||
+        at(p_.streams, stream).rank != none || rules_.flagged_in(stream) != none) {
       return;
     }
     const int graph = p_.graphs;
@@ -661,12 +518,7 @@ class generator {
     std::vector<int> list_;
   };
 
-  dice d_;
-  features with_;
-  program p_;
-  rules rules_;
   marks closed_;
-  int ids_ = 0;
   collective_spec last_;  ///< that ranks have called on their streams
   int last_mesh_ = none;
 };

@@ -84,6 +84,9 @@ class reference {
                 static_cast<std::size_t>(where.words) * sizeof(word));
   }
   void compute_on(const operation& o, int rank, word salt) {
+    if (!o.to.there()) {
+      return;  // it only takes its time
+    }
     compute(o.how, words(o.to, rank), o.from.there() ? words(o.from, rank) : nullptr,
             o.to.words, salt);
   }
@@ -180,9 +183,9 @@ memory first_memory(const program& p) {
     for (int i = 0; i < p.instances(b); ++i) {
       out.back().emplace_back();
       for (int w = 0; w < at(p.buffers, b).words; ++w) {
-        out.back().back().push_back(mixed(mixed(static_cast<word>(b + 1),
-                                                static_cast<word>(i + 1)),
-                                          static_cast<word>(w)));
+        out.back().back().push_back(
+            mixed(mixed(static_cast<word>(b + 1), static_cast<word>(i + 1)),
+                  static_cast<word>(w)));
       }
     }
   }

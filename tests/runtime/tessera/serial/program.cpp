@@ -27,11 +27,10 @@ std::vector<std::vector<int>> mesh_spec::groups(std::string_view axis) const {
 
 std::string_view name_of(verb what) {
   constexpr std::array<std::string_view, verbs> names = {
-      "launch",        "copy",         "fill",          "host function",
-      "host write",    "record",       "wait",          "query event",
-      "await event",   "query stream", "synchronize",   "collective",
-      "take memory",   "give memory",  "open stream",   "close stream",
-      "begin capture", "end capture",  "take graph",    "launch graph",
+      "launch",       "copy",          "fill",        "host function", "host write",
+      "record",       "wait",          "query event", "await event",   "query stream",
+      "synchronize",  "collective",    "take memory", "give memory",   "open stream",
+      "close stream", "begin capture", "end capture", "take graph",    "launch graph",
       "discard graph"};
   return names[static_cast<std::size_t>(what)];
 }
@@ -53,15 +52,14 @@ std::string_view text_of(arithmetic how) {
 
 std::string text_of(const collective_spec& c) {
   constexpr std::array<std::string_view, 10> ways = {
-      "all-reduce", "reduce-scatter", "all-gather", "broadcast",  "reduce",
-      "gather",     "scatter",        "all-to-all", "send",       "barrier"};
+      "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce",
+      "gather",     "scatter",        "all-to-all", "send",      "barrier"};
   constexpr std::array<std::string_view, 4> ops = {"sum", "max", "min", "product"};
   return fmt::format("{} of {} int{} {} along {} root {} peer {} by {}{}{}",
                      ways[static_cast<std::size_t>(c.way)], c.count, 8 * c.bytes,
                      at(ops, c.op), c.axis, c.root, c.peer,
                      c.algorithm == nullptr ? "any algorithm" : c.algorithm,
-                     c.packed ? ", packed" : "",
-                     c.own_address ? ", own addresses" : "");
+                     c.packed ? ", packed" : "", c.own_address ? ", own addresses" : "");
 }
 
 std::string text_of_effort(const operation& o) {
@@ -155,8 +153,9 @@ std::string text_of(const program& p) {
     in_order = in_order && c.operation >= last;
     last = c.operation;
   }
-  return in_order ? out : out + fmt::format("called in this order: {}\n",
-                                            fmt::join(calls, " "));
+  return in_order
+             ? out
+             : out + fmt::format("called in this order: {}\n", fmt::join(calls, " "));
 }
 
 }  // namespace weir::test::serial

@@ -124,12 +124,11 @@ struct collective_spec {
   int peer = 0;
   const char* algorithm = nullptr;
   int chunk_bytes = 0;
-  bool packed = false;  ///< shards stand in buffers of their own
+  bool packed = false;       ///< shards stand in buffers of their own
   bool own_address = false;  ///< ranks that call it name their own instances
 
   [[nodiscard]] bool packs_input() const {
-    return packed &&
-           (way == collective_way::all_gather || way == collective_way::gather);
+    return packed && (way == collective_way::all_gather || way == collective_way::gather);
   }
   [[nodiscard]] bool packs_output() const {
     return packed &&
@@ -159,7 +158,8 @@ struct operation {
   int rank = none;  ///< of tessMemcpyRankAsync
   // collectives
   collective_spec collective;
-  /// By rank of the mesh: the stream of the rank's own share. Empty: one call on `stream`.
+  /// By rank of the mesh: the stream of the rank's own share. Empty: one call on
+  /// `stream`.
   std::vector<int> shares;
   // captures
   int recorded_in = none;  ///< the graph that records it

@@ -134,9 +134,7 @@ void rules::take(const operation& o) {
       outside_.open(o.stream);
       break;
     case verb::close_stream: at(streams_, o.stream).open = false; break;
-    default:
-      take_event(o);
-      take_capture(o);
+    default: take_event(o); take_capture(o);
   }
 }
 

@@ -79,7 +79,7 @@ class rules {
   const program& p_;
   order outside_;
   std::vector<stream_state> streams_;
-  std::vector<char> pooled_;  ///< whether a pooled buffer is there
+  std::vector<char> pooled_;         ///< whether a pooled buffer is there
   std::map<int, int> event_graphs_;  ///< of events that have been recorded
   std::map<int, recording> graphs_;
 };

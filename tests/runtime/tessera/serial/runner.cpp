@@ -147,7 +147,8 @@ class run_of_program {
   /// What is wrong; empty if nothing is.
   std::string run() {
     open();
-    // The thread waits for lanes where streams should: what they wait for is to be called.
+    // The thread waits for lanes where streams should: what they wait for is to be
+    // called.
     const std::vector<call> calls =
         fault_.kind == fault_kind::event_of_one_lane ? calls_in_order(p_) : p_.calls;
     for (const call& c : calls) {
@@ -328,10 +329,9 @@ class run_of_program {
     void* base = nullptr;
     const tessStatus_t status = tessMallocAsync(&base, bytes_of(o.to), stream(o));
     at(bases_, o.to.buffer) = static_cast<word*>(base);
-    return status != TESS_OK
-               ? status
-               : tessMemsetAsync(base, static_cast<int>(o.salt & 0xFFU), bytes_of(o.to),
-                                 stream(o));
+    return status != TESS_OK ? status
+                             : tessMemsetAsync(base, static_cast<int>(o.salt & 0xFFU),
+                                               bytes_of(o.to), stream(o));
   }
 
   tessStatus_t about_event(const operation& o) {
@@ -436,9 +436,10 @@ class run_of_program {
         const word* const found = instance(b, i);
         for (int w = 0; w < count_of(words); ++w) {
           if (found[w] != at(words, w)) {
-            wrong_ = fmt::format("word {} of b{} on rank {}: expected {:08x}, found "
-                                 "{:08x}",
-                                 w, b, i, at(words, w), found[w]);
+            wrong_ = fmt::format(
+                "word {} of b{} on rank {}: expected {:08x}, found "
+                "{:08x}",
+                w, b, i, at(words, w), found[w]);
             return;
           }
         }
@@ -472,7 +473,8 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
     const operation& o = p.operations[i];
     if (kind == fault_kind::dropped_wait && o.what == verb::wait && o.runs) {
       all.push_back({kind, o.id, 0, none});
-    } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record && o.runs) {
+    } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record &&
+               o.runs) {
       all.push_back({kind, 0, 0, none});
     } else if (kind == fault_kind::pairing_by_admission && !o.shares.empty()) {
       for (std::size_t k = i + 1; k < p.operations.size(); ++k) {
@@ -489,9 +491,9 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
       }
     }
   }
-  return all.empty() ? std::nullopt
-                     : std::optional(all[static_cast<std::size_t>(
-                           d.in(0, count_of(all) - 1))]);
+  return all.empty()
+             ? std::nullopt
+             : std::optional(all[static_cast<std::size_t>(d.in(0, count_of(all) - 1))]);
 }
 
 machine::machine(int workers) {

@@ -13,7 +13,8 @@ int lane_of(const program& p, const place& where, int stream) {
   if (!at(p.buffers, where.buffer).on_device() || where.rank == none) {
     return none;
   }
-  const int device = at(at(p.meshes, at(p.buffers, where.buffer).mesh).devices, where.rank);
+  const int device =
+      at(at(p.meshes, at(p.buffers, where.buffer).mesh).devices, where.rank);
   const auto& devices = p.mesh_of(stream).devices;
   const auto found = std::find(devices.begin(), devices.end(), device);
   return found == devices.end() ? none : static_cast<int>(found - devices.begin());
@@ -56,8 +57,8 @@ class collector {
 
  private:
   [[nodiscard]] const mesh_spec& mesh_of_shares(const operation& o) const {
-    return p_.mesh_of(*std::find_if(o.shares.begin(), o.shares.end(),
-                                    [](int s) { return s != none; }));
+    return p_.mesh_of(
+        *std::find_if(o.shares.begin(), o.shares.end(), [](int s) { return s != none; }));
   }
   const program& p_;
 };

@@ -21,8 +21,8 @@ struct touch {
 /// The instance that a place means on a rank.
 [[nodiscard]] inline int instance_of(const program& p, const place& at_place, int rank) {
   return !at(p.buffers, at_place.buffer).on_device() ? 0
-         : at_place.rank != none                      ? at_place.rank
-                                                      : rank;
+         : at_place.rank != none                     ? at_place.rank
+                                                     : rank;
 }
 
 /// Ranks on which a launch, a copy or a fill runs, ascending.

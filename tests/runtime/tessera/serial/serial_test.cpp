@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams against a serial reference: memory ends as if each operation had run completely
-/// at its call, in any program whose conflicting accesses are ordered by a stream, by
-/// events or by waiting threads.
+/// Streams against a serial reference: memory ends as if each operation had run
+/// completely at its call, in any program whose conflicting accesses are ordered by a
+/// stream, by events or by waiting threads.
 /// @source{the order of operations at the top of tessera.h}
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <iostream>
@@ -106,9 +107,10 @@ class tally {
       all += at(of_, v);
       kinds += fmt::format("\n  {:8} {}", at(of_, v), name_of(static_cast<verb>(v)));
     }
-    return fmt::format("{} programs, {} operations:{}\n  {:8} collectives of them that "
-                       "each rank calls",
-                       programs_, all, kinds, by_ranks_);
+    return fmt::format(
+        "{} programs, {} operations:{}\n  {:8} collectives of them that "
+        "each rank calls",
+        programs_, all, kinds, by_ranks_);
   }
   [[nodiscard]] std::int64_t of(verb what) const {
     return at(of_, static_cast<int>(what));
@@ -167,6 +169,48 @@ TEST(TesseraSerial, ProgramsAreSoundAndHaveOperationsOfAllKinds) {
   for (int v = 0; v < verbs; ++v) {
     EXPECT_GT(made.of(static_cast<verb>(v)), 0) << name_of(static_cast<verb>(v));
   }
+}
+
+/// The program without one of its operations.
+program without(const program& p, std::size_t left_out) {
+  program out = p;
+  out.operations.erase(out.operations.begin() + static_cast<std::ptrdiff_t>(left_out));
+  return out;
+}
+
+TEST(TesseraSerial, MostWaitsAreNeeded) {
+  std::int64_t waits = 0;
+  std::int64_t needed = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const program p = random_program(seed, wanted());
+    for (std::size_t i = 0; i < p.operations.size(); ++i) {
+      const operation& o = p.operations[i];
+      if (o.what == verb::wait && o.runs) {
+        ++waits;
+        needed += is_sound(without(p, i)) ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(needed * 10, waits * 8) << needed << " of " << waits;
+}
+
+TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
+  const auto launches_a_graph = [](const program& p) {
+    return std::any_of(p.operations.begin(), p.operations.end(),
+                       [](const operation& o) { return o.what == verb::launch_graph; });
+  };
+  int shrunk = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const program p = random_program(seed, wanted());
+    if (launches_a_graph(p)) {
+      ++shrunk;
+      const program small = shrink(p, launches_a_graph, 2000);
+      ASSERT_TRUE(is_sound(small) && launches_a_graph(small)) << text_of(small);
+      // A capture with something in it, also where that is on a stream that joined late.
+      EXPECT_LE(small.operations.size(), 14U) << "seed " << seed << "\n" << text_of(small);
+    }
+  }
+  EXPECT_GT(shrunk, 10);
 }
 
 class SerialFault : public testing::TestWithParam<fault_kind> {};
