@@ -184,7 +184,7 @@ tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
     *minor = TESS_ABI_MINOR;
   }
   if (patch != nullptr) {
-    *patch = 0;
+    *patch = TESS_ABI_PATCH;
   }
   return TESS_OK;
 }

@@ -14,17 +14,25 @@ namespace {
 namespace dl = runtime::dlpack;
 using runtime::allocation;
 
-result<void*> export_tensor(tessContext_t ctx, const void* at, const tessTensorDesc* d) {
+result<void*> export_tensor(tessContext_t ctx, const void* at,
+                            const tessTensorDesc* desc) {
   constexpr std::string_view call = "tessMemExportDlpack";
   WEIR_TRY(const auto of, find(ctx, call));
-  if (at == nullptr || d == nullptr || d->structSize != sizeof(tessTensorDesc) ||
-      (d->ndim > 0 && d->shape == nullptr)) {
-    return null_argument(call, "an address and a description with its size and shape");
+  WEIR_TRY(const tessTensorDesc d, read_struct(call, desc, sizeof(tessTensorDesc)));
+  WEIR_CHECK(check_reserved(call, d.reserved));
+  if (at == nullptr || (d.ndim > 0 && d.shape == nullptr)) {
+    return null_argument(call, "an address and a description with its shape");
   }
-  if (d->ndim < 0 || d->ndim > 64) {
+  constexpr std::uint32_t flags = TESS_TENSOR_READ_ONLY | TESS_TENSOR_UNVERSIONED;
+  if ((d.flags & ~flags) != 0) {
     return error(
         errc::invalid_argument,
-        fmt::format("{} failed: expected 0 to 64 dimensions, found {}", call, d->ndim));
+        fmt::format("{} failed: expected known flags, found {:#x}", call, d.flags));
+  }
+  if (d.ndim < 0 || d.ndim > 64) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("{} failed: expected 0 to 64 dimensions, found {}", call, d.ndim));
   }
   const auto place = of->memory().find(at);
   if (!place) {
@@ -33,18 +41,18 @@ result<void*> export_tensor(tessContext_t ctx, const void* at, const tessTensorD
                              "another address",
                              call));
   }
-  WEIR_TRY(const dtype_info type, info_of(d->dtype));
-  const auto dims = static_cast<std::size_t>(d->ndim);
+  WEIR_TRY(const dtype_info type, info_of(d.dtype));
+  const auto dims = static_cast<std::size_t>(d.ndim);
   dl::export_options options;
   options.type = type.id;
-  options.shape = {d->shape, dims};
-  if (d->strides != nullptr) {
-    options.strides = {d->strides, dims};
+  options.shape = {d.shape, dims};
+  if (d.strides != nullptr) {
+    options.strides = {d.strides, dims};
   }
   options.offset = place->offset;
-  options.rank = place->rank == 0 ? d->rank : place->rank;
-  options.read_only = (d->flags & TESS_TENSOR_READ_ONLY) != 0;
-  if ((d->flags & TESS_TENSOR_UNVERSIONED) != 0) {
+  options.rank = place->rank == 0 ? d.rank : place->rank;
+  options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
+  if ((d.flags & TESS_TENSOR_UNVERSIONED) != 0) {
     WEIR_TRY(auto* const made, dl::make_managed(place->memory, options));
     return static_cast<void*>(made);
   }

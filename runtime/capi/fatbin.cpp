@@ -10,16 +10,6 @@
 namespace weir::capi {
 namespace {
 
-result<void> check_size(std::string_view call, std::uint32_t found,
-                        std::size_t expected) {
-  if (found < expected) {
-    return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected a structSize of at least {}, found {}",
-                             call, expected, found));
-  }
-  return {};
-}
-
 result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
                       const void* bytes, std::size_t size, int* index) {
   constexpr std::string_view call = "tessFatbinAddCode";
@@ -46,26 +36,23 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
 result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   constexpr std::string_view call = "tessFatbinAddKernel";
   WEIR_TRY(const auto f, find(handle, call));
-  if (kernel == nullptr) {
-    return null_argument(call, "a description");
-  }
-  WEIR_CHECK(check_size(call, kernel->structSize, sizeof(tessFatbinKernel)));
-  if (kernel->name == nullptr || kernel->paramCount < 0 ||
-      (kernel->params == nullptr && kernel->paramCount > 0)) {
+  WEIR_TRY(const tessFatbinKernel d, read_struct(call, kernel, sizeof(tessFatbinKernel)));
+  if (d.name == nullptr || d.paramCount < 0 ||
+      (d.params == nullptr && d.paramCount > 0)) {
     return null_argument(call, "a name and the parameters");
   }
   runtime::kernel_record record;
-  record.name = kernel->name;
-  record.symbol = kernel->symbol == nullptr ? "" : kernel->symbol;
-  record.flags = kernel->flags;
-  WEIR_TRY(record.parameters, parameters_of(kernel->params, kernel->paramCount, call));
-  std::copy(kernel->defaultBlock, kernel->defaultBlock + 3, record.default_block.begin());
-  if (kernel->maxThreads != 0) {
-    record.most_threads = kernel->maxThreads;
+  record.name = d.name;
+  record.symbol = d.symbol == nullptr ? "" : d.symbol;
+  record.flags = d.flags;
+  WEIR_TRY(record.parameters, parameters_of(d.params, d.paramCount, call));
+  std::copy(d.defaultBlock, d.defaultBlock + 3, record.default_block.begin());
+  if (d.maxThreads != 0) {
+    record.most_threads = d.maxThreads;
   }
-  record.shared_bytes = kernel->sharedBytes;
-  if (kernel->targets != 0) {
-    record.targets = kernel->targets;
+  record.shared_bytes = d.sharedBytes;
+  if (d.targets != 0) {
+    record.targets = d.targets;
   }
   const std::lock_guard lock(f->mutex);
   return f->change().add_kernel(std::move(record));
@@ -74,21 +61,19 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
 result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   constexpr std::string_view call = "tessFatbinAddPlan";
   WEIR_TRY(const auto f, find(handle, call));
-  if (plan == nullptr) {
-    return null_argument(call, "a description");
-  }
-  WEIR_CHECK(check_size(call, plan->structSize, sizeof(tessFatbinPlan)));
+  WEIR_TRY(const tessFatbinPlan d, read_struct(call, plan, sizeof(tessFatbinPlan)));
+  WEIR_CHECK(check_reserved(call, d.reserved));
   runtime::plan_record record;
-  record.collective = plan->collective;
-  record.dtype = plan->dtype;
-  WEIR_CHECK(runtime::parse_axes(plan->axis));
-  record.axis = plan->axis == nullptr ? "" : plan->axis;
-  record.algorithm = plan->algorithm;
-  record.least_bytes = plan->leastBytes;
+  record.collective = d.collective;
+  record.dtype = d.dtype;
+  WEIR_CHECK(runtime::parse_axes(d.axis));
+  record.axis = d.axis == nullptr ? "" : d.axis;
+  record.algorithm = d.algorithm;
+  record.least_bytes = d.leastBytes;
   record.most_bytes =
-      plan->mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : plan->mostBytes;
-  record.chunk_bytes = plan->chunkBytes;
-  record.wire_dtype = plan->wireDtype;
+      d.mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : d.mostBytes;
+  record.chunk_bytes = d.chunkBytes;
+  record.wire_dtype = d.wireDtype;
   const std::lock_guard lock(f->mutex);
   f->change().add_plan(std::move(record));
   return {};

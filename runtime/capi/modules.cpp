@@ -141,15 +141,16 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
                                                     int count, std::string_view call) {
   std::vector<kernel_parameter> out;
   for (int i = 0; i < count; ++i) {
-    if (params[i].structSize < sizeof(tessParamInfo) || params[i].kind > 2 ||
+    WEIR_CHECK(check_reserved(call, params[i].reserved));
+    // Of another size, the next description would not be where the array says.
+    if (params[i].structSize != sizeof(tessParamInfo) || params[i].kind > 2 ||
         params[i].direction > 2) {
-      return error(
-          errc::invalid_argument,
-          fmt::format("{} failed: expected a description of parameter {} with "
-                      "structSize from {} on, kind and direction up to 2, found {}, {}, "
-                      "{}",
-                      call, i, sizeof(tessParamInfo), params[i].structSize,
-                      params[i].kind, params[i].direction));
+      return error(errc::invalid_argument,
+                   fmt::format("{} failed: expected a description of parameter {} with "
+                               "structSize {}, kind and direction up to 2, found {}, {}, "
+                               "{}",
+                               call, i, sizeof(tessParamInfo), params[i].structSize,
+                               params[i].kind, params[i].direction));
     }
     out.push_back(parameter_of(params[i]));
   }

@@ -128,6 +128,15 @@ result<void> check_limit(std::string_view call, std::int64_t least,
   return {};
 }
 
+result<void> check_reserved(std::string_view call, std::int64_t found) {
+  if (found != 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected 0 in the reserved member, found {}",
+                             call, found));
+  }
+  return {};
+}
+
 result<void> outside_tasks(std::string_view call) {
   if (runtime::inside_task()) {
     return error(errc::invalid_argument,

@@ -209,6 +209,8 @@ template <class Struct>
   std::memcpy(&out, from, std::min(size, sizeof(Struct)));
   return out;
 }
+/// @error{invalid_argument, a member that means nothing yet is not 0}
+[[nodiscard]] result<void> check_reserved(std::string_view call, std::int64_t found);
 /// True if the member lies wholly inside the caller's structure.
 #define WEIR_HAS_MEMBER(from, type, member) \
   ((from).structSize >= offsetof(type, member) + sizeof((from).member))

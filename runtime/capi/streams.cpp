@@ -166,11 +166,7 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
       d.timeoutMs = -1;
     }
     WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-    if (d.reserved != 0) {
-      return error(errc::invalid_argument,
-                   fmt::format("{} failed: expected 0 in the reserved member, found {}",
-                               call, d.reserved));
-    }
+    WEIR_CHECK(check_reserved(call, d.reserved));
     std::shared_ptr<stream_object> made;
     WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
     if (d.memoryLimit != 0) {

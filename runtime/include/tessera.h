@@ -1,28 +1,29 @@
-// SPDX-License-Identifier: Apache-2.0
-/// @file
-/// The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules,
-/// launches, collectives, numerics policy and profiler. What goes beyond the
-/// specification is in tessera_ext.h. C99 and C++; every function may be called from any
-/// thread.
-///
-/// Order of operations. A stream has one lane for each device of its mesh; a stream that
-/// is bound to a rank has one lane.
-/// * Operations of one stream on memory of one device run in the order of the calls.
-///   Devices do not wait for each other: one may be several operations ahead.
-/// * An operation that touches memory which several devices can reach runs in order with
-///   every earlier and every later operation of its stream that may touch the same
-///   memory, whichever lane that runs on. Such memory is that of the host, and on any
-///   other lane the memory of a lane's device: copies between ranks, copies from and to
-///   the host, and launches with a pointer argument into host memory or into another
-///   rank's instance. Copies are ordered by the bytes that they touch, launches by the
-///   whole allocations that their pointer arguments lie in. A launch that several devices
-///   run on the same shared memory runs rank after rank.
-/// * An event recorded on a stream has happened when all lanes have reached it. Whoever
-///   waits for it waits for all of them. An event of a rank-bound stream is that rank's.
-/// * Operations of different streams are ordered by events and by waiting threads alone.
-/// * Collectives of rank-bound streams meet in the order in which each rank has called
-///   them on the group of ranks, whichever streams it used.
-/// @source{Tessera Runtime & ABI, sections 4, 6, 12 and 19}
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * The Tessera runtime, ABI 1.0: contexts, meshes, streams, events, memory, modules,
+ * launches, collectives, numerics policy and profiler. What goes beyond the
+ * specification is in tessera_ext.h. C89, C99 and C++; every function may be called from
+ * any thread.
+ *
+ * Order of operations. A stream has one lane for each device of its mesh; a stream that
+ * is bound to a rank has one lane.
+ * * Operations of one stream on memory of one device run in the order of the calls.
+ *   Devices do not wait for each other: one may be several operations ahead.
+ * * An operation that touches memory which several devices can reach runs in order with
+ *   every earlier and every later operation of its stream that may touch the same
+ *   memory, whichever lane that runs on. Such memory is that of the host, and on any
+ *   other lane the memory of a lane's device: copies between ranks, copies from and to
+ *   the host, and launches with a pointer argument into host memory or into another
+ *   rank's instance. Copies are ordered by the bytes that they touch, launches by the
+ *   whole allocations that their pointer arguments lie in. A launch that several devices
+ *   run on the same shared memory runs rank after rank.
+ * * An event recorded on a stream has happened when all lanes have reached it. Whoever
+ *   waits for it waits for all of them. An event of a rank-bound stream is that rank's.
+ * * Operations of different streams are ordered by events and by waiting threads alone.
+ * * Collectives of rank-bound streams meet in the order in which each rank has called
+ *   them on the group of ranks, whichever streams it used.
+ * @source{Tessera Runtime & ABI, sections 4, 6, 12 and 19}
+ */
 #ifndef TESSERA_H_
 #define TESSERA_H_
 
@@ -40,6 +41,8 @@ extern "C" {
 
 #define TESS_ABI_MAJOR 1
 #define TESS_ABI_MINOR 0
+/** Of the library: counts its releases with the same ABI. */
+#define TESS_ABI_PATCH 0
 
 /* 4.1 Initialization and context */
 
@@ -109,6 +112,8 @@ TESS_API tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes,
 typedef struct tessModule* tessModule_t;
 typedef struct tessKernel* tessKernel_t;
 
+/** The module's plans for collectives count until it is unloaded, and so does its policy
+ * where the program has set none. A load that fails changes nothing. */
 TESS_API tessStatus_t tessModuleLoad(tessContext_t ctx, const void* image, size_t size,
                                      tessModule_t* outModule);
 TESS_API tessStatus_t tessModuleUnload(tessModule_t module);
@@ -167,6 +172,9 @@ TESS_API tessStatus_t tessGetNumericsPolicy(tessContext_t ctx,
 typedef struct tessProfiler* tessProfiler_t;
 
 TESS_API tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler);
+/** Writes what was noted as a Chrome trace, unless the path is null. A profiler that is
+ * open at tessShutdown notes nothing more and keeps what it has, until it is stopped or
+ * another context is shut down. */
 TESS_API tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath);
 
 /* 19.B Types of elements: the ids of `dtype` arguments */

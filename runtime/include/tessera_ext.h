@@ -1,10 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0
-/// @file
-/// What the Tessera runtime offers beyond its specification. Structures begin with
-/// `structSize`, which the caller sets; they only ever grow at their end. C99 and C++;
-/// every function may be called from any thread. Sizes and counts that a call fills a
-/// caller's buffer by follow one rule: a null buffer asks for the size.
-/// @source{docs/tessera.md}
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * What the Tessera runtime offers beyond its specification. Structures begin with
+ * `structSize`, which the caller sets; they only ever grow at their end. Of a description
+ * that is shorter or longer than the library's, members that lie wholly inside the size
+ * count; bytes that the library does not know, and reserved members, have to be 0. C89,
+ * C99 and C++; every function may be called from any thread. Sizes and counts that a call
+ * fills a caller's buffer by follow one rule: a null buffer asks for the size.
+ * @source{docs/tessera.md}
+ */
 #ifndef TESSERA_EXT_H_
 #define TESSERA_EXT_H_
 
@@ -35,8 +38,9 @@ TESS_API tessStatus_t tessStreamGetLastMessage(tessStream_t stream, char* buffer
 
 typedef enum { TESS_LOG_INFO = 1, TESS_LOG_DEBUG = 2, TESS_LOG_TRACE = 3 } tessLogLevel;
 typedef void (*tessLogFn)(tessLogLevel level, const char* text, void* user);
-/** Contexts made from now on log to `fn`; null: to standard error, as TESS_LOG_LEVEL
- * says. */
+/** Contexts made from now on log to `fn`, from any thread; null: to standard error, as
+ * TESS_LOG_LEVEL says. `fn` gets lines of the level info always, others as the variable
+ * says. It may call what neither enqueues nor waits. */
 TESS_API tessStatus_t tessSetLogCallback(tessLogFn fn, void* user);
 
 /** The function of this name, for programs that load the library; null if there is none
@@ -90,7 +94,8 @@ typedef struct {
 
 TESS_API tessStatus_t tessStreamCreateEx(tessMesh_t mesh, const tessStreamDesc* desc,
                                          tessStream_t* stream);
-/** `done` is 1 if all that the stream was given has ended. */
+/** `done` is 1 if all that the stream was given has ended. If some of it has failed, the
+ * status says so, again and again: the failure stays for tessStreamSynchronize. */
 TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
 /** `capturing` is 1 between tessStreamBeginCapture and tessStreamEndCapture, also on
  * streams that have joined by waiting for an event. */
@@ -104,6 +109,8 @@ TESS_API tessStatus_t tessStreamRequestStop(tessStream_t stream);
 TESS_API tessStatus_t tessLaunchHostFunc(tessStream_t stream, void (*fn)(void* user),
                                          void* user);
 
+/** `done` is 1 if the stream has got as far as the event. The status is that of what
+ * failed before it, which stays for the stream's synchronization. */
 TESS_API tessStatus_t tessEventQuery(tessEvent_t event, int* done);
 TESS_API tessStatus_t tessEventSynchronize(tessEvent_t event);
 /** Milliseconds between two recorded events that have been reached. */

@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0
-/// @file
-/// What a kernel for processors is compiled against: the context of a block, the services
-/// that a kernel may ask for, and the table by which a shared object lists its kernels.
-/// C99 and C++. Structures begin with their size and only ever grow at their end.
-/// @source{docs/tessera.md, kernels}
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * What a kernel for processors is compiled against: the context of a block, the services
+ * that a kernel may ask for, and the table by which a shared object lists its kernels.
+ * C89, C99 and C++. Structures begin with their size and only ever grow at their end.
+ * @source{docs/tessera.md, kernels}
+ */
 #ifndef TESSERA_KERNEL_H_
 #define TESSERA_KERNEL_H_
 

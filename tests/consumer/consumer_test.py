@@ -20,12 +20,16 @@ def c_programs(source, installed, temp, own):
     [found] = pathlib.Path(installed).glob("lib/**/pkgconfig/tessera.pc")
     os.environ["PKG_CONFIG_PATH"] = str(found.parent)
     flags = run("pkg-config", "--cflags", "--libs", "tessera").split()
-    program = os.path.join(temp, "tessera")
-    run("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic-errors", str(source), "-o", program, *flags)
     os.environ["LD_LIBRARY_PATH"] = str(found.parent.parent)
-    for each in (program, os.path.join(own, "tessera")):
-        if run(each).strip() != "tessera 1.0 on 8 devices":
-            sys.exit(f"{each} did not find its devices")
+    expected = f"tessera {run('pkg-config', '--modversion', 'tessera').strip()} on 8 devices"
+    programs = [os.path.join(own, "tessera")]
+    for standard in ("c89", "c99"):
+        programs.append(os.path.join(temp, "tessera-" + standard))
+        run("cc", f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-pedantic-errors", str(source), "-o", programs[-1],
+            *flags)
+    for each in programs:
+        if (said := run(each).strip()) != expected:
+            sys.exit(f"{each} said {said!r}, expected {expected!r}")
     exported = run("nm", "-D", "--defined-only", str(found.parent.parent / "libtessera.so.1")).split("\n")
     names = {line.split()[-1] for line in exported if line}
     if foreign := sorted(n for n in names if not n.startswith(("tess", "TESSERA_1"))):

@@ -80,10 +80,14 @@ def check_code(path, text, out):
         justified = any(JUSTIFIED.search(l) for l in lines[max(0, first - 3):first + 1])
         if last - first + 1 > limit and not (justified and last - first < 80):
             out.add(path, first, f"function of {last - first + 1} lines, limit {limit}")
-    if not text.startswith("// SPDX-License-Identifier: Apache-2.0\n"):
+    heads = [("// SPDX-License-Identifier: Apache-2.0\n", "/// @file")]
+    if path.suffix == ".h":  # headers that compilers for C89 read as well
+        heads.append(("/* SPDX-License-Identifier: Apache-2.0 */\n", "/** @file"))
+    found = [about for first, about in heads if text.startswith(first)]
+    if not found:
         out.add(path, 1, "the first line is not the SPDX line")
-    elif path.parts[0] != "tests" and "/// @file" not in "\n".join(lines[:3]):
-        out.add(path, 2, "no /// @file with a sentence or two")
+    elif path.parts[0] != "tests" and found[0] not in "\n".join(lines[:3]):
+        out.add(path, 2, f"no {found[0]} with a sentence or two")
     if path.suffix == ".hpp" and "#pragma once" not in text:
         out.add(path, 0, "a header without #pragma once")
 

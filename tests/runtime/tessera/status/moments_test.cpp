@@ -278,12 +278,75 @@ TEST(TesseraDescriptions, CountAsFarAsTheirSizeSaysAndHideNothing) {
   EXPECT_EQ(tessStreamCreateEx(s.mesh, &grown.known, &stream), TESS_ERR_INVALID_VALUE);
   tessStreamDesc reserved{sizeof reserved, 0, 0, 5, 0, -1};
   EXPECT_EQ(tessStreamCreateEx(s.mesh, &reserved, &stream), TESS_ERR_INVALID_VALUE);
+  tessStreamDesc endless{0xffffffff, 0, 0, 0, 0, -1};
+  EXPECT_EQ(tessStreamCreateEx(s.mesh, &endless, &stream), TESS_ERR_INVALID_VALUE);
   tessCollectiveDesc c{};
   c.structSize = sizeof c;
   c.kind = TESS_COLLECTIVE_BARRIER;
   EXPECT_TESS(tessCollective(s.mesh, &c, s.stream));
   c.packedShards = 77;
   EXPECT_EQ(tessCollective(s.mesh, &c, s.stream), TESS_ERR_INVALID_VALUE);
+}
+
+/// Followed by a member of a later version.
+template <class Desc>
+struct later_version {
+  Desc known;
+  std::uint64_t unknown;
+};
+
+TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
+  tessFatbin_t fatbin = nullptr;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  later_version<tessFatbinPlan> plan{};
+  plan.known.structSize = sizeof plan;
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan.known));
+  plan.unknown = 1;
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan.known), TESS_ERR_INVALID_VALUE);
+  plan = {};
+  plan.known.structSize = sizeof plan.known;
+  plan.known.reserved = 1;
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan.known), TESS_ERR_INVALID_VALUE);
+
+  tessParamInfo x = pointer_to("x", TESS_FP32);
+  later_version<tessFatbinKernel> kernel{};
+  kernel.known.structSize = sizeof kernel;
+  kernel.known.name = "of_two_versions";
+  kernel.known.params = &x;
+  kernel.known.paramCount = 1;
+  kernel.unknown = 1;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE);
+  kernel.unknown = 0;
+  x.reserved = 1;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE);
+  x.reserved = 0;
+  x.structSize = sizeof x + 8;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE)
+      << "the next of an array would be elsewhere";
+  x.structSize = sizeof x;
+  EXPECT_TESS(tessFatbinAddKernel(fatbin, &kernel.known));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
+
+  session s;
+  auto* const at = s.memory<float>(4);
+  const std::int64_t extent = 4;
+  later_version<tessTensorDesc> tensor{};
+  tensor.known.structSize = sizeof tensor;
+  tensor.known.dtype = TESS_FP32;
+  tensor.known.ndim = 1;
+  tensor.known.shape = &extent;
+  void* made = nullptr;
+  tensor.unknown = 1;
+  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+            TESS_ERR_INVALID_VALUE);
+  tensor.unknown = 0;
+  tensor.known.flags = 1U << 31;
+  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+            TESS_ERR_INVALID_VALUE);
+  tensor.known.flags = 0;
+  ASSERT_TESS(tessMemExportDlpack(s.context, at, &tensor.known, &made));
+  auto* const managed = static_cast<runtime::dlpack::managed_tensor_versioned*>(made);
+  managed->deleter(managed);
 }
 
 TEST(TesseraMemory, OfAnotherMeshOverTheSameDeviceIsWaitedForBeforeThereIsNone) {
