@@ -140,7 +140,7 @@ class own_rooms {
   static thread_local bool gone_;
 };
 thread_local bool own_rooms::gone_ = false;
-thread_local own_rooms own;  // NOLINT: of the thread is what is asked for
+thread_local own_rooms rooms_here;  // NOLINT: of the thread is what is asked for
 
 constexpr std::size_t kind_of(std::size_t bytes) noexcept {
   return (bytes - 1) / step;
@@ -153,7 +153,7 @@ void* counted::operator new(std::size_t bytes) {
   if (!recycles || kind >= kinds) {
     return ::operator new(bytes, line);
   }
-  void* const found = own_rooms::gone() ? nullptr : own.get(kind);
+  void* const found = own_rooms::gone() ? nullptr : rooms_here.get(kind);
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
@@ -162,7 +162,7 @@ void counted::operator delete(void* at, std::size_t bytes) noexcept {
   if (!recycles || kind >= kinds || own_rooms::gone()) {
     ::operator delete(at, line);
   } else {
-    own.keep(kind, at);
+    rooms_here.keep(kind, at);
   }
 }
 

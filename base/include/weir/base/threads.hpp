@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <signal.h>  // NOLINT: the masks are those of POSIX
 
+#include <initializer_list>
+
 namespace weir {
 
 /// Threads that are made in such a scope take none of the program's signals: a thread
