@@ -3,6 +3,7 @@
 /// Orders of calls: one after another, or as ranks would make them that do not wait for
 /// each other.
 #include <algorithm>
+#include <array>
 
 #include "serial/program.hpp"
 
@@ -56,6 +57,8 @@ std::vector<call> merged_calls(const program& p, dice& d) {
   std::vector<call> left = calls_in_order(p);
   std::vector<call> out;
   int last = none;
+  constexpr std::array<std::int64_t, 3> in_a_row = {2, 5, 30};  // calls of one caller
+  const std::int64_t turns = in_a_row[static_cast<std::size_t>(d.in(0, 2))];
   while (!left.empty()) {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < left.size(); ++i) {
@@ -66,11 +69,10 @@ std::vector<call> merged_calls(const program& p, dice& d) {
         ready.push_back(i);
       }
     }
-    // One caller makes several calls in a row.
     const auto same = std::find_if(ready.begin(), ready.end(), [&](std::size_t i) {
       return last != none && caller_of(p, left[i]) == last;
     });
-    const std::size_t next = same != ready.end() && !d.one_in(4)
+    const std::size_t next = same != ready.end() && !d.one_in(turns)
                                  ? *same
                                  : ready[static_cast<std::size_t>(d.in(
                                        0, static_cast<std::int64_t>(ready.size()) - 1))];

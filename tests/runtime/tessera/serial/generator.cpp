@@ -178,7 +178,10 @@ class generator : private writer {
     if (at(p_.streams, stream).rank == none) {
       collective_on(stream);
     } else {
-      collective_of_ranks(at(p_.streams, stream).mesh, streams);
+      // Several in a row, so that ranks can be far ahead of each other.
+      for (std::int64_t i = d_.in(1, 4); i > 0; --i) {
+        collective_of_ranks(at(p_.streams, stream).mesh, streams);
+      }
     }
   }
   void collective_on(int stream) {
@@ -214,6 +217,13 @@ class generator : private writer {
     if (again ? !place_again(o, any) : !describe(o, any)) {
       return;
     }
+    // Mostly on memory of its own: then nothing but the calls' order keeps it in order.
+    const bool apart = !d_.one_in(4);
+    for (int tries = 0; apart && tries < 8 && !rules_.races_of(o).empty(); ++tries) {
+      if (!place_again(o, any)) {
+        return;
+      }
+    }
     last_ = o.collective;
     last_mesh_ = mesh;
     if (o.collective.way == collective_way::send) {
@@ -248,8 +258,8 @@ class generator : private writer {
     c.algorithm =
         c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6)) : nullptr;
     c.chunk_bytes = d_.one_in(4) ? 32 : 0;
-    const int step = 2 * ranks;  // words: whole elements of any type in each shard
-    const int words = step * (1 + pick(d_, std::max(24 / step, 1)));
+    const int step = ranks * (c.bytes == 8 ? 2 : 1);  // words: each shard has whole ones
+    const int words = step * (1 + pick(d_, d_.one_in(2) ? 1 : std::max(24 / step, 1)));
     c.count = words * static_cast<int>(sizeof(word)) / c.bytes;
     return c.way == collective_way::barrier || place_buffers(o, stream, ranks);
   }

@@ -467,6 +467,18 @@ class run_of_program {
 
 }  // namespace
 
+namespace {
+
+/// Whether ranks that mix up the two would get no error.
+bool same_call(const collective_spec& a, const collective_spec& b) {
+  return a.way == b.way && a.way != collective_way::send &&
+         a.way != collective_way::barrier && a.op == b.op && a.bytes == b.bytes &&
+         a.count == b.count && std::string_view(a.axis) == b.axis && a.root == b.root &&
+         a.packed == b.packed;
+}
+
+}  // namespace
+
 std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
   std::vector<fault> all;
   for (std::size_t i = 0; i < p.operations.size(); ++i) {
@@ -480,9 +492,7 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
       for (std::size_t k = i + 1; k < p.operations.size(); ++k) {
         const operation& later = p.operations[k];
         const bool alike = later.shares.size() == o.shares.size() &&
-                           std::string_view(later.collective.axis) == o.collective.axis &&
-                           o.collective.way != collective_way::send &&
-                           later.collective.way != collective_way::send;
+                           same_call(later.collective, o.collective);
         for (int r = 0; alike && r < count_of(o.shares); ++r) {
           if (at(o.shares, r) != at(later.shares, r)) {
             all.push_back({kind, o.id, later.id, r});

@@ -59,7 +59,7 @@ void add_streams(program& p, dice& d, const features& with) {
   const bool own = with.rank_streams && d.one_in(3);
   if (own) {
     const int mesh = pick(d, count_of(p.meshes));
-    for (std::int64_t sets = d.in(1, 2); sets > 0; --sets) {
+    for (int sets = d.one_in(4) ? 1 : 2; sets > 0; --sets) {
       for (int r = 0; r < at(p.meshes, mesh).ranks(); ++r) {
         p.streams.push_back({mesh, r, false, d.one_in(5)});
       }
