@@ -450,9 +450,11 @@ class generator : private writer {
   void wait_before_capture(int stream) {
     if (!with_.waits_before_captures) {
       record(new_event(), stream);  // has all that the stream waits for
-    } else if (d_.one_in(3)) {
+    } else if (d_.one_in(2)) {
       const int event = new_event();
-      record(event, any_stream());
+      const int other = any_stream();
+      delay_a_lane(other);
+      record(event, other);
       operation wait = on(verb::wait, stream);
       wait.event = event;
       emit(wait);

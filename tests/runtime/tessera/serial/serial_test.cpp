@@ -226,7 +226,12 @@ TEST_P(SerialFault, IsFoundWithin2000Programs) {
       continue;
     }
     ++planted;
-    if (const std::string wrong = on.next().run(p, *with); !wrong.empty()) {
+    machine& m = on.next();
+    std::string wrong = m.run(p, *with);
+    for (int runs = 1; wrong.empty() && runs < 3; ++runs) {
+      wrong = m.run(p, *with);
+    }
+    if (!wrong.empty()) {
       std::cout << "found by program " << i + 1 << ", the " << planted
                 << ". with the fault: " << wrong << "\n";
       machine& again = on.replace();

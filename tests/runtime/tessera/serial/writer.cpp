@@ -103,7 +103,7 @@ void writer::delay_a_lane(int stream) {
   }
   operation o = on(verb::launch, stream);
   o.how = arithmetic::add;
-  o.spin = static_cast<int>(d_.in(20'000, 100'000));
+  o.spin = static_cast<int>(d_.in(50'000, 300'000));
   o.slow_rank = pick(d_, ranks);
   push(std::move(o));
 }

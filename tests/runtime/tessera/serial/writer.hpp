@@ -43,6 +43,9 @@ class writer {
   /// Behind what it has to wait for. Left out where it may not be.
   void emit(operation o);
   void record(int event, int stream);
+  /// One device of the stream falls behind the others, now and then: who waits for some
+  /// of the stream's lanes only is too early then.
+  void delay_a_lane(int stream);
   /// In a capture: `to` waits for what `from` has.
   void join(int from, int to, int graph);
 
@@ -54,9 +57,6 @@ class writer {
  private:
   /// Makes one wait for the other. False if there is no way.
   bool separate(const unordered& race, const operation& o);
-  /// One device of the stream falls behind the others, now and then: who waits for some
-  /// of the stream's lanes only is too early then.
-  void delay_a_lane(int stream);
   /// An event that is recorded behind what is to be waited for; none if there is no way.
   int event_behind(const unordered& race);
 
