@@ -44,8 +44,11 @@ pairs stream_pairs(const run_config& c) {
           {"phase.stream.pulses", fmt::to_string(c.stream.pulses)}};
 }
 
+constexpr const char* equations_key = "model.equations";
+
 pairs model_pairs(const models::prose_config& m) {
-  return {{"model.width", fmt::to_string(m.width)},
+  return {{equations_key, fmt::to_string(models::prose_equations)},
+          {"model.width", fmt::to_string(m.width)},
           {"model.blocks", fmt::to_string(m.blocks)},
           {"model.heads", fmt::to_string(m.heads)},
           {"model.hidden", fmt::to_string(m.hidden)},
@@ -92,6 +95,23 @@ error refuse(std::string_view key, std::string_view expected, const std::string&
   return {errc::invalid_argument,
           fmt::format("checking the settings failed for {}: expected {}, found {}", key,
                       expected, found)};
+}
+
+/// What was stored under other equations would go on with other numbers, and nobody would
+/// be told.
+result<void> check_equations(std::string_view text) {
+  const auto stored = value_in(text, equations_key);
+  const std::string found = stored ? *stored : "1";  // the first had no such line
+  if (found != fmt::to_string(models::prose_equations)) {
+    return error(
+               errc::config_mismatch,
+               fmt::format("using the stored model failed for {}: expected {}, found {}",
+                           equations_key, models::prose_equations, found))
+        .hint(
+            "the equations of the model have changed since it was stored: learn it "
+            "anew, or use the version of weir that has stored it");
+  }
+  return {};
 }
 
 struct bound {
@@ -162,6 +182,7 @@ result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
 }
 
 result<void> compare_config(std::string_view stored, const run_config& config) {
+  WEIR_CHECK(check_equations(stored));
   pairs now = stream_pairs(config);
   const pairs model = model_pairs(model_of(config, 0));
   now.insert(now.end(), model.begin(), model.end());
@@ -180,6 +201,7 @@ result<void> compare_config(std::string_view stored, const run_config& config) {
 }
 
 result<models::prose_config> model_in(std::string_view text) {
+  WEIR_CHECK(check_equations(text));
   models::prose_config m;
   WEIR_CHECK(read_into(m.vocab, text, "model.vocab"));
   WEIR_CHECK(read_into(m.width, text, "model.width"));

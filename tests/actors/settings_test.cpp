@@ -69,6 +69,23 @@ TEST(config_text, freezes_every_other_key) {
   }
 }
 
+TEST(config_text, refuses_what_was_stored_under_other_equations) {
+  const std::string now =
+      "model.equations = " + std::to_string(models::prose_equations) + "\n";
+  for (const std::string other : {"", "model.equations = 1\n"}) {
+    std::string stored = config_text(a_config(), 256);
+    stored.replace(stored.find(now), now.size(), other);
+    const auto resumed = compare_config(stored, a_config());
+    const auto spoken = model_in(stored);
+    ASSERT_FALSE(resumed);
+    ASSERT_FALSE(spoken);
+    for (const error& why : {resumed.error(), spoken.error()}) {
+      EXPECT_EQ(why.code(), errc::config_mismatch);
+      EXPECT_NE(why.text().find("expected 2, found 1"), std::string::npos) << why.text();
+    }
+  }
+}
+
 TEST(config_text, gives_the_model_back_bit_for_bit) {
   run_config c = a_config();
   c.rate = 0.1 + 0.2;
@@ -84,7 +101,7 @@ TEST(config_text, gives_the_model_back_bit_for_bit) {
 }
 
 TEST(config_text, without_a_line_is_corrupt) {
-  const auto r = model_in("model.width = 128\n");
+  const auto r = model_in("model.equations = 2\nmodel.width = 128\n");
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::corrupt);
   EXPECT_NE(r.error().text().find("model.vocab"), std::string::npos);

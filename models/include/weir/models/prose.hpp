@@ -21,6 +21,12 @@
 
 namespace weir::models {
 
+/// Number of the equations that the model is computed by. It changes whenever the same
+/// state and the same text give other numbers than before, and is stored beside every
+/// state. 2: a firing of a memory steps, then decays, with rates of at most 1.
+/// @source{docs/decisions/prose_memory.md}
+inline constexpr int prose_equations = 2;
+
 /// Shape, schedule and seed. What is fixed at the start of a run and stored with it.
 struct prose_config {
   std::uint32_t vocab =
