@@ -64,8 +64,9 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
 // An entry whose checksum fails concerns a tag if its name is the tag's, or if its name
 // and filter contradict each other (so that one of them is damaged) and the filter is no
 // proof against it.
-result<const entry*> damaged_suspect(const core& c, std::string_view tag,
-                                     std::uint64_t mask) {
+result<std::vector<const entry*>> damaged_suspects(const core& c, std::string_view tag,
+                                                   std::uint64_t mask) {
+  std::vector<const entry*> found;
   for (const entry& e : c.damaged) {
     if (tag.empty()) {
       break;
@@ -73,20 +74,31 @@ result<const entry*> damaged_suspect(const core& c, std::string_view tag,
     WEIR_TRY(const full_name name, name_of_entry(c, e.a));
     const bool agree = e.a.tag_filter == tag_mask(name.text);
     if (name.text == tag || (!agree && mask != 0 && covers(e.a.tag_filter, mask))) {
-      return &e;
+      found.push_back(&e);
     }
   }
-  return nullptr;
+  return found;
 }
 
 error broken_entry(const core& c, std::string_view tag, const entry& e) {
   return hn4_error(
              hn4_code::data_rot,
-             fmt::format("cannot open tag \"{}\": expected a directory entry with a good "
-                         "checksum, found a damaged one that may belong to it",
+             fmt::format("cannot open tag \"{}\": expected directory entries with good "
+                         "checksums, found a damaged one that may be a shard of it",
                          tag))
       .at(c.place(c.slot_offset(e.slot), fmt::format("directory slot {}", e.slot)))
-      .hint("copy what can be read into a new volume");
+      .hint(
+          "--recover (hn4_stream_options::recover) reads what is left of the tag and "
+          "lists what is missing");
+}
+
+/// What a damaged entry says of the shard that is lost with it.
+std::string lost_shard(std::string_view tag, const entry& e) {
+  return fmt::format(
+      "tag \"{}\": a shard is missing, its entry in directory slot {} has a "
+      "bad checksum; as far as it can be believed, the shard had the "
+      "identity {:x}:{:x} and {} bytes",
+      tag, e.slot, e.a.seed.hi, e.a.seed.lo, e.a.mass);
 }
 
 // The block of a long name has no checksum of its own.
@@ -207,7 +219,7 @@ result<std::vector<entry>> live_entries(const core& c, std::string_view tag) {
   return matches_of(c, tag, tag_mask(tag));
 }
 
-result<selection> select_tag(const core& c, std::string_view tag) {
+result<selection> select_tag(const core& c, std::string_view tag, bool recover) {
   if (auto known = look_up_index(c, tag)) {
     return choose_shards(c, tag, std::move(*known));
   }
@@ -215,12 +227,9 @@ result<selection> select_tag(const core& c, std::string_view tag) {
   WEIR_TRY(std::vector<entry> matches, live_entries(c, tag));
   WEIR_TRY(const auto grave, grave_of(c, tag));
   drop_buried(matches, grave);
-  WEIR_TRY(const entry* suspect, damaged_suspect(c, tag, tag_mask(tag)));
-  const bool marked = std::any_of(matches.begin(), matches.end(), [](const entry& e) {
-    return group_of(e.a).has_value();
-  });
-  if (suspect != nullptr && (matches.empty() || marked || group_of(suspect->a))) {
-    return broken_entry(c, tag, *suspect);
+  WEIR_TRY(const auto suspects, damaged_suspects(c, tag, tag_mask(tag)));
+  if (!suspects.empty() && (!recover || matches.empty())) {
+    return broken_entry(c, tag, *suspects.front());
   }
   if (matches.empty()) {
     std::vector<std::string> known;
@@ -242,10 +251,8 @@ result<selection> select_tag(const core& c, std::string_view tag) {
         .at(c.place(c.geometry.cortex, "directory"));
   }
   WEIR_TRY(selection chosen, choose_shards(c, tag, std::move(matches)));
-  if (suspect != nullptr) {
-    chosen.warnings.push_back(fmt::format(
-        "tag \"{}\": dropped a shard, its entry in directory slot {} has a bad checksum",
-        tag, suspect->slot));
+  for (const entry* suspect : suspects) {
+    chosen.warnings.push_back(lost_shard(tag, *suspect));
   }
   return chosen;
 }

@@ -146,7 +146,9 @@ struct selection {
   std::vector<std::string> warnings;
 };
 /// @error{as hn4_volume::stream}
-[[nodiscard]] result<selection> select_tag(const core& c, std::string_view tag);
+/// `recover`: a damaged entry that may belong to the tag is a warning, not an error.
+[[nodiscard]] result<selection> select_tag(const core& c, std::string_view tag,
+                                           bool recover);
 /// All live entries under a name, complete or not.
 [[nodiscard]] result<std::vector<entry>> live_entries(const core& c,
                                                       std::string_view tag);

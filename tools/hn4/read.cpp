@@ -52,6 +52,7 @@ result<hn4_stream> open_stream(const hn4_volume& volume, const hn4_options& opti
                  fmt::format("cannot order shards by \"{}\": expected seed or clock",
                              options.order));
   }
+  how.recover = options.recover;
   WEIR_TRY(hn4_stream stream, volume.stream(options.tag, how));
   note(stream.warnings());
   return stream;

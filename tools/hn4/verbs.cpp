@@ -104,6 +104,11 @@ void add_writers(verb_maker& make, hn4_options& o) {
 }
 
 void add_readers(verb_maker& make, hn4_options& o) {
+  const auto recovering = [&o](CLI::App* verb) {
+    verb->add_flag("--recover", o.recover,
+                   "Read what is left of a tag that has lost shards, and list what is "
+                   "missing; without this it is an error");
+  };
   auto* ls = make.add("ls", "List the tags", "weir hn4 ls weights.hn4", &hn4_ls);
   make.json(ls);
   auto* cat =
@@ -112,21 +117,28 @@ void add_readers(verb_maker& make, hn4_options& o) {
   cat->add_option("--offset", o.offset, "First byte (default 0)");
   cat->add_option("--length", o.length, "Bytes (default: to the end)");
   cat->add_option("--order", o.order, "Of shards: seed (default) or clock");
-  cat->add_flag("--strict", o.strict, "Exactly what the reference implementation reads");
+  cat->add_flag(
+      "--strict", o.strict,
+      "Exactly what the reference implementation reads: a shard whose directory "
+      "entry is damaged is left out");
+  recovering(cat);
   auto* get =
       make.tagged("get", "Write a tag, or one tensor of it, to a file",
                   "weir hn4 get weights.hn4 model:small out.bin --tensor wq", &hn4_get);
   make.target(get, "Where to; \"-\" is standard output (default)");
   get->add_option("--tensor", o.tensor, "Only this tensor of an imported file");
+  recovering(get);
   make.json(get);
   auto* back = make.tagged("export", "Write an imported file back, byte for byte",
                            "weir hn4 export weights.hn4 model:small model.safetensors",
                            &hn4_export);
   make.target(back, "Where to")->required();
+  recovering(back);
   make.json(back);
   auto* stat = make.add("stat", "Say what a volume is, or what a tag consists of",
                         "weir hn4 stat weights.hn4 model:small --json", &hn4_stat);
   stat->add_option("TAG", o.tag, "Name of a stream: its shards and tensors");
+  recovering(stat);
   make.json(stat);
   auto* bench =
       make.tagged("bench", "Read a tag again and again, and say how fast",

@@ -11,6 +11,7 @@
 
 struct hn4_volume_t {
   weir::storage::hn4_volume volume;
+  bool recover = false;
   std::atomic<std::uint32_t> contexts{0};
 };
 struct hn4_tensor_ctx_t {
@@ -51,7 +52,8 @@ weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
 }  // namespace
 
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol) {
-  if (path == nullptr || vol == nullptr || (flags & ~HN4_VOLUME_STRICT) != 0) {
+  if (path == nullptr || vol == nullptr ||
+      (flags & ~(HN4_VOLUME_STRICT | HN4_VOLUME_RECOVER)) != 0) {
     return invalid;
   }
   return guarded([&]() -> hn4_result_t {
@@ -59,7 +61,7 @@ hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vo
     if (!volume) {
       return code(volume.error());
     }
-    *vol = new hn4_volume_t{std::move(*volume)};
+    *vol = new hn4_volume_t{std::move(*volume), (flags & HN4_VOLUME_RECOVER) != 0};
     return HN4_OK;
   });
 }
@@ -81,7 +83,9 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
     return invalid;
   }
   return guarded([&]() -> hn4_result_t {
-    auto stream = vol->volume.stream(model_tag);
+    weir::storage::hn4_stream_options how;
+    how.recover = vol->recover;
+    auto stream = vol->volume.stream(model_tag, how);
     if (!stream) {
       return code(stream.error());
     }

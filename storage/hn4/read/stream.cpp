@@ -82,7 +82,8 @@ result<std::shared_ptr<const stream_map>> map_stream(const core& c, std::string_
   if (strict) {
     WEIR_CHECK(c.need_directory());
   }
-  WEIR_TRY(selection chosen, strict ? select_strictly(c, tag) : select_tag(c, tag));
+  WEIR_TRY(selection chosen,
+           strict ? select_strictly(c, tag) : select_tag(c, tag, options.recover));
   auto map = std::make_shared<stream_map>();
   map->device = c.device;
   map->bits = strict ? c.strict_bits() : c.bits;

@@ -49,7 +49,7 @@ TEST(Hn4C, ArgumentsAreChecked) {
   const stored_file file;
   hn4_volume_t* volume = nullptr;
   EXPECT_EQ(hn4_volume_open(nullptr, 0, &volume), HN4_ERR_INVALID_ARGUMENT);
-  EXPECT_EQ(hn4_volume_open(file.path.c_str(), 2, &volume), HN4_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(hn4_volume_open(file.path.c_str(), 4, &volume), HN4_ERR_INVALID_ARGUMENT);
   EXPECT_EQ(hn4_volume_open("/nowhere/at/all", 0, &volume), HN4_ERR_NOT_FOUND);
   EXPECT_EQ(volume, nullptr);
   ASSERT_EQ(hn4_volume_open(file.path.c_str(), 0, &volume), HN4_OK);

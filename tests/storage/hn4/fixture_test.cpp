@@ -170,11 +170,36 @@ bool sound(const json& tag) {
          tag["block_results"].empty();
 }
 
+hn4_stream_options recovering() {
+  hn4_stream_options how;
+  how.recover = true;
+  return how;
+}
+
+// A tag with a damaged directory entry, which the reference reads without that shard. By
+// default it is an error that names the slot; what is left is read where that is asked
+// for.
+void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
+                                     const error& refused) {
+  EXPECT_EQ(refused.code(), hn4_error(hn4_code::data_rot, "").code());
+  EXPECT_NE(refused.where().find("directory slot"), std::string::npos);
+  EXPECT_NE(refused.hint().find("--recover"), std::string::npos);
+  const auto left = volume.stream(tag["tag"].get<std::string>(), recovering());
+  ASSERT_TRUE(left) << left.error().message();
+  ASSERT_FALSE(left->warnings().empty());
+  EXPECT_NE(left->warnings().back().find("a shard is missing"), std::string::npos);
+  EXPECT_EQ(sha256::of(or_throw(left->read_all())),
+            tag["stream_sha256"].get<std::string>());
+}
+
 // By default, whatever can be proved comes back; the rest is an error with a place.
 bool expect_recovered_or_error(const hn4_volume& volume, const json& tag) {
   const auto stream = volume.stream(tag["tag"].get<std::string>());
+  if (!stream && tag["open_result"] == 0) {
+    expect_refused_for_a_lost_shard(volume, tag, stream.error());
+    return false;
+  }
   if (!stream) {
-    EXPECT_NE(tag["open_result"], 0) << stream.error().message();
     expect_place(stream.error(), tag);
     return false;
   }
@@ -215,7 +240,7 @@ TEST(Hn4Fixtures, TheDefaultRecoversWhatIsOnTheDisk) {
   });
   RecordProperty("read", static_cast<int>(read));
   EXPECT_EQ(read + refused, 62U);
-  EXPECT_GE(read, 40U);
+  EXPECT_GE(read, 39U);
 }
 
 TEST(Hn4Fixtures, OrderBySeedIsTheSpecificationsOrder) {
@@ -331,7 +356,8 @@ TEST(Hn4Fixtures, VolumesLeftByTheReferenceAreMendedBeforeTheyAreWritten) {
     EXPECT_TRUE(or_throw(read_tag(*device, "ours", strictly())) == noise(bytes, 5));
     for (const json& tag : image["tags"]) {
       if (sound(tag) && !tag.contains("stream_sha256_seed_order_only")) {
-        EXPECT_EQ(sha256::of(or_throw(read_tag(*device, tag["tag"].get<std::string>()))),
+        EXPECT_EQ(sha256::of(or_throw(
+                      read_tag(*device, tag["tag"].get<std::string>(), recovering()))),
                   tag["stream_sha256"].get<std::string>());
       }
     }

@@ -33,7 +33,7 @@ TEST(Hn4Index, FindsTagsWithoutTheDirectory) {
   const auto core = v.mounted();
   EXPECT_FALSE(core->directory_read);
   EXPECT_EQ(hn4::look_up_index(*core, "a").value().size(), 3U);
-  EXPECT_EQ(or_throw(hn4::select_tag(*core, "a")).shards.size(), 3U);
+  EXPECT_EQ(or_throw(hn4::select_tag(*core, "a", false)).shards.size(), 3U);
   EXPECT_FALSE(core->directory_read) << "nothing else was read";
   const hn4_volume volume = or_throw(hn4_volume::open(v.path));
   EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(30'000, 1));

@@ -35,8 +35,12 @@ typedef struct hn4_tensor_ctx_t hn4_tensor_ctx_t;
 #define HN4_ERR_INVALID_ARGUMENT (-0x609)
 #define HN4_ERR_BUSY (-0x615)
 
-/** Accept, order, read and refuse exactly what the reference implementation does. */
+/** Accept, order, read and refuse exactly what the reference implementation does. A shard
+ * whose directory entry is damaged is left out without an error, as there. */
 #define HN4_VOLUME_STRICT 1u
+/** Read what is left of a tag where a directory entry that may be a shard of it is
+ * damaged. Without this, opening such a tag is HN4_ERR_DATA_ROT. */
+#define HN4_VOLUME_RECOVER 2u
 
 /** Opens a volume for reading. */
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol);

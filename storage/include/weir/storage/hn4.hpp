@@ -111,6 +111,9 @@ struct hn4_stream_options {
   /// Exactly what the reference implementation finds and reads: its order, its codes, one
   /// place per block, zeros for holes.
   bool strict = false;
+  /// Read what is left of a tag where the directory shows that a shard of it may be lost:
+  /// `warnings` lists what is missing. Without this, such a tag is an error.
+  bool recover = false;
 };
 
 /// What `put` does with a tag that exists.
