@@ -41,7 +41,7 @@ struct hn4_options {
   bool compress = false;  ///< of `put`
   bool strict = false;
   bool recover = false;  ///< read what is left of a damaged tag
-  bool direct = false;  ///< of `bench`: past the page cache
+  bool direct = false;   ///< of `bench`: past the page cache
   bool json = false;
 };
 
