@@ -447,6 +447,7 @@ TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
 
 TEST_F(TesseraMeeting, ARankThatLeavesOneOutBreaksTheGroupUntilAllHaveRecovered) {
   std::int32_t* const x = numbers(1);
+  std::int32_t* const y = numbers(1);
   for (int r = 0; r < 3; ++r) {
     ASSERT_TESS(sum(x, a[at(r)], nullptr, 30));
   }
@@ -462,7 +463,7 @@ TEST_F(TesseraMeeting, ARankThatLeavesOneOutBreaksTheGroupUntilAllHaveRecovered)
   const std::string why = tessGetLastErrorMessage();
   EXPECT_NE(why.find("tessMeshRecover"), std::string::npos) << why;
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_TESS(sum(x, b[at(r)], "tp"));  // other groups go on
+    EXPECT_TESS(sum(y, b[at(r)], "tp"));  // other groups go on
     EXPECT_TESS(tessMeshRecover(s.mesh, r));
     EXPECT_TESS(sum(x, a[at(r)], nullptr));  // each as soon as it has recovered
   }
