@@ -195,7 +195,7 @@ template <class Struct>
     return refuse("a structSize of at least " + std::to_string(least));
   }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  constexpr std::size_t most = 4096;  // of any version of any structure
+  constexpr std::size_t most = 4096;  // no version of any structure is larger
   if (size > most) {
     return refuse("a structSize of at most " + std::to_string(most));
   }

@@ -16,19 +16,6 @@
 namespace weir::runtime {
 namespace {
 
-constexpr std::string_view category(operation::kind kind) {
-  switch (kind) {
-    case operation::kind::launch: return "kernel";
-    case operation::kind::copy: return "copy";
-    case operation::kind::fill: return "fill";
-    case operation::kind::collective: return "collective";
-    case operation::kind::host_function: return "host";
-    case operation::kind::marker: return "event";
-    case operation::kind::other: break;
-  }
-  return "other";
-}
-
 /// Microseconds with three decimals; a floating point number would lose them.
 std::string microseconds(std::int64_t ns) {
   return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
@@ -93,9 +80,9 @@ void recorder::add_events(const record& r, std::uint64_t flow,
       R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
       R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
       R"("GB/s":{:.3f}{}{}}}}})",
-      r.device + 1, r.stream, microseconds(started), microseconds(took), category(r.kind),
-      name, r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes,
-      r.details.empty() ? "" : ",", r.details));
+      r.device + 1, r.stream, microseconds(started), microseconds(took),
+      operation::kind_name(r.kind), name, r.number, enqueued, started, r.ended - since_,
+      r.bytes, gigabytes, r.details.empty() ? "" : ",", r.details));
   events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
                                R"("id":{},"cat":"enqueue","name":"run"}})",
                                r.device + 1, r.stream, microseconds(started), flow));

@@ -177,12 +177,13 @@ void context::destroy(context* what) noexcept {
     delete what;
     return;
   }
-  // After a shutdown that has timed out, the last operation to end lets go of the
-  // context. Its worker cannot wait for itself.
+  // After a shutdown that has timed out, the last operation that ends releases the
+  // context, and its worker cannot wait for itself.
   try {
     std::thread([what] { delete what; }).detach();
   } catch (...) {
-    // Without a thread the context stays: better than to end the process.
+    // Without a thread the context is never destroyed. That is better than to end the
+    // process.
   }
 }
 

@@ -205,24 +205,6 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
 }
 
-namespace {
-
-/// What kind of node an export calls an operation.
-constexpr std::string_view kind_name(operation::kind kind) {
-  switch (kind) {
-    case operation::kind::launch: return "kernel";
-    case operation::kind::copy: return "copy";
-    case operation::kind::fill: return "fill";
-    case operation::kind::collective: return "collective";
-    case operation::kind::host_function: return "host";
-    case operation::kind::marker: return "event";
-    case operation::kind::other: break;
-  }
-  return "other";
-}
-
-}  // namespace
-
 std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -243,7 +225,7 @@ std::string graph::to_json() const {
     out += fmt::format(
         "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
         "\"after\":[{}]{}{}}}",
-        i == 0 ? "" : ",", i, kind_name(what.what()), what.name(),
+        i == 0 ? "" : ",", i, operation::kind_name(what.what()), what.name(),
         streams[nodes[i].chain]->number(), what.bytes(), fmt::join(nodes[i].after, ","),
         details.empty() ? "" : ",", details);
   }

@@ -399,7 +399,8 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
                                "stream's mesh as {}, found another mesh's",
                                record.name, p.name));
     }
-    // A kernel may touch all of an allocation; of an address that no table has, any byte.
+    // A kernel may touch every byte of an allocation that it is given. If no table knows
+    // the address, it may touch any byte of the host.
     const auto reached =
         place ? on.owner_of(place, place->memory->instances()[rank_in(*place)],
                             place->memory->bytes(), true)

@@ -125,6 +125,19 @@ task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
   return *id;
 }
 
+std::string_view operation::kind_name(kind k) noexcept {
+  switch (k) {
+    case kind::launch: return "kernel";
+    case kind::copy: return "copy";
+    case kind::fill: return "fill";
+    case kind::collective: return "collective";
+    case kind::host_function: return "host";
+    case kind::marker: return "event";
+    case kind::other: break;
+  }
+  return "other";
+}
+
 operation::operation(kind k) : kind_(k) {}
 operation::~operation() = default;
 

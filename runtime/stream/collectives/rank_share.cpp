@@ -22,7 +22,8 @@ std::string words_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// What ranks have to agree on. How numbers travel is part of it, where they are rounded.
+/// Digest of what the ranks of a group have to agree on. The type that numbers travel in
+/// is part of it, because the result depends on it.
 std::uint64_t call_digest(const rank_share& share) {
   collective_call same = share.request.call;
   same.level = 0;  // a matter of the policy, which has a digest of its own
@@ -36,7 +37,7 @@ error not_run(errc code, const rank_share& share, std::string_view expected,
                             share.call_name(), expected, found)};
 }
 
-/// Why the share of a group that is over does not run.
+/// The error of a share whose group does not meet any more.
 error out_of_step(const rank_share& share, const error& why) {
   return not_run(why.code(), share,
                  fmt::format("{} to meet", words_of(share.group->ranks)), why.text());
@@ -126,6 +127,9 @@ meeting_point::group_key meeting_point::key_of(const rank_share& share,
 }
 
 void meeting_point::number(rank_share& share, stream& on) {
+  if (on.on()->gone) {
+    return;  // `join` tells it so
+  }
   auto& group = groups_[key_of(share, on)];
   if (group == nullptr) {
     group = std::make_shared<rank_group>();
@@ -158,13 +162,13 @@ result<void> meeting_point::check(const rank_share& share, const stream& on) {
 }
 
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
-  rank_group& group = *share->group;
   if (over_ || share->on->on()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
                            "that they will not come: the mesh is gone"));
     share->proceed(in);
     return;
   }
+  const rank_group& group = *share->group;
   if (group.over) {
     share->end(in, out_of_step(*share, *group.over));
     share->proceed(in);
@@ -238,7 +242,8 @@ std::string differing(const std::vector<ref<rank_share>>& shares) {
                      words(other == shares.end() ? *shares.back() : **other));
 }
 
-/// What the ranks of a mismatch are told, also those that come when it is known.
+/// What a rank of a mismatch is told. Ranks that come after the mismatch was found are
+/// told the same.
 std::string mismatch_told(rank_group& group, std::uint64_t sequence,
                           const std::vector<ref<rank_share>>& shares) {
   const auto [known, first] = group.mismatches.try_emplace(sequence);
@@ -333,27 +338,20 @@ void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
   }
   const std::uint64_t oldest =
       *std::min_element(m.recoveries.begin(), m.recoveries.end());
-  std::vector<std::shared_ptr<rank_group>> past;
-  for (auto at = groups_.begin(); at != groups_.end();) {
-    if (at->first.mesh == m.number && at->first.era < oldest) {
-      past.push_back(std::move(at->second));
-      at = groups_.erase(at);
-    } else {
-      ++at;
-    }
-  }
-  for (const auto& group : past) {
-    if (!group->over) {
-      end(in, group, {errc::timeout, "that all ranks of the mesh have recovered since"});
-    }
-  }
+  end_before(in, m, oldest, "that all ranks of the mesh have recovered since");
 }
 
 void meeting_point::forget(submission_port::session& in, mesh& m) {
   m.gone = true;
+  end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
+             "that they will not come: the mesh is gone");
+}
+
+void meeting_point::end_before(submission_port::session& in, const mesh& m,
+                               std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
   for (auto at = groups_.begin(); at != groups_.end();) {
-    if (at->first.mesh == m.number) {
+    if (at->first.mesh == m.number && at->first.era < era) {
       past.push_back(std::move(at->second));
       at = groups_.erase(at);
     } else {
@@ -362,7 +360,7 @@ void meeting_point::forget(submission_port::session& in, mesh& m) {
   }
   for (const auto& group : past) {
     if (!group->over) {
-      end(in, group, {errc::timeout, "that they will not come: the mesh is gone"});
+      end(in, group, {errc::timeout, why});
     }
   }
 }

@@ -110,6 +110,20 @@ class TesseraOrder : public ::testing::Test {
     return static_cast<std::int32_t*>(out);
   }
 
+  /// A stream that has to wait until 40 + rank has been written to x on each rank, which
+  /// takes longest on rank 2.
+  tessStream_t stream_behind_a_write_to(std::int32_t* x) {
+    tessStream_t other = nullptr;
+    tessEvent_t done = nullptr;
+    EXPECT_TESS(tessStreamCreate(s.mesh, 0, &other));
+    EXPECT_TESS(tessEventCreate(&done));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));
+    write(x, 40, 2);
+    EXPECT_TESS(tessEventRecord(done, s.stream));
+    EXPECT_TESS(tessStreamWaitEvent(other, done));
+    return other;
+  }
+
   const environment workers_ = many_workers();
   session s{4};  // NOLINT: as everywhere in these tests
   const registered_module kernels_{s.context, order_kernels()};
@@ -252,16 +266,9 @@ TEST_F(TesseraOrder, AnEventOfAMeshStreamHasHappenedWhenAllItsLanesHaveReachedIt
 }
 
 TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
-  tessStream_t other = nullptr;
-  tessEvent_t done = nullptr;
-  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
-  ASSERT_TESS(tessEventCreate(&done));
   auto* const x = s.memory<std::int32_t>(1);
   auto* const y = s.memory<std::int32_t>(1);
-  ASSERT_TESS(tessStreamSynchronize(s.stream));
-  write(x, 40, 2);
-  ASSERT_TESS(tessEventRecord(done, s.stream));
-  ASSERT_TESS(tessStreamWaitEvent(other, done));
+  tessStream_t const other = stream_behind_a_write_to(x);
   std::int32_t got = 0;
   ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));  // lane 0 alone
   ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
@@ -290,16 +297,9 @@ TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedByTheCall) {
 }
 
 TEST_F(TesseraOrder, AWaitBeforeACaptureHoldsWhatRunsBehindIt) {
-  tessStream_t other = nullptr;
-  tessEvent_t done = nullptr;
-  ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
-  ASSERT_TESS(tessEventCreate(&done));
   auto* const x = s.memory<std::int32_t>(1);
   auto* const y = s.memory<std::int32_t>(1);
-  ASSERT_TESS(tessStreamSynchronize(s.stream));
-  write(x, 40, 2);
-  ASSERT_TESS(tessEventRecord(done, s.stream));
-  ASSERT_TESS(tessStreamWaitEvent(other, done));
+  tessStream_t const other = stream_behind_a_write_to(x);
   ASSERT_TESS(tessStreamBeginCapture(other));
   ASSERT_TESS(tessMemcpyAsync(y, x, 4, TESS_COPY_D2D, other));
   tessGraph_t graph = nullptr;

@@ -95,7 +95,8 @@ class outside_failures {
     entries_.clear();
     any_.store(false, std::memory_order_release);
   }
-  /// Adds those of `from`; an `operation` other than 0 replaces the numbers of theirs.
+  /// Adds the failures of `from`. If `operation` is not 0, it replaces the numbers of the
+  /// operations that failed.
   void add_all(const outside_failures& from, std::uint64_t operation) {
     if (!from.any()) {
       return;
@@ -150,7 +151,7 @@ class lane_set {
     return static_cast<unsigned>(lanes_.size());
   }
   [[nodiscard]] lane& of(std::size_t device) noexcept { return lanes_[device]; }
-  /// What a task has to hold that touches this memory. @pre devices() > 1
+  /// The access that a task needs which touches this memory. @pre devices() > 1
   [[nodiscard]] access access_to(const touched_memory& what) const {
     const access_mode mode = what.writes ? access_mode::read_write : access_mode::read;
     if (what.owner != touched_memory::no_lane) {
@@ -163,13 +164,14 @@ class lane_set {
   /// Failures in memory that belongs to no lane.
   [[nodiscard]] outside_failures& outside() noexcept { return failures_; }
 
-  /// For who knows that no task holds a token, or holds all of them.
+  /// Whether a lane or memory of no lane has a failure. The caller holds all tokens, or
+  /// knows that no task holds one.
   [[nodiscard]] bool poisoned() const noexcept {
     return failures_.any() ||
            std::any_of(lanes_.begin(), lanes_.end(),
                        [](const lane& l) { return static_cast<bool>(l.poison); });
   }
-  /// The first failure of all lanes, for who holds all of them.
+  /// The first failure of all lanes. The caller holds all of them.
   [[nodiscard]] failure first_failure() const {
     failure out;
     for (const lane& l : lanes_) {
@@ -177,7 +179,7 @@ class lane_set {
     }
     return out;
   }
-  /// The same, and leaves none behind.
+  /// Returns the first failure of all lanes and clears all failures.
   [[nodiscard]] failure take_failures() {
     failure out = first_failure();
     for (lane& l : lanes_) {

@@ -24,21 +24,22 @@ class rank_share;
 struct rank_group {
   std::uint64_t number = 0;  ///< at the rendezvous
   std::vector<int> ranks;    ///< in the mesh, in the order of the group
-  /// Why nobody meets in it any more; nothing as long as they do.
+  /// The reason why its ranks do not meet any more. It is empty as long as they meet.
   std::optional<error> over;
-  /// A meeting whose ranks called different things, until all of them have heard so.
+  /// A meeting whose ranks have called different collectives. It is kept until every rank
+  /// has been told.
   struct mismatch {
-    std::string what;     ///< both descriptions
-    std::size_t unheard;  ///< ranks that have yet to come
+    std::string what;     ///< the descriptions of two calls that differ
+    std::size_t unheard;  ///< number of ranks that have not been told
   };
   std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
 };
 
-/// Ranks meet in the order in which each of them has called its collectives on the group:
-/// a share gets its number when its stream takes it, whenever that admits it. A rank that
-/// does not come in time breaks the group, as nobody knows whether its next call is the
-/// missing one: all others of the group fail from then on, until every rank of the mesh
-/// has called `recover`.
+/// Ranks meet in the order in which each of them has called its collectives on the group.
+/// A share gets its number when it is called; its stream may run it much later. A rank
+/// that does not come in time breaks the group, because nobody can know whether its next
+/// call is the missing one. From then on every collective of the group fails, until every
+/// rank of the mesh has called `recover`.
 /// @threads{whoever has the session}
 class meeting_point {
  public:
@@ -76,6 +77,9 @@ class meeting_point {
   /// Ends the group, and tells everybody who waits in it.
   void end(submission_port::session& in, const std::shared_ptr<rank_group>& group,
            const error& why);
+  /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
+  void end_before(submission_port::session& in, const mesh& m, std::uint64_t era,
+                  const char* why);
   void look_later();
 
   context& of_;

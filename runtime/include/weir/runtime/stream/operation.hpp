@@ -106,9 +106,9 @@ class operation : public counted {
   virtual void taken(submission_port::session&, stream&) {}
   /// Whether it has a task on each of so many lanes.
   [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
-  /// Adds the memory that its task of one lane touches besides that of the lane's device.
-  /// Asked only if `touches_more`, and if the stream has several lanes: with one lane,
-  /// all operations are in order.
+  /// Adds the memory that its task of one lane touches besides the memory of that lane's
+  /// device. It is called only if `touches_more` is set and the stream has several lanes,
+  /// because all operations of a single lane are in order anyway.
   virtual void touched(unsigned, std::vector<touched_memory>&) const {}
   /// Called when it has been submitted to its stream's lanes, with the session in hand.
   virtual void admitted(submission_port::session&, stream&) {}
@@ -124,6 +124,8 @@ class operation : public counted {
     return stream_number;
   }
   [[nodiscard]] kind what() const noexcept { return kind_; }
+  /// What traces and exports of graphs call a kind: "kernel", "copy" and so on.
+  [[nodiscard]] static std::string_view kind_name(kind k) noexcept;
 
   std::vector<ref<point>> waits;  ///< points of other streams
   std::uint64_t number = 0;       ///< in its stream
@@ -147,8 +149,8 @@ class operation : public counted {
   /// Notes failures of what it waited for and of memory that it touches. True if the lane
   /// is to run it.
   [[nodiscard]] bool may_run(lane_set& lanes, unsigned lane) const;
-  /// If the lane has a failure, memory that it should have written has that too. For the
-  /// last task of a lane.
+  /// Marks the memory that this operation should have written as failed, if its lane has
+  /// a failure. The last task of a lane calls this.
   void pass_failure_on(lane_set& lanes, unsigned lane) const;
   /// Poisons the lane.
   void fail(lane& of, error why) const;
@@ -234,8 +236,8 @@ class program_callback {
   bool before_;
 };
 
-/// True where a worker runs a step or lets go of what the step has used: nothing may end
-/// there that waits for the worker.
+/// True while a worker runs a step or releases what the step has used. An object whose
+/// destructor waits for the workers must not be destroyed then.
 [[nodiscard]] bool on_worker() noexcept;
 
 /// Tells steps of a graph that is being made from those of one that runs; both are what

@@ -103,8 +103,9 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
-  /// True if all that was enqueued has ended. Then also the first failure, which stays
-  /// for `synchronize`. @error{what the failed one says}
+  /// True if all that was enqueued has ended. If one of these operations has failed, the
+  /// first failure is returned, and `synchronize` will return it again. @error{what the
+  /// failed one says}
   [[nodiscard]] result<bool> idle();
   /// Nothing more comes. What is enqueued still runs.
   void close();
@@ -207,9 +208,10 @@ class stream : public std::enable_shared_from_this<stream> {
     return last_recording_;
   }
   void forget_recording() noexcept { last_recording_ = nullptr; }
-  /// What it still waits for becomes an operation of its own. Before a capture begins:
-  /// events from outside are none of its business, but what runs behind the capture has
-  /// to wait for them. Before it ends: they are part of it.
+  /// Enqueues a marker that carries out the waits which no operation has taken over yet.
+  /// This is done before a capture begins, because what runs behind the capture has to
+  /// wait for these events although the graph does not; and before a capture ends,
+  /// because waits at its end are part of the graph.
   void flush_waits(submission_port::session& in);
 
  private:
