@@ -55,11 +55,52 @@ struct measured {
   measured(double v) : value(v) {}  // NOLINT: implicit on purpose
   measured(double v, std::optional<double> p, std::optional<bar> b = std::nullopt)
       : value(v), peer(p), own_bar(b) {}
+  /// A value beside a figure of another library that was measured on another machine or
+  /// day. The row shows that figure and is not judged by it.
+  [[nodiscard]] static measured beside_record(double value, double recorded) {
+    measured out(value);
+    if (recorded > 0) {
+      out.elsewhere = recorded;
+    }
+    return out;
+  }
 
   double value;
-  std::optional<double> peer;  ///< the same figure of another library, in the same unit
+  /// The same figure of another library, in the same unit, measured in this run.
+  std::optional<double> peer;
   std::optional<bar> own_bar;  ///< replaces the registered bar, e.g. a share of the peer
+  /// The same figure of another library, measured on another machine or day.
+  std::optional<double> elsewhere;
 };
+
+/// How the value of a row was sampled. A sample is quiet if nothing else used the
+/// processors before, during and after it (`clean.hpp`). A row that is made of such
+/// samples has a verdict only if most sets of samples had enough quiet ones, because
+/// otherwise noise would decide.
+struct sampling {
+  /// Least number of quiet samples whose median can be judged.
+  static constexpr std::size_t least_quiet = 3;
+
+  std::size_t quiet = 0;       ///< quiet samples, all sets together
+  std::size_t taken = 0;       ///< samples, all sets together
+  std::size_t sets = 0;        ///< 0 if the row does not look for quiet samples
+  std::size_t quiet_sets = 0;  ///< sets with at least `least_quiet` quiet samples
+
+  void add_set(std::size_t quiet_in_set, std::size_t taken_in_set) {
+    quiet += quiet_in_set;
+    taken += taken_in_set;
+    ++sets;
+    quiet_sets += quiet_in_set >= least_quiet ? 1 : 0;
+  }
+  [[nodiscard]] bool decides() const { return sets == 0 || 2 * quiet_sets > sets; }
+};
+
+/// Sampling of the row that is being measured; `program` resets it before each row.
+/// @threads{the thread that measures}
+[[nodiscard]] inline sampling& sampling_of_row() {
+  static sampling current;
+  return current;
+}
 
 /// True if the slow peers join as well (`make bench PEERS=all`).
 [[nodiscard]] inline bool all_peers() {
@@ -147,6 +188,13 @@ inline std::string number(double value) {
 inline std::string number(const std::optional<double>& value) {
   return value ? number(*value) : "null";
 }
+/// A JSON object, or null for a row that does not look for quiet samples.
+inline std::string samples(const sampling& s) {
+  return s.sets == 0 ? "null"
+                     : "{\"quiet\": " + std::to_string(s.quiet) +
+                           ", \"taken\": " + std::to_string(s.taken) +
+                           ", \"enough\": " + (s.decides() ? "true" : "false") + "}";
+}
 
 }  // namespace detail
 
@@ -201,30 +249,34 @@ class program {
            });
   }
   static bool print(const entry& e) {
+    sampling_of_row() = {};
     try {
       const measured m = e.measure();
-      const std::optional<bar> limit = m.own_bar ? m.own_bar : e.limit;
+      std::optional<bar> limit = m.own_bar ? m.own_bar : e.limit;
+      if (!sampling_of_row().decides()) {
+        limit.reset();
+      }
       const bool holds = !limit || limit->holds(m.value);
-      print_row(e, detail::number(m.value), limit, holds, detail::number(m.peer));
+      print_row(e, detail::number(m.value), limit, holds, m);
       return true;
     } catch (const std::exception& failure) {
       std::fprintf(stderr, "cannot measure \"%s\": %s\n", e.id.c_str(), failure.what());
-      print_row(e, "null", e.limit, false, "null");
+      print_row(e, "null", e.limit, false, measured(0));
       return false;
     }
   }
   static void print_row(const entry& e, const std::string& value,
-                        const std::optional<bar>& limit, bool holds,
-                        const std::string& peer) {
+                        const std::optional<bar>& limit, bool holds, const measured& m) {
     const char* sense = !limit                               ? "null"
                         : limit->sense == bar::side::at_most ? "\"<=\""
                                                              : "\">=\"";
     std::printf(
         "{\"id\": \"%s\", \"value\": %s, \"unit\": \"%s\", \"bar\": %s, \"sense\": %s, "
-        "\"holds\": %s, \"peer\": %s}\n",
+        "\"holds\": %s, \"peer\": %s, \"elsewhere\": %s, \"samples\": %s}\n",
         e.id.c_str(), value.c_str(), e.unit.c_str(),
         limit ? detail::number(limit->limit).c_str() : "null", sense,
-        holds ? "true" : "false", peer.c_str());
+        holds ? "true" : "false", detail::number(m.peer).c_str(),
+        detail::number(m.elsewhere).c_str(), detail::samples(sampling_of_row()).c_str());
     std::fflush(stdout);
   }
 

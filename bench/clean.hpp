@@ -171,7 +171,7 @@ machine_state look(unsigned processors, const Pair& both = {}) {
 }
 
 /// With so much, a sample is clean.
-inline constexpr double most_disturbance = 1.12;
+inline constexpr double max_disturbance = 1.12;
 
 /// How long a process waits for clean moments, all together: eight minutes, or what
 /// WEIR_BENCH_PATIENCE says in seconds.
@@ -189,7 +189,7 @@ double wait_until_clean(unsigned processors, const Pair& both = {}) {
   const auto start = clock::now();
   const auto most = std::min<clock::duration>(patience, std::chrono::seconds(4));
   double left = look(processors, both).disturbance();
-  while (left > most_disturbance && clock::now() - start < most) {
+  while (left > max_disturbance && clock::now() - start < most) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     left = look(processors, both).disturbance();
   }
@@ -225,10 +225,11 @@ inline double delay_ns() {
 /// wait for one, or more.
 enum class threads { as_processors, more };
 
-/// So many values of `sample()` (a double) that are clean: the machine was before and
-/// after, and no thread waited for a processor meanwhile. Ends after eight times as many
-/// attempts, or once it has waited for four seconds; where fewer than three are clean, it
-/// returns the three least disturbed.
+/// Values of `sample()` (a double): `wanted` quiet ones if the machine allows. A sample is
+/// quiet if the processors ran at full speed before and after it and no thread waited for
+/// one meanwhile. It ends after eight times as many attempts, or once it has waited for
+/// four seconds. If fewer than three samples are quiet, it returns the three that were
+/// disturbed least; the row then has no verdict (`sampling::decides`).
 template <class Sample, class Pair = thread_pair>
 [[nodiscard]] std::vector<double> clean_samples(unsigned processors, std::size_t wanted,
                                                 Sample&& sample, const Pair& both = {},
@@ -251,10 +252,11 @@ template <class Sample, class Pair = thread_pair>
     const double after = look(processors, both).disturbance();
     const double worst = std::max(before, after) + (on_time ? 0 : 1);
     all.emplace_back(worst, value);
-    clean += static_cast<std::size_t>(worst <= most_disturbance);
+    clean += static_cast<std::size_t>(worst <= max_disturbance);
   }
+  sampling_of_row().add_set(clean, all.size());
   std::sort(all.begin(), all.end());
-  all.resize(std::min(all.size(), std::max<std::size_t>(clean, 3)));
+  all.resize(std::min(all.size(), std::max(clean, sampling::least_quiet)));
   std::vector<double> values;
   for (const auto& [disturbance, value] : all) {
     values.push_back(value);
@@ -262,11 +264,11 @@ template <class Sample, class Pair = thread_pair>
   return values;
 }
 
-/// The least of so many clean values.
+/// Median of `count` quiet values.
 template <class Sample>
-[[nodiscard]] double least_of(unsigned processors, std::size_t count, Sample&& sample) {
-  const std::vector<double> all = clean_samples(processors, count, sample);
-  return *std::min_element(all.begin(), all.end());
+[[nodiscard]] double quiet_median(unsigned processors, std::size_t count,
+                                  Sample&& sample) {
+  return median(clean_samples(processors, count, sample));
 }
 
 }  // namespace weir::bench

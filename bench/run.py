@@ -4,6 +4,7 @@
 
 bench/run.py [--programs DIR] [--only 'ID,PATTERN*'] [--out FILE]
 Ends with 0 if everything asked for could be measured, whether or not its bar holds.
+$WEIR_BENCH_PEERS names a folder with further programs, which join as peers (see README.md).
 """
 import argparse
 import fnmatch
@@ -17,7 +18,7 @@ import time
 import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer")
+FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer", "elsewhere", "samples")
 
 
 def programs_in(folder):
@@ -48,8 +49,7 @@ def measure(program, ids, rows):
             print("  " + text_of(rows[-1]), flush=True)
     missing = sorted(set(ids) - {r["id"] for r in rows})
     for name in missing:
-        rows.append({"id": name, "value": None, "unit": "", "bar": None, "sense": None,
-                     "holds": False, "peer": None})
+        rows.append({**dict.fromkeys(FIELDS), "id": name, "unit": "", "holds": False})
     if process.returncode or missing:
         return f"{pathlib.Path(program[-1]).name} ended with {process.returncode}" + \
             (f", without a row for {', '.join(missing)}" if missing else "")
@@ -62,14 +62,40 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"
 
 
+def verdict_of(row):
+    if row["value"] is None:
+        return "not measured"
+    if row["bar"] is not None:
+        return "holds" if row["holds"] else "FAILS"
+    return "no verdict" if too_noisy(row) else ""
+
+
+def too_noisy(row):
+    return row["samples"] is not None and not row["samples"]["enough"]
+
+
 def text_of(row):
     bar = f"{row['sense']} {number(row['bar'])}" if row["bar"] is not None else ""
-    verdict = "" if row["bar"] is None else "holds" if row["holds"] else "FAILS"
-    if row["value"] is None:
-        verdict = "not measured"
-    peer = f"peer {number(row['peer'])}" if row["peer"] is not None else ""
+    remarks = []
+    if row["peer"] is not None:
+        remarks.append(f"peer {number(row['peer'])}")
+    if row["elsewhere"] is not None:
+        remarks.append(f"elsewhere {number(row['elsewhere'])}")
+    if row["samples"] is not None:
+        remarks.append(f"median of {row['samples']['quiet']} quiet of {row['samples']['taken']}")
     return f"{row['id']:<34} {number(row['value']):>14} {row['unit']:<10} {bar:<14} " \
-           f"{verdict:<12} {peer}".rstrip()
+           f"{verdict_of(row):<12} {', '.join(remarks)}".rstrip()
+
+
+def plan_of(programs, patterns):
+    """[(program, ids to measure)]; ends if a pattern matches no id at all."""
+    listed = [(p, ids_of(p)) for p in programs]
+    everything = [i for _, ids in listed for i in ids]
+    idle = [p for p in patterns if not fnmatch.filter(everything, p)]
+    if idle:
+        raise SystemExit(f"bench: no id matches {', '.join(repr(p) for p in idle)}; bench/run.py --list prints all ids")
+    plan = [(p, wanted(ids, patterns)) for p, ids in listed]
+    return [(p, ids) for p, ids in plan if ids]
 
 
 def main():
@@ -78,15 +104,22 @@ def main():
     parser.add_argument("--only", default="", help="ids or shell patterns, with commas between")
     parser.add_argument("--out", default="build/bench/summary.json")
     parser.add_argument("--no-prose", action="store_true", help="leave out the rows of prose.py")
+    parser.add_argument("--list", action="store_true", help="print all ids and measure nothing")
     options = parser.parse_args()
     patterns = [p.strip() for p in options.only.split(",") if p.strip()]
     programs = programs_in(pathlib.Path(options.programs))
     if not options.no_prose:
         programs.append([sys.executable, str(ROOT / "bench" / "prose.py")])
-    plan = [(p, wanted(ids_of(p), patterns)) for p in programs]
-    plan = [(p, ids) for p, ids in plan if ids]
-    if not plan:
-        raise SystemExit(f"bench: no id matches {options.only!r}")
+    further = os.environ.get("WEIR_BENCH_PEERS")
+    if further:
+        found = programs_in(pathlib.Path(further))
+        if not found:
+            raise SystemExit(f"bench: WEIR_BENCH_PEERS names {further!r}: expected a folder with programs, found none")
+        programs += found
+    plan = plan_of(programs, patterns)
+    if options.list:
+        print("\n".join(i for _, ids in plan for i in ids))
+        return 0
     rows, problems, start = [], [], time.monotonic()
     for program, ids in plan:
         print(f"{pathlib.Path(program[-1]).name}: {len(ids)} rows", flush=True)
@@ -101,7 +134,9 @@ def main():
     for row in rows:
         print(text_of(row))
     failing = sum(1 for r in rows if not r["holds"])
-    print(f"\nweir: {len(rows)} rows, {failing} below their bar, {out}, "
+    noisy = sum(1 for r in rows if too_noisy(r))
+    without = f", {noisy} without a verdict because the machine was busy" if noisy else ""
+    print(f"\nweir: {len(rows)} rows, {failing} below their bar{without}, {out}, "
           f"{time.monotonic() - start:.0f} s")
     for problem in problems:
         print(f"bench: {problem}", file=sys.stderr)

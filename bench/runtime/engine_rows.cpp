@@ -24,7 +24,7 @@ double submit_distinct_ns() {
     accesses[i] = {reads(tensors[i < 1 ? i : i - 1]), reads(tensors[i < 2 ? i : i - 2]),
                    writes(tensors[i])};
   }
-  const double best = least_of(1, 30, [&] {
+  const double seconds = quiet_median(1, 30, [&] {
     const double took = thread_seconds_of([&] {
       for (const auto& a : accesses) {
         keep(*e->submit("empty", a, nothing));
@@ -33,7 +33,7 @@ double submit_distinct_ns() {
     or_throw(e->wait_all());
     return took;
   });
-  return best * 1e9 / static_cast<double>(count);
+  return seconds * 1e9 / static_cast<double>(count);
 }
 
 /// The same between 64 Ki live views of one tensor, which 1024 tasks have written: each
@@ -52,7 +52,7 @@ double submit_hot_ns() {
     a.bytes.lo = static_cast<std::int64_t>(k) * cell_bytes;
     a.bytes.hi = a.bytes.lo + cell_bytes;
   };
-  const double best = least_of(1, 20, [&] {
+  const double seconds = quiet_median(1, 20, [&] {
     for (std::size_t i = 0; i < live; i += per_task) {
       for (std::size_t k = 0; k < per_task; ++k) {
         move_to(fill[k], i + k);
@@ -71,7 +71,7 @@ double submit_hot_ns() {
     or_throw(e->wait_all());
     return took;
   });
-  return best * 1e9 / static_cast<double>(count);
+  return seconds * 1e9 / static_cast<double>(count);
 }
 
 /// Growth of the cost per task from 1e3 to 1e6 tasks, as a share of the former: medians
@@ -123,7 +123,9 @@ void add_engine_rows(program& bench) {
               [name] { return empty_ns(name, 1); });
     // Its bar is that of `ratio_empty_*`.
     bench.add("empty_" + name + "_2_ns", "ns", no_bar,
-              [name, peer = row.best_peer] { return measured(empty_ns(name, 2), peer); });
+              [name, peer = row.best_peer] {
+                return measured::beside_record(empty_ns(name, 2), peer);
+              });
   }
   for (const graph_row& row : one_worker_rows) {
     bench.add(std::string("empty_") + row.name + "_1_ns", "ns", at_most(120),

@@ -71,8 +71,9 @@ double engine_metg_ns(const std::string& name, unsigned workers, bool replays) {
       [&](std::int64_t iterations) { return graph.granularity_ns(iterations, replays); });
 }
 
-/// On so many workers, ns: the best peer that discovers dependencies, and a static graph
-/// of Taskflow. `ratio_metg_*` and `ratio_replay_metg_*` have their bars.
+/// Figures of peers on a given number of workers in ns, measured on another machine: the
+/// best peer that discovers dependencies, and a static graph of Taskflow. The rows
+/// `ratio_metg_*` and `ratio_replay_metg_*` compare with peers of the same run.
 struct peers_of {
   const char* name;
   double discovering;
@@ -107,7 +108,7 @@ void add_granularity_rows(program& bench) {
     const auto row = [&](const std::string& kind, bool replays, std::optional<bar> most,
                          double peer) {
       bench.add(kind + id, "ns", most, [name = g.name, workers, replays, peer] {
-        return measured(engine_metg_ns(name, workers, replays), peer);
+        return measured::beside_record(engine_metg_ns(name, workers, replays), peer);
       });
     };
     row("metg_", false, id == "stencil_w8_2_ns" ? std::optional(at_most(700)) : no_bar,

@@ -22,10 +22,11 @@ footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
   return or_throw(footprint::of({0, 1}, offset, shape, strides, size));
 }
 
-/// Nanoseconds per operation of a run over `count` of them: processor time, best of many.
+/// Nanoseconds per operation of a run over `count` of them: median of the processor time
+/// of quiet samples.
 template <class F>
-double best_ns(std::int64_t count, F&& run) {
-  return least_of(1, repeats, [&] { return thread_seconds_of(run); }) * 1e9 /
+double median_ns(std::int64_t count, F&& run) {
+  return quiet_median(1, repeats, [&] { return thread_seconds_of(run); }) * 1e9 /
          static_cast<double>(count);
 }
 
@@ -52,7 +53,7 @@ double lookup_ns(std::uint32_t live, std::uint32_t step) {
   live_tiles t(live);
   constexpr std::int64_t count = 20'000;
   task_id sum = 0;
-  const double ns = best_ns(count, [&] {
+  const double ns = median_ns(count, [&] {
     std::uint32_t at = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       at = (at + step) & (live - 1);
@@ -95,7 +96,7 @@ double exact_ns(const std::vector<footprint>& views) {
   constexpr std::int64_t rounds = 200;
   std::uint64_t found = 0;
   const double ns =
-      best_ns(rounds * static_cast<std::int64_t>(views.size() * views.size()), [&] {
+      median_ns(rounds * static_cast<std::int64_t>(views.size() * views.size()), [&] {
         for (std::int64_t r = 0; r < rounds; ++r) {
           for (const footprint& a : views) {
             for (const footprint& b : views) {

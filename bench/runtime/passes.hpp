@@ -79,9 +79,9 @@ struct bound_graph {
   std::vector<runtime::footprint> prints;  ///< by cell
 };
 
-/// Nanoseconds per task of passes over a graph. One worker: processor time, the least of
-/// clean samples. More: wall-clock time, their median. 0 workers: the same, of whatever
-/// samples there are.
+/// Nanoseconds per task of passes over a graph, median of quiet samples: processor time
+/// with one worker, wall-clock time with more. With 0 workers all samples count, because
+/// the threads of that runtime never stop to poll and so hide what else is running.
 template <class Pass, class Pair = thread_pair>
 double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& both = {}) {
   pass();
@@ -95,19 +95,17 @@ double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& bot
     };
     return workers == 1 ? thread_seconds_of(all_passes) : seconds_of(all_passes);
   };
-  const std::vector<double> all = clean_samples(workers, 9, sample, both);
-  const double s = workers == 1 ? *std::min_element(all.begin(), all.end()) : median(all);
-  return s * 1e9 / static_cast<double>(tasks) / passes;
+  return median(clean_samples(workers, 9, sample, both)) * 1e9 / static_cast<double>(tasks) / passes;
 }
 
-/// A graph and what an empty task of it costs elsewhere, ns; 0: not measured.
+/// A graph, and what an empty task of it costs with peers, in ns, measured on another
+/// machine of two cores; 0 if it was not measured.
 struct graph_row {
   const char* name;
   double best_peer;  ///< best peer that discovers dependencies, 2 workers
   double static_1;   ///< a static graph of Taskflow, 1 worker
   double static_2;   ///< 2 workers
 };
-/// Measured on a machine of two cores; peers are not installed here.
 inline constexpr std::array graph_rows{
     graph_row{"chain", 199, 23, 25},       graph_row{"indep", 97, 30, 61},
     graph_row{"indep_w", 205, 30, 62},     graph_row{"trivial_w8", 188, 0, 24},

@@ -12,7 +12,7 @@ namespace {
 
 using namespace weir::runtime;
 
-constexpr double most_ns = 60;
+constexpr double max_ns = 60;
 
 /// A replay and a wait for all of it, as often as it takes.
 double replay_ns(const std::string& name, unsigned workers) {
@@ -28,7 +28,7 @@ double replay_ns(const std::string& name, unsigned workers) {
 }
 
 /// Submission alone of 100 tasks with the accesses of a stencil, behind work that has
-/// thrown everything out of the nearer caches. The best of many.
+/// thrown everything out of the nearer caches.
 double cold_submit_ns(bool replays) {
   auto e = make_engine(1, 4096);
   std::vector<cell_task> tasks = graph_named("stencil_w8");
@@ -39,7 +39,7 @@ double cold_submit_ns(bool replays) {
   const capture captured = or_throw(e->end_capture());
   or_throw(e->wait_all());
   std::vector<std::uint64_t> other(1 << 18);  // 2 MiB
-  const double best = least_of(1, 200, [&] {
+  const double seconds = quiet_median(1, 200, [&] {
     for (std::uint64_t& word : other) {
       word += 1;
     }
@@ -54,7 +54,7 @@ double cold_submit_ns(bool replays) {
     return took;
   });
   keep(other);
-  return best * 1e9 / 100;
+  return seconds * 1e9 / 100;
 }
 
 }  // namespace
@@ -62,22 +62,19 @@ double cold_submit_ns(bool replays) {
 void add_replay_rows(program& bench) {
   for (const graph_row& row : graph_rows) {
     const std::string name = row.name;
-    const auto answer = [](double ns, double peer) {
-      return peer == 0 ? measured(ns) : measured(ns, peer);
-    };
-    bench.add("replay_" + name + "_1_ns", "ns", at_most(most_ns),
-              [=, peer = row.static_1] { return answer(replay_ns(name, 1), peer); });
+    bench.add("replay_" + name + "_1_ns", "ns", at_most(max_ns),
+              [=, peer = row.static_1] { return measured::beside_record(replay_ns(name, 1), peer); });
     bench.add("replay_" + name + "_2_ns", "ns", no_bar,
-              [=, peer = row.static_2] { return answer(replay_ns(name, 2), peer); });
+              [=, peer = row.static_2] { return measured::beside_record(replay_ns(name, 2), peer); });
   }
   for (const graph_row& row : one_worker_rows) {
-    bench.add(std::string("replay_") + row.name + "_1_ns", "ns", at_most(most_ns),
-              [row] { return measured(replay_ns(row.name, 1), row.static_1); });
+    bench.add(std::string("replay_") + row.name + "_1_ns", "ns", at_most(max_ns),
+              [row] { return measured::beside_record(replay_ns(row.name, 1), row.static_1); });
   }
-  bench.add("replay_task_ns", "ns", at_most(most_ns),
+  bench.add("replay_task_ns", "ns", at_most(max_ns),
             [] { return replay_ns("stencil_w8", 1); });
   bench.add("cold_submit_ns", "ns", no_bar, [] { return cold_submit_ns(false); });
-  bench.add("cold_replay_ns", "ns", at_most(most_ns),
+  bench.add("cold_replay_ns", "ns", at_most(max_ns),
             [] { return cold_submit_ns(true); });
 }
 

@@ -18,6 +18,12 @@ esac; done
 exit {code}
 """
 
+NOISY = """#!/bin/sh
+if [ "$1" = --list ]; then echo {prefix}_ns; exit 0; fi
+echo '{{"id": "{prefix}_ns", "value": 9, "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": null,' \
+  '"samples": {{"quiet": 1, "taken": 72, "enough": false}}}}'
+"""
+
 
 class BenchCase(unittest.TestCase):
     def setUp(self):
@@ -35,11 +41,18 @@ class BenchCase(unittest.TestCase):
         path.write_text(FAKE.format(prefix=prefix, code=code))
         path.chmod(0o755)
 
-    def run_bench(self, only):
+    def peers_folder(self, name, text, folder="peers"):
+        path = self.folder / folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.format(prefix=name, code=0))
+        path.chmod(0o755)
+        return str(path.parent)
+
+    def run_bench(self, only, **environment):
         self.done = subprocess.run(
             [sys.executable, str(ROOT / "bench" / "run.py"), "--no-prose", "--programs",
              str(self.folder / "bin"), "--only", only, "--out", str(self.folder / "s" / "summary.json")],
-            capture_output=True, text=True, check=False, env=os.environ)
+            capture_output=True, text=True, check=False, env={**os.environ, **environment})
         summary = self.folder / "s" / "summary.json"
         return json.loads(summary.read_text()) if summary.exists() else None
 
@@ -67,54 +80,84 @@ class BenchRun(BenchCase):
         self.assertEqual(self.done.returncode, 1)
         self.assertIn("gamma ended with 3", self.done.stderr)
 
-    def test_a_pattern_without_a_row_is_an_error(self):
-        self.assertIsNone(self.run_bench("delta_*"))
+    def test_a_pattern_without_a_row_is_an_error_even_beside_one_that_has_rows(self):
+        self.assertIsNone(self.run_bench("alpha_*,delta_*"))
         self.assertNotEqual(self.done.returncode, 0)
         self.assertIn("no id matches 'delta_*'", self.done.stderr)
+
+    def test_programs_of_the_peers_folder_join(self):
+        rows = self.run_bench("omega_good", WEIR_BENCH_PEERS=self.peers_folder("omega", FAKE))
+        self.assertEqual([r["id"] for r in rows], ["omega_good"])
+
+    def test_a_peers_folder_without_programs_is_an_error(self):
+        self.assertIsNone(self.run_bench("", WEIR_BENCH_PEERS=str(self.folder / "nothing")))
+        self.assertIn("expected a folder with programs, found none", self.done.stderr)
+
+    def test_a_row_without_enough_quiet_samples_has_no_verdict(self):
+        self.peers_folder("noisy", NOISY, folder="bin")
+        row = self.run_bench("noisy_ns")[0]
+        self.assertTrue(row["holds"])
+        self.assertRegex(self.done.stdout, r"noisy_ns .* no verdict +median of 1 quiet of 72")
+        self.assertIn("1 without a verdict because the machine was busy", self.done.stdout)
 
 
 PEERS = """#!/bin/sh
 if [ "$1" = --list ]; then
-  echo empty_chain_2_ns empty_indep_2_ns libomp_chain_1_ns libomp_chain_2_ns libomp_indep_2_ns
-  echo openmp_chain_2_ns openmp_indep_2_ns replay_chain_1_ns replay_chain_2_ns; exit 0
+  echo empty_chain_2_ns empty_indep_2_ns libomp_chain_2_ns libomp_indep_2_ns
+  echo openmp_chain_2_ns openmp_indep_2_ns replay_chain_1_ns replay_chain_2_ns tbb_flow_chain_2_ns; exit 0
 fi
-row() {{ echo '{{"id": "'$1'", "value": '$2', "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": '$3'}}'; }}
+row() { echo '{"id": "'$1'", "value": '$2', "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": null,'\
+ '"elsewhere": '$3'}'; }
 for id in "$@"; do case $id in
-  empty_*) row $id 200 null ;; openmp_chain*) row $id 500 null ;; openmp_*) row $id 40 null ;;
-  libomp_*_1_ns) row $id 60 null ;; libomp_*) row $id 780 null ;;
+  empty_*) row $id 200 100 ;; openmp_chain*) row $id 500 null ;; openmp_*) row $id 40 null ;;
+  libomp_*) row $id 780 null ;; tbb_flow_*) row $id 80 null ;;
   replay_*_1_ns) row $id 23 20 ;; replay_*) row $id 40 25 ;;
 esac; done
+"""
+FURTHER = """#!/bin/sh
+if [ "$1" = --list ]; then echo quick__chain_2_ns static_quick__chain_2_ns; exit 0; fi
+for id in "$@"; do
+  echo '{{"id": "'$id'", "value": 32, "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": null}}'
+done
 """
 
 
 class Ratios(BenchCase):
     def program(self, prefix, code):
         path = self.folder / "bin" / prefix
-        path.write_text(PEERS.replace("{{", "{").replace("}}", "}") if prefix == "alpha"
-                        else FAKE.format(prefix=prefix, code=code))
+        path.write_text(PEERS if prefix == "alpha" else FAKE.format(prefix=prefix, code=code))
         path.chmod(0o755)
 
-    def test_figures_of_another_day_are_scaled_by_libomp(self):
-        rows = {r["id"]: r for r in self.run_bench("*_chain_*")}
-        # libomp takes twice its old time, so PaRSEC counts 398, which is less than what was measured.
-        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 398)
-        self.assertAlmostEqual(rows["ratio_empty_chain_2"]["value"], 200 / 398, places=3)
+    def ratios(self, only, **environment):
+        return {r["id"]: r for r in self.run_bench(only, **environment)}
+
+    def test_the_best_peer_of_the_same_run_decides(self):
+        rows = self.ratios("*_chain_*")
+        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 500)
+        self.assertEqual(rows["ratio_empty_chain_2"]["value"], 0.4)
+        self.assertEqual(rows["ratio_empty_chain_2"]["bar"], 0.8)
         self.assertTrue(rows["ratio_empty_chain_2"]["holds"])
-        self.assertAlmostEqual(rows["ratio_replay_chain_2"]["value"], 40 / 50, places=3)
-        self.assertEqual(rows["ratio_replay_chain_2"]["unit"], "ratio")
-        # With one worker it takes 60 where it took 40 at most.
-        self.assertEqual(rows["ratio_replay_chain_1"]["peer"], 30)
-        self.assertAlmostEqual(rows["ratio_replay_chain_1"]["value"], 23 / 30, places=3)
+        self.assertEqual(rows["ratio_replay_chain_2"]["peer"], 80)
+        self.assertEqual(rows["ratio_replay_chain_2"]["value"], 0.5)
 
     def test_a_peer_that_runs_tasks_where_they_are_created_does_not_count(self):
-        rows = {r["id"]: r for r in self.run_bench("*_chain_*,*_indep_*")}
+        rows = self.ratios("*_chain_*,*_indep_*")
         self.assertEqual(rows["ratio_empty_indep_2"]["peer"], 780)
 
-    def test_without_libomp_they_count_as_they_are(self):
-        rows = {r["id"]: r for r in self.run_bench("empty_*,replay_*")}
-        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 199)
+    def test_a_figure_of_another_machine_is_shown_and_not_judged(self):
+        rows = self.ratios("empty_*,replay_*")
+        self.assertEqual(rows["ratio_empty_chain_2"]["value"], 2)
+        self.assertEqual(rows["ratio_empty_chain_2"]["elsewhere"], 100)
+        self.assertIsNone(rows["ratio_empty_chain_2"]["bar"])
+        self.assertIsNone(rows["ratio_empty_chain_2"]["peer"])
+        self.assertTrue(rows["ratio_empty_chain_2"]["holds"])
+        self.assertIsNone(rows["ratio_replay_chain_1"]["bar"])
+
+    def test_peers_of_the_folder_are_compared_with_each_in_its_place(self):
+        rows = self.ratios("*_chain_*", WEIR_BENCH_PEERS=self.peers_folder("quick", FURTHER))
+        self.assertEqual(rows["ratio_empty_chain_2"]["peer"], 32)
         self.assertFalse(rows["ratio_empty_chain_2"]["holds"])
-        self.assertEqual(rows["ratio_empty_chain_2"]["unit"], "unscaled")
+        self.assertEqual(rows["ratio_replay_chain_2"]["peer"], 32)
         self.assertFalse(rows["ratio_replay_chain_2"]["holds"])
 
 
@@ -153,9 +196,11 @@ class Prose(unittest.TestCase):
         failing = [i for i, r in rows.items() if not r["holds"]]
         self.assertEqual(failing, ["prose_stall_s", "prose_bits_last_quarter"])
 
-    def test_a_peer_that_is_absent_leaves_its_recorded_figure(self):
+    def test_without_the_peer_its_recorded_figure_is_shown_and_not_judged(self):
         row = self.rows("prose_torch_ratio_1")["prose_torch_ratio_1"]
         self.assertIsNone(row["peer"])
+        self.assertIsNone(row["bar"])
+        self.assertEqual(row["elsewhere"], 22400)
         self.assertAlmostEqual(row["value"], 30000 / 22400, places=4)
         self.assertTrue(row["holds"])
 
