@@ -34,8 +34,8 @@ struct all_options {
   std::string shell;
 };
 
-CLI::App* verb(CLI::App& parent, const char* name, const char* what,
-               const char* example, const std::string& more = "") {
+CLI::App* verb(CLI::App& parent, const char* name, const char* what, const char* example,
+               const std::string& more = "") {
   CLI::App* app = parent.add_subcommand(name, what);
   app->footer(std::string("Example:\n  ") + example +
               (more.empty() ? "" : "\n\n" + more));
@@ -78,7 +78,8 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   settings->add_option("KEY", o.settings.key, "Key, or first part of keys; all without");
   auto* markdown = settings->add_flag("--markdown", o.settings.markdown,
                                       "Print the reference page docs/settings.md");
-  settings->add_flag("--json", o.settings.json, "Print facts as JSON")->excludes(markdown);
+  settings->add_flag("--json", o.settings.json, "Print facts as JSON")
+      ->excludes(markdown);
   settings->callback(
       [&] { chosen = [&](output& out) { return settings_command(o.settings, out); }; });
 

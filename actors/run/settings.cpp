@@ -43,10 +43,11 @@ void add_run(table& t) {
   t.add("run.workers", &c::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
       .may_change();
-  t.add("run.replicas", &c::replicas,
-        {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}},
-        "Sets of parameters: one, or one on each of stream.ranks devices, whose gradients "
-        "meet in an all-reduce; never changes a result")
+  t.add(
+       "run.replicas", &c::replicas,
+       {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}},
+       "Sets of parameters: one, or one on each of stream.ranks devices, whose gradients "
+       "meet in an all-reduce; never changes a result")
       .may_change();
   t.add("run.trace", &c::trace,
         {{"off", trace_mode::off},
@@ -64,7 +65,8 @@ void add_run(table& t) {
 void add_stream(table& t) {
   using c = run_config;
   t.add("stream.path", &c::paths,
-        "Files, folders and patterns; bytes of all files in order of their paths; \"-\" is "
+        "Files, folders and patterns; bytes of all files in order of their paths; \"-\" "
+        "is "
         "standard input")
       .single()
       .rule("none of them empty", can_be_paths)
@@ -81,8 +83,12 @@ void add_stream(table& t) {
 template <class Budget>
 void add_phase(table& t, const std::string& name, Budget budget,
                const std::string& documentation) {
-  const auto tokens = [budget](auto& config) -> auto& { return budget(config).tokens; };
-  const auto pulses = [budget](auto& config) -> auto& { return budget(config).pulses; };
+  const auto tokens = [budget](auto& config) -> auto& {
+    return budget(config).tokens;
+  };
+  const auto pulses = [budget](auto& config) -> auto& {
+    return budget(config).pulses;
+  };
   t.add("phase." + name + ".tokens", tokens, documentation)
       .range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())
       .word("all", one_pass)
@@ -92,9 +98,15 @@ void add_phase(table& t, const std::string& name, Budget budget,
 }
 
 void add_phases(table& t) {
-  const auto build = [](auto& config) -> auto& { return config.phase.build; };
-  const auto test = [](auto& config) -> auto& { return config.phase.test; };
-  const auto stream = [](auto& config) -> auto& { return config.phase.stream; };
+  const auto build = [](auto& config) -> auto& {
+    return config.phase.build;
+  };
+  const auto test = [](auto& config) -> auto& {
+    return config.phase.test;
+  };
+  const auto stream = [](auto& config) -> auto& {
+    return config.phase.stream;
+  };
   add_phase(t, "build", build,
             "Tokens to learn from, all lanes; 0 skips the phase, \"all\" is one pass");
   add_phase(t, "test", test, "Tokens to predict without learning, after Build");

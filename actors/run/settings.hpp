@@ -13,8 +13,8 @@
 namespace weir::actors {
 
 /// A setting of the model that no user sets: the run derives it. `key` is the setting of
-/// the run that it follows; there is none for the vocabulary, which the corpus decides, but
-/// all four are stored under their keys.
+/// the run that it follows; there is none for the vocabulary, which the corpus decides,
+/// but all four are stored under their keys.
 struct derived_setting {
   std::string_view name;
   const char* key;

@@ -65,8 +65,9 @@ struct range_words {
   }
   std::string operator()(const list_range& range) const {
     constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
-    std::string out =
-        range.single ? std::visit(range_words{}, range.items) + " or an array" : "an array";
+    std::string out = range.single
+                          ? std::visit(range_words{}, range.items) + " or an array"
+                          : "an array";
     out += " of";
     if (range.longest != any) {
       out += fmt::format(" {} to {}", range.shortest, range.longest);

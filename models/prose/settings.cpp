@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The settings of the prose model: names, ranges, units and documentation.
+#include "weir/base/settings.hpp"
 #include "prose/kernels/table.hpp"
 #include "prose/state.hpp"
-#include "weir/base/settings.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/runtime/collective/reduction.hpp"
 
@@ -19,8 +19,8 @@ constexpr std::int64_t row_multiple = 16;
 bool can_be_levels(const std::vector<std::uint64_t>& periods) {
   std::uint64_t last = 0;
   for (const std::uint64_t period : periods) {
-    const bool fits = period < window_rows ? window_rows % period == 0
-                                           : period % window_rows == 0;
+    const bool fits =
+        period < window_rows ? window_rows % period == 0 : period % window_rows == 0;
     if (period <= last || !fits) {
       return false;
     }

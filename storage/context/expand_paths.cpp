@@ -19,8 +19,8 @@ bool is_pattern(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-/// Does one name match one pattern? A dot at the front of a name is matched by a dot alone.
-/// A backslash is a character like any other, and two stars are one.
+/// Does one name match one pattern? A dot at the front of a name is matched by a dot
+/// alone. A backslash is a character like any other, and two stars are one.
 bool matches(std::string_view pattern, const std::string& name) {
   return ::fnmatch(std::string(pattern).c_str(), name.c_str(),
                    FNM_NOESCAPE | FNM_PERIOD) == 0;

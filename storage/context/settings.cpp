@@ -19,14 +19,12 @@ settings_table<stream_config> make_table() {
   t.add("chunk", &c::chunk, "Tokens of a lane in one pulse")
       .range(1, largest_chunk)
       .unit("tokens");
-  t.add("lanes", &c::lanes,
-        "Virtual ranks that share the text; fixed for the whole run")
+  t.add("lanes", &c::lanes, "Virtual ranks that share the text; fixed for the whole run")
       .range(1, most_lanes);
   t.add("lane_block", &c::lane_block, "Chunks that a lane reads in a row")
       .range(1, 1 << 30)
       .unit("chunks");
-  t.add("ranks", &c::ranks,
-        "Hosts of the lanes, at most as many; never changes a result")
+  t.add("ranks", &c::ranks, "Hosts of the lanes, at most as many; never changes a result")
       .range(1, most_lanes)
       .may_change();
   t.add("end", &c::end,
@@ -39,8 +37,9 @@ settings_table<stream_config> make_table() {
          {"at_next_chunk", boundary_policy::at_next_chunk},
          {"split", boundary_policy::split}},
         "When the end of a document empties the context");
-  t.add("frequencies", &c::frequencies,
-        "Period of each level of the model that reads the stream, the fastest level first")
+  t.add(
+       "frequencies", &c::frequencies,
+       "Period of each level of the model that reads the stream, the fastest level first")
       .range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max())
       .unit("tokens");
   return t;
@@ -58,9 +57,10 @@ result<std::string> check_config(const stream_config& config) {
   if (config.ranks > config.lanes) {
     return error(
         errc::invalid_argument,
-        fmt::format("cannot use setting \"ranks\" of the stream: expected at most {}, one "
-                    "for each lane, found {}",
-                    config.lanes, config.ranks));
+        fmt::format(
+            "cannot use setting \"ranks\" of the stream: expected at most {}, one "
+            "for each lane, found {}",
+            config.lanes, config.ranks));
   }
   return check_chunk_size(config.chunk, config.frequencies);
 }

@@ -15,8 +15,7 @@ error bad_argument(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
-result<std::string> check_config_for(const stream_config& c,
-                                     const token_source& source) {
+result<std::string> check_config_for(const stream_config& c, const token_source& source) {
   WEIR_TRY(std::string warning, check_config(c));
   if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
     return bad_argument(

@@ -42,10 +42,17 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
   if (s.name == "model.frequencies") {
     return {setting_value::list{{std::int64_t{1}}}};
   }
-  for (const setting_value& value : std::initializer_list<setting_value>{
-           {std::int64_t{16}}, {std::int64_t{32}}, {0.25}, {true}, {false},
-           {std::string("split")}, {std::string("loop")}, {std::string("per_rank")},
-           {std::string("off")}, {std::string("other")}}) {
+  for (const setting_value& value :
+       std::initializer_list<setting_value>{{std::int64_t{16}},
+                                            {std::int64_t{32}},
+                                            {0.25},
+                                            {true},
+                                            {false},
+                                            {std::string("split")},
+                                            {std::string("loop")},
+                                            {std::string("per_rank")},
+                                            {std::string("off")},
+                                            {std::string("other")}}) {
     run_config changed = c;
     if (s.accepts(value) && (s.set(changed, value), s.get(changed) != s.get(c))) {
       return value;
@@ -78,9 +85,10 @@ TEST(config_text, hints_at_every_setting_that_may_change) {
   c.seed = 2;
   const auto compared = compare_config(config_text(a_config(), 256), c);
   ASSERT_FALSE(compared);
-  EXPECT_EQ(compared.error().hint(),
-            "a resumed run may change name, run.workers, run.replicas, run.trace, "
-            "run.deadline, stream.prefetch, stream.ranks and checkpoint.every_tokens only");
+  EXPECT_EQ(
+      compared.error().hint(),
+      "a resumed run may change name, run.workers, run.replicas, run.trace, "
+      "run.deadline, stream.prefetch, stream.ranks and checkpoint.every_tokens only");
 }
 
 TEST(config_text, has_the_bytes_that_checkpoints_have_always_had) {
@@ -154,7 +162,8 @@ stream.chunk = 64
 }
 
 TEST(model_in, refuses_a_value_that_no_model_has) {
-  for (const auto& [line, wrong] : std::initializer_list<std::pair<std::string, std::string>>{
+  for (const auto& [line, wrong] :
+       std::initializer_list<std::pair<std::string, std::string>>{
            {"model.heads = 2\n", "model.heads = 17\n"},
            {"model.heads = 2\n", "model.heads = 4294967298\n"},
            {"model.heads = 2\n", "model.heads = two\n"},
@@ -213,14 +222,16 @@ TEST(check_config, names_the_setting_and_its_range) {
   const auto r = check_config(c);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::invalid_argument);
-  EXPECT_EQ(r.error().text(),
-            "cannot use setting \"ranks\" of the stream: expected at most 1, one for each "
-            "lane, found 2");
+  EXPECT_EQ(
+      r.error().text(),
+      "cannot use setting \"ranks\" of the stream: expected at most 1, one for each "
+      "lane, found 2");
   c = a_config();
   c.model.heads = 32;
-  EXPECT_EQ(check_config(c).error().text(),
-            "cannot use setting \"model.heads\" of the run: expected an integer from 1 to "
-            "16, found integer 32");
+  EXPECT_EQ(
+      check_config(c).error().text(),
+      "cannot use setting \"model.heads\" of the run: expected an integer from 1 to "
+      "16, found integer 32");
 }
 
 TEST(check_config, asks_for_a_text_and_a_folder) {

@@ -58,9 +58,15 @@ picture a_picture() {
   return p;
 }
 
-setting_value integer(std::int64_t number) { return {number}; }
-setting_value text(const char* words) { return {std::string(words)}; }
-setting_value list(setting_value::list items) { return {std::move(items)}; }
+setting_value integer(std::int64_t number) {
+  return {number};
+}
+setting_value text(const char* words) {
+  return {std::string(words)};
+}
+setting_value list(setting_value::list items) {
+  return {std::move(items)};
+}
 
 TEST(Settings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
   const auto walk = [](const auto& table, const auto& good) {

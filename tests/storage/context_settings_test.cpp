@@ -55,9 +55,10 @@ TEST(StreamSettings, MoreRanksThanLanesAreRefused) {
   const auto checked = check_config(config);
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code(), errc::invalid_argument);
-  EXPECT_EQ(checked.error().text(),
-            "cannot use setting \"ranks\" of the stream: expected at most 3, one for each "
-            "lane, found 4");
+  EXPECT_EQ(
+      checked.error().text(),
+      "cannot use setting \"ranks\" of the stream: expected at most 3, one for each "
+      "lane, found 4");
 }
 
 }  // namespace

@@ -106,8 +106,8 @@ inline bool is_of_kind(const setting_range& range, const setting_value& value) {
           std::holds_alternative<std::string>(value.data));
 }
 
-/// Stores a value that the range refuses, as a program may. False if the member cannot hold
-/// it: a negative number in an unsigned member, for example.
+/// Stores a value that the range refuses, as a program may. False if the member cannot
+/// hold it: a negative number in an unsigned member, for example.
 template <class Owner>
 bool store_anyway(const setting<Owner>& s, Owner& owner, const setting_value& value) {
   if (!is_of_kind(s.range, value)) {
@@ -116,9 +116,8 @@ bool store_anyway(const setting<Owner>& s, Owner& owner, const setting_value& va
   s.set(owner, value);
   const setting_value held = s.get(owner);
   const auto* number = std::get_if<double>(&held.data);
-  return held == value ||
-         (number != nullptr && std::isnan(*number) &&
-          std::isnan(std::get<double>(value.data)));
+  return held == value || (number != nullptr && std::isnan(*number) &&
+                           std::isnan(std::get<double>(value.data)));
 }
 
 /// Sets each setting of `good`, which is valid, to the ends of its range and beyond.

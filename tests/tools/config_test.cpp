@@ -58,18 +58,21 @@ std::map<std::string, test::range_ends> special_ends() {
     }
     return list(std::move(items));
   };
-  return {{"name",
-           {{text("a"), text(std::string(100, 'a'))},
-            {text(""), text(std::string(101, 'a')), text(".a"), text("a/b"),
-             {std::int64_t{7}}}}},
-          {"stream.path",
-           {{text("/a"), list({text("/a"), text("/b")})},
-            {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
-          {"model.frequencies",
-           {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
-            {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
-             periods({1, (1 << 30) + 64}), periods({0}), periods({2}),
-             periods({1, 8, 4})}}}};
+  return {
+      {"name",
+       {{text("a"), text(std::string(100, 'a'))},
+        {text(""),
+         text(std::string(101, 'a')),
+         text(".a"),
+         text("a/b"),
+         {std::int64_t{7}}}}},
+      {"stream.path",
+       {{text("/a"), list({text("/a"), text("/b")})},
+        {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
+      {"model.frequencies",
+       {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
+        {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
+         periods({1, (1 << 30) + 64}), periods({0}), periods({2}), periods({1, 8, 4})}}}};
 }
 
 TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
@@ -202,9 +205,9 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
   const test::temp_folder folder;
   std::ofstream(folder / "config.toml") << to_toml({});
   const auto config = or_throw(load_resume_config(
-      folder.path(), {{"run.workers=2", "stream.prefetch=0", "stream.ranks=1",
-                       "run.trace=off", "run.deadline=7", "name=other",
-                       "checkpoint.every_tokens=5"}}));
+      folder.path(),
+      {{"run.workers=2", "stream.prefetch=0", "stream.ranks=1", "run.trace=off",
+        "run.deadline=7", "name=other", "checkpoint.every_tokens=5"}}));
   EXPECT_EQ(config.workers, 2U);
   EXPECT_EQ(config.deadline_s, 7);
   EXPECT_EQ(config.every_tokens, 5U);
@@ -223,9 +226,11 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
   actors::run_config begun;
   begun.paths = {"/text"};
   std::ofstream(folder / "config.toml") << to_toml(begun);
-  for (const auto& [key, value] :
-       {std::pair{"seed", "2"}, {"stream.path", "/other"}, {"stream.end", "loop"},
-        {"phase.build.tokens", "all"}, {"model.heads", "4"}}) {
+  for (const auto& [key, value] : {std::pair{"seed", "2"},
+                                   {"stream.path", "/other"},
+                                   {"stream.end", "loop"},
+                                   {"phase.build.tokens", "all"},
+                                   {"model.heads", "4"}}) {
     const auto refused =
         load_resume_config(folder.path(), {{std::string(key) + "=" + value}});
     ASSERT_FALSE(refused) << key;

@@ -23,7 +23,8 @@ command_result settings_command(const settings_options& options, output& out) {
 }
 
 std::string settings_help(bool resuming) {
-  return "Keys that --set takes; `weir settings` and docs/settings.md say what each is:\n" +
+  return "Keys that --set takes; `weir settings` and docs/settings.md say what each "
+         "is:\n" +
          settings_names(list_settings(actors::run_settings()), resuming);
 }
 

@@ -15,12 +15,16 @@ namespace {
 
 constexpr std::string_view page_head = R"(# Settings of a run
 
-`weir run FILE` takes its settings from a TOML file, and `--set KEY=VALUE` overrides the file. What a run
-began with stands in the `config.toml` of its folder; `weir resume DIR --set KEY=VALUE` may change the keys
-that say so below, for the process that continues the run. The value of `--set` is read as TOML; what is not
-TOML is a string. A table of TOML makes the first part of a key: `heads = 4` under `[model]` is `model.heads`.
+`weir run FILE` takes its settings from a TOML file, and `--set KEY=VALUE` overrides the
+file. A table of TOML makes the first part of a key: `heads = 4` under `[model]` sets
+`model.heads`. The value of `--set` is read as TOML; what is not TOML is a string.
 
-This page is what `weir settings --markdown` prints. `weir settings KEY` prints one key or one group.
+The `config.toml` in the folder of a run holds what the run began with.
+`weir resume DIR --set KEY=VALUE` may change the keys that say so below, for the process
+that continues the run.
+
+This page is what `weir settings --markdown` prints. `weir settings KEY` prints one key or
+one group of keys.
 )";
 
 std::string group_of(const std::string& name) {
@@ -94,10 +98,10 @@ std::string settings_page(std::span<const listed_setting> settings) {
           group.empty() ? "The run itself" : "[" + group + "]");
     }
     const std::string preset = preset_of(s);
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", s.info->name,
-                       s.info->documentation, range_of(*s.info),
-                       s.info->required ? preset : "`" + preset + "`",
-                       s.info->may_change ? "may change" : "fixed");
+    out +=
+        fmt::format("| `{}` | {} | {} | {} | {} |\n", s.info->name, s.info->documentation,
+                    range_of(*s.info), s.info->required ? preset : "`" + preset + "`",
+                    s.info->may_change ? "may change" : "fixed");
   }
   return out;
 }

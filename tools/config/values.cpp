@@ -132,10 +132,10 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
   }
   std::vector<config_entry> out;
   flatten(parsed.table(), "", name, out);
-  std::stable_sort(
-      out.begin(), out.end(), [](const config_entry& a, const config_entry& b) {
-        return line_and_column(a.where) < line_and_column(b.where);
-      });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const config_entry& a, const config_entry& b) {
+                     return line_and_column(a.where) < line_and_column(b.where);
+                   });
   return out;
 }
 

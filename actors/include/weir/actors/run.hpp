@@ -53,8 +53,8 @@ struct run_phases {
   friend bool operator==(const run_phases&, const run_phases&) = default;
 };
 
-/// Every setting of a run. `run_settings` gives each member its key, and says what it takes
-/// and whether a resumed run may have another value.
+/// Every setting of a run. `run_settings` gives each member its key, and says what it
+/// takes and whether a resumed run may have another value.
 struct run_config {
   std::string name = "run";
   std::string out;  ///< the run folder, created if it is not there; no setting
@@ -74,8 +74,8 @@ struct run_config {
   models::prose_config model;  ///< the run sets `vocab`, `lanes`, `max_chunk` and `seed`
 };
 
-/// The settings of a run by their keys in a configuration file, those of the stream and of
-/// the model included. Include "weir/base/settings.hpp" to use the table.
+/// The settings of a run by their keys in a configuration file, those of the stream and
+/// of the model included. Include "weir/base/settings.hpp" to use the table.
 /// @threads{safe to call concurrently}
 [[nodiscard]] const settings_table<run_config>& run_settings();
 

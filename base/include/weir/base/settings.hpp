@@ -129,21 +129,24 @@ void intersect(setting_info& narrowed, const setting_info& other);
 template <class Owner, class Access>
 class setting_options {
  public:
+  /// Of the member.
   using type = std::remove_cvref_t<std::invoke_result_t<Access, Owner&>>;
-  /// What limits numbers of this type: a number in 64 bits, and the range it is a part of.
+  /// The type of the limits of numbers, and the range that holds them.
   static constexpr bool integral =
       std::is_integral_v<typename settings_detail::item_of<type>::type>;
   using number = std::conditional_t<integral, std::int64_t, double>;
   using number_range = std::conditional_t<integral, integer_range, real_range>;
 
+  /// @param member  Where an owner holds the setting.
   setting_options(setting<Owner>& described, Access member)
       : setting_(described), member_(member) {}
 
-  /// Limits numbers, or the numbers in a list.
+  /// Limits numbers, or the numbers in a list, to a part of what they may be so far.
   setting_options& range(number low, number high) {
     auto* list = std::get_if<list_range>(&setting_.range);
     auto& limits = list != nullptr ? std::get<number_range>(list->items)
                                    : std::get<number_range>(setting_.range);
+    WEIR_EXPECT(limits.low <= low && low <= high && high <= limits.high);
     limits.low = low;
     limits.high = high;
     return *this;
@@ -192,14 +195,18 @@ class setting_options {
     };
     return *this;
   }
+  /// Names the unit of the numbers: "tokens", "s".
   setting_options& unit(std::string name) {
     setting_.unit = std::move(name);
     return *this;
   }
+  /// Says that what has begun may go on with another value. Others are fixed.
   setting_options& may_change() {
     setting_.may_change = true;
     return *this;
   }
+  /// Says that the default is no usable value. The check refuses an owner that still has
+  /// it.
   setting_options& required() {
     setting_.required = true;
     return *this;
@@ -300,6 +307,7 @@ class settings_table {
     settings_detail::intersect(*found, other);
   }
 
+  /// All settings, in the order in which they were added.
   [[nodiscard]] const std::vector<setting<Owner>>& entries() const noexcept {
     return entries_;
   }

@@ -58,8 +58,8 @@ struct stream_config {
 
 /// Checks a configuration as `context_stream::open` does, but for what depends on the
 /// source. @return the warning of `check_chunk_size`
-/// @error{invalid_argument, a setting is out of range, there are more ranks than lanes, or
-/// `check_chunk_size` refuses the chunk}
+/// @error{invalid_argument, a setting is out of range, there are more ranks than lanes,
+/// or `check_chunk_size` refuses the chunk}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::string> check_config(const stream_config& config);
 
@@ -172,8 +172,8 @@ class context_stream {
  public:
   struct state;  ///< of the implementation
 
-  /// @error{invalid_argument, `check_config` refuses the configuration, or the source is a
-  /// pipe and the configuration asks for several lanes or a loop}
+  /// @error{invalid_argument, `check_config` refuses the configuration, or the source is
+  /// a pipe and the configuration asks for several lanes or a loop}
   [[nodiscard]] static result<std::unique_ptr<context_stream>> open(
       stream_config config, std::unique_ptr<token_source> source);
   ~context_stream();

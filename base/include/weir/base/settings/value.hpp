@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a setting takes: values, ranges, and all that is known of a setting but the member
-/// that holds it. `weir/base/settings.hpp` makes tables of them.
+/// What a setting takes: values, ranges, and all that is known of a setting but the
+/// member that holds it. `weir/base/settings.hpp` makes tables of them.
 #pragma once
 
 #include <cstdint>
