@@ -23,6 +23,7 @@ using action = std::function<command_result(output&)>;
 struct all_options {
   run_options run;
   resume_options resume;
+  settings_options settings;
   speak_options speak;
   store_options store;
   report_options report;
@@ -33,10 +34,11 @@ struct all_options {
   std::string shell;
 };
 
-CLI::App* verb(CLI::App& parent, const char* name, const char* what,
-               const char* example) {
+CLI::App* verb(CLI::App& parent, const char* name, const char* what, const char* example,
+               const std::string& more = "") {
   CLI::App* app = parent.add_subcommand(name, what);
-  app->footer(std::string("Example:\n  ") + example);
+  app->footer(std::string("Example:\n  ") + example +
+              (more.empty() ? "" : "\n\n" + more));
   return app;
 }
 
@@ -54,7 +56,8 @@ void sets_option(CLI::App* app, std::vector<std::string>& sets) {
 
 void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* run = verb(app, "run", "Run a pipeline and leave one run folder",
-                   "weir run demos/prose/prose.toml --set phase.build.tokens=100000");
+                   "weir run demos/prose/prose.toml --set phase.build.tokens=100000",
+                   settings_help(false));
   run->add_option("FILE", o.run.file, "Configuration in TOML")->required();
   sets_option(run, o.run.sets);
   run->add_option("--out", o.run.out, "Run folder; without it runs/NAME-N")
@@ -63,12 +66,22 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   run->callback([&] { chosen = [&](output& out) { return run_command(o.run, out); }; });
 
   auto* resume = verb(app, "resume", "Continue a run from its newest valid checkpoint",
-                      "weir resume runs/demo --set run.workers=1");
+                      "weir resume runs/demo --set run.workers=1", settings_help(true));
   resume->add_option("DIR", o.resume.folder, "Run folder")->required();
   sets_option(resume, o.resume.sets);
   json_flag(resume, o.resume.json);
   resume->callback(
       [&] { chosen = [&](output& out) { return resume_command(o.resume, out); }; });
+
+  auto* settings = verb(app, "settings", "Say what the settings of a run are and take",
+                        "weir settings model.heads");
+  settings->add_option("KEY", o.settings.key, "Key, or first part of keys; all without");
+  auto* markdown = settings->add_flag("--markdown", o.settings.markdown,
+                                      "Print the reference page docs/settings.md");
+  settings->add_flag("--json", o.settings.json, "Print facts as JSON")
+      ->excludes(markdown);
+  settings->callback(
+      [&] { chosen = [&](output& out) { return settings_command(o.settings, out); }; });
 
   auto* report =
       verb(app, "report", "Write report.html of a run again and print its path",

@@ -5,39 +5,36 @@
 
 #include <fmt/format.h>
 
-#include <string>
+#include "weir/base/record.hpp"
 
 namespace weir::actors {
 
 namespace {
 
 constexpr double nats_per_bit = 0.693147180559945309417232121458;
-constexpr std::uint32_t record_version = 1;
+constexpr std::uint64_t record_version = 1;
 
-/// Appends and takes little-endian u64; a reader that ran out of bytes says so once, at
-/// the end.
-class writer {
+/// A record of u64 that begins with its version.
+class word_writer {
  public:
-  explicit writer(std::uint32_t version) { put(version); }
-  void put(std::uint64_t value) {
-    std::byte raw[8];
-    store_le(raw, value);
-    append(bytes_, raw);
-  }
+  word_writer() { put(record_version); }
+  void put(std::uint64_t value) { out_.put(value); }
   void put(const nat_sum& s) {
     put(s.whole);
     put(s.fraction);
     put(s.bytes);
   }
-  [[nodiscard]] byte_vector take() { return std::move(bytes_); }
+  [[nodiscard]] byte_vector take() { return std::move(out_).take(); }
 
  private:
-  byte_vector bytes_;
+  record_writer out_;
 };
 
-class reader {
+/// Reads such a record; whether all of it was there is asked once, at the end.
+class word_reader {
  public:
-  reader(bytes_view bytes, const char* section) : bytes_(bytes), section_(section) {}
+  word_reader(bytes_view bytes, const char* section)
+      : in_(bytes), size_(bytes.size()), section_(section) {}
   [[nodiscard]] result<void> version() {
     const std::uint64_t found = take();
     if (found != record_version) {
@@ -47,49 +44,34 @@ class reader {
     }
     return {};
   }
-  std::uint64_t take() {
-    if (bytes_.size() - at_ < 8) {
-      short_ = true;
-      return 0;
-    }
-    const auto value = load_le<std::uint64_t>(bytes_.data() + at_);
-    at_ += 8;
-    return value;
-  }
-  nat_sum sum() {
+  [[nodiscard]] std::uint64_t take() { return in_.get<std::uint64_t>(); }
+  [[nodiscard]] nat_sum sum() {
     nat_sum s;
     s.whole = take();
     s.fraction = take();
     s.bytes = take();
     return s;
   }
-  /// A count of entries of `words` u64 each that the remaining bytes can hold, else 0 and
-  /// a failure.
-  std::uint64_t count(std::size_t words) {
-    const std::uint64_t n = take();
-    if (n > (bytes_.size() - at_) / (8 * words)) {
-      short_ = true;
-      return 0;
-    }
-    return n;
+  /// A count of entries of `words` u64 each.
+  [[nodiscard]] std::size_t count(std::size_t words) {
+    return in_.get_count<std::uint64_t>(8 * words);
   }
   [[nodiscard]] result<void> end() const {
-    if (short_ || at_ != bytes_.size()) {
+    if (in_.failed() || !in_.rest().empty()) {
       return error(
           errc::corrupt,
           fmt::format(
               "reading section {} failed: expected as many bytes as its counts say, "
               "found {}",
-              section_, bytes_.size()));
+              section_, size_));
     }
     return {};
   }
 
  private:
-  bytes_view bytes_;
-  std::string section_;
-  std::size_t at_ = 0;
-  bool short_ = false;
+  record_reader in_;
+  std::size_t size_;
+  const char* section_;
 };
 
 }  // namespace
@@ -118,7 +100,7 @@ double nat_sum::bits_per_byte() const noexcept {
 }
 
 byte_vector encode(const conductor_record& record) {
-  writer w(record_version);
+  word_writer w;
   w.put(record.pulses);
   w.put(record.tokens);
   w.put(record.total_updates);
@@ -134,7 +116,7 @@ byte_vector encode(const conductor_record& record) {
 }
 
 result<conductor_record> decode_conductor(bytes_view bytes) {
-  reader r(bytes, "CONDUCTOR");
+  word_reader r(bytes, "CONDUCTOR");
   WEIR_CHECK(r.version());
   conductor_record record;
   record.pulses = r.take();
@@ -153,7 +135,7 @@ result<conductor_record> decode_conductor(bytes_view bytes) {
 }
 
 byte_vector encode(const run_accounts& accounts) {
-  writer w(record_version);
+  word_writer w;
   for (const nat_sum* s :
        {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
     w.put(*s);
@@ -172,7 +154,7 @@ byte_vector encode(const run_accounts& accounts) {
 }
 
 result<run_accounts> decode_accounts(bytes_view bytes) {
-  reader r(bytes, "METRICS");
+  word_reader r(bytes, "METRICS");
   WEIR_CHECK(r.version());
   run_accounts accounts;
   for (nat_sum* s :

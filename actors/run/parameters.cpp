@@ -7,7 +7,7 @@
 
 #include "orchestrator/prose_runner.hpp"
 #include "run/session.hpp"
-#include "run/settings.hpp"
+#include "run/stored_config.hpp"
 #include "run/stored_model.hpp"
 #include "volume/volume_reader.hpp"
 #include "volume/volume_worker.hpp"

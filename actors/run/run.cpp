@@ -15,6 +15,7 @@
 #include "orchestrator/orchestrator.hpp"
 #include "run/session.hpp"
 #include "run/settings.hpp"
+#include "run/stored_config.hpp"
 #include "sink/message_writer.hpp"
 #include "source/rank.hpp"
 #include "source/stream_hub.hpp"
@@ -113,8 +114,8 @@ result<void> runner::open_store() {
     return {};
   }
   WEIR_TRY(stored_, read_run(*newest_));
-  if (config_.build.tokens == one_pass) {
-    WEIR_TRY(config_.build.tokens, number_in(stored_.config, "phase.build.tokens"));
+  if (config_.phase.build.tokens == one_pass) {
+    WEIR_TRY(config_.phase.build.tokens, number_in(stored_.config, "phase.build.tokens"));
   }
   WEIR_CHECK(compare_config(stored_.config, config_));
   stored_.accounts.resumed += 1;
@@ -132,14 +133,14 @@ result<void> runner::open_stream() {
            session_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
                                              by_reference(std::move(spec))));
   stream_ = *info;
-  if (config_.build.tokens == one_pass) {
+  if (config_.phase.build.tokens == one_pass) {
     if (stream_.tokens == 0) {
       return error(
           errc::invalid_argument,
           "beginning a run failed for phase.build.tokens: expected a number, because the "
           "source does not say how long it is, found one pass");
     }
-    config_.build.tokens = stream_.tokens;
+    config_.phase.build.tokens = stream_.tokens;
   }
   vocab_ = vocabulary_of(config_, stream_.corpus.size());
   if (newest_) {
@@ -156,7 +157,7 @@ result<void> runner::open_engine() {
   spec.model = model_of(config_, vocab_);
   spec.engine.workers = config_.workers;
   spec.engine.trace.mode = config_.trace;
-  spec.devices = config_.replicas == replica_policy::per_rank ? config_.ranks : 1;
+  spec.devices = config_.replicas == replica_policy::per_rank ? config_.stream.ranks : 1;
   spec.from = newest_;
   WEIR_TRY(const auto info,
            session_->ask<local<model_info>>(orchestrator_, "building the model",
@@ -183,10 +184,10 @@ result<conductor_actor> runner::start() {
     c.record.total_updates = total_updates_of(config_);
   }
   c.deadline = deadline;
-  for (std::uint32_t rank = 0; rank < config_.ranks; ++rank) {
+  for (std::uint32_t rank = 0; rank < config_.stream.ranks; ++rank) {
     c.ranks.push_back(
         session_->spawn_io("rank_io", stop_rank::source, rank_io,
-                           rank_config{rank, config_.ranks, hub_, deadline}));
+                           rank_config{rank, config_.stream.ranks, hub_, deadline}));
   }
   c.hub = hub_;
   c.orchestrator = orchestrator_;

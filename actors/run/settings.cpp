@@ -1,325 +1,227 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks and texts of settings.
+/// The table of a run's settings, the check of a configuration, and what the run derives
+/// from it.
 #include "run/settings.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+
+#include "weir/base/settings.hpp"
 
 namespace weir::actors {
 
 namespace {
 
-using pairs = std::vector<std::pair<std::string, std::string>>;
+using table = settings_table<run_config>;
 
-const char* name_of(storage::end_policy p) {
-  return p == storage::end_policy::loop   ? "loop"
-         : p == storage::end_policy::stop ? "stop"
-                                          : "chain";
-}
-const char* name_of(storage::boundary_policy p) {
-  return p == storage::boundary_policy::never           ? "never"
-         : p == storage::boundary_policy::at_next_chunk ? "at_next_chunk"
-                                                        : "split";
-}
-
-pairs stream_pairs(const run_config& c) {
-  return {{"seed", fmt::to_string(c.seed)},
-          {"stream.path", fmt::format("{}", fmt::join(c.paths, " | "))},
-          {"stream.eot", c.eot ? "true" : "false"},
-          {"stream.chunk", fmt::to_string(c.chunk)},
-          {"stream.lanes", fmt::to_string(c.lanes)},
-          {"stream.lane_block", fmt::to_string(c.lane_block)},
-          {"stream.end", name_of(c.end)},
-          {"stream.boundary", name_of(c.boundary)},
-          {"phase.build.tokens", fmt::to_string(c.build.tokens)},
-          {"phase.build.pulses", fmt::to_string(c.build.pulses)},
-          {"phase.test.tokens", fmt::to_string(c.test.tokens)},
-          {"phase.test.pulses", fmt::to_string(c.test.pulses)},
-          {"phase.stream.tokens", fmt::to_string(c.stream.tokens)},
-          {"phase.stream.pulses", fmt::to_string(c.stream.pulses)}};
+/// The name of a run becomes the name of a folder.
+bool is_folder_name(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_' || c == '.';
+  };
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), is_plain);
 }
 
-constexpr const char* equations_key = "model.equations";
-
-pairs model_pairs(const models::prose_config& m) {
-  return {{equations_key, fmt::to_string(models::prose_equations)},
-          {"model.width", fmt::to_string(m.width)},
-          {"model.blocks", fmt::to_string(m.blocks)},
-          {"model.heads", fmt::to_string(m.heads)},
-          {"model.hidden", fmt::to_string(m.hidden)},
-          {"model.frequencies", fmt::format("{}", fmt::join(m.frequencies, " "))},
-          {"model.rate", fmt::format("{}", m.rate)},
-          {"model.warm_up", fmt::to_string(m.warm_up)},
-          {"model.final_rate", fmt::format("{}", m.final_rate)},
-          {"model.beta1", fmt::format("{}", m.beta1)},
-          {"model.beta2", fmt::format("{}", m.beta2)},
-          {"model.epsilon", fmt::format("{}", m.epsilon)},
-          {"model.decay", fmt::format("{}", m.decay)},
-          {"model.clip", fmt::format("{}", m.clip)}};
+bool can_be_paths(const std::vector<std::string>& paths) {
+  return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return !path.empty() && path.find('\0') == std::string::npos;
+  });
 }
 
-std::string lines_of(const pairs& all) {
-  std::string text;
-  for (const auto& [key, value] : all) {
-    text += fmt::format("{} = {}\n", key, value);
+void add_run(table& t) {
+  using c = run_config;
+  using runtime::trace_mode;
+  t.add("name", &c::name, "Name of the run; without --out its folder is runs/NAME-N")
+      .rule("1 to 100 letters, digits, \"-\", \"_\" and \".\", the first one no \".\"",
+            is_folder_name)
+      .may_change();
+  t.add("seed", &c::seed, "Seed of every random number: equal seeds give equal bits");
+  t.add("run.workers", &c::workers, "Threads that run tasks; never changes a result")
+      .range(1, 256)
+      .may_change();
+  t.add(
+       "run.replicas", &c::replicas,
+       {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}},
+       "Sets of parameters: one, or one on each of stream.ranks devices, whose gradients "
+       "meet in an all-reduce; never changes a result")
+      .may_change();
+  t.add("run.trace", &c::trace,
+        {{"off", trace_mode::off},
+         {"window", trace_mode::window},
+         {"all", trace_mode::all}},
+        "Tasks in trace.json: none, the first and last 2 s and every 100th pulse, or all")
+      .may_change();
+  t.add("run.deadline", &c::deadline_s,
+        "Seconds after which a silent part of the run counts as stuck")
+      .range(1, 86'400)
+      .unit("s")
+      .may_change();
+}
+
+void add_stream(table& t) {
+  using c = run_config;
+  t.add("stream.path", &c::paths,
+        "Files, folders and patterns; bytes of all files in order of their paths; \"-\" "
+        "is "
+        "standard input")
+      .single()
+      .rule("none of them empty", can_be_paths)
+      .required();
+  t.add("stream.eot", &c::eot, "Put an end-of-text token between files");
+  t.add("stream.prefetch", &c::prefetch,
+        "Chunks read ahead per lane; never changes a result")
+      .range(0, 65'536)
+      .unit("chunks")
+      .may_change();
+  t.include("stream.", &c::stream, storage::stream_settings(), {"frequencies"});
+}
+
+template <class Budget>
+void add_phase(table& t, const std::string& name, Budget budget,
+               const std::string& documentation) {
+  const auto tokens = [budget](auto& config) -> auto& {
+    return budget(config).tokens;
+  };
+  const auto pulses = [budget](auto& config) -> auto& {
+    return budget(config).pulses;
+  };
+  t.add("phase." + name + ".tokens", tokens, documentation)
+      .range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())
+      .word("all", one_pass)
+      .unit("tokens");
+  t.add("phase." + name + ".pulses", pulses, "Most pulses of the phase; 0 is no limit")
+      .unit("pulses");
+}
+
+void add_phases(table& t) {
+  const auto build = [](auto& config) -> auto& {
+    return config.phase.build;
+  };
+  const auto test = [](auto& config) -> auto& {
+    return config.phase.test;
+  };
+  const auto stream = [](auto& config) -> auto& {
+    return config.phase.stream;
+  };
+  add_phase(t, "build", build,
+            "Tokens to learn from, all lanes; 0 skips the phase, \"all\" is one pass");
+  add_phase(t, "test", test, "Tokens to predict without learning, after Build");
+  add_phase(t, "stream", stream, "Tokens to process without an end in view, after Test");
+  t.add("checkpoint.every_tokens", &run_config::every_tokens,
+        "Tokens between checkpoints; 0 writes one at the end only")
+      .unit("tokens")
+      .may_change();
+}
+
+void add_model(table& t) {
+  const auto& model = models::prose_settings();
+  std::vector<std::string_view> names;
+  for (const derived_setting& derived : derived_settings) {
+    names.push_back(derived.name);
+    if (t.find(derived.key) != nullptr) {
+      t.narrow(derived.key, *model.find(derived.name));
+    }
   }
-  return text;
+  t.narrow("stream.ranks", *t.find("stream.lanes"));  // a rank hosts at least one lane
+  t.include("model.", &run_config::model, model, names);
 }
 
-template <class T>
-result<T> parse(std::string_view key, const std::string& value) {
-  T out{};
-  const auto [end, ec] = std::from_chars(value.data(), value.data() + value.size(), out);
-  if (ec != std::errc() || end != value.data() + value.size()) {
-    return error(errc::corrupt,
-                 fmt::format("reading stored key {} failed: expected a number, found "
-                             "\"{}\"",
-                             key, value));
+result<void> check_replicas(const run_config& config) {
+  if (config.replicas == replica_policy::one) {
+    return {};
   }
-  return out;
-}
-
-template <class T>
-result<void> read_into(T& to, std::string_view text, std::string_view key) {
-  WEIR_TRY(const auto value, value_in(text, key));
-  WEIR_TRY(to, parse<T>(key, value));
+  const std::uint32_t ranks = config.stream.ranks;
+  if (auto run = models::lanes_per_device(config.stream.lanes, ranks); !run) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"stream.ranks\" of the run: expected a "
+                             "number of devices that can share the lanes, found {}",
+                             ranks))
+        .because(std::move(run).error());
+  }
   return {};
 }
-
-error refuse(std::string_view key, std::string_view expected, const std::string& found) {
-  return {errc::invalid_argument,
-          fmt::format("checking the settings failed for {}: expected {}, found {}", key,
-                      expected, found)};
-}
-
-/// What was stored under other equations would go on with other numbers, and nobody would
-/// be told.
-result<void> check_equations(std::string_view text) {
-  const auto stored = value_in(text, equations_key);
-  const std::string found = stored ? *stored : "1";  // the first had no such line
-  if (found != fmt::to_string(models::prose_equations)) {
-    return error(
-               errc::config_mismatch,
-               fmt::format("using the stored model failed for {}: expected {}, found {}",
-                           equations_key, models::prose_equations, found))
-        .hint(
-            "the equations of the model have changed since it was stored: learn it "
-            "anew, or use the version of weir that has stored it");
-  }
-  return {};
-}
-
-struct bound {
-  const char* key;
-  std::uint64_t value, least, most;
-};
 
 }  // namespace
 
-std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
-  const bool wraps = config.end != storage::end_policy::stop;
-  const bool separates = config.eot && files > 1;
-  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+const settings_table<run_config>& run_settings() {
+  static const table all = [] {
+    table t("the run");
+    add_run(t);
+    add_stream(t);
+    add_phases(t);
+    add_model(t);
+    return t;
+  }();
+  return all;
 }
 
-models::prose_config model_of(const run_config& c, std::uint32_t vocab) {
-  models::prose_config m;
-  m.vocab = vocab;
-  m.width = c.width;
-  m.blocks = c.blocks;
-  m.frequencies = c.frequencies;
-  m.heads = c.heads;
-  m.hidden = c.hidden;
-  m.lanes = c.lanes;
-  m.max_chunk = static_cast<std::uint32_t>(c.chunk);
-  m.seed = c.seed;
-  m.rate = c.rate;
-  m.warm_up = c.warm_up;
-  m.final_rate = c.final_rate;
-  m.beta1 = c.beta1;
-  m.beta2 = c.beta2;
-  m.epsilon = c.epsilon;
-  m.decay = c.decay;
-  m.clip = c.clip;
-  return m;
-}
-
-std::string model_text(const models::prose_config& m) {
-  return lines_of(model_pairs(m)) +
-         fmt::format(
-             "model.vocab = {}\nseed = {}\nstream.lanes = {}\nstream.chunk = {}\n",
-             m.vocab, m.seed, m.lanes, m.max_chunk);
-}
-
-std::string config_text(const run_config& config, std::uint32_t vocab) {
-  return lines_of(stream_pairs(config)) + lines_of(model_pairs(model_of(config, vocab))) +
-         fmt::format("model.vocab = {}\n", vocab);
-}
-
-result<std::string> value_in(std::string_view text, std::string_view key) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const auto split = line.find(" = ");
-    if (split != std::string_view::npos && line.substr(0, split) == key) {
-      return std::string(line.substr(split + 3));
-    }
+result<std::vector<std::string>> check_config(const run_config& config) {
+  WEIR_CHECK(run_settings().check(config));
+  if (config.out.empty()) {
+    return error(errc::invalid_argument,
+                 "cannot use the run folder: expected a path, found an empty one");
   }
-  return error(
-      errc::corrupt,
-      fmt::format("reading stored key {} failed: expected a line, found none", key));
-}
-
-result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
-  WEIR_TRY(const auto value, value_in(text, key));
-  return parse<std::uint64_t>(key, value);
-}
-
-result<void> compare_config(std::string_view stored, const run_config& config) {
-  WEIR_CHECK(check_equations(stored));
-  pairs now = stream_pairs(config);
-  const pairs model = model_pairs(model_of(config, 0));
-  now.insert(now.end(), model.begin(), model.end());
-  for (const auto& [key, value] : now) {
-    WEIR_TRY(const auto before, value_in(stored, key));
-    if (before != value) {
-      return error(errc::config_mismatch,
-                   fmt::format("resuming the run failed for {}: expected {}, found {}",
-                               key, before, value))
-          .hint(
-              "a resumed run may change run.workers, run.replicas, run.trace, "
-              "stream.prefetch, stream.ranks and checkpoint.every_tokens only");
-    }
-  }
-  return {};
-}
-
-result<models::prose_config> model_in(std::string_view text) {
-  WEIR_CHECK(check_equations(text));
-  models::prose_config m;
-  WEIR_CHECK(read_into(m.vocab, text, "model.vocab"));
-  WEIR_CHECK(read_into(m.width, text, "model.width"));
-  WEIR_CHECK(read_into(m.blocks, text, "model.blocks"));
-  WEIR_CHECK(read_into(m.heads, text, "model.heads"));
-  WEIR_CHECK(read_into(m.hidden, text, "model.hidden"));
-  WEIR_CHECK(read_into(m.lanes, text, "stream.lanes"));
-  WEIR_CHECK(read_into(m.max_chunk, text, "stream.chunk"));
-  WEIR_CHECK(read_into(m.seed, text, "seed"));
-  WEIR_CHECK(read_into(m.rate, text, "model.rate"));
-  WEIR_CHECK(read_into(m.warm_up, text, "model.warm_up"));
-  WEIR_CHECK(read_into(m.final_rate, text, "model.final_rate"));
-  WEIR_CHECK(read_into(m.beta1, text, "model.beta1"));
-  WEIR_CHECK(read_into(m.beta2, text, "model.beta2"));
-  WEIR_CHECK(read_into(m.epsilon, text, "model.epsilon"));
-  WEIR_CHECK(read_into(m.decay, text, "model.decay"));
-  WEIR_CHECK(read_into(m.clip, text, "model.clip"));
-  WEIR_TRY(std::string levels, value_in(text, "model.frequencies"));
-  m.frequencies.clear();
-  while (!levels.empty()) {
-    const auto end = std::min(levels.find(' '), levels.size());
-    WEIR_TRY(const auto level,
-             parse<std::uint64_t>("model.frequencies", levels.substr(0, end)));
-    m.frequencies.push_back(level);
-    levels.erase(0, std::min(end + 1, levels.size()));
-  }
-  return m;
-}
-
-storage::stream_config stream_of(const run_config& c) {
-  storage::stream_config s;
-  s.chunk = c.chunk;
-  s.lanes = c.lanes;
-  s.lane_block = c.lane_block;
-  s.ranks = c.ranks;
-  s.end = c.end;
-  s.boundary = c.boundary;
-  s.frequencies = c.frequencies;
-  return s;
-}
-
-conductor_state::settings conductor_of(const run_config& c) {
-  constexpr std::uint64_t curve_points = 256;
-  conductor_state::settings s;
-  s.frequencies = c.frequencies;
-  s.lanes = c.lanes;
-  s.chunk = c.chunk;
-  s.prefetch = c.prefetch;
-  // Pulses of a millisecond are sent sixteen at a time, longer ones alone.
-  constexpr std::uint64_t tokens_together = 1024, most_together = 16;
-  constexpr std::size_t batches_in_flight = 3;
-  s.batch =
-      std::clamp<std::uint64_t>(tokens_together / (c.chunk * c.lanes), 1, most_together);
-  s.window = std::max(s.window, batches_in_flight * s.batch);
-  s.boundary = c.boundary;
-  s.budgets = {c.build, c.test, c.stream};
-  s.every_tokens = c.every_tokens;
-  s.curve_window = std::max(c.chunk * c.lanes, c.build.tokens / curve_points);
-  return s;
-}
-
-std::uint64_t total_updates_of(const run_config& c) {
-  const std::uint64_t per_pulse = c.chunk * c.lanes;
-  const std::uint64_t updates =
-      c.build.tokens / per_pulse + (c.build.tokens % per_pulse != 0);
-  return c.build.pulses != 0 ? std::min(c.build.pulses, updates) : updates;
-}
-
-result<std::vector<std::string>> check_config(const run_config& c) {
-  const bound bounds[] = {
-      {"run.workers", c.workers, 1, 256},
-      {"run.deadline", static_cast<std::uint64_t>(c.deadline_s), 1, 86'400},
-      {"stream.chunk", c.chunk, 1, 65'536},
-      {"stream.prefetch", c.prefetch, 0, 65'536},
-      {"stream.lanes", c.lanes, 1, 1024},
-      {"stream.lane_block", c.lane_block, 1, 1U << 30},
-      {"stream.ranks", c.ranks, 1, c.lanes},
-      {"model.blocks", c.blocks, 1, 64},
-      {"model.heads", c.heads, 1, 64},
-      {"model.width", c.width, 16, 4096},
-      {"model.hidden", c.hidden, 16, 16'384},
-      {"model.frequencies", c.frequencies.size(), 1, 32}};
-  for (const bound& b : bounds) {
-    if (b.value < b.least || b.value > b.most) {
-      return refuse(b.key, fmt::format("{} to {}", b.least, b.most),
-                    fmt::to_string(b.value));
-    }
-  }
-  if (c.replicas == replica_policy::per_rank) {
-    if (auto run = models::lanes_per_device(c.lanes, c.ranks); !run) {
-      return refuse("stream.ranks", "a number of devices that can share the lanes",
-                    fmt::to_string(c.ranks))
-          .because(std::move(run).error());
-    }
-  }
-  for (const auto& [key, value] : {std::pair{"model.rate", c.rate},
-                                   {"model.clip", c.clip},
-                                   {"model.epsilon", c.epsilon},
-                                   {"model.decay", c.decay},
-                                   {"model.beta1", c.beta1},
-                                   {"model.beta2", c.beta2},
-                                   {"model.final_rate", c.final_rate}}) {
-    if (!std::isfinite(value) || value < 0) {
-      return refuse(key, "a number of at least 0", fmt::to_string(value));
-    }
-  }
-  if (c.paths.empty()) {
-    return refuse("stream.path", "a file, folder or pattern", "nothing");
-  }
-  if (c.out.empty()) {
-    return refuse("the run folder", "a path", "nothing");
-  }
+  WEIR_TRY(const std::string warning, storage::check_config(stream_of(config)));
+  WEIR_CHECK(models::check_config(model_of(config, storage::byte_vocabulary)));
+  WEIR_CHECK(check_replicas(config));
   std::vector<std::string> warnings;
-  WEIR_TRY(const auto warning, storage::check_chunk_size(c.chunk, c.frequencies));
   if (!warning.empty()) {
     warnings.push_back(warning);
   }
   return warnings;
+}
+
+std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
+  const bool wraps = config.stream.end != storage::end_policy::stop;
+  const bool separates = config.eot && files > 1;
+  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+}
+
+models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
+  models::prose_config model = config.model;
+  model.vocab = vocab;
+  model.lanes = config.stream.lanes;
+  model.max_chunk = static_cast<std::uint32_t>(config.stream.chunk);
+  model.seed = config.seed;
+  return model;
+}
+
+storage::stream_config stream_of(const run_config& config) {
+  storage::stream_config stream = config.stream;
+  stream.frequencies = config.model.frequencies;
+  return stream;
+}
+
+conductor_state::settings conductor_of(const run_config& config) {
+  constexpr std::uint64_t curve_points = 256;
+  const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
+  conductor_state::settings s;
+  s.frequencies = config.model.frequencies;
+  s.lanes = config.stream.lanes;
+  s.chunk = config.stream.chunk;
+  s.prefetch = config.prefetch;
+  // Pulses of a millisecond are sent sixteen at a time, longer ones alone.
+  constexpr std::uint64_t tokens_together = 1024, most_together = 16;
+  constexpr std::size_t batches_in_flight = 3;
+  s.batch = std::clamp<std::uint64_t>(tokens_together / pulse_tokens, 1, most_together);
+  s.window = std::max(s.window, batches_in_flight * s.batch);
+  s.boundary = config.stream.boundary;
+  s.budgets = {config.phase.build, config.phase.test, config.phase.stream};
+  s.every_tokens = config.every_tokens;
+  s.curve_window = std::max(pulse_tokens, config.phase.build.tokens / curve_points);
+  return s;
+}
+
+std::uint64_t total_updates_of(const run_config& config) {
+  const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
+  const phase_budget& build = config.phase.build;
+  const std::uint64_t updates =
+      build.tokens / pulse_tokens + (build.tokens % pulse_tokens != 0);
+  return build.pulses != 0 ? std::min(build.pulses, updates) : updates;
 }
 
 }  // namespace weir::actors

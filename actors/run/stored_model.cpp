@@ -10,7 +10,7 @@
 
 #include "checkpointer/contents.hpp"
 #include "orchestrator/prose_runner.hpp"
-#include "run/settings.hpp"
+#include "run/stored_config.hpp"
 #include "weir/base/file.hpp"
 #include "weir/storage/checkpoint.hpp"
 

@@ -37,52 +37,6 @@ struct prose::impl {
 
 namespace {
 
-result<void> check_config(const prose_config& c) {
-  const auto bad = [](const char* what, const char* expected, std::uint64_t found) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("configuration of the prose model: {}: expected {}, found {}", what,
-                    expected, found));
-  };
-  if (c.frequencies.empty() || c.frequencies.size() > max_levels) {
-    return bad("number of levels", "1 to 8", c.frequencies.size());
-  }
-  std::uint64_t last = 0;
-  for (std::uint64_t f : c.frequencies) {
-    const bool fits =
-        f != 0 && (f < window_rows ? window_rows % f == 0 : f % window_rows == 0);
-    if (f <= last || !fits || f > 1U << 30U) {
-      return bad("frequencies", "1, then ascending divisors or multiples of 64", f);
-    }
-    last = f;
-  }
-  if (c.frequencies[0] != 1) {
-    return bad("first frequency", "1", c.frequencies[0]);
-  }
-  if (c.vocab < 2 || c.vocab > 1U << 20U) {
-    return bad("vocab", "2 to 1048576", c.vocab);
-  }
-  if (c.width == 0 || c.width % 16 != 0 || c.width > 4096) {
-    return bad("width", "a multiple of 16 up to 4096", c.width);
-  }
-  if (c.hidden == 0 || c.hidden % 16 != 0 || c.hidden > 16384) {
-    return bad("hidden", "a multiple of 16 up to 16384", c.hidden);
-  }
-  if (c.heads == 0 || c.heads > 16) {
-    return bad("heads", "1 to 16", c.heads);
-  }
-  if (c.blocks == 0 || c.blocks > 64) {
-    return bad("blocks", "1 to 64", c.blocks);
-  }
-  if (c.lanes == 0 || c.lanes > runtime::max_ranks) {
-    return bad("lanes", "1 to 1024", c.lanes);
-  }
-  if (c.max_chunk == 0 || c.max_chunk > 1U << 20U) {
-    return bad("max_chunk", "1 to 1048576", c.max_chunk);
-  }
-  return {};
-}
-
 result<void> check_input(const prose_config& config, const prose::lane_input& in,
                          std::size_t lane, std::uint64_t position) {
   if (in.tokens.size() > config.max_chunk) {

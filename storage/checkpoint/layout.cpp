@@ -5,7 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "context/record.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::storage {
 

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "checkpoint/layout.hpp"
-#include "context/record.hpp"
+#include "weir/base/hash.hpp"
 
 namespace weir::storage {
 

@@ -7,7 +7,7 @@
 
 #include "checkpoint/layout.hpp"
 #include "context/cursor_codec.hpp"
-#include "context/record.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::storage {
 

@@ -6,9 +6,20 @@
 #include <fmt/core.h>
 
 #include "context/identity.hpp"
-#include "context/record.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::storage {
+
+std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens) {
+  if constexpr (std::endian::native == std::endian::little) {
+    return xxh3_64(std::as_bytes(tokens));
+  } else {
+    record_writer out;
+    out.put_all(tokens);
+    return xxh3_64(out.view());
+  }
+}
 
 namespace {
 

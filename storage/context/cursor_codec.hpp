@@ -7,6 +7,9 @@
 
 namespace weir::storage {
 
+/// XXH3-64 of tokens as little-endian u32.
+[[nodiscard]] std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens);
+
 /// Empty for none, else 32 bytes.
 [[nodiscard]] byte_vector encode_rng(const std::optional<rng_state>& rng);
 /// @error{corrupt, neither 0 nor 32 bytes, or a reserved byte}

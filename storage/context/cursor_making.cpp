@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "context/cursor_codec.hpp"
-#include "context/record.hpp"
 #include "context/stream_state.hpp"
 
 namespace weir::storage {

@@ -2,6 +2,7 @@
 /// @file
 /// Folders and patterns to a sorted list of files.
 #include <fmt/core.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 
@@ -18,63 +19,11 @@ bool is_pattern(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-/// Length of a set `[...]` at the front of a pattern, 0 if it is not closed; `hit` says
-/// whether c is in it.
-std::size_t match_set(std::string_view pattern, char c, bool& hit) {
-  std::size_t i = 1;
-  const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
-  i += negated ? 1 : 0;
-  bool found = false;
-  for (const std::size_t first = i; i < pattern.size(); ++i) {
-    if (pattern[i] == ']' && i > first) {
-      hit = found != negated;
-      return i + 1;
-    }
-    const auto low = static_cast<unsigned char>(pattern[i]);
-    auto high = low;
-    if (i + 2 < pattern.size() && pattern[i + 1] == '-' && pattern[i + 2] != ']') {
-      high = static_cast<unsigned char>(pattern[i + 2]);
-      i += 2;
-    }
-    const auto x = static_cast<unsigned char>(c);
-    found = found || (low <= x && x <= high);
-  }
-  return 0;
-}
-
-/// Does one name match one pattern? Backtracks to the last star alone, so it never
-/// explodes.
-bool matches(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0;
-  std::size_t n = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t star_name = 0;
-  while (n < name.size()) {
-    bool hit = false;
-    std::size_t used = 0;
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_name = n;
-      continue;
-    }
-    if (p < pattern.size() && pattern[p] == '[') {
-      used = match_set(pattern.substr(p), name[n], hit);
-    }
-    if (used == 0 && p < pattern.size()) {
-      hit = pattern[p] == '?' || pattern[p] == name[n];
-      used = 1;
-    }
-    if (hit) {
-      p += used;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++star_name;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+/// Does one name match one pattern? A dot at the front of a name is matched by a dot
+/// alone. A backslash is a character like any other, and two stars are one.
+bool matches(std::string_view pattern, const std::string& name) {
+  return ::fnmatch(std::string(pattern).c_str(), name.c_str(),
+                   FNM_NOESCAPE | FNM_PERIOD) == 0;
 }
 
 using names = std::vector<std::string>;
@@ -112,7 +61,7 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
     found.emplace_back(part);
   } else if (const auto entries = fs.list(done.empty() ? "." : done)) {
     for (const std::string& name : *entries) {
-      if ((name.front() != '.' || part.front() == '.') && matches(part, name)) {
+      if (matches(part, name)) {
         found.push_back(name);
       }
     }

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "weir/base/hash.hpp"
+
 namespace weir::storage {
 
 namespace {

@@ -3,7 +3,7 @@
 /// Making, storing and comparing the identities of sources.
 #pragma once
 
-#include "context/record.hpp"
+#include "weir/base/record.hpp"
 #include "weir/storage/context_source.hpp"
 
 namespace weir::storage {

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "context/record.hpp"
 #include "context/stream_state.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::storage {
 

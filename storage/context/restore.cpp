@@ -8,6 +8,7 @@
 #include "context/cursor_codec.hpp"
 #include "context/identity.hpp"
 #include "context/stream_state.hpp"
+#include "weir/base/hash.hpp"
 
 namespace weir::storage {
 

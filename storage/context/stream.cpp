@@ -11,30 +11,12 @@ namespace weir::storage {
 
 namespace {
 
-constexpr std::size_t largest_chunk = std::size_t{1} << 24;
-constexpr std::uint32_t most_lanes = 1 << 16;
-
 error bad_argument(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
-result<std::string> check_config(const stream_config& c, const token_source& source) {
-  WEIR_TRY(std::string warning, check_chunk_size(c.chunk, c.frequencies));
-  if (c.chunk > largest_chunk) {
-    return bad_argument(
-        fmt::format("cannot open stream: expected a chunk of at most {}, found {}",
-                    largest_chunk, c.chunk));
-  }
-  if (c.lanes == 0 || c.lanes > most_lanes || c.lane_block == 0) {
-    return bad_argument(
-        fmt::format("cannot open stream: expected 1 to {} lanes and a lane block of at "
-                    "least 1, found {} and {}",
-                    most_lanes, c.lanes, c.lane_block));
-  }
-  if (c.ranks == 0 || c.ranks > c.lanes) {
-    return bad_argument(fmt::format(
-        "cannot open stream: expected 1 to {} ranks, found {}", c.lanes, c.ranks));
-  }
+result<std::string> check_config_for(const stream_config& c, const token_source& source) {
+  WEIR_TRY(std::string warning, check_config(c));
   if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
     return bad_argument(
         fmt::format("cannot open stream on {}: a pipe feeds one lane and cannot loop",
@@ -67,7 +49,7 @@ context_stream::~context_stream() = default;
 result<std::unique_ptr<context_stream>> context_stream::open(
     stream_config config, std::unique_ptr<token_source> source) {
   WEIR_EXPECT(source != nullptr);
-  WEIR_TRY(std::string warning, check_config(config, *source));
+  WEIR_TRY(std::string warning, check_config_for(config, *source));
   if (source->size() == 0) {
     return error(errc::source_unavailable,
                  "cannot open stream: expected at least 1 token, found 0");

@@ -12,6 +12,8 @@
 namespace weir::storage {
 
 inline constexpr std::size_t history_block = 64;
+/// Most tokens that one chunk holds.
+inline constexpr std::size_t largest_chunk = std::size_t{1} << 24;
 /// Positions stay below this, so that offsets computed from them cannot overflow.
 inline constexpr std::uint64_t position_limit = std::uint64_t{1} << 62;
 

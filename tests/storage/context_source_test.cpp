@@ -149,6 +149,16 @@ TEST(ExpandPaths, FoldersPatternsAndLinksGiveASortedListWithoutDoubles) {
   EXPECT_EQ(expand({"d/[!x].pod"}), "d/y.pod ");
   EXPECT_EQ(expand({"*/*/z*"}), "d/e/z.pod ");
   EXPECT_EQ(expand({"d/[a-c]*"}), "not found");
+  // Two stars are one, and a dot at the front is matched by a dot alone.
+  EXPECT_EQ(expand({"**/x.pod"}), "d/x.pod ");
+  EXPECT_EQ(expand({"d/*hidden"}), "not found");
+  EXPECT_EQ(expand({"d/?hidden"}), "not found");
+  EXPECT_EQ(expand({"d/[.]hidden"}), "not found");
+  EXPECT_EQ(expand({"d/.h*"}), "d/.hidden ");
+  // A backslash hides nothing, and a bracket that is not closed is a character.
+  write_text(folder / "d/a\\[b", "x");
+  EXPECT_EQ(expand({"d/?\\[*"}), "d/a\\[b ");
+  EXPECT_EQ(expand({"d/?\\*"}), "d/a\\[b ");
   EXPECT_EQ(expand({"nothing"}), "not found");
 }
 

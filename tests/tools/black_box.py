@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
 class Usage(Case):
     def test_version_and_help(self):
         self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
-        verbs = ["run", "resume", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
+        verbs = ["run", "resume", "settings", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
                  "hn4 mkfs", "hn4 put", "hn4 ls", "hn4 cat", "tgm ls", "tgm dump", "tgm validate"]
         for verb in verbs:
             text = self.weir(*verb.split(), "--help").stdout.decode()
@@ -118,8 +118,40 @@ class Usage(Case):
 
     def test_wrong_type_says_what_was_expected(self):
         message = self.error("run", TOML, "--set", "stream.chunk=wide", code=2)
-        self.assertEqual(message, 'cannot set key "stream.chunk": expected an integer from 1 to 16777216, '
+        self.assertEqual(message, 'cannot set key "stream.chunk": expected an integer from 1 to 65536, '
                                   'found string "wide"\n  at --set stream.chunk')
+
+    def test_settings_are_refused_before_anything_is_made(self):
+        before = sorted(self.folder.rglob("*"))
+        for sets, expected in ((["model.heads=32"], "an integer from 1 to 16, found integer 32"),
+                               (["model.frequencies=[1, 2, 4, 8, 16, 32, 64, 128, 192]"], "an array of 1 to 8 integers"),
+                               (["model.frequencies=[1, 3]"], "ascending divisors or multiples of 64"),
+                               (["model.width=100"], "a multiple of 16 from 16 to 4096"),
+                               (["stream.chunk=70000"], "an integer from 1 to 65536"),
+                               (["stream.lanes=2000"], "an integer from 1 to 1024"),
+                               (["stream.ranks=2"], "expected at most 1, one for each lane, found 2"),
+                               (["run.replicas=per_rank", "stream.lanes=4", "stream.ranks=3"], "expected 1, 2, 4 of them"),
+                               (["stream.path=[]"], "expected a string or an array of strings")):
+            for out in ([], ["--out", "r"]):
+                arguments = [a for s in sets for a in ("--set", s)]
+                self.assertIn(expected, self.error("run", TOML, *out, *arguments, code=2))
+                self.assertEqual(sorted(self.folder.rglob("*")), before, sets)
+
+    def test_settings_say_what_they_take(self):
+        text = self.weir("settings", "model.heads").stdout.decode()
+        self.assertIn("an integer from 1 to 16", text)
+        page = self.weir("settings", "--markdown").stdout
+        self.assertEqual(page, Path(SOURCE, "docs/settings.md").read_bytes())
+        facts = {s["name"]: s for s in json.loads(self.weir("settings", "--json").stdout)}
+        self.assertTrue(facts["run.deadline"]["may_change"])
+        self.assertTrue(facts["stream.path"]["required"])
+        self.assertEqual(facts["model.heads"]["default"], "2")
+        self.assertIn('did you mean "model.heads"?', self.error("settings", "heads", code=2))
+        helps = {verb: self.weir(verb, "--help").stdout.decode() for verb in ("run", "resume")}
+        for name, setting in facts.items():
+            self.assertIn(f" {name}", helps["run"])
+            self.assertEqual(f" {name}" in helps["resume"], setting["may_change"], name)
+        self.assertIn("docs/settings.md", helps["run"])
 
     def test_broken_toml_names_the_place(self):
         (self.folder / "bad.toml").write_text("seed = = 1\n")
@@ -298,7 +330,8 @@ class Resumes(Case):
         self.assertIn("ConfigMismatch", message)
         self.assertIn('"seed"', message)
         self.weir("resume", "r", "--set", "run.workers=2", "--set", "stream.prefetch=0", "--set",
-                  "stream.ranks=1", "--set", "run.trace=off", "--set", "checkpoint.every_tokens=512")
+                  "stream.ranks=1", "--set", "run.trace=off", "--set", "checkpoint.every_tokens=512",
+                  "--set", "run.deadline=77")
 
     def test_a_changed_corpus_is_named_with_file_and_offset(self):
         self.kill_after_checkpoint("r", "run", TOML, "--out", "r", *self.sets(30_000))

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 
+#include "config/reference.hpp"
+#include "support/range_ends.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/settings.hpp"
 
 namespace weir::tools {
 namespace {
@@ -33,40 +37,87 @@ TEST(Config, DefaultsComeBackFromTheirOwnToml) {
   const test::temp_folder folder;
   actors::run_config config;
   config.paths = {"/some/where", "/else\"where"};
-  config.build.tokens = actors::one_pass;
+  config.phase.build.tokens = actors::one_pass;
   const std::string text = to_toml(config);
   const auto again = or_throw(load_config(write(folder, text), {}));
   EXPECT_EQ(to_toml(again), text);
   EXPECT_EQ(again.paths, config.paths);
-  EXPECT_EQ(again.build.tokens, actors::one_pass);
+  EXPECT_EQ(again.phase.build.tokens, actors::one_pass);
+}
+
+/// Ends of the settings that have a rule besides their range.
+std::map<std::string, test::range_ends> special_ends() {
+  const auto text = [](const std::string& words) { return setting_value{words}; };
+  const auto list = [](std::vector<setting_value> items) {
+    return setting_value{setting_value::list(std::move(items))};
+  };
+  const auto periods = [&](std::initializer_list<std::int64_t> numbers) {
+    std::vector<setting_value> items;
+    for (const std::int64_t number : numbers) {
+      items.push_back({number});
+    }
+    return list(std::move(items));
+  };
+  return {
+      {"name",
+       {{text("a"), text(std::string(100, 'a'))},
+        {text(""),
+         text(std::string(101, 'a')),
+         text(".a"),
+         text("a/b"),
+         {std::int64_t{7}}}}},
+      {"stream.path",
+       {{text("/a"), list({text("/a"), text("/b")})},
+        {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
+      {"model.frequencies",
+       {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
+        {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
+         periods({1, (1 << 30) + 64}), periods({0}), periods({2}), periods({1, 8, 4})}}}};
+}
+
+TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
+  actors::run_config good;
+  good.out = "folder";
+  good.paths = {"/text"};
+  test::walk_ranges(
+      actors::run_settings(), good,
+      [](actors::run_config& config, const std::string& name,
+         const setting_value& value) -> result<void> {
+        WEIR_TRY(const auto entries,
+                 parse_toml(name + " = " + toml_text(value), "run.toml"));
+        EXPECT_EQ(entries.size(), 1U);
+        EXPECT_EQ(entries.front().value.describe(), value.describe());
+        if (name == "stream.ranks") {
+          config.stream.lanes = 1024;  // each rank hosts a lane
+        }
+        return apply_entry(config, entries.front(), "/");
+      },
+      [](const actors::run_config& config) -> result<void> {
+        WEIR_TRY([[maybe_unused]] const auto warnings, actors::check_config(config));
+        return {};
+      },
+      special_ends());
 }
 
 TEST(Config, EveryKeyIsWrittenAndReadBack) {
-  const auto changed = [](const config_key& key) -> std::string {
-    if (key.expected.find("one of") == 0) {
-      return key.name == "run.trace"      ? "all"
-             : key.name == "run.replicas" ? "per_rank"
-             : key.name == "stream.end"   ? "loop"
-                                          : "split";
-    }
-    if (key.name == "name")
-      return "\"other\"";
-    if (key.name == "stream.path")
-      return "[\"/a\", \"/b\"]";
-    if (key.name == "stream.eot")
-      return "false";
-    if (key.name == "model.frequencies")
-      return "[1, 2]";
-    return key.expected.find("number") != std::string::npos ? "0.25" : "48";
-  };
   const test::temp_folder folder;
-  for (const config_key& key : config_keys()) {
-    const std::string plain = to_toml({});
-    auto config =
-        or_throw(load_config(write(folder, ""), {{key.name + "=" + changed(key)}}));
-    EXPECT_NE(to_toml(config), plain) << key.name;
-    const auto again = or_throw(load_config(write(folder, to_toml(config)), {}));
-    EXPECT_EQ(to_toml(again), to_toml(config)) << key.name;
+  const auto ends = special_ends();
+  for (const auto& key : actors::run_settings().entries()) {
+    const auto found = ends.find(key.name);
+    const auto inside =
+        found != ends.end()
+            ? found->second.inside
+            : std::visit([](const auto& r) { return test::ends_of(r).inside; },
+                         key.range);
+    for (const setting_value& value : inside) {
+      SCOPED_TRACE(key.name + " = " + value.describe());
+      actors::run_config config;
+      config.paths = {"/text"};
+      key.set(config, value);
+      const auto again = or_throw(load_config(write(folder, to_toml(config)), {}));
+      EXPECT_EQ(key.get(again), key.get(config));
+      EXPECT_EQ(to_toml(again), to_toml(config));
+    }
   }
 }
 
@@ -91,7 +142,7 @@ TEST(Config, WrongTypeSaysWhatWasExpected) {
   const error e = failure_of("[stream]\nchunk = \"big\"\n");
   EXPECT_EQ(e.code(), errc::invalid_argument);
   EXPECT_EQ(e.text(),
-            "cannot set key \"stream.chunk\": expected an integer from 1 to 16777216, "
+            "cannot set key \"stream.chunk\": expected an integer from 1 to 65536, "
             "found string \"big\"");
 }
 
@@ -118,7 +169,7 @@ TEST(Config, MissingFileIsNotFound) {
 
 TEST(Config, AssignmentIsTomlOrElseAString) {
   const auto value = [](const char* text) {
-    return or_throw(parse_assignment(text)).second;
+    return or_throw(parse_assignment(text)).value;
   };
   EXPECT_EQ(std::get<std::int64_t>(value("a=7").data), 7);
   EXPECT_EQ(std::get<std::string>(value("a=\"7\"").data), "7");
@@ -126,7 +177,7 @@ TEST(Config, AssignmentIsTomlOrElseAString) {
   EXPECT_EQ(std::get<std::string>(value("a=x=y").data), "x=y");
   EXPECT_EQ(std::get<bool>(value("a=true").data), true);
   EXPECT_EQ(std::get<std::string>(value("a=1\nb = 2").data), "1\nb = 2");
-  EXPECT_EQ(std::get<config_list>(value("a=[1, 2]").data).size(), 2U);
+  EXPECT_EQ(std::get<setting_value::list>(value("a=[1, 2]").data).size(), 2U);
   EXPECT_FALSE(parse_assignment("nothing"));
   EXPECT_FALSE(parse_assignment("=7"));
 }
@@ -154,9 +205,11 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
   const test::temp_folder folder;
   std::ofstream(folder / "config.toml") << to_toml({});
   const auto config = or_throw(load_resume_config(
-      folder.path(), {{"run.workers=2", "stream.prefetch=0", "stream.ranks=1",
-                       "run.trace=off", "checkpoint.every_tokens=5"}}));
+      folder.path(),
+      {{"run.workers=2", "stream.prefetch=0", "stream.ranks=1", "run.trace=off",
+        "run.deadline=7", "name=other", "checkpoint.every_tokens=5"}}));
   EXPECT_EQ(config.workers, 2U);
+  EXPECT_EQ(config.deadline_s, 7);
   EXPECT_EQ(config.every_tokens, 5U);
   const auto refused = load_resume_config(folder.path(), {{"stream.chunk=128"}});
   ASSERT_FALSE(refused);
@@ -168,20 +221,61 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
   EXPECT_TRUE(load_resume_config(folder.path(), {{"stream.chunk=64"}}));
 }
 
+TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
+  const test::temp_folder folder;
+  actors::run_config begun;
+  begun.paths = {"/text"};
+  std::ofstream(folder / "config.toml") << to_toml(begun);
+  for (const auto& [key, value] : {std::pair{"seed", "2"},
+                                   {"stream.path", "/other"},
+                                   {"stream.end", "loop"},
+                                   {"phase.build.tokens", "all"},
+                                   {"model.heads", "4"}}) {
+    const auto refused =
+        load_resume_config(folder.path(), {{std::string(key) + "=" + value}});
+    ASSERT_FALSE(refused) << key;
+    EXPECT_EQ(refused.error().code(), errc::config_mismatch) << key;
+  }
+}
+
+TEST(SettingsPage, OfTheDocumentationIsWhatTheTablesSay) {
+  const std::string path = WEIR_SOURCE_DIR "/docs/settings.md";
+  const auto page = or_throw(read_file(posix_file_system(), path));
+  EXPECT_TRUE(as_text(page) == settings_page(list_settings(actors::run_settings())))
+      << "write it anew: build/weir settings --markdown >docs/settings.md";
+}
+
+TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {
+  const auto all = list_settings(actors::run_settings());
+  const std::string text = settings_text(all);
+  for (const listed_setting& s : all) {
+    EXPECT_NE(text.find(s.info->name + "\n"), std::string::npos) << s.info->name;
+    EXPECT_NE(text.find(s.info->expected()), std::string::npos) << s.info->name;
+  }
+  EXPECT_EQ(settings_text(or_throw(select_settings(all, "model.heads"))),
+            "model.heads\n    Memories per level, of 32 features each\n    takes an "
+            "integer from 1 to 16\n    default: 2\n");
+  EXPECT_EQ(or_throw(select_settings(all, "phase.test")).size(), 2U);
+  const auto unknown = select_settings(all, "heads");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().text().find("did you mean \"model.heads\"?"),
+            std::string::npos);
+}
+
 TEST(ProseToml, NamesEveryKeyAndLeavesTestAndStreamOut) {
   const std::string path = WEIR_SOURCE_DIR "/demos/prose/prose.toml";
   const auto content = or_throw(read_file(posix_file_system(), path));
   std::set<std::string> named;
-  for (const auto& [key, value] : or_throw(parse_toml(as_text(content), path))) {
-    named.insert(key);
+  for (const config_entry& entry : or_throw(parse_toml(as_text(content), path))) {
+    named.insert(entry.key);
   }
-  for (const config_key& key : config_keys()) {
+  for (const auto& key : actors::run_settings().entries()) {
     EXPECT_EQ(named.count(key.name), 1U) << key.name;
   }
   const auto config = or_throw(load_config(path, {}));
-  EXPECT_EQ(config.test.tokens, 0U);
-  EXPECT_EQ(config.stream.tokens, 0U);
-  EXPECT_EQ(config.build.tokens, actors::one_pass);
+  EXPECT_EQ(config.phase.test.tokens, 0U);
+  EXPECT_EQ(config.phase.stream.tokens, 0U);
+  EXPECT_EQ(config.phase.build.tokens, actors::one_pass);
   EXPECT_EQ(config.name, "prose");
 }
 

@@ -32,6 +32,18 @@ struct resume_options {
 /// @error{not_found, no such folder; config_mismatch; what the run returns}
 [[nodiscard]] command_result resume_command(const resume_options& options, output& out);
 
+struct settings_options {
+  std::string key;        ///< a key or a group of keys; empty: all
+  bool markdown = false;  ///< as the page docs/settings.md
+  bool json = false;
+};
+/// Prints what the keys of a configuration are and take.
+/// @error{unknown_key, no key and no group has this name}
+[[nodiscard]] command_result settings_command(const settings_options& options,
+                                              output& out);
+/// The keys that `--set` takes, for the help of `weir run` or of `weir resume`.
+[[nodiscard]] std::string settings_help(bool resuming);
+
 struct speak_options {
   std::string from;  ///< run folder or volume
   std::string tag = "prose";

@@ -5,40 +5,17 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
-#include "weir/base/text.hpp"
+#include "weir/base/settings.hpp"
 
 namespace weir::tools {
 
 namespace {
 
 using actors::run_config;
-
-const config_key* find_key(std::string_view name) {
-  for (const config_key& key : config_keys()) {
-    if (key.name == name) {
-      return &key;
-    }
-  }
-  return nullptr;
-}
-
-// The nearest name; a last part alone ("chunk") means the key that ends with it.
-std::string suggestion(std::string_view name) {
-  std::vector<std::string> names;
-  for (const config_key& key : config_keys()) {
-    const std::size_t dot = key.name.rfind('.');
-    if (dot != std::string::npos && key.name.substr(dot + 1) == name) {
-      return fmt::format("; did you mean \"{}\"?", key.name);
-    }
-    names.push_back(key.name);
-  }
-  return did_you_mean(name, names);
-}
 
 std::string absolute_path(const std::string& path, const std::string& base_folder) {
   if (path == "-") {
@@ -83,22 +60,10 @@ result<run_config> read_config(const std::string& path) {
 
 result<void> apply_entry(run_config& config, const config_entry& entry,
                          const std::string& base_folder) {
-  const auto& [name, value] = entry;
-  const config_key* key = find_key(name);
-  if (key == nullptr) {
-    return error(errc::unknown_key, fmt::format("cannot set key \"{}\": expected a known "
-                                                "key, found none of that name{}",
-                                                name, suggestion(name)))
-        .at(value.where);
+  if (auto set = actors::run_settings().assign(config, entry.key, entry.value); !set) {
+    return std::move(set).error().at(entry.where);
   }
-  const bool taken = key->assign(config, value);
-  if (!taken) {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot set key \"{}\": expected {}, found {}", name,
-                             key->expected, value.describe()))
-        .at(value.where);
-  }
-  if (name == "stream.path") {
+  if (entry.key == "stream.path") {
     for (std::string& path : config.paths) {
       path = absolute_path(path, base_folder);
     }
@@ -121,13 +86,14 @@ result<run_config> load_resume_config(const std::string& folder,
   for (const config_entry& entry : assignments) {
     const run_config before = config;
     WEIR_CHECK(apply_entry(config, entry, working_folder()));
-    const config_key* key = find_key(entry.first);
-    if (!key->may_change && key->show(before) != key->show(config)) {
+    const auto* key = actors::run_settings().find(entry.key);
+    const setting_value was = key->get(before), now = key->get(config);
+    if (!key->may_change && was != now) {
       return error(errc::config_mismatch,
                    fmt::format("cannot change key \"{}\" of a run that has begun: "
                                "expected {}, found {}",
-                               key->name, key->show(before), key->show(config)))
-          .at(entry.second.where)
+                               key->name, toml_text(was), toml_text(now)))
+          .at(entry.where)
           .hint("begin another run with `weir run`");
     }
   }
@@ -137,16 +103,17 @@ result<run_config> load_resume_config(const std::string& folder,
 std::string to_toml(const run_config& config) {
   std::string out;
   std::string table;
-  for (const config_key& key : config_keys()) {
+  for (const auto& key : actors::run_settings().entries()) {
     const std::size_t dot = key.name.find('.');
     const std::string in = dot == std::string::npos ? "" : key.name.substr(0, dot);
     if (in != table) {
       out += fmt::format("\n[{}]\n", in);
       table = in;
     }
-    out += fmt::format(
-        "# {}{}\n{} = {}\n", key.doc, key.may_change ? " (may change at a resume)" : "",
-        dot == std::string::npos ? key.name : key.name.substr(dot + 1), key.show(config));
+    out += fmt::format("# {}{}\n{} = {}\n", key.documentation,
+                       key.may_change ? " (may change at a resume)" : "",
+                       dot == std::string::npos ? key.name : key.name.substr(dot + 1),
+                       toml_text(key.get(config)));
   }
   return out;
 }

@@ -3,32 +3,14 @@
 /// From a TOML file and `--set` to the configuration of a run, and back.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "values.hpp"
 #include "weir/actors/run.hpp"
 #include "weir/base/error.hpp"
 
 namespace weir::tools {
-
-/// One key of the configuration and the setting behind it.
-struct config_key {
-  std::string name;         ///< dotted
-  std::string expected;     ///< what a value must be, for messages
-  std::string doc;          ///< one line
-  bool may_change = false;  ///< a resumed run may have another value
-  /// Takes a value; false if it is of another kind or out of range.
-  std::function<bool(actors::run_config&, const config_value&)> assign;
-  /// The present value as TOML.
-  std::function<std::string(const actors::run_config&)> show;
-};
-
-/// All keys, in the order in which they are written. @threads{safe to call concurrently}
-[[nodiscard]] std::span<const config_key> config_keys();
 
 /// Sets one key. Relative paths in `stream.path` are taken from `base_folder`.
 /// @error{unknown_key, with the nearest known name and the place}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The only file that knows toml++.
+/// The only source that knows toml++.
 #include "values.hpp"
 
 #include <fmt/core.h>
@@ -31,26 +31,27 @@ std::string kind_of(const toml::node& node) {
   }
 }
 
-config_value convert(const toml::node& node, const std::string& name) {
-  config_value out{{}, place(name, node.source())};
+setting_value convert(const toml::node& node) {
   if (const auto* integer = node.as_integer()) {
-    out.data = integer->get();
-  } else if (const auto* real = node.as_floating_point()) {
-    out.data = real->get();
-  } else if (const auto* boolean = node.as_boolean()) {
-    out.data = boolean->get();
-  } else if (const auto* text = node.as_string()) {
-    out.data = text->get();
-  } else if (const auto* array = node.as_array()) {
-    config_list items;
-    for (const toml::node& item : *array) {
-      items.push_back(convert(item, name));
-    }
-    out.data = std::move(items);
-  } else {
-    out.data = config_value::other{kind_of(node)};
+    return {integer->get()};
   }
-  return out;
+  if (const auto* real = node.as_floating_point()) {
+    return {real->get()};
+  }
+  if (const auto* boolean = node.as_boolean()) {
+    return {boolean->get()};
+  }
+  if (const auto* text = node.as_string()) {
+    return {text->get()};
+  }
+  if (const auto* array = node.as_array()) {
+    setting_value::list items;
+    for (const toml::node& item : *array) {
+      items.push_back(convert(item));
+    }
+    return {std::move(items)};
+  }
+  return {setting_value::foreign{kind_of(node)}};
 }
 
 // Tables of TOML nest as deep as the parser allows, which is bounded.
@@ -62,7 +63,7 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
     if (inner != nullptr && !inner->empty()) {
       flatten(*inner, full + ".", name, out);
     } else if (inner == nullptr) {
-      out.emplace_back(full, convert(node, name));
+      out.push_back({full, convert(node), place(name, node.source())});
     }
   }
 }
@@ -79,24 +80,45 @@ std::pair<std::size_t, std::size_t> line_and_column(const std::string& where) {
           std::strtoull(where.c_str() + second + 1, nullptr, 10)};
 }
 
-}  // namespace
-
-std::string config_value::describe() const {
-  struct visitor {
-    std::string operator()(std::int64_t v) const { return fmt::format("integer {}", v); }
-    std::string operator()(double v) const { return fmt::format("number {}", v); }
-    std::string operator()(bool v) const { return fmt::format("boolean {}", v); }
-    std::string operator()(const std::string& v) const {
-      return fmt::format("string {}",
-                         toml_quote(v.size() > 60 ? v.substr(0, 57) + "..." : v));
+/// A TOML basic string with its quotes.
+std::string quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\u{:04X}", byte);
+    } else {
+      out += c;
     }
-    std::string operator()(const config_list& v) const {
-      return fmt::format("an array of {}", v.size());
-    }
-    std::string operator()(const other& v) const { return v.kind; }
-  };
-  return std::visit(visitor{}, data);
+  }
+  return out + '"';
 }
+
+struct toml_writer {
+  std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
+  std::string operator()(double v) const {
+    const std::string text = fmt::format("{}", v);
+    const bool is_integer = text.find_first_not_of("-0123456789") == std::string::npos;
+    return is_integer ? text + ".0" : text;
+  }
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(const std::string& v) const { return quote(v); }
+  std::string operator()(const setting_value::list& v) const {
+    std::string out = "[";
+    for (const setting_value& item : v) {
+      out += out.size() == 1 ? "" : ", ";
+      out += std::visit(*this, item.data);
+    }
+    return out + "]";
+  }
+  std::string operator()(const setting_value::foreign& v) const {
+    return quote(v.description);
+  }
+};
+
+}  // namespace
 
 result<std::vector<config_entry>> parse_toml(std::string_view text,
                                              const std::string& name) {
@@ -110,10 +132,10 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
   }
   std::vector<config_entry> out;
   flatten(parsed.table(), "", name, out);
-  std::stable_sort(
-      out.begin(), out.end(), [](const config_entry& a, const config_entry& b) {
-        return line_and_column(a.second.where) < line_and_column(b.second.where);
-      });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const config_entry& a, const config_entry& b) {
+                     return line_and_column(a.where) < line_and_column(b.where);
+                   });
   return out;
 }
 
@@ -131,26 +153,13 @@ result<config_entry> parse_assignment(std::string_view assignment) {
   const toml::parse_result parsed = toml::parse("value = " + text);
   // A text with line breaks could smuggle in more keys; then it is meant as text.
   if (parsed && parsed.table().size() == 1 && parsed.table().contains("value")) {
-    config_value value = convert(*parsed.table().get("value"), where);
-    value.where = where;
-    return config_entry{key, std::move(value)};
+    return config_entry{key, convert(*parsed.table().get("value")), where};
   }
-  return config_entry{key, config_value{text, where}};
+  return config_entry{key, {text}, where};
 }
 
-std::string toml_quote(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (byte < 0x20 || byte == 0x7F) {
-      out += fmt::format("\\u{:04X}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
+std::string toml_text(const setting_value& value) {
+  return std::visit(toml_writer{}, value.data);
 }
 
 }  // namespace weir::tools

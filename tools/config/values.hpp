@@ -1,39 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values of a configuration with the place they came from; TOML in, nothing else known
-/// of it outside.
+/// TOML to values of settings and back. Only the source beside this header knows toml++.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "weir/base/error.hpp"
+#include "weir/base/settings/value.hpp"
 
 namespace weir::tools {
 
-struct config_value;
-using config_list = std::vector<config_value>;
-
-/// One value of a configuration. `where` is "file:line:column" or "--set key".
-struct config_value {
-  /// The last alternative holds dates, times and tables, which no key takes, as the name
-  /// of their kind.
-  struct other {
-    std::string kind;
-  };
-  std::variant<std::int64_t, double, bool, std::string, config_list, other> data;
+/// A dotted key, its value, and where both stand: "file:line:column" or "--set key".
+struct config_entry {
+  std::string key;
+  setting_value value;
   std::string where;
-
-  /// "integer 7", "string \"abc\"", "an array", ...: for messages.
-  [[nodiscard]] std::string describe() const;
 };
-
-/// A dotted key and its value.
-using config_entry = std::pair<std::string, config_value>;
 
 /// All keys of a TOML text, tables flattened to dotted keys, in the order of the file.
 /// @param name  Name of the file in places, as the user wrote it.
@@ -46,7 +30,7 @@ using config_entry = std::pair<std::string, config_value>;
 /// @error{invalid_argument, no "=" or no key}
 [[nodiscard]] result<config_entry> parse_assignment(std::string_view assignment);
 
-/// A TOML basic string with its quotes.
-[[nodiscard]] std::string toml_quote(std::string_view text);
+/// A value as TOML; `parse_toml` reads it back.
+[[nodiscard]] std::string toml_text(const setting_value& value);
 
 }  // namespace weir::tools

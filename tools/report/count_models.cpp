@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Count models over one hash table per order; gzip through zlib.
+/// Count models over two hash tables per order; gzip through zlib.
 #include "count_models.hpp"
 
 #include <fmt/core.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <unordered_map>
 
 namespace weir::tools {
 
@@ -18,73 +18,28 @@ namespace {
 constexpr unsigned token_bits = 9;
 constexpr std::uint32_t most_tokens = 1U << token_bits;
 
-// Counts by key in an open-addressed table; the key 0 is the empty slot, so keys are
-// stored plus one.
-class count_table {
- public:
-  count_table() : slots_(1U << 12) {}
-
-  // The count of `key`, 0 if it is new; the reference holds until the next call.
-  std::uint32_t& operator[](std::uint64_t key) {
-    if (2 * (used_ + 1) > slots_.size()) {
-      grow();
-    }
-    slot& s = find(slots_, key + 1);
-    if (s.key == 0) {
-      s.key = key + 1;
-      ++used_;
-    }
-    return s.count;
-  }
-
- private:
-  struct slot {
-    std::uint64_t key = 0;
-    std::uint32_t count = 0;
-  };
-
-  static slot& find(std::vector<slot>& slots, std::uint64_t stored) {
-    const std::size_t mask = slots.size() - 1;
-    std::size_t i = (stored * 0x9E3779B97F4A7C15ULL) >> 20 & mask;
-    while (slots[i].key != 0 && slots[i].key != stored) {
-      i = (i + 1) & mask;
-    }
-    return slots[i];
-  }
-
-  void grow() {
-    std::vector<slot> larger(slots_.size() * 2);
-    for (const slot& s : slots_) {
-      if (s.key != 0) {
-        find(larger, s.key) = s;
-      }
-    }
-    slots_ = std::move(larger);
-  }
-
-  std::vector<slot> slots_;
-  std::size_t used_ = 0;
+// What was counted of one context.
+struct context_count {
+  std::uint32_t total = 0;  // occurrences
+  std::uint32_t kinds = 0;  // distinct successors
 };
 
-// One order: occurrences of (context, token), and per context its occurrences and
-// distinct successors.
+// One order: occurrences of each context, and of each context with its successor.
 struct one_order {
-  count_table pairs;
-  count_table totals;
-  count_table kinds;
+  std::unordered_map<std::uint64_t, std::uint32_t> pairs;
+  std::unordered_map<std::uint64_t, context_count> contexts;
 
   // Probability of `token` after `context`, given that of the order below; counts it
   // afterwards.
   double predict_and_count(std::uint64_t context, std::uint32_t token, double below) {
     std::uint32_t& pair = pairs[(context << token_bits) | token];
-    std::uint32_t& total = totals[context];
-    std::uint32_t& kind = kinds[context];
-    const double n = total;
-    const double t = kind;
-    const double p = total == 0 ? below : (pair + t * below) / (n + t);
-    kind += pair == 0 ? 1 : 0;
+    context_count& count = contexts[context];
+    const double n = count.total;
+    const double t = count.kinds;
+    const double p = count.total == 0 ? below : (pair + t * below) / (n + t);
+    count.kinds += pair == 0 ? 1 : 0;
     ++pair;
-    ++total;
+    ++count.total;
     return p;
   }
 };

@@ -32,8 +32,8 @@ result<run_report> run_until(const run_config& config, std::uint64_t tokens,
 
 run_config longer(const test::small_runs& runs, const std::string& name) {
   run_config c = runs.config(name);
-  c.build.tokens = 60'000;
-  c.test.tokens = 1000;
+  c.phase.build.tokens = 60'000;
+  c.phase.test.tokens = 1000;
   c.every_tokens = 3000;
   return c;
 }
@@ -168,16 +168,16 @@ TEST(resume, of_a_killed_run_ends_with_the_state_of_an_uninterrupted_one) {
 TEST(resume, of_four_lanes_may_change_ranks) {
   test::small_runs runs(80'000);
   auto config = longer(runs, "whole");
-  config.lanes = 4;
-  config.ranks = 4;
+  config.stream.lanes = 4;
+  config.stream.ranks = 4;
   const auto whole = run(config);
   ASSERT_TRUE(whole) << whole.error().message();
   config = longer(runs, "parts");
-  config.lanes = 4;
-  config.ranks = 4;
+  config.stream.lanes = 4;
+  config.stream.ranks = 4;
   const auto part = run_until(config, 1, false);
   ASSERT_TRUE(part) << part.error().message();
-  config.ranks = 2;
+  config.stream.ranks = 2;
   const auto r = resume(config);
   ASSERT_TRUE(r) << r.error().message();
   EXPECT_EQ(r->state_hash, whole->state_hash);
@@ -186,20 +186,20 @@ TEST(resume, of_four_lanes_may_change_ranks) {
 TEST(resume, of_a_killed_run_may_change_the_number_of_replicas) {
   test::small_runs runs(80'000);
   auto config = longer(runs, "whole");
-  config.lanes = 4;
+  config.stream.lanes = 4;
   const auto whole = run(config);
   ASSERT_TRUE(whole) << whole.error().message();
   config.out = runs.path("killed");
   config.replicas = replica_policy::per_rank;
-  config.ranks = 4;
+  config.stream.ranks = 4;
   run_and_kill(config, false, std::chrono::milliseconds(150));
-  config.ranks = 2;
+  config.stream.ranks = 2;
   config.workers = 2;
   run_and_kill(config, true, std::chrono::milliseconds(90));
-  config.ranks = 4;
+  config.stream.ranks = 4;
   const auto part = run_until(config, 1, true);
   ASSERT_TRUE(part) << part.error().message();
-  config.ranks = 1;
+  config.stream.ranks = 1;
   const auto r = resume(config);
   ASSERT_TRUE(r) << r.error().message();
   EXPECT_EQ(r->state_hash, whole->state_hash);

@@ -96,8 +96,8 @@ TEST(run, gives_one_state_for_four_lanes_on_any_ranks) {
                            variant{"r4", 2, 64, 4}, variant{"r4p1", 1, 1, 4}}) {
     SCOPED_TRACE(v.name);
     auto config = runs.config(v.name);
-    config.lanes = 4;
-    config.ranks = v.ranks;
+    config.stream.lanes = 4;
+    config.stream.ranks = v.ranks;
     config.workers = v.workers;
     config.prefetch = v.prefetch;
     const auto r = run(config);
@@ -111,15 +111,15 @@ TEST(run, gives_one_state_for_four_lanes_on_any_ranks) {
 TEST(run, gives_that_state_with_a_replica_on_each_of_the_ranks) {
   test::small_runs runs;
   auto plain = runs.config("one");
-  plain.lanes = 4;
+  plain.stream.lanes = 4;
   const auto one = run(plain);
   ASSERT_TRUE(one) << one.error().message();
   for (const std::uint32_t ranks : {1U, 2U, 4U}) {
     for (const unsigned workers : {1U, 2U}) {
       auto config = runs.config(fmt::format("r{}w{}", ranks, workers));
       SCOPED_TRACE(config.name);
-      config.lanes = 4;
-      config.ranks = ranks;
+      config.stream.lanes = 4;
+      config.stream.ranks = ranks;
       config.workers = workers;
       config.replicas = replica_policy::per_rank;
       const auto r = run(config);
@@ -148,9 +148,9 @@ TEST(run, has_one_context_for_any_chunk_in_the_test_phase) {
   for (const std::uint64_t chunk : {8U, 64U, 100U, 512U, 1024U}) {
     SCOPED_TRACE(chunk);
     auto config = runs.config(fmt::format("c{}", chunk));
-    config.chunk = chunk;
-    config.build.tokens = 0;
-    config.test.tokens = 3000;
+    config.stream.chunk = chunk;
+    config.phase.build.tokens = 0;
+    config.phase.test.tokens = 3000;
     const auto r = run(config);
     ASSERT_TRUE(r) << r.error().message();
     context = context ? context : r->context_hash;
@@ -170,8 +170,8 @@ TEST(run, ends_with_its_stream) {
 TEST(run, of_one_pass_takes_what_the_source_has) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
-  config.build.tokens = one_pass;
-  config.test.tokens = 0;
+  config.phase.build.tokens = one_pass;
+  config.phase.test.tokens = 0;
   const auto r = run(config);
   ASSERT_TRUE(r) << r.error().message();
   EXPECT_EQ(r->ended, "finished");
@@ -198,10 +198,10 @@ TEST(run, works_with_every_boundary_policy_on_several_documents) {
       auto config =
           runs.config(fmt::format("b{}p{}", static_cast<int>(policy), prefetch));
       config.paths = paths;
-      config.boundary = policy;
+      config.stream.boundary = policy;
       config.prefetch = prefetch;
-      config.build.tokens = 1500;
-      config.test.tokens = 200;
+      config.phase.build.tokens = 1500;
+      config.phase.test.tokens = 200;
       const auto r = run(config);
       ASSERT_TRUE(r) << r.error().message();
       EXPECT_EQ(r->tokens, 1700U);
@@ -217,7 +217,7 @@ TEST(run, works_with_every_boundary_policy_on_several_documents) {
 TEST(run, loops_where_it_is_told_to) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
-  config.end = storage::end_policy::loop;
+  config.stream.end = storage::end_policy::loop;
   const auto r = run(config);
   ASSERT_TRUE(r) << r.error().message();
   EXPECT_EQ(r->ended, "finished");
@@ -245,7 +245,7 @@ TEST(run, reports_a_missing_corpus_with_text_and_cause) {
 TEST(run, reports_a_setting_that_cannot_be) {
   test::small_runs runs;
   auto config = runs.config("a");
-  config.ranks = 3;
+  config.stream.ranks = 3;
   const auto r = run(config);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::invalid_argument);

@@ -44,13 +44,13 @@ class small_runs {
     c.name = name;
     c.out = path(name);
     c.paths = {corpus()};
-    c.build.tokens = 2000;
-    c.test.tokens = 300;
+    c.phase.build.tokens = 2000;
+    c.phase.test.tokens = 300;
     c.every_tokens = 500;
-    c.width = 32;
-    c.heads = 1;
-    c.hidden = 32;
-    c.blocks = 1;
+    c.model.width = 32;
+    c.model.heads = 1;
+    c.model.hidden = 32;
+    c.model.blocks = 1;
     c.trace = runtime::trace_mode::off;
     return c;
   }

@@ -22,6 +22,11 @@
 #include "weir/runtime/trace.hpp"
 #include "weir/storage/context.hpp"
 
+namespace weir {
+template <class Owner>
+class settings_table;
+}
+
 namespace weir::actors {
 
 /// Tokens of a phase that say "all that the source has"; fixed as a number when the run
@@ -40,53 +45,39 @@ struct phase_budget {
 /// stream, which then is a device of a mesh.
 enum class replica_policy : std::uint8_t { one, per_rank };
 
-/// Every setting of a run. Keys of the configuration file stand beside the members.
-/// "may change": a resumed run may have another value; all other keys are frozen.
-struct run_config {
-  std::string name = "run";  ///< name; not stored in checkpoints
-  std::string out;           ///< the run folder; created if it is not there
-
-  unsigned workers = 1;                                     ///< run.workers; may change
-  replica_policy replicas = replica_policy::one;            ///< run.replicas; may change
-  runtime::trace_mode trace = runtime::trace_mode::window;  ///< run.trace; may change
-  std::int64_t deadline_s =
-      600;  ///< run.deadline, of every request between actors, in s; may change
-
-  std::vector<std::string>
-      paths;        ///< stream.path: files, folders, patterns; "-" is standard input
-  bool eot = true;  ///< stream.eot: end-of-text between files
-  std::uint64_t chunk = 64;      ///< stream.chunk, tokens
-  std::uint64_t prefetch = 16;   ///< stream.prefetch, chunks per lane; may change
-  std::uint32_t lanes = 1;       ///< stream.lanes
-  std::uint32_t lane_block = 1;  ///< stream.lane_block, chunks
-  std::uint32_t ranks = 1;       ///< stream.ranks, 1..lanes; may change
-  storage::end_policy end = storage::end_policy::stop;  ///< stream.end
-  storage::boundary_policy boundary =
-      storage::boundary_policy::never;  ///< stream.boundary
-
-  phase_budget build;   ///< phase.build.tokens, phase.build.pulses
-  phase_budget test;    ///< phase.test.*
-  phase_budget stream;  ///< phase.stream.*
-
-  std::uint64_t every_tokens =
-      100'000;             ///< checkpoint.every_tokens, 0: only at the end; may change
-  std::uint64_t seed = 1;  ///< seed
-
-  std::uint32_t width = 128;   ///< model.width
-  std::uint32_t blocks = 2;    ///< model.blocks
-  std::uint32_t heads = 2;     ///< model.heads
-  std::uint32_t hidden = 256;  ///< model.hidden
-  std::vector<std::uint64_t> frequencies = {1, 8, 64,
-                                            512};  ///< model.frequencies, tokens
-  double rate = 1.5e-3;                            ///< model.rate
-  std::uint32_t warm_up = 100;                     ///< model.warm_up, updates
-  double final_rate = 0.1;                         ///< model.final_rate, part of `rate`
-  double beta1 = 0.9;                              ///< model.beta1
-  double beta2 = 0.99;                             ///< model.beta2
-  double epsilon = 1e-8;                           ///< model.epsilon
-  double decay = 0.01;                             ///< model.decay
-  double clip = 1.0;                               ///< model.clip
+/// Budgets of the phases, in the order in which they follow each other.
+struct run_phases {
+  phase_budget build;
+  phase_budget test;
+  phase_budget stream;
+  friend bool operator==(const run_phases&, const run_phases&) = default;
 };
+
+/// Every setting of a run. `run_settings` gives each member its key, and says what it
+/// takes and whether a resumed run may have another value.
+struct run_config {
+  std::string name = "run";
+  std::string out;  ///< the run folder, created if it is not there; no setting
+
+  unsigned workers = 1;
+  replica_policy replicas = replica_policy::one;
+  runtime::trace_mode trace = runtime::trace_mode::window;
+  std::int64_t deadline_s = 600;  ///< of every request between actors
+
+  std::vector<std::string> paths;  ///< "-" is standard input
+  bool eot = true;
+  std::uint64_t prefetch = 16;
+  storage::stream_config stream;  ///< the run sets `frequencies`, from the model
+  run_phases phase;
+  std::uint64_t every_tokens = 100'000;
+  std::uint64_t seed = 1;
+  models::prose_config model;  ///< the run sets `vocab`, `lanes`, `max_chunk` and `seed`
+};
+
+/// The settings of a run by their keys in a configuration file, those of the stream and
+/// of the model included. Include "weir/base/settings.hpp" to use the table.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<run_config>& run_settings();
 
 /// How a run stands. @threads{a value}
 struct run_progress {
@@ -240,8 +231,10 @@ struct run_report {
 /// The text of `metrics.json`.
 [[nodiscard]] std::string metrics_json(const run_report& report);
 
-/// Checks every setting without touching any file. @return warnings for the log
-/// @error{invalid_argument, names the key, what was expected and what was found}
+/// Checks every setting, and what the stream and the model ask of several settings
+/// together, without touching any file. @return warnings for the log
+/// @error{invalid_argument, names the setting, what was expected and what was found}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::vector<std::string>> check_config(const run_config& config);
 
 }  // namespace weir::actors

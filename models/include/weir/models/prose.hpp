@@ -19,6 +19,11 @@
 #include "weir/models/pulse.hpp"
 #include "weir/runtime/engine.hpp"
 
+namespace weir {
+template <class Owner>
+class settings_table;
+}
+
 namespace weir::models {
 
 /// Number of the equations that the model is computed by. It changes whenever the same
@@ -27,28 +32,37 @@ namespace weir::models {
 /// @source{docs/decisions/prose_memory.md}
 inline constexpr int prose_equations = 2;
 
-/// Shape, schedule and seed. What is fixed at the start of a run and stored with it.
+/// Shape, schedule and seed of a model: fixed when a run begins, and stored with it.
+/// `prose_settings` says what each member takes.
 struct prose_config {
-  std::uint32_t vocab =
-      256;  ///< token ids are below; 257 where the source emits end-of-text
-  std::uint32_t width = 128;  ///< features of a row; a multiple of 16
+  std::uint32_t vocab = 256;  ///< 257 where the source emits end-of-text
+  std::uint32_t width = 128;
   std::uint32_t blocks = 2;
-  std::vector<std::uint64_t> frequencies = {
-      1, 8, 64, 512};          ///< tokens per firing of each level; see `create`
-  std::uint32_t heads = 2;     ///< of 32 features each
-  std::uint32_t hidden = 256;  ///< features of the two-layer part; a multiple of 16
-  std::uint32_t lanes = 1;
-  std::uint32_t max_chunk = 64;  ///< most tokens of a lane in one pulse
-  std::uint64_t seed = 0;
+  std::uint32_t heads = 2;
+  std::uint32_t hidden = 256;
+  std::vector<std::uint64_t> frequencies = {1, 8, 64, 512};
   double rate = 1.5e-3;
-  std::uint32_t warm_up = 100;  ///< updates
-  double final_rate = 0.1;      ///< part of `rate` at the end of the cosine
+  std::uint32_t warm_up = 100;
+  double final_rate = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.99;
   double epsilon = 1e-8;
-  double decay = 0.01;  ///< on matrices
-  double clip = 1.0;    ///< global norm of the pulse's gradient
+  double decay = 0.01;
+  double clip = 1.0;
+  std::uint32_t lanes = 1;
+  std::uint32_t max_chunk = 64;
+  std::uint64_t seed = 0;
 };
+
+/// The settings of a prose model, with the ranges that `prose::create` accepts. Include
+/// "weir/base/settings.hpp" to use the table.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<prose_config>& prose_settings();
+
+/// Checks a configuration as `prose::create` does, without building a model.
+/// @error{invalid_argument, names the first setting that is out of range, with its range}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<void> check_config(const prose_config& config);
 
 /// What a region of the state is. A checkpoint has a section per kind (and per lane for
 /// `context`).
@@ -137,9 +151,7 @@ class parameter_digest {
 class prose {
  public:
   /// Allocates and initialises everything from the seed; contexts are empty.
-  /// @error{invalid_argument, a shape the kernels do not have: frequencies must start at
-  /// 1, ascend, and divide 64
-  ///        or be multiples of it}
+  /// @error{invalid_argument, a setting that `prose_settings` does not accept}
   /// @error{invalid_argument, a number of devices that `lanes_per_device` does not know}
   /// `kernels` is "auto", or an instruction set that this processor has: "x86-64",
   /// "x86-64-v3", "x86-64-v4". Each of several `devices` has a replica of the parameters

@@ -19,6 +19,11 @@
 #include "weir/base/error.hpp"
 #include "weir/storage/context_source.hpp"
 
+namespace weir {
+template <class Owner>
+class settings_table;
+}
+
 namespace weir::storage {
 
 /// What happens after the last token of the source.
@@ -35,16 +40,28 @@ enum class boundary_policy : std::uint8_t {
   split,          ///< a chunk ends with its first `end_of_text`
 };
 
+/// Geometry and policies of a stream. `stream_settings` says what each member takes.
 struct stream_config {
-  std::size_t chunk = 64;  ///< nominal tokens per chunk
+  std::size_t chunk = 64;  ///< nominal; a caller may ask for another size
   std::uint32_t lanes = 1;
-  std::uint32_t lane_block = 1;  ///< chunks that a lane reads in a row
-  std::uint32_t ranks = 1;  ///< 1..lanes; rank r hosts the lanes l with l mod ranks == r
+  std::uint32_t lane_block = 1;
+  std::uint32_t ranks = 1;  ///< rank r hosts the lanes l with l mod ranks == r
   end_policy end = end_policy::stop;
   boundary_policy boundary = boundary_policy::never;
-  std::vector<std::uint64_t> frequencies = {
-      1, 8, 64, 512};  ///< periods of the levels in tokens, ascending
+  std::vector<std::uint64_t> frequencies = {1, 8, 64, 512};
 };
+
+/// The settings of a stream, with the ranges that `context_stream::open` accepts. Include
+/// "weir/base/settings.hpp" to use the table.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<stream_config>& stream_settings();
+
+/// Checks a configuration as `context_stream::open` does, but for what depends on the
+/// source. @return the warning of `check_chunk_size`
+/// @error{invalid_argument, a setting is out of range, there are more ranks than lanes,
+/// or `check_chunk_size` refuses the chunk}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::string> check_config(const stream_config& config);
 
 /// Checks a chunk size against the periods of the levels, the fastest first.
 /// @return a warning for the log, or "". @error{invalid_argument, smaller than the
@@ -155,8 +172,8 @@ class context_stream {
  public:
   struct state;  ///< of the implementation
 
-  /// @error{invalid_argument, chunk below the fastest period, lanes or ranks out of
-  /// range, loop or lanes on a pipe}
+  /// @error{invalid_argument, `check_config` refuses the configuration, or the source is
+  /// a pipe and the configuration asks for several lanes or a loop}
   [[nodiscard]] static result<std::unique_ptr<context_stream>> open(
       stream_config config, std::unique_ptr<token_source> source);
   ~context_stream();

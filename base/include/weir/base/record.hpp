@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "weir/base/bytes.hpp"
-#include "weir/base/hash.hpp"
 
-namespace weir::storage {
+namespace weir {
 
+/// Appends little-endian numbers and bytes. @threads{thread-compatible}
 class record_writer {
  public:
   template <std::unsigned_integral T>
@@ -22,10 +22,12 @@ class record_writer {
     out_.resize(at + sizeof(T));
     store_le(out_.data() + at, value);
   }
+  /// The length as u32, then the bytes.
   void put_text(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     append(out_, as_view(text));
   }
+  /// The numbers without their count.
   template <std::unsigned_integral T>
   void put_all(std::span<const T> values) {
     const std::size_t at = out_.size();
@@ -44,17 +46,20 @@ class record_writer {
   byte_vector out_;
 };
 
-/// Reads past the end give zeros and set `failed`, so that a reader checks once per group
-/// of fields.
+/// Takes little-endian numbers and bytes from a view. A read past the end gives zeros and
+/// sets `failed`, so that a caller checks once per group of fields.
+/// @threads{thread-compatible}
 class record_reader {
  public:
   explicit record_reader(bytes_view bytes) : rest_(bytes) {}
 
+  /// The next number, or 0 if its bytes are missing.
   template <std::unsigned_integral T>
   [[nodiscard]] T get() {
     const bytes_view bytes = get_bytes(sizeof(T));
     return failed_ ? T{0} : load_le<T>(bytes.data());
   }
+  /// The next `count` bytes, or none if some are missing.
   [[nodiscard]] bytes_view get_bytes(std::uint64_t count) {
     if (count > rest_.size()) {
       failed_ = true;
@@ -65,11 +70,12 @@ class record_reader {
     rest_ = rest_.subspan(out.size());
     return out;
   }
+  /// What `put_text` wrote; empty if bytes are missing.
   [[nodiscard]] std::string get_text() {
     return std::string(as_text(get_bytes(get<std::uint32_t>())));
   }
-  /// A count of things that take at least `unit` bytes each; 0 and failed if so many
-  /// cannot follow.
+  /// The next number as a count of things that take at least `unit` bytes each; 0, and
+  /// `failed`, if so many cannot follow.
   template <std::unsigned_integral T>
   [[nodiscard]] std::size_t get_count(std::size_t unit) {
     const T count = get<T>();
@@ -79,6 +85,7 @@ class record_reader {
     }
     return static_cast<std::size_t>(count);
   }
+  /// The next `count` numbers, or none if some are missing.
   template <std::unsigned_integral T>
   [[nodiscard]] std::vector<T> get_all(std::size_t count) {
     if (count > rest_.size() / sizeof(T)) {
@@ -92,7 +99,9 @@ class record_reader {
     }
     return out;
   }
+  /// True once something was read past the end.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
+  /// The bytes that were not taken yet.
   [[nodiscard]] bytes_view rest() const noexcept { return rest_; }
 
  private:
@@ -100,15 +109,4 @@ class record_reader {
   bool failed_ = false;
 };
 
-/// XXH3-64 of tokens as little-endian u32.
-[[nodiscard]] inline std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens) {
-  if constexpr (std::endian::native == std::endian::little) {
-    return xxh3_64(std::as_bytes(tokens));
-  } else {
-    record_writer out;
-    out.put_all(tokens);
-    return xxh3_64(out.view());
-  }
-}
-
-}  // namespace weir::storage
+}  // namespace weir

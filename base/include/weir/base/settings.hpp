@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Settings described by a table: every owner of settings (a run, a model, a stream, a
+/// stage) has one, and everything that handles settings iterates over it: the reader of a
+/// configuration file, the check, the stored configuration, help and reference pages.
+///
+/// The table is the only place that knows the range of a setting. A value is checked when
+/// it is read, and the owner checks the whole object again before it uses it, against the
+/// same table.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "weir/base/error.hpp"
+#include "weir/base/settings/value.hpp"
+
+namespace weir {
+
+/// A setting and the member of its owner that holds it.
+template <class Owner>
+struct setting : setting_info {
+  /// The value that an owner holds. A number that no configuration can give is foreign.
+  std::function<setting_value(const Owner&)> get;
+  /// Stores a value that `accepts` takes.
+  std::function<void(Owner&, const setting_value&)> set;
+};
+
+namespace settings_detail {
+
+template <class T>
+struct item_of {
+  using type = T;
+  static constexpr bool in_list = false;
+};
+template <class T>
+struct item_of<std::vector<T>> {
+  using type = T;
+  static constexpr bool in_list = true;
+};
+
+template <class T>
+[[nodiscard]] setting_range whole_range() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return boolean_range{};
+  } else if constexpr (std::is_integral_v<T>) {
+    integer_range all;
+    all.low = std::is_signed_v<T> ? std::int64_t{std::numeric_limits<T>::min()} : 0;
+    if constexpr (sizeof(T) < 8 || std::is_signed_v<T>) {
+      all.high = std::int64_t{std::numeric_limits<T>::max()};
+    }
+    return all;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return real_range{double{std::numeric_limits<T>::lowest()},
+                      double{std::numeric_limits<T>::max()}};
+  } else if constexpr (item_of<T>::in_list) {
+    using item = typename item_of<T>::type;
+    using item_range = std::conditional_t<
+        std::is_integral_v<item>, integer_range,
+        std::conditional_t<std::is_floating_point_v<item>, real_range, text_range>>;
+    list_range all;
+    all.items = std::get<item_range>(whole_range<item>());
+    return all;
+  } else {
+    static_assert(std::is_same_v<T, std::string>, "no setting has this type");
+    return text_range{};
+  }
+}
+
+/// For an unsigned number that the 64 bits of a value cannot hold.
+[[nodiscard]] setting_value too_large(std::uint64_t number);
+
+template <class T>
+[[nodiscard]] setting_value to_value(const T& member) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
+    return {member};
+  } else if constexpr (std::is_integral_v<T>) {
+    const auto number = static_cast<std::int64_t>(member);
+    return std::is_unsigned_v<T> && number < 0
+               ? too_large(static_cast<std::uint64_t>(member))
+               : setting_value{number};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return {double{member}};
+  } else {
+    setting_value::list items;
+    for (const auto& item : member) {
+      items.push_back(to_value(item));
+    }
+    return {std::move(items)};
+  }
+}
+
+template <class T>
+[[nodiscard]] T from_value(const setting_value& value) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
+    return std::get<T>(value.data);
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::get<std::int64_t>(value.data));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    const auto* whole = std::get_if<std::int64_t>(&value.data);
+    return static_cast<T>(whole ? static_cast<double>(*whole)
+                                : std::get<double>(value.data));
+  } else if (const auto* list = std::get_if<setting_value::list>(&value.data)) {
+    T items;
+    for (const setting_value& item : *list) {
+      items.push_back(from_value<typename T::value_type>(item));
+    }
+    return items;
+  } else {
+    return T{from_value<typename T::value_type>(value)};
+  }
+}
+
+/// Makes `narrowed` the part of an integer range that another one holds as well.
+void intersect(setting_info& narrowed, const setting_info& other);
+
+}  // namespace settings_detail
+
+/// Describes the setting that `settings_table::add` has just made. Valid until the next
+/// one is added.
+template <class Owner, class Access>
+class setting_options {
+ public:
+  /// Of the member.
+  using type = std::remove_cvref_t<std::invoke_result_t<Access, Owner&>>;
+  /// The type of the limits of numbers, and the range that holds them.
+  static constexpr bool integral =
+      std::is_integral_v<typename settings_detail::item_of<type>::type>;
+  using number = std::conditional_t<integral, std::int64_t, double>;
+  using number_range = std::conditional_t<integral, integer_range, real_range>;
+
+  /// @param member  Where an owner holds the setting.
+  setting_options(setting<Owner>& described, Access member)
+      : setting_(described), member_(member) {}
+
+  /// Limits numbers, or the numbers in a list, to a part of what they may be so far.
+  setting_options& range(number low, number high) {
+    auto* list = std::get_if<list_range>(&setting_.range);
+    auto& limits = list != nullptr ? std::get<number_range>(list->items)
+                                   : std::get<number_range>(setting_.range);
+    WEIR_EXPECT(limits.low <= low && low <= high && high <= limits.high);
+    limits.low = low;
+    limits.high = high;
+    return *this;
+  }
+  /// Lets through multiples of `step` only.
+  setting_options& multiple_of(std::int64_t step) {
+    std::get<integer_range>(setting_.range).step = step;
+    return *this;
+  }
+  /// Lets a word stand for a number outside of the range.
+  setting_options& word(const std::string& text, type constant) {
+    std::get<integer_range>(setting_.range)
+        .words.push_back({text, static_cast<std::uint64_t>(constant)});
+    setting_.get = [get = setting_.get, member = member_, text,
+                    constant](const Owner& owner) {
+      return std::invoke(member, owner) == constant ? setting_value{text} : get(owner);
+    };
+    setting_.set = [set = setting_.set, member = member_, text, constant](
+                       Owner& owner, const setting_value& value) {
+      if (value == setting_value{text}) {
+        std::invoke(member, owner) = constant;
+      } else {
+        set(owner, value);
+      }
+    };
+    return *this;
+  }
+  /// Limits the number of items of a list.
+  setting_options& count(std::size_t shortest, std::size_t longest) {
+    auto& list = std::get<list_range>(setting_.range);
+    list.shortest = shortest;
+    list.longest = longest;
+    return *this;
+  }
+  /// Lets one item stand without a list around it.
+  setting_options& single() {
+    std::get<list_range>(setting_.range).single = true;
+    return *this;
+  }
+  /// Adds a condition on values in the range; `text` continues "expected an integer": "an
+  /// even one".
+  setting_options& rule(std::string text, std::function<bool(const type&)> holds) {
+    setting_.rule_text = std::move(text);
+    setting_.rule = [holds = std::move(holds)](const setting_value& value) {
+      return holds(settings_detail::from_value<type>(value));
+    };
+    return *this;
+  }
+  /// Names the unit of the numbers: "tokens", "s".
+  setting_options& unit(std::string name) {
+    setting_.unit = std::move(name);
+    return *this;
+  }
+  /// Says that what has begun may go on with another value. Others are fixed.
+  setting_options& may_change() {
+    setting_.may_change = true;
+    return *this;
+  }
+  /// Says that the default is no usable value. The check refuses an owner that still has
+  /// it.
+  setting_options& required() {
+    setting_.required = true;
+    return *this;
+  }
+
+ private:
+  setting<Owner>& setting_;
+  Access member_;
+};
+
+/// The settings of an owner, in the order in which they are read and written.
+///
+/// A member is a pointer to a data member, or a callable that takes an owner, const or
+/// not, and returns a reference to the member. Defaults are those of `Owner{}`.
+/// @threads{building: thread-compatible; once built: safe to call concurrently}
+template <class Owner>
+class settings_table {
+ public:
+  /// @param owner  Whose settings these are, for messages: "the run".
+  explicit settings_table(std::string owner) : owner_(std::move(owner)) {}
+
+  /// Adds a setting that holds a boolean, a number, a text, or a vector of numbers or
+  /// texts; it takes every value of its type until it is described further.
+  template <class Access>
+  setting_options<Owner, Access> add(std::string name, Access member,
+                                     std::string documentation) {
+    using type = typename setting_options<Owner, Access>::type;
+    setting<Owner>& s = append(std::move(name), std::move(documentation));
+    s.range = settings_detail::whole_range<type>();
+    s.get = [member](const Owner& owner) {
+      return settings_detail::to_value<type>(std::invoke(member, owner));
+    };
+    s.set = [member](Owner& owner, const setting_value& value) {
+      std::invoke(member, owner) = settings_detail::from_value<type>(value);
+    };
+    return {s, member};
+  }
+
+  /// Adds a setting that holds one of a few constants, each with a word for it.
+  template <class Access>
+  setting_options<Owner, Access> add(
+      std::string name, Access member,
+      std::vector<std::pair<const char*, typename setting_options<Owner, Access>::type>>
+          words,
+      std::string documentation) {
+    setting<Owner>& s = append(std::move(name), std::move(documentation));
+    word_range range;
+    for (const auto& [word, ignored] : words) {
+      range.words.emplace_back(word);
+    }
+    s.range = std::move(range);
+    s.get = [member, words](const Owner& owner) -> setting_value {
+      for (const auto& [word, constant] : words) {
+        if (std::invoke(member, owner) == constant) {
+          return {std::string(word)};
+        }
+      }
+      return {setting_value::foreign{"a constant without a name"}};
+    };
+    s.set = [member, words](Owner& owner, const setting_value& value) {
+      for (const auto& [word, constant] : words) {
+        if (std::get<std::string>(value.data) == word) {
+          std::invoke(member, owner) = constant;
+        }
+      }
+    };
+    return {s, member};
+  }
+
+  /// Adds the settings of a part, with a prefix before their names. Those that the owner
+  /// works out itself are left out.
+  template <class Part>
+  void include(const std::string& prefix, Part Owner::*part,
+               const settings_table<Part>& table,
+               const std::vector<std::string_view>& left_out = {}) {
+    for (const setting<Part>& inner : table.entries()) {
+      if (std::find(left_out.begin(), left_out.end(), inner.name) != left_out.end()) {
+        continue;
+      }
+      setting<Owner>& s = append(prefix + inner.name, inner.documentation);
+      const std::string name = s.name;
+      static_cast<setting_info&>(s) = inner;
+      s.name = name;
+      s.get = [part, get = inner.get](const Owner& owner) { return get(owner.*part); };
+      s.set = [part, set = inner.set](Owner& owner, const setting_value& value) {
+        set(owner.*part, value);
+      };
+    }
+  }
+
+  /// Limits an integer to what another setting takes as well: the owner hands its value
+  /// on to that one.
+  void narrow(std::string_view name, const setting_info& other) {
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(),
+                     [&](const setting<Owner>& s) { return s.name == name; });
+    WEIR_EXPECT(found != entries_.end());
+    settings_detail::intersect(*found, other);
+  }
+
+  /// All settings, in the order in which they were added.
+  [[nodiscard]] const std::vector<setting<Owner>>& entries() const noexcept {
+    return entries_;
+  }
+  /// The setting of a name, or null.
+  [[nodiscard]] const setting<Owner>* find(std::string_view name) const noexcept {
+    for (const setting<Owner>& s : entries_) {
+      if (s.name == name) {
+        return &s;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Sets one setting by its name.
+  /// @error{unknown_key, no setting has this name; the nearest one is named}
+  /// @error{invalid_argument, the setting does not take this value}
+  [[nodiscard]] result<void> assign(Owner& owner, std::string_view name,
+                                    const setting_value& value) const {
+    const setting<Owner>* s = find(name);
+    if (s == nullptr) {
+      return unknown_setting(name, names());
+    }
+    if (!s->accepts(value)) {
+      return refused_value(*s, value);
+    }
+    s->set(owner, value);
+    return {};
+  }
+
+  /// Checks every setting of an owner. A required setting must differ from its default.
+  /// @error{invalid_argument, names the first setting that is refused}
+  [[nodiscard]] result<void> check(const Owner& owner) const {
+    const Owner untouched{};
+    for (const setting<Owner>& s : entries_) {
+      const setting_value value = s.get(owner);
+      if (s.required && value == s.get(untouched)) {
+        return refused_setting(owner_, s, {setting_value::foreign{"none"}});
+      }
+      if (!s.accepts(value)) {
+        return refused_setting(owner_, s, value);
+      }
+    }
+    return {};
+  }
+
+ private:
+  setting<Owner>& append(std::string name, std::string documentation) {
+    WEIR_EXPECT(find(name) == nullptr);
+    setting<Owner>& s = entries_.emplace_back();
+    s.name = std::move(name);
+    s.documentation = std::move(documentation);
+    return s;
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const setting<Owner>& s : entries_) {
+      all.push_back(s.name);
+    }
+    return all;
+  }
+
+  std::string owner_;
+  std::vector<setting<Owner>> entries_;
+};
+
+}  // namespace weir

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir settings`: what the keys of a run are and take.
+#include "commands.hpp"
+#include "config/reference.hpp"
+#include "weir/actors/run.hpp"
+
+namespace weir::tools {
+
+command_result settings_command(const settings_options& options, output& out) {
+  setting_list settings = list_settings(actors::run_settings());
+  if (!options.key.empty()) {
+    WEIR_TRY(settings, select_settings(settings, options.key));
+  }
+  if (options.json) {
+    out.write(settings_json(settings));
+  } else if (options.markdown) {
+    out.write(settings_page(settings));
+  } else {
+    out.write(settings_text(settings));
+  }
+  return 0;
+}
+
+std::string settings_help(bool resuming) {
+  return "Keys that --set takes; `weir settings` and docs/settings.md say what each "
+         "is:\n" +
+         settings_names(list_settings(actors::run_settings()), resuming);
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes lists of settings.
+#include "reference.hpp"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "values.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr std::string_view page_head = R"(# Settings of a run
+
+`weir run FILE` takes its settings from a TOML file, and `--set KEY=VALUE` overrides the
+file. A table of TOML makes the first part of a key: `heads = 4` under `[model]` sets
+`model.heads`. The value of `--set` is read as TOML; what is not TOML is a string.
+
+The `config.toml` in the folder of a run holds what the run began with.
+`weir resume DIR --set KEY=VALUE` may change the keys that say so below, for the process
+that continues the run.
+
+This page is what `weir settings --markdown` prints. `weir settings KEY` prints one key or
+one group of keys.
+)";
+
+std::string group_of(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return dot == std::string::npos ? std::string() : name.substr(0, dot);
+}
+
+std::string preset_of(const listed_setting& s) {
+  return s.info->required ? "none, it has to be given" : toml_text(s.preset);
+}
+
+std::string range_of(const setting_info& info) {
+  return info.unit.empty() ? info.expected()
+                           : fmt::format("{} ({})", info.expected(), info.unit);
+}
+
+}  // namespace
+
+result<setting_list> select_settings(std::span<const listed_setting> all,
+                                     std::string_view name) {
+  setting_list chosen;
+  std::vector<std::string> names;
+  for (const listed_setting& s : all) {
+    names.push_back(s.info->name);
+    if (s.info->name == name || s.info->name.starts_with(std::string(name) + ".")) {
+      chosen.push_back(s);
+    }
+  }
+  if (chosen.empty()) {
+    return unknown_setting(name, names);
+  }
+  return chosen;
+}
+
+std::string settings_text(std::span<const listed_setting> settings) {
+  std::string out;
+  for (const listed_setting& s : settings) {
+    out += fmt::format("{}\n    {}\n    takes {}\n    default: {}{}\n", s.info->name,
+                       s.info->documentation, range_of(*s.info), preset_of(s),
+                       s.info->may_change ? "; may change at a resume" : "");
+  }
+  return out;
+}
+
+std::string settings_json(std::span<const listed_setting> settings) {
+  auto all = nlohmann::ordered_json::array();
+  for (const listed_setting& s : settings) {
+    nlohmann::ordered_json one;
+    one["name"] = s.info->name;
+    one["documentation"] = s.info->documentation;
+    one["takes"] = s.info->expected();
+    one["unit"] = s.info->unit;
+    one["default"] = s.info->required ? nlohmann::ordered_json()
+                                      : nlohmann::ordered_json(toml_text(s.preset));
+    one["required"] = s.info->required;
+    one["may_change"] = s.info->may_change;
+    all.push_back(std::move(one));
+  }
+  return all.dump(2) + "\n";
+}
+
+std::string settings_page(std::span<const listed_setting> settings) {
+  std::string out(page_head);
+  std::string group = "none yet";
+  for (const listed_setting& s : settings) {
+    if (const std::string next = group_of(s.info->name); next != group) {
+      group = next;
+      out += fmt::format(
+          "\n## {}\n\n| key | meaning | takes | default | at a resume |\n"
+          "| --- | --- | --- | --- | --- |\n",
+          group.empty() ? "The run itself" : "[" + group + "]");
+    }
+    const std::string preset = preset_of(s);
+    out +=
+        fmt::format("| `{}` | {} | {} | {} | {} |\n", s.info->name, s.info->documentation,
+                    range_of(*s.info), s.info->required ? preset : "`" + preset + "`",
+                    s.info->may_change ? "may change" : "fixed");
+  }
+  return out;
+}
+
+std::string settings_names(std::span<const listed_setting> settings,
+                           bool may_change_only) {
+  constexpr std::size_t width = 78;
+  std::string out;
+  std::string line = " ";
+  for (const listed_setting& s : settings) {
+    if (may_change_only && !s.info->may_change) {
+      continue;
+    }
+    if (line.size() + 1 + s.info->name.size() > width) {
+      out += line + "\n";
+      line = " ";
+    }
+    line += " " + s.info->name;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace weir::tools
