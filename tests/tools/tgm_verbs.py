@@ -244,7 +244,7 @@ class Verbs(unittest.TestCase):
         (self.folder / "empty.tgm").write_bytes(b"")
         said = self.tgm("validate", "empty.tgm", code=4).stderr.decode()
         self.assertIn("0 bytes with no valid messages", said)
-        self.assertIn("FAILED (1 errors", said)
+        self.assertIn("FAILED (1 error,", said)
         report = json.loads(self.tgm("validate", "--json", "empty.tgm", code=4).stdout)[0]
         self.assertEqual([i["length"] for i in report["file_issues"]], [0])
 

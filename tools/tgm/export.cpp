@@ -23,6 +23,9 @@ constexpr std::size_t terminal_rows = 48;
 
 result<std::size_t> message_of(const tgm_verb_options& options,
                                const message_file& file) {
+  if (file.spans.empty()) {
+    return file.without_message();
+  }
   if (options.message >= file.spans.size()) {
     return error(
         errc::not_found,
@@ -38,7 +41,7 @@ result<std::size_t> message_of(const tgm_verb_options& options,
 command_result tgm_export(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m));
+  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
   WEIR_TRY(const std::size_t i, object_called(reader, options.object));
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const byte_vector npy = as_npy(reader.descriptor(i), elements);
@@ -55,7 +58,7 @@ command_result tgm_export(const tgm_verb_options& options, output& out) {
 command_result tgm_show(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m));
+  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
   WEIR_TRY(const std::size_t i, object_called(reader, options.object));
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const auto& d = reader.descriptor(i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What each verb of `weir tgm` takes and does, beyond the look into one file.
+/// What each verb of `weir tgm` takes and does.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,28 @@ struct tgm_verb_options {
   bool canonical = false;
   bool legacy = false;
   bool recode = false;
+  bool skip_damaged = false;
   bool json = false;
-  unsigned threads = 0;
-  mask_wishes masks;
+  std::uint64_t max_object_bytes = formats::read_options().max_object_bytes;
+  encoding_wishes encoding;
+
+  /// How every verb but `validate` reads messages.
+  [[nodiscard]] formats::read_options reading() const {
+    formats::read_options read;
+    read.max_object_bytes = max_object_bytes;
+    read.threads = encoding.threads;
+    read.legacy_packing = legacy;
+    return read;
+  }
 };
 
 [[nodiscard]] command_result tgm_info(const tgm_verb_options& options, output& out);
 /// Objects with digests; with keys, a clause or several files a row per message, as the
 /// reference prints it.
 [[nodiscard]] command_result tgm_list(const tgm_verb_options& options, output& out);
+/// Objects of one file with digests.
+[[nodiscard]] command_result tgm_list_objects(const tgm_verb_options& options,
+                                              output& out);
 /// Messages as the reference prints them: text, or one JSON object each.
 [[nodiscard]] command_result tgm_describe(const tgm_verb_options& options, output& out);
 /// Values of objects, one JSON line each.
