@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tgm/damage.hpp"
-#include "tgm/rewrite.hpp"
+#include "tgm/verbs.hpp"
 #include "weir/base/file.hpp"
 
 namespace weir::tools {
@@ -17,7 +17,9 @@ namespace {
 class message_copier {
  public:
   message_copier(const tgm_verb_options& options, const message_file& file)
-      : options_(options), file_(file), templated_(options.out.find('[') != options.out.npos) {
+      : options_(options),
+        file_(file),
+        templated_(options.out.find('[') != options.out.npos) {
     if (!templated_) {
       outputs_[options.out];
     }

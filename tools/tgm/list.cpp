@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that look at metadata: info, ls with keys, get.
+/// Verbs that list what files hold: info, ls, get.
 #include "tgm/damage.hpp"
 #include "tgm/verbs.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+#include "weir/models/prose.hpp"
 
 namespace weir::tools {
 
 using formats::cbor_array;
 using formats::cbor_map;
 using formats::message_reader;
+using formats::message_span;
 
 namespace {
 
 std::vector<std::string> keys_of(const tgm_verb_options& options) {
-  return options.keys.empty() ? std::vector<std::string>{"version"}
-                              : split_text(options.keys, ',');
+  std::vector<std::string> out;
+  for (const std::string& key : split_text(options.keys, ',')) {
+    out.emplace_back(trimmed(key));
+  }
+  return options.keys.empty() ? std::vector<std::string>{"version"} : out;
 }
 
 /// Prints the values of keys, one line or one JSON object for each message that passes
@@ -83,6 +90,118 @@ class key_columns {
   std::vector<std::string> keys_;
 };
 
+/// The lines of one message. They are written once the whole message has been read, so
+/// that a damaged one leaves none of them.
+class message_listing {
+ public:
+  message_listing(const message_reader& reader, bool json)
+      : reader_(reader), json_(json) {}
+
+  result<std::string> run(std::size_t number, message_span span) {
+    if (json_) {
+      add("  {{\"offset\": {}, \"length\": {}, \"objects\": [", span.offset, span.length);
+    } else {
+      add("message {} at {}: {}, {}\n", number, span.offset,
+          counted(reader_.object_count(), "object"), human_bytes(span.length));
+    }
+    for (std::size_t i = 0; i < reader_.object_count(); ++i) {
+      WEIR_CHECK(add_object(i));
+    }
+    add_digest();
+    return std::move(text_);
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  result<void> add_object(std::size_t i) {
+    const auto elements = reader_.decode(i);
+    if (elements) {
+      digest_.add(object_name(reader_, i), reader_.descriptor(i).shape, *elements);
+      add_facts(i, hex64(xxh3_64(*elements)), "");
+      return {};
+    }
+    if (elements.error().code() != errc::unsupported) {
+      return elements.error();
+    }
+    // Everything but the elements is known of an object whose codec is not built.
+    WEIR_CHECK(reader_.verify());
+    undecoded_ += 1;
+    add_facts(i, "", elements.error().root().text());
+    return {};
+  }
+
+  /// `problem` says why there is no digest.
+  void add_facts(std::size_t i, const std::string& digest, const std::string& problem) {
+    const auto& d = reader_.descriptor(i);
+    const std::string name = object_name(reader_, i);
+    if (json_) {
+      add("{}\n    {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"bytes\": {}, "
+          "\"stored_bytes\": {}, \"compression\": {}, ",
+          i == 0 ? "" : ",", json_quote(name), info_of(d.type).tensogram,
+          shape_text(d.shape), reader_.object_bytes(i), reader_.stored_bytes(i),
+          json_quote(d.compression));
+      if (problem.empty()) {
+        add("\"xxh3\": \"{}\"}}", digest);
+      } else {
+        add("\"xxh3\": null, \"problem\": {}}}", json_quote(problem));
+      }
+    } else {
+      add("  {:3}  {:32} {:10} {:16} {:>10}  {:5} {}\n", i, name.empty() ? "-" : name,
+          info_of(d.type).tensogram, shape_text(d.shape),
+          human_bytes(reader_.object_bytes(i)), d.compression,
+          problem.empty() ? digest : "no digest: " + problem);
+    }
+  }
+
+  void add_digest() {
+    if (json_) {
+      add("],\n   \"digest\": {}}}",
+          undecoded_ == 0 ? "\"" + hex64(digest_.value()) + "\"" : "null");
+    } else if (undecoded_ == 0) {
+      add("  digest {} over names, shapes and bytes\n", hex64(digest_.value()));
+    } else {
+      add("  no digest over names, shapes and bytes: {} cannot be decoded\n",
+          counted(undecoded_, "object"));
+    }
+  }
+
+  const message_reader& reader_;
+  bool json_;
+  std::size_t undecoded_ = 0;
+  models::parameter_digest digest_;
+  std::string text_;
+};
+
+/// Objects of one file with their digests.
+command_result list_objects(const tgm_verb_options& options, output& out) {
+  damage_report damage(options.skip_damaged);
+  WEIR_TRY(const message_file file, damage.open(options.files.front()));
+  if (options.json) {
+    out.print("{{\"file\": {}, \"messages\": [", json_quote(file.name));
+  }
+  const char* separator = "\n";
+  for (std::size_t m = 0; m < file.spans.size(); ++m) {
+    const auto lines = [&]() -> result<std::string> {
+      WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
+      return message_listing(reader, options.json).run(m, file.spans[m]);
+    }();
+    if (!lines) {
+      WEIR_CHECK(damage.leave_out(file, m, lines.error()));
+      continue;
+    }
+    out.print("{}{}", options.json ? separator : "", *lines);
+    separator = ",\n";
+  }
+  if (options.json) {
+    out.write("]}\n");
+  }
+  return damage.exit_code();
+}
+
 }  // namespace
 
 command_result tgm_info(const tgm_verb_options& options, output& out) {
@@ -109,7 +228,7 @@ command_result tgm_info(const tgm_verb_options& options, output& out) {
 
 command_result tgm_list(const tgm_verb_options& options, output& out) {
   if (options.keys.empty() && options.where.empty() && options.files.size() == 1) {
-    return tgm_list_objects(options, out);
+    return list_objects(options, out);
   }
   WEIR_TRY(const where_clause where, where_clause::parse(options.where));
   const key_columns columns(options, "\t", "N/A");

@@ -2,7 +2,7 @@
 /// @file
 /// Verbs that put objects into other messages: merge, split, reshuffle.
 #include "tgm/damage.hpp"
-#include "tgm/rewrite.hpp"
+#include "tgm/verbs.hpp"
 
 namespace weir::tools {
 
@@ -44,7 +44,8 @@ result<void> merge_file(stored_message& merged, const std::string& path,
     for (std::size_t i = 0; i < reader.object_count(); ++i) {
       WEIR_CHECK(take_with_masks(merged, reader, m, i, options.encoding));
     }
-    WEIR_CHECK(merge_extra(merged.extra, reader.metadata().extra, options.strategy, path));
+    WEIR_CHECK(
+        merge_extra(merged.extra, reader.metadata().extra, options.strategy, path));
   }
   return {};
 }

@@ -105,6 +105,13 @@ std::vector<std::string> split_text(std::string_view text, char separator) {
   }
 }
 
+std::string_view trimmed(std::string_view text) noexcept {
+  const std::size_t first = text.find_first_not_of(' ');
+  const std::size_t last = text.find_last_not_of(' ');
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, last - first + 1);
+}
+
 std::optional<std::string> text_at(const message_metadata& metadata,
                                    std::string_view path) {
   if (path == "version") {

@@ -58,6 +58,8 @@ class where_clause {
     const formats::message_metadata& metadata, std::string_view path);
 /// The parts of a text between separators; a text without one is its only part.
 [[nodiscard]] std::vector<std::string> split_text(std::string_view text, char separator);
+/// A text without the spaces at its ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
 
 /// The value of the key "name" of object `i`; empty if it has none.
 [[nodiscard]] std::string object_name(const formats::message_reader& reader,

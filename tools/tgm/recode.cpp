@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Encoding objects again: the choice of a safe pipeline, and of masks.
+/// Taking objects over, and encoding them again: the choice of a safe pipeline, and of
+/// masks.
 #include "tgm/recode.hpp"
 
 #include <fmt/core.h>
@@ -20,6 +21,10 @@ using formats::message_reader;
 using formats::object_descriptor;
 
 namespace {
+
+/// Flag of a preamble: the writer was asked for digests.
+/// @source{Tensogram v3, preamble flags}
+constexpr std::uint16_t hashes_present = 0x80;
 
 bool holds_floats(dtype type) noexcept {
   constexpr std::array floats{dtype::fp16, dtype::bf16,      dtype::fp32,
@@ -63,7 +68,8 @@ class object_recoder {
     }
   }
   void tell_kept(const error& why) const {
-    fmt::print(stderr, "weir: {}: stays as it is stored, since it cannot be decoded: {}\n",
+    fmt::print(stderr,
+               "weir: {}: stays as it is stored, since it cannot be decoded: {}\n",
                place_, why.root().text());
   }
 
@@ -81,15 +87,15 @@ class object_recoder {
       return message;
     }
     note(fmt::format("compression {} ({})", d_.compression, message.error().text()),
-        "zstd");
+         "zstd");
     one.descriptor.compression = "zstd";
     message = formats::encode_message({&one, 1}, options);
     if (message) {
       return message;
     }
     note(fmt::format("encoding {} with filter {} ({})", d_.encoding, d_.filter,
-                    message.error().text()),
-        "none");
+                     message.error().text()),
+         "none");
     one.descriptor.encoding = "none";
     one.descriptor.filter = "none";
     return formats::encode_message({&one, 1}, options);
@@ -199,6 +205,33 @@ result<bool> same_masks(const message_reader& one, std::size_t i,
 
 }  // namespace
 
+void stored_message::take_head(const message_reader& reader) {
+  hashes = (reader.flags() & hashes_present) != 0;
+  extra = reader.metadata().extra;
+}
+
+result<void> stored_message::take(const message_reader& reader, std::size_t i) {
+  formats::cbor_map base = reader.metadata(i);
+  base.erase("_reserved_");
+  WEIR_TRY(byte_vector region, reader.stored_region(i));
+  descriptors.push_back(reader.descriptor(i));
+  metadata.push_back(std::move(base));
+  regions.push_back(std::move(region));
+  return {};
+}
+
+result<byte_vector> stored_message::encode() const {
+  std::vector<formats::object_to_write> objects;
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    objects.push_back({descriptors[i], metadata[i], regions[i], true});
+  }
+  formats::message_options options;
+  options.extra = extra;
+  options.hashes = hashes;
+  options.writer.reproducible = false;
+  return formats::encode_message(objects, options);
+}
+
 result<byte_vector> recode_message(const message_reader& reader, std::size_t number,
                                    const encoding_wishes& wishes) {
   stored_message out;
@@ -242,6 +275,17 @@ result<void> take_with_masks(stored_message& to, const message_reader& reader,
   }
   object.tell();
   return append_alone(to, *alone, reader.metadata(i));
+}
+
+result<stored_message> stored_copy(const message_reader& reader, std::size_t number,
+                                   const encoding_wishes& wishes) {
+  WEIR_CHECK(reader.verify());
+  stored_message out;
+  out.take_head(reader);
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    WEIR_CHECK(take_with_masks(out, reader, number, i, wishes));
+  }
+  return out;
 }
 
 }  // namespace weir::tools

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decoding objects and encoding them again with the pipeline that they had.
+/// New messages made of the objects of others: as they are stored, or encoded again.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "tgm/stored.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::tools {
+
+/// A message that is put together from stored objects: payloads, masks and descriptors
+/// stay as they are, and nothing is decoded. @threads{a value}
+struct stored_message {
+  std::vector<formats::object_descriptor> descriptors;
+  std::vector<formats::cbor_map> metadata;  ///< one per object, without `_reserved_`
+  std::vector<byte_vector> regions;         ///< payload and masks of each object
+  formats::cbor_map extra;
+  bool hashes = true;
+
+  /// Takes the keys and the use of digests from a message, but none of its objects.
+  void take_head(const formats::message_reader& reader);
+  /// Appends object `i`, whose digest the caller has verified. @error{what reading
+  /// returns}
+  [[nodiscard]] result<void> take(const formats::message_reader& reader, std::size_t i);
+  /// The message written whole, with metadata, index and digests in its header.
+  /// @error{those of encode_message}
+  [[nodiscard]] result<byte_vector> encode() const;
+};
 
 /// How objects are to be encoded, as the command line says; an object keeps what is not
 /// set here.
@@ -41,5 +60,12 @@ struct encoding_wishes {
                                            const formats::message_reader& reader,
                                            std::size_t number, std::size_t i,
                                            const encoding_wishes& wishes);
+
+/// All objects of a message after their digests were verified, each as it is stored or
+/// with the masks that `wishes` ask for.
+/// @error{hash_mismatch; what reading and encoding return}
+[[nodiscard]] result<stored_message> stored_copy(const formats::message_reader& reader,
+                                                 std::size_t number,
+                                                 const encoding_wishes& wishes);
 
 }  // namespace weir::tools

@@ -25,9 +25,9 @@ class tgm_verbs {
     add_shared();
     none_or_more("info", "Messages and size of files", "weir tgm info a.tgm b.tgm",
                  &tgm_info);
-    auto* list = none_or_more(
-        "ls", "List messages and objects with digests, or values of keys",
-        "weir tgm ls runs/demo/curve.tgm", &tgm_list);
+    auto* list =
+        none_or_more("ls", "List messages and objects with digests, or values of keys",
+                     "weir tgm ls runs/demo/curve.tgm", &tgm_list);
     keys(list);
     skip_damaged(list);
     auto* get = none_or_more("get", "Print values of keys, a line per message",
@@ -86,8 +86,7 @@ class tgm_verbs {
         .add_flag("--allow-inf", o_.encoding.allow_inf,
                   "Store infinities as zeros and masks where objects are written")
         ->envname("TENSOGRAM_ALLOW_INF");
-    mask_method("--nan-mask-method", o_.encoding.nan_method,
-                "TENSOGRAM_NAN_MASK_METHOD");
+    mask_method("--nan-mask-method", o_.encoding.nan_method, "TENSOGRAM_NAN_MASK_METHOD");
     mask_method("--pos-inf-mask-method", o_.encoding.positive_method,
                 "TENSOGRAM_POS_INF_MASK_METHOD");
     mask_method("--neg-inf-mask-method", o_.encoding.negative_method,
@@ -133,8 +132,9 @@ class tgm_verbs {
   }
 
   void skip_damaged(CLI::App* v) {
-    v->add_flag("--skip-damaged", o_.skip_damaged,
-                "Leave damaged messages out, name each, and end with 4 if there were any");
+    v->add_flag(
+        "--skip-damaged", o_.skip_damaged,
+        "Leave damaged messages out, name each, and end with 4 if there were any");
   }
 
   CLI::Option* keys(CLI::App* v) {
@@ -145,10 +145,10 @@ class tgm_verbs {
   /// Whole messages as the reference prints them; values of objects if they are asked
   /// for.
   void add_dump() {
-    auto* dump = none_or_more(
-        "dump", "Print messages, or values of objects, a JSON line each",
-        "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
-        &tgm_describe);
+    auto* dump =
+        none_or_more("dump", "Print messages, or values of objects, a JSON line each",
+                     "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
+                     &tgm_describe);
     keys(dump);
     auto* object = dump->add_option("--object", o_.object,
                                     "Values of this object alone: a name or a number");

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "tgm/damage.hpp"
-#include "tgm/rewrite.hpp"
+#include "tgm/verbs.hpp"
 
 namespace weir::tools {
 
@@ -96,7 +96,9 @@ result<setting> parse_setting(const std::string& text) {
     return error(errc::invalid_argument,
                  fmt::format("cannot set: expected KEY=VALUE, found \"{}\"", text));
   }
-  const setting out{text.substr(0, sign), text.substr(sign + 1)};
+  const std::string_view all(text);
+  const setting out{std::string(trimmed(all.substr(0, sign))),
+                    std::string(trimmed(all.substr(sign + 1)))};
   if (immutable(out.path)) {
     return cannot_set(errc::invalid_argument, out.path,
                       "expected a key of metadata, found one that says how the payload "
@@ -135,8 +137,7 @@ result<void> apply(stored_message& message, const setting& s) {
     return {};
   }
   if (parts[0] == "objects") {
-    WEIR_TRY(const std::size_t i,
-             object_of(parts, s.path, message.descriptors.size()));
+    WEIR_TRY(const std::size_t i, object_of(parts, s.path, message.descriptors.size()));
     set_path(message.descriptors[i].parameters,
              std::string_view(s.path).substr(parts[0].size() + parts[1].size() + 2),
              s.value);

@@ -38,22 +38,13 @@ struct tgm_verb_options {
   encoding_wishes encoding;
 
   /// How every verb but `validate` reads messages.
-  [[nodiscard]] formats::read_options reading() const {
-    formats::read_options read;
-    read.max_object_bytes = max_object_bytes;
-    read.threads = encoding.threads;
-    read.legacy_packing = legacy;
-    return read;
-  }
+  [[nodiscard]] formats::read_options reading() const;
 };
 
 [[nodiscard]] command_result tgm_info(const tgm_verb_options& options, output& out);
 /// Objects with digests; with keys, a clause or several files a row per message, as the
 /// reference prints it.
 [[nodiscard]] command_result tgm_list(const tgm_verb_options& options, output& out);
-/// Objects of one file with digests.
-[[nodiscard]] command_result tgm_list_objects(const tgm_verb_options& options,
-                                              output& out);
 /// Messages as the reference prints them: text, or one JSON object each.
 [[nodiscard]] command_result tgm_describe(const tgm_verb_options& options, output& out);
 /// Values of objects, one JSON line each.
@@ -69,5 +60,12 @@ struct tgm_verb_options {
 [[nodiscard]] command_result tgm_export(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_show(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_doctor(const tgm_verb_options& options, output& out);
+
+/// Replaces the content of a file, or writes nothing. @error{io; no_space}
+[[nodiscard]] result<void> save(const std::string& path, bytes_view bytes);
+
+/// Prints what a verb has written: facts as JSON if asked for, else `text`, if any.
+void report(const tgm_verb_options& options, formats::cbor_map facts,
+            const std::string& text, output& out);
 
 }  // namespace weir::tools

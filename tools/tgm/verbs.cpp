@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copies of messages that may be changed, and the files that they go into.
-#include "tgm/rewrite.hpp"
+/// What several verbs of `weir tgm` do alike.
+#include "tgm/verbs.hpp"
 
 #include "weir/base/file.hpp"
 
 namespace weir::tools {
+
+formats::read_options tgm_verb_options::reading() const {
+  formats::read_options read;
+  read.max_object_bytes = max_object_bytes;
+  read.threads = encoding.threads;
+  read.legacy_packing = legacy;
+  return read;
+}
 
 result<void> save(const std::string& path, bytes_view bytes) {
   return write_file_atomically(posix_file_system(), path, bytes);
@@ -18,17 +26,6 @@ void report(const tgm_verb_options& options, formats::cbor_map facts,
   } else if (!text.empty()) {
     out.print("{}\n", text);
   }
-}
-
-result<stored_message> stored_copy(const formats::message_reader& reader,
-                                   std::size_t number, const encoding_wishes& wishes) {
-  WEIR_CHECK(reader.verify());
-  stored_message out;
-  out.take_head(reader);
-  for (std::size_t i = 0; i < reader.object_count(); ++i) {
-    WEIR_CHECK(take_with_masks(out, reader, number, i, wishes));
-  }
-  return out;
 }
 
 }  // namespace weir::tools
