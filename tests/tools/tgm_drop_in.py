@@ -162,6 +162,97 @@ class Damage(Case):
             self.tgm(*args, "d.tgm", code=4)
 
 
+class ForeignFields(Case):
+    """What nobody here interprets goes through every verb as it is."""
+
+    def test_strides_and_unknown_fields_survive_every_verb_that_writes(self):
+        compressed = {"shape": [6], "compression": "none", "strides": [3], "note": "-1"}
+        self.write("f.tgm", message([(FOREIGN, FLOATS), (compressed, FLOATS)], [{"name": "x", "owner": [1, {"deep": b"\0"}]}, {}]))
+        for verb, messages in self.rewrites("f.tgm"):
+            with self.subTest(verb):
+                objects = [o for m in messages for o in m["objects"]]
+                self.assertEqual([payload for _, payload in objects], [FLOATS, FLOATS])
+                for (found, _), wanted in zip(objects, (FOREIGN, compressed)):
+                    self.assertEqual({k: found[k] for k in wanted}, wanted)
+                base = [b for m in messages for b in m["metadata"]["base"]]
+                self.assertEqual([b["_reserved_"]["tensor"]["strides"] for b in base], [[1, 2], [3]])
+                self.assertEqual(base[0]["owner"], [1, {"deep": b"\0"}])
+
+    def test_unknown_fields_of_masks_stay_where_no_mask_is_made_anew(self):
+        masked = {"shape": [6], "masks": {"nan": {"method": "none", "offset": 24, "length": 1, "note": "x"}}}
+        self.write("f.tgm", message([(masked, FLOATS + b"\x20"), ({"shape": [6]}, FLOATS)]))
+        for verb, messages in self.rewrites("f.tgm"):
+            if verb != "copy":
+                self.assertEqual(messages[0]["objects"][0][0]["masks"], masked["masks"], verb)
+
+    def test_strides_are_shown(self):
+        self.write("f.tgm", message([(FOREIGN, FLOATS)]))
+        shown, = json.loads(self.tgm("dump", "-j", "f.tgm").text)["objects"]
+        self.assertEqual((shown["shape"], shown["strides"], shown["owner"]), ([2, 3], [1, 2], {"name": "x", "keys": [1, 2]}))
+
+    def test_the_kept_reproducer_keeps_its_strides(self):
+        kept = SUITE.parents[3] / "shared" / "audit" / "tensogram" / "strides.tgm"
+        if not kept.exists():
+            self.skipTest(f"{kept} is not there")
+        wanted = [d["strides"] for m in parse(kept.read_bytes()) for d, _ in m["objects"]]
+        for verb, messages in self.rewrites(kept):
+            self.assertEqual([d["strides"] for m in messages for d, _ in m["objects"]], wanted, verb)
+
+
+class UnbuiltCodec(Case):
+    """Messages with an object whose compression this build does not have."""
+    SZ3 = {"shape": [6], "compression": "sz3", "sz3_error_bound_mode": "abs", "sz3_error_bound": 1}
+
+    def setUp(self):
+        super().setUp()
+        self.write("s.tgm", message([({"shape": [6]}, FLOATS), (self.SZ3, b"an sz3 stream")], [{"name": "plain"}, {"name": "packed"}]))
+
+    def test_it_is_listed_and_dumped_without_its_elements(self):
+        listed, = json.loads(self.tgm("ls", "-j", "s.tgm").text)["messages"]
+        self.assertEqual([(o["name"], o["compression"], o["bytes"], o["stored_bytes"], o["xxh3"] is None) for o in listed["objects"]],
+                         [("plain", "none", 24, 24, False), ("packed", "sz3", 24, 13, True)])
+        self.assertIn('"sz3"', listed["objects"][1]["problem"])
+        self.assertIsNone(listed["digest"])
+        text = self.tgm("ls", "s.tgm").text
+        self.assertRegex(text, r"(?m)^    1  packed +float32 +\[6\] +24 B  sz3 +-$")
+        self.assertRegex(text, r"(?m)^  no digest over names, shapes and bytes; object 1: .*sz3")
+        done = self.tgm("dump", "s.tgm")
+        self.assertIn("object[1]: type=ntensor, dtype=float32, shape=[6]", done.text)
+        self.assertRegex(done.said, r"^weir: s\.tgm:0: object 1 was not decoded: .*sz3")
+        self.assertEqual(json.loads(self.tgm("dump", "-j", "s.tgm").text)["objects"][1]["sz3_error_bound_mode"], "abs")
+        self.assertEqual(self.tgm("get", "-p", "name", "s.tgm").text, "plain\n")
+        self.assertIn("pipeline_not_built", self.tgm("validate", "--full", "s.tgm").said)
+
+    def test_it_goes_through_every_verb_as_it_is_stored(self):
+        for verb, messages in self.rewrites("s.tgm"):
+            with self.subTest(verb):
+                found, payload = [o for m in messages for o in m["objects"]][1]
+                self.assertEqual(payload, b"an sz3 stream")
+                self.assertEqual({k: found[k] for k in self.SZ3}, self.SZ3)
+        self.assertRegex(self.tgm("copy", "--recode", "s.tgm", "x.tgm").said,
+                         "^weir: message 0, object 1: stays as it is stored, since it cannot be decoded: .*sz3")
+        self.tgm("reshuffle", "--allow-nan", "s.tgm", "-o", "x.tgm")
+        self.assertEqual(parse(self.content("x.tgm"))[0]["objects"][1][1], b"an sz3 stream")
+        self.tgm("copy", "s.tgm", "x.tgm")
+        self.assertEqual(self.content("x.tgm"), self.content("s.tgm"))
+
+    def test_its_elements_are_refused_and_those_of_its_neighbours_are_not(self):
+        self.tgm("export", "s.tgm", "plain", "x.npy")
+        self.tgm("dump", "--object", "plain", "s.tgm")
+        for args in (("export", "s.tgm", "packed", "x.npy"), ("dump", "--object", "packed", "s.tgm"), ("show", "--object", 1, "s.tgm")):
+            self.assertIn('found "sz3"', self.tgm(*args, code=2).said)
+
+    def test_damage_to_it_is_found_without_decoding_it(self):
+        self.tgm("merge", "s.tgm", "-o", "h.tgm")
+        content = self.content("h.tgm")
+        self.tgm("ls", "h.tgm")
+        self.write("h.tgm", content.replace(b"an sz3 stream", b"an sz3 strean"))
+        for args in (("ls", "h.tgm"), ("dump", "h.tgm"), ("set", "-s", "a=b", "h.tgm", "x.tgm"), ("merge", "h.tgm", "-o", "x.tgm"),
+                     ("split", "h.tgm", "-o", "x.tgm"), ("reshuffle", "h.tgm", "-o", "x.tgm"), ("copy", "--recode", "h.tgm", "x.tgm"),
+                     ("copy", "--skip-damaged", "h.tgm", "x.tgm"), ("validate", "h.tgm")):
+            self.assertIn("expected digest", self.tgm(*args, code=4).said, args)
+
+
 class Texts(Case):
     def test_set_says_which_part_of_a_key_is_missing(self):
         one = self.write("one.tgm", message([({"shape": [6]}, FLOATS)]))

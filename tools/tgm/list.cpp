@@ -129,8 +129,11 @@ class message_listing {
     }
     // Everything but the elements is known of an object whose codec is not built.
     WEIR_CHECK(reader_.verify());
-    undecoded_ += 1;
-    add_facts(i, "", elements.error().root().text());
+    const std::string problem = elements.error().root().text();
+    if (problem_.empty()) {
+      problem_ = fmt::format("object {}: {}", i, problem);
+    }
+    add_facts(i, "", problem);
     return {};
   }
 
@@ -153,25 +156,24 @@ class message_listing {
       add("  {:3}  {:32} {:10} {:16} {:>10}  {:5} {}\n", i, name.empty() ? "-" : name,
           info_of(d.type).tensogram, shape_text(d.shape),
           human_bytes(reader_.object_bytes(i)), d.compression,
-          problem.empty() ? digest : "no digest: " + problem);
+          problem.empty() ? digest : "-");
     }
   }
 
   void add_digest() {
+    const std::string digest = hex64(digest_.value());
     if (json_) {
-      add("],\n   \"digest\": {}}}",
-          undecoded_ == 0 ? "\"" + hex64(digest_.value()) + "\"" : "null");
-    } else if (undecoded_ == 0) {
-      add("  digest {} over names, shapes and bytes\n", hex64(digest_.value()));
+      add("],\n   \"digest\": {}}}", problem_.empty() ? json_quote(digest) : "null");
+    } else if (problem_.empty()) {
+      add("  digest {} over names, shapes and bytes\n", digest);
     } else {
-      add("  no digest over names, shapes and bytes: {} cannot be decoded\n",
-          counted(undecoded_, "object"));
+      add("  no digest over names, shapes and bytes; {}\n", problem_);
     }
   }
 
   const message_reader& reader_;
   bool json_;
-  std::size_t undecoded_ = 0;
+  std::string problem_;  ///< of the first object that cannot be decoded
   models::parameter_digest digest_;
   std::string text_;
 };
