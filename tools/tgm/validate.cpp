@@ -77,6 +77,7 @@ command_result tgm_check(const tgm_verb_options& options, output& out) {
   checks.trial_decode = !options.checksum;
   checks.legacy_hashes = options.legacy;
   checks.max_object_bytes = options.max_object_bytes;
+  checks.threads = options.encoding.threads;
   bool good = true;
   std::string all;
   for (const std::string& path : options.files) {

@@ -66,6 +66,7 @@ struct validation_options {
   bool trial_decode = true;    ///< false: payloads are not decoded, at any level
   /// See read_options. A larger object is the issue `pipeline_config_failed`.
   std::uint64_t max_object_bytes = default_max_object_bytes;
+  unsigned threads = 0;  ///< to decode an object with, besides the caller's
 };
 
 [[nodiscard]] std::string_view name_of(validation_level level) noexcept;
