@@ -82,6 +82,19 @@ class EmptyFiles(Case):
         self.assertEqual(self.content("out.tgm"), b"")
         self.tgm("validate", "noise.tgm", code=4)
 
+    def test_a_file_that_holds_nothing_but_a_damaged_message_fails_every_verb(self):
+        whole = message([({"shape": [6]}, FLOATS)])
+        for name, content in (("cut.tgm", whole[:-40]), ("start.tgm", b"X" + whole[1:]), ("end.tgm", whole[:-1] + b"X")):
+            self.write(name, content)
+            for args in (("ls", name), ("ls", "-p", "a", name), ("get", "-p", "version", name), ("dump", name), ("copy", name, "x.tgm"),
+                         ("set", "-s", "a=b", name, "x.tgm"), ("merge", name, "-o", "x.tgm"), ("split", name, "-o", "x.tgm"),
+                         ("reshuffle", name, "-o", "x.tgm")):
+                with self.subTest(args):
+                    self.assertIn(f'cannot read "{name}": expected a Tensogram message, found none in {len(content)} bytes', self.tgm(*args, code=4).said)
+            self.assertFalse((self.folder / "x.tgm").exists())
+            self.assertRegex(self.tgm("copy", "--skip-damaged", name, "out.tgm", code=4).said, rf"^weir: {name}:0: skipped {len(content)} bytes: .+\n$")
+            self.assertEqual(self.content("out.tgm"), b"")
+
     def test_no_file_is_no_output(self):
         for args, text in ((("info",), ""), (("ls",), "version\n"), (("ls", "-j", "-p", "a"), ""), (("dump",), ""), (("get", "-p", "a"), "")):
             self.assertEqual(self.tgm(*args).text, text)
@@ -120,6 +133,7 @@ class Damage(Case):
 
     def test_an_object_without_a_digest_is_decoded_to_see_whether_it_is_sound(self):
         self.saved(message([({"shape": [6], "compression": "zstd"}, b"not a frame")]), "cannot .*")
+        self.saved(message([({"shape": [6], "compression": "brotli"}, FLOATS)]), "cannot run compression: .*")
         self.write("d.tgm", message([({"shape": [6]}, FLOATS)]) + message([({"shape": [6], "compression": "sz3"}, b"whatever")]))
         self.tgm("copy", "--skip-damaged", "d.tgm", "out.tgm")
         self.assertEqual(self.content("out.tgm"), self.content("d.tgm"))
@@ -368,9 +382,6 @@ class Options(Case):
             self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_no_verb_decodes_an_object_beyond_the_limit(self):
-        name = self.write("z.tgm", message([({"shape": [6]}, FLOATS)], [{"name": "x"}]))
-        self.tgm("reshuffle", name, "-o", "r.tgm")
-        self.tgm("copy", "--recode", name, "z.tgm")
         packed = self.write("packed.tgm", message([({"shape": [1 << 20], "compression": "rle", "dtype": "bitmask"}, b"\0\x10\0\0\0\x80\x80\x40")]))
         self.tgm("dump", packed)
         for args in (("ls",), ("dump",), ("dump", "--limit", 1), ("dump", "--object", 0), ("copy", "--recode", packed, "x.tgm"), ("show",),

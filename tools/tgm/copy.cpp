@@ -33,7 +33,7 @@ class message_copier {
       return {};
     }
     if (options_.skip_damaged) {
-      WEIR_CHECK(check_sound(reader));
+      WEIR_CHECK(check_sound(file_, message, reader));
     }
     byte_vector bytes;
     if (options_.recode) {

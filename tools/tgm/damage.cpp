@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "weir/formats/tensogram_validate.hpp"
@@ -18,26 +17,38 @@ using formats::message_span;
 
 namespace {
 
-/// @source{Tensogram v3, frame types and frame flags}
+/// @source{Tensogram v3, preamble and postamble, frame types and frame flags}
+constexpr std::string_view first_magic = "TENSOGRM";
+constexpr std::string_view last_magic = "39277777";
 constexpr std::uint16_t object_frame = 9;
 constexpr std::uint16_t has_digest = 2;
 
-/// Why nothing in a range is a message. Damage to the preamble or to the end of a message
-/// hides it from the scan; then the validation says what is wrong with it.
-std::string reason_of(const message_file& file, message_span gap) {
-  formats::validation_options quick;
-  quick.level = formats::validation_level::structure;
-  const auto memory = file.source->view();
-  const auto copy = memory ? byte_vector() : file.read(gap).value_or(byte_vector());
-  const bytes_view bytes = memory ? memory->subspan(gap.offset, gap.length) : copy;
-  if (as_text(bytes).substr(0, 8) == "TENSOGRM") {
-    for (const auto& issue : formats::validate_message(bytes, quick).issues) {
-      if (issue.severity == formats::issue_severity::error) {
-        return issue.description;
-      }
+/// The first error that the validation finds in a message.
+std::optional<std::string> first_error(bytes_view message,
+                                       const formats::validation_options& options) {
+  for (const auto& issue : formats::validate_message(message, options).issues) {
+    if (issue.severity == formats::issue_severity::error) {
+      return issue.description;
     }
   }
-  return "they belong to no message";
+  return std::nullopt;
+}
+
+/// Why there is no message in a range. Damage to the first or to the last bytes of
+/// a message hides it from the scan; then the validation says what is wrong with it.
+std::string reason_of(bytes_view gap) {
+  formats::validation_options quick;
+  quick.level = formats::validation_level::structure;
+  std::optional<std::string> found;
+  if (as_text(gap).substr(0, first_magic.size()) == first_magic) {
+    found = first_error(gap, quick);
+  }
+  return found.value_or("they belong to no message");
+}
+
+bool shows_a_message(bytes_view bytes) {
+  const std::string_view text = as_text(bytes);
+  return text.find(first_magic) != text.npos || text.find(last_magic) != text.npos;
 }
 
 }  // namespace
@@ -45,16 +56,22 @@ std::string reason_of(const message_file& file, message_span gap) {
 result<message_file> damage_report::open(const std::string& path) {
   WEIR_TRY(message_file file, read_messages(path));
   for (const message_span& gap : file.gaps()) {
-    name_gap(file, gap);
+    WEIR_CHECK(name_gap(file, gap));
   }
   return file;
 }
 
-void damage_report::name_gap(const message_file& file, message_span gap) {
-  const std::string reason = reason_of(file, gap);
+result<void> damage_report::name_gap(const message_file& file, message_span gap) {
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
+  const std::string reason = reason_of(bytes);
+  if (!skip_ && file.spans.empty() && shows_a_message(bytes)) {
+    return file.without_message().because(error(errc::corrupt, reason));
+  }
   fmt::print(stderr, "weir: {}: {} {} bytes: {}\n", file.place(gap.offset),
              skip_ ? "skipped" : "ignored", gap.length, reason);
   skipped_ += skip_ ? 1 : 0;
+  return {};
 }
 
 result<void> damage_report::leave_out(const message_file& file, std::size_t message,
@@ -74,8 +91,16 @@ int damage_report::exit_code() const noexcept {
   return skipped_ == 0 ? 0 : exit_code_of(errc::corrupt);
 }
 
-result<void> check_sound(const message_reader& reader) {
-  WEIR_CHECK(reader.verify());
+result<void> check_sound(const message_file& file, std::size_t message,
+                         const message_reader& reader) {
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view bytes, file.bytes(file.spans[message], buffer));
+  formats::validation_options options;
+  options.legacy_hashes = true;
+  options.trial_decode = false;  // a digest says more than a decoder
+  if (const auto found = first_error(bytes, options)) {
+    return error(errc::corrupt, *found);
+  }
   std::size_t i = 0;
   for (const frame_info& frame : reader.frames()) {
     if (frame.type != object_frame) {

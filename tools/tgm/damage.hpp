@@ -15,8 +15,10 @@ class damage_report {
  public:
   explicit damage_report(bool skip = false) : skip_(skip) {}
 
-  /// Opens a file and names the bytes that belong to no message.
-  /// @error{those of read_messages}
+  /// Opens a file and names the bytes that belong to no message. A file without bytes, or
+  /// with bytes that show no trace of a message, holds no messages.
+  /// @error{those of read_messages; corrupt, no message but traces of one, unless damaged
+  /// messages are skipped}
   [[nodiscard]] result<message_file> open(const std::string& path);
   /// Names a message that is left out, with its place and the reason.
   /// @error{`why` itself, unless it is damage and damaged messages are skipped}
@@ -29,16 +31,18 @@ class damage_report {
   [[nodiscard]] int exit_code() const noexcept;
 
  private:
-  void name_gap(const message_file& file, formats::message_span gap);
+  [[nodiscard]] result<void> name_gap(const message_file& file,
+                                      formats::message_span gap);
 
   bool skip_;
   std::size_t skipped_ = 0;
 };
 
-/// Checks all that can be checked of an opened message: every digest, and by decoding
-/// every object that has no digest and whose codec is built.
-/// @error{hash_mismatch; corrupt; out_of_range, an object beyond the limit of the
-/// reader}
-[[nodiscard]] result<void> check_sound(const formats::message_reader& reader);
+/// Looks for damage in a message that `reader` has opened: the validation finds no error
+/// in it, and objects that have no digest and whose codec is built can be decoded.
+/// @error{corrupt and its kin, the message is damaged; out_of_range, an object without a
+/// digest beyond the limit of the reader}
+[[nodiscard]] result<void> check_sound(const message_file& file, std::size_t message,
+                                       const formats::message_reader& reader);
 
 }  // namespace weir::tools

@@ -36,10 +36,12 @@ std::vector<message_span> message_file::gaps() const {
   return out;
 }
 
-result<byte_vector> message_file::read(message_span range) const {
-  byte_vector out;
+result<bytes_view> message_file::bytes(message_span range, byte_vector& buffer) const {
+  if (const auto memory = source->view()) {
+    return memory->subspan(range.offset, range.length);
+  }
   try {
-    out.resize(range.length);
+    buffer.resize(range.length);
   } catch (const std::exception&) {
     return error(errc::out_of_memory,
                  fmt::format("cannot read {} bytes: expected enough memory for them, "
@@ -47,18 +49,14 @@ result<byte_vector> message_file::read(message_span range) const {
                              range.length))
         .at(place(range.offset));
   }
-  WEIR_CHECK(source->read(range.offset, out));
-  return out;
+  WEIR_CHECK(source->read(range.offset, buffer));
+  return bytes_view(buffer);
 }
 
 result<void> message_file::append_message(std::size_t message, byte_vector& to) const {
-  const message_span& span = spans[message];
-  if (const auto memory = source->view()) {
-    append(to, memory->subspan(span.offset, span.length));
-    return {};
-  }
-  WEIR_TRY(const byte_vector bytes, read(span));
-  append(to, bytes);
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view message_bytes, bytes(spans[message], buffer));
+  append(to, message_bytes);
   return {};
 }
 

@@ -23,9 +23,12 @@ struct message_file {
   [[nodiscard]] std::string place(std::uint64_t offset) const;
   /// Ranges in front of, between and behind the messages, in order; none is empty.
   [[nodiscard]] std::vector<formats::message_span> gaps() const;
-  /// The bytes of a range. @error{what the source returns; out_of_memory}
-  [[nodiscard]] result<byte_vector> read(formats::message_span range) const;
-  /// Appends the bytes of a message, as they are in the file. @error{those of read}
+  /// The bytes of a range: where the source has them in memory, else read into `buffer`,
+  /// which must then live as long as the view.
+  /// @error{what the source returns; out_of_memory}
+  [[nodiscard]] result<bytes_view> bytes(formats::message_span range,
+                                         byte_vector& buffer) const;
+  /// Appends the bytes of a message, as they are in the file. @error{those of bytes}
   [[nodiscard]] result<void> append_message(std::size_t message, byte_vector& to) const;
   /// @error{those of message_reader::open, with the number and place of the message}
   [[nodiscard]] result<formats::message_reader> open(
