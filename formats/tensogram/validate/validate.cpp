@@ -169,14 +169,17 @@ class message_validation {
   }
 
   result<void> decode(const object_place& place, byte_vector& elements) const {
-    try {
-      elements.resize(place.decoded);
-    } catch (const std::exception&) {
-      return error(errc::out_of_memory,
-                   "cannot decode: expected enough memory, found too little");
-    }
+    const auto memory = [&](std::uint64_t bytes) -> result<mutable_bytes> {
+      try {
+        elements.resize(bytes);
+      } catch (const std::exception&) {
+        return error(errc::out_of_memory,
+                     "cannot decode: expected enough memory, found too little");
+      }
+      return mutable_bytes(elements);
+    };
     WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
-                             elements));
+                             memory));
     WEIR_CHECK(read_masks(source_, report_.span.offset, place));
     return {};
   }

@@ -28,6 +28,13 @@ namespace weir::formats {
 /// @error{those of make_descriptor but the last}
 [[nodiscard]] result<cbor_map> tensor_entry(const object_descriptor& from);
 
+/// The entry `base[i]._reserved_` of an object: its tensor, and `szip_offsets`, the mark of
+/// a writer that vouches for the offsets of szip, as 16 hexadecimal digits.
+/// @error{those of tensor_entry}
+[[nodiscard]] result<cbor_map> make_reserved(const object_descriptor& from);
+/// That mark; 0 if there is none.
+[[nodiscard]] std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept;
+
 /// Global metadata of frame types 1, 7 and 8. Unknown top-level keys move into extra.
 /// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong
 /// kind, key in two places}

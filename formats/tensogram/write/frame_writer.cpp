@@ -89,7 +89,6 @@ class preparation {
 
   result<prepared_object> run() {
     WEIR_CHECK(check_described(object_));
-    WEIR_TRY(out_.tensor, tensor_entry(descriptor_));
     if (object_.stored) {
       WEIR_CHECK(check_stored(descriptor_, stored_size()));
       out_.payload.bytes = object_.data;
@@ -97,6 +96,7 @@ class preparation {
       WEIR_CHECK(look_at_values());
       WEIR_CHECK(encode());
     }
+    WEIR_TRY(out_.reserved, make_reserved(descriptor_));
     WEIR_TRY(cbor_map descriptor, make_descriptor(descriptor_));
     if (options_.payload_alignment != 0) {
       out_.map = descriptor;
@@ -211,8 +211,8 @@ result<void> check_metadata(const cbor_map& metadata, metadata_place place,
   return {};
 }
 
-void add_tensor(cbor_map& base, const cbor_map& tensor) {
-  base.set("_reserved_", cbor_map{{"tensor", tensor}});
+void add_reserved(cbor_map& base, const cbor_map& reserved) {
+  base.set("_reserved_", reserved);
 }
 
 byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {

@@ -20,7 +20,7 @@ struct prepared_object {
   byte_vector masks;       ///< behind the payload
   byte_vector descriptor;  ///< CBOR
   cbor_map map;            ///< the same, for a writer that aligns payloads
-  cbor_map tensor;         ///< entry of base[i]._reserved_
+  cbor_map reserved;       ///< becomes base[i]._reserved_
   const object_descriptor* unchecked =
       nullptr;  ///< set if the values may still be non-finite
 
@@ -55,8 +55,8 @@ enum class metadata_place : std::uint8_t { extra, base_entry, descriptor };
 [[nodiscard]] result<void> check_metadata(const cbor_map& metadata, metadata_place place,
                                           const std::string& what);
 
-/// Adds `_reserved_.tensor` to a base entry.
-void add_tensor(cbor_map& base, const cbor_map& tensor);
+/// Adds `_reserved_` to a base entry.
+void add_reserved(cbor_map& base, const cbor_map& reserved);
 
 /// A whole frame of any type but the data object, padded to a multiple of 8.
 [[nodiscard]] byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed);

@@ -80,7 +80,7 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
     base.resize(i + 1);
   }
   overlay(base[i], object.metadata);
-  add_tensor(base[i], prepared.tensor);
+  add_reserved(base[i], prepared.reserved);
   WEIR_CHECK(put(make_frame_header(frame_type::object, object_flags(options.hashes),
                                    prepared.frame_length())));
   WEIR_CHECK(put(prepared.payload.bytes));

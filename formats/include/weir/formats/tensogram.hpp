@@ -47,6 +47,11 @@ struct object_descriptor {
   /// order. A reader fills them as the file has them, and a writer writes what it is
   /// given; empty stands for those of C order.
   std::vector<std::uint64_t> strides;
+  /// A mark of the writer that the `szip_block_offsets` are those of the stream, so that
+  /// ranges may be read from them; 0: nobody vouches for them. A reader finds it in the
+  /// metadata, a writer sets it where it makes the offsets itself.
+  /// @source{docs/decisions/szip.md}
+  std::uint64_t szip_offsets = 0;
 
   friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
 };
