@@ -6,6 +6,7 @@ Damaged and empty files, codecs that are not built, fields that nobody here inte
 """
 import json
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -137,6 +138,19 @@ class Damage(Case):
         self.write("d.tgm", message([({"shape": [6]}, FLOATS)]) + message([({"shape": [6], "compression": "sz3"}, b"whatever")]))
         self.tgm("copy", "--skip-damaged", "d.tgm", "out.tgm")
         self.assertEqual(self.content("out.tgm"), self.content("d.tgm"))
+
+    def test_a_flipped_bit_costs_no_more_than_its_message(self):
+        seed = random.SystemRandom().getrandbits(32)
+        draw = random.Random(seed)
+        first, middle, last = self.sound
+        for _ in range(60):
+            at = draw.randrange(len(middle))
+            broken = middle[:at] + bytes([middle[at] ^ 1 << draw.randrange(8)]) + middle[at + 1:]
+            self.write("d.tgm", first + broken + last)
+            judged = subprocess.run([WEIR, "tgm", "validate", "d.tgm"], cwd=self.folder, capture_output=True, timeout=60, check=False)
+            with self.subTest(seed=seed, at=at):
+                self.tgm("copy", "--skip-damaged", "d.tgm", "out.tgm", code=judged.returncode)
+                self.assertEqual(self.content("out.tgm"), first + (broken if judged.returncode == 0 else b"") + last)
 
     def test_a_copy_says_what_it_skipped_as_json_too(self):
         self.write("d.tgm", self.sound[0] + b"x" + self.flipped(self.sound[1], 40) + self.sound[2])
