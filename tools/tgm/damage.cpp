@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "weir/formats/tensogram_validate.hpp"
@@ -36,17 +37,24 @@ std::optional<std::string> first_error(bytes_view message,
 
 /// Why there is no message in a range. Damage to the first or to the last bytes of
 /// a message hides it from the scan; then the validation says what is wrong with it.
-std::string reason_of(bytes_view gap) {
-  formats::validation_options quick;
-  quick.level = formats::validation_level::structure;
+result<std::string> reason_of(const message_file& file, message_span gap) {
+  byte_vector buffer;
+  const message_span start{gap.offset,
+                           std::min<std::uint64_t>(gap.length, first_magic.size())};
+  WEIR_TRY(bytes_view bytes, file.bytes(start, buffer));
   std::optional<std::string> found;
-  if (as_text(gap).substr(0, first_magic.size()) == first_magic) {
-    found = first_error(gap, quick);
+  if (as_text(bytes) == first_magic) {
+    formats::validation_options quick;
+    quick.level = formats::validation_level::structure;
+    WEIR_TRY(bytes, file.bytes(gap, buffer));
+    found = first_error(bytes, quick);
   }
   return found.value_or("they belong to no message");
 }
 
-bool shows_a_message(bytes_view bytes) {
+result<bool> shows_a_message(const message_file& file, message_span gap) {
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
   const std::string_view text = as_text(bytes);
   return text.find(first_magic) != text.npos || text.find(last_magic) != text.npos;
 }
@@ -62,11 +70,12 @@ result<message_file> damage_report::open(const std::string& path) {
 }
 
 result<void> damage_report::name_gap(const message_file& file, message_span gap) {
-  byte_vector buffer;
-  WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
-  const std::string reason = reason_of(bytes);
-  if (!skip_ && file.spans.empty() && shows_a_message(bytes)) {
-    return file.without_message().because(error(errc::corrupt, reason));
+  WEIR_TRY(const std::string reason, reason_of(file, gap));
+  if (!skip_ && file.spans.empty()) {
+    WEIR_TRY(const bool traces, shows_a_message(file, gap));
+    if (traces) {
+      return file.without_message().because(error(errc::corrupt, reason));
+    }
   }
   fmt::print(stderr, "weir: {}: {} {} bytes: {}\n", file.place(gap.offset),
              skip_ ? "skipped" : "ignored", gap.length, reason);
