@@ -58,7 +58,7 @@ struct work {
   }
   void decode(unsigned threads) {
     const pipeline p = or_throw(plan_reading(stored, payload.bytes.size(), {}));
-    or_throw(decode_payload(p, payload.bytes, out, threads));
+    or_throw(decode_payload(p, payload.bytes, memory_at(out), threads));
   }
   object_descriptor stored;
 };
@@ -167,7 +167,8 @@ double szip_dec() {
   work w("szip", 24, szip_keys());
   const pipeline p = or_throw(plan_reading(w.stored, w.payload.bytes.size(), {}));
   byte_vector to(w.packed.size());
-  return against([&] { or_throw(szip_decode(w.payload.bytes, p.aec, p.offsets, to, 1)); },
+  const szip_stream stream{w.payload.bytes, p.aec, p.offsets, to.size()};
+  return against([&] { or_throw(szip_decode(stream, to, 1)); },
                  [&] {
                    libaec_work aec;
                    aec.stream.next_in =

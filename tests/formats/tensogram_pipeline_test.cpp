@@ -355,7 +355,7 @@ TEST(tensogram_pipeline, packing_keys_of_old_writers_are_read_on_request) {
   options.legacy_packing = true;
   const pipeline plan = or_throw(plan_reading(old, payload.size(), options));
   byte_vector elements(plan.decoded);
-  or_throw(decode_payload(plan, payload, elements, 1));
+  or_throw(decode_payload(plan, payload, memory_at(elements), 1));
   EXPECT_EQ(elements, or_throw(reader.decode(0)));
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that codecs write into: not cleared first, and taken without an exception.
+/// Memory that codecs write into: not cleared first, taken without an exception, and only
+/// after the stream has shown that it can fill it.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <concepts>
+#include <cstdint>
 #include <memory>
 #include <new>
 
@@ -35,6 +38,64 @@ struct code_buffer {
   }
   out.bytes = {out.storage.get(), size};
   return out;
+}
+
+/// Decoded bytes for which memory is taken on the word of a shape, and how many of them a
+/// stored byte may stand for beyond that. What is larger must be shown first: a message of
+/// some hundred bytes can claim terabytes.
+inline constexpr std::uint64_t trusted_bytes = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t trusted_ratio = 16;
+
+/// Whether `stored` bytes must be decoded to nowhere before memory is taken for the `size`
+/// bytes that they are said to decode to.
+[[nodiscard]] constexpr bool must_be_shown(std::uint64_t size,
+                                           std::uint64_t stored) noexcept {
+  return size > trusted_bytes && size / trusted_ratio > stored;
+}
+
+/// Where a codec puts what it decodes: memory, or nowhere if the question is only whether
+/// a stream decodes to so many bytes.
+class decode_target {
+ public:
+  decode_target(mutable_bytes to) noexcept : data_(to.data()), size_(to.size()) {}
+  template <class Bytes>
+    requires std::convertible_to<Bytes&, mutable_bytes>
+  decode_target(Bytes& to) noexcept : decode_target(mutable_bytes(to)) {}
+  [[nodiscard]] static decode_target nowhere(std::uint64_t size) noexcept {
+    decode_target out{mutable_bytes()};
+    out.size_ = size;
+    out.kept_ = false;
+    return out;
+  }
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  [[nodiscard]] bool kept() const noexcept { return kept_; }
+  /// The memory; empty if the bytes go nowhere.
+  [[nodiscard]] mutable_bytes bytes() const noexcept {
+    return kept_ ? mutable_bytes(data_, size_) : mutable_bytes();
+  }
+  [[nodiscard]] decode_target part(std::uint64_t offset,
+                                   std::uint64_t count) const noexcept {
+    return kept_ ? decode_target(bytes().subspan(offset, count)) : nowhere(count);
+  }
+
+ private:
+  std::byte* data_;
+  std::uint64_t size_;
+  bool kept_ = true;
+};
+
+/// Decodes to nowhere with a library that writes to memory: beginnings of the stream, each
+/// `trusted_ratio` times as long as the one before, up to the last that is shorter than
+/// the whole. So memory stays a multiple of what has been shown.
+/// `decode(to)` fills `to` with the beginning or fails. @error{out_of_memory; of `decode`}
+template <class Decode>
+[[nodiscard]] result<void> show_beginnings(std::uint64_t size, const Decode& decode) {
+  for (std::uint64_t n = trusted_bytes; n < size; n *= trusted_ratio) {
+    WEIR_TRY(code_buffer beginning, make_buffer(static_cast<std::size_t>(n)));
+    WEIR_CHECK(decode(beginning.writable()));
+  }
+  return {};
 }
 
 }  // namespace weir::formats

@@ -5,6 +5,7 @@
 
 #include <lz4.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace weir::formats {
@@ -18,6 +19,15 @@ const char* chars(bytes_view bytes) noexcept {
 }
 char* chars(std::byte* bytes) noexcept {
   return reinterpret_cast<char*>(bytes);
+}
+
+/// `size` is what the library returned: negative for damage.
+error bad_block(std::uint64_t expected, int size) {
+  return error(errc::corrupt,
+               fmt::format("cannot decompress payload: expected an LZ4 block of {} "
+                           "bytes, found {}",
+                           expected,
+                           size < 0 ? "a damaged one" : fmt::format("{} bytes", size)));
 }
 
 }  // namespace
@@ -44,26 +54,30 @@ result<code_buffer> lz4_encode(bytes_view from) {
   return out;
 }
 
-result<void> lz4_decode_block(bytes_view from, mutable_bytes to) {
-  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
+result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
+  constexpr std::uint64_t most = std::numeric_limits<int>::max();
+  const auto stored = static_cast<int>(std::min<std::uint64_t>(from.size(), most));
+  const bool possible = from.size() <= most && to.size() <= most;
   int size = -1;
   std::byte none{};
-  if (from.size() <= most && to.size() <= most) {
+  if (possible && to.kept()) {
+    std::byte* out = to.size() == 0 ? &none : to.bytes().data();
     size =
-        LZ4_decompress_safe(chars(from), chars(to.empty() ? &none : to.data()),
-                            static_cast<int>(from.size()), static_cast<int>(to.size()));
+        LZ4_decompress_safe(chars(from), chars(out), stored, static_cast<int>(to.size()));
+  } else if (possible) {
+    return show_beginnings(to.size(), [&](mutable_bytes out) -> result<void> {
+      const auto count = static_cast<int>(out.size());
+      const int shown = LZ4_decompress_safe_partial(chars(from), chars(out.data()),
+                                                    stored, count, count);
+      return shown == count ? result<void>() : result<void>(bad_block(to.size(), shown));
+    });
   }
-  if (size < 0 || static_cast<std::size_t>(size) != to.size()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot decompress payload: expected an LZ4 block of {} "
-                             "bytes, found {}",
-                             to.size(),
-                             size < 0 ? "a damaged one" : fmt::format("{} bytes", size)));
-  }
-  return {};
+  return size >= 0 && static_cast<std::uint64_t>(size) == to.size()
+             ? result<void>()
+             : result<void>(bad_block(to.size(), size));
 }
 
-result<void> lz4_decode(bytes_view from, mutable_bytes to) {
+result<void> lz4_decode(bytes_view from, const decode_target& to) {
   if (from.size() < prefix_size) {
     return error(errc::corrupt,
                  fmt::format("cannot decompress payload: expected a size of 4 bytes and "

@@ -42,7 +42,7 @@ result<code_buffer> compress_bits(bytes_view elements, codec method) {
   return with_prefix(elements, code);
 }
 
-result<void> decompress_bits(bytes_view stored, codec method, mutable_bytes to) {
+result<void> decompress_bits(bytes_view stored, codec method, const decode_target& to) {
   const std::uint64_t count = 8 * std::uint64_t{to.size()};
   if (stored.size() < bit_prefix || load_be<std::uint32_t>(stored.data()) != count) {
     return error(errc::corrupt,
@@ -62,6 +62,9 @@ result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descr
     WEIR_TRY(coded, aec_encode(from, plan.aec, threads));
   }
   cbor_array offsets(coded.offsets.begin(), coded.offsets.end());
+  descriptor.szip_offsets =
+      coded.offsets.empty() ? 0
+                            : szip_offsets_digest(coded.offsets, coded.code.bytes.size());
   descriptor.parameters.set("szip_block_offsets", std::move(offsets));
   return std::move(coded.code);
 }
@@ -81,18 +84,22 @@ result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor
   return from;
 }
 
-/// Whole of what was compressed, in `to`, which has plan.encoded bytes.
-result<void> decompress(const pipeline& plan, bytes_view stored, mutable_bytes to,
+szip_stream szip_of(const pipeline& plan, bytes_view stored) {
+  return {stored, plan.aec, plan.offsets, plan.encoded};
+}
+
+/// The whole of what was compressed, which has plan.encoded bytes as `to` has.
+result<void> decompress(const pipeline& plan, bytes_view stored, const decode_target& to,
                         unsigned threads) {
   switch (plan.compression) {
     case codec::none:
-      if (!to.empty()) {
-        std::memcpy(to.data(), stored.data(), to.size());
+      if (to.kept() && to.size() != 0) {
+        std::memcpy(to.bytes().data(), stored.data(), to.size());
       }
       return {};
     case codec::lz4: return lz4_decode(stored, to);
     case codec::zstd: return zstd_decode(stored, to);
-    case codec::szip: return szip_decode(stored, plan.aec, plan.offsets, to, threads);
+    case codec::szip: return szip_decode(szip_of(plan, stored), to, threads);
     case codec::zfp: return zfp_decode(stored, plan.zfp, to);
     case codec::blosc2: return blosc2_decode(stored, plan.encoded, 0, to);
     case codec::rle:
@@ -101,12 +108,30 @@ result<void> decompress(const pipeline& plan, bytes_view stored, mutable_bytes t
   return {};
 }
 
-/// Bytes of the encoded payload that hold elements `first` .. `first + count`, from an
-/// element on that starts at a byte.
-stored_range encoded_range(const pipeline& plan, std::uint64_t first,
+/// Decompresses to nowhere if memory for the result may not be taken at once.
+result<void> show_size(const pipeline& plan, bytes_view stored) {
+  return must_be_shown(plan.encoded, stored.size())
+             ? decompress(plan, stored, decode_target::nowhere(plan.encoded), 1)
+             : result<void>();
+}
+
+/// Bytes of an element before it is packed. @pre there are elements
+std::uint64_t element_bytes(const pipeline& plan) noexcept {
+  return plan.decoded / plan.count;
+}
+
+/// Bytes of the encoded payload that hold a range, from an element on that starts at a
+/// byte.
+struct encoded_range {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t skipped = 0;  ///< elements in front of the first one asked for
+};
+
+encoded_range encoded_part(const pipeline& plan, std::uint64_t first,
                            std::uint64_t count) {
   if (!plan.packed) {
-    const std::uint64_t width = plan.count == 0 ? 0 : plan.decoded / plan.count;
+    const std::uint64_t width = element_bytes(plan);
     return {first * width, count * width, 0};
   }
   const unsigned bits = plan.packed->bits;
@@ -118,14 +143,43 @@ stored_range encoded_range(const pipeline& plan, std::uint64_t first,
   return {from, until - from, first - start};
 }
 
-result<void> finish_range(const pipeline& plan, bytes_view encoded, std::uint64_t first,
-                          mutable_bytes to) {
-  if (plan.packed) {
-    unpack_values(encoded, *plan.packed, first, to, 1);
-  } else if (!to.empty()) {
-    std::memcpy(to.data(), encoded.data(), to.size());
+/// Decodes a part of what szip or blosc2 compressed.
+result<void> decompress_part(const pipeline& plan, const payload_range& range,
+                             bytes_view stored, std::uint64_t first,
+                             const decode_target& to) {
+  if (plan.compression == codec::blosc2) {
+    return blosc2_decode(stored, plan.encoded, first, to);
   }
-  return {};
+  if (!plan.offsets_marked) {
+    return szip_decode_range(szip_of(plan, stored), first, to);
+  }
+  const szip_intervals intervals =
+      intervals_of(plan.aec, plan.offsets, range.offset + stored.size(), plan.encoded,
+                   first, to.size());
+  return szip_decode_intervals(stored, plan.aec, intervals, first, to);
+}
+
+/// The encoded bytes `part` of a range whose stored bytes are `stored`.
+result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& range,
+                                  bytes_view stored, const encoded_range& part) {
+  if (plan.compression == codec::none || part.length == 0) {
+    return code_buffer{nullptr, stored.first(part.length)};
+  }
+  if (plan.compression == codec::szip || plan.compression == codec::blosc2) {
+    if (must_be_shown(part.length, stored.size())) {
+      WEIR_CHECK(decompress_part(plan, range, stored, part.offset,
+                                 decode_target::nowhere(part.length)));
+    }
+    WEIR_TRY(code_buffer out, make_buffer(part.length));
+    WEIR_CHECK(decompress_part(plan, range, stored, part.offset, out.writable()));
+    return out;
+  }
+  // No part of the others can be had without what is before it.
+  WEIR_CHECK(show_size(plan, stored));
+  WEIR_TRY(code_buffer out, make_buffer(plan.encoded));
+  WEIR_CHECK(decompress(plan, stored, out.writable(), 1));
+  out.bytes = out.bytes.subspan(part.offset, part.length);
+  return out;
 }
 
 }  // namespace
@@ -146,9 +200,11 @@ result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& desc
   return compress(plan, descriptor, std::move(now), threads);
 }
 
-result<void> decode_payload(const pipeline& plan, bytes_view stored, mutable_bytes to,
-                            unsigned threads) {
+result<void> decode_payload(const pipeline& plan, bytes_view stored,
+                            const element_memory& memory, unsigned threads) {
+  WEIR_CHECK(show_size(plan, stored));
   if (!plan.packed && plan.shuffle == 0) {
+    WEIR_TRY(const mutable_bytes to, memory(plan.decoded));
     return decompress(plan, stored, to, threads);
   }
   code_buffer now{nullptr, stored};
@@ -157,6 +213,7 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored, mutable_byt
     WEIR_CHECK(decompress(plan, stored, now.writable(), threads));
   }
   if (plan.shuffle != 0 && !plan.packed) {
+    WEIR_TRY(const mutable_bytes to, memory(plan.decoded));
     unshuffle_bytes(now.bytes, plan.shuffle, to, threads);
     return {};
   }
@@ -165,54 +222,52 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored, mutable_byt
     unshuffle_bytes(now.bytes, plan.shuffle, plain.writable(), threads);
     now = std::move(plain);
   }
+  WEIR_TRY(const mutable_bytes to, memory(plan.decoded));
   unpack_values(now.bytes, *plan.packed, 0, to, threads);
   return {};
 }
 
-stored_range stored_range_of(const pipeline& plan, std::uint64_t stored,
-                             std::uint64_t first, std::uint64_t count) {
-  return plan.compression == codec::none && plan.shuffle == 0
-             ? encoded_range(plan, first, count)
-             : stored_range{0, stored, first};
+payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t first,
+                       std::uint64_t count) {
+  payload_range out{first, count, 0, stored};
+  if (plan.shuffle != 0) {
+    return out;
+  }
+  const encoded_range part = encoded_part(plan, first, count);
+  if (plan.compression == codec::none) {
+    out.offset = part.offset;
+    out.length = part.length;
+  } else if (plan.compression == codec::szip && plan.offsets_marked &&
+             part.length != 0) {
+    const szip_intervals intervals = intervals_of(plan.aec, plan.offsets, stored,
+                                                  plan.encoded, part.offset, part.length);
+    out.offset = intervals.first_byte;
+    out.length = intervals.bytes;
+  }
+  return out;
 }
 
-result<void> decode_payload_range(const pipeline& plan, bytes_view stored,
-                                  std::uint64_t first, mutable_bytes to) {
+result<void> decode_payload_range(const pipeline& plan, const payload_range& range,
+                                  bytes_view stored, const element_memory& memory) {
   if (plan.shuffle != 0) {
     return error(errc::unsupported,
                  "cannot decode range: expected a pipeline without filter, found shuffle")
         .hint("decode the whole object");
   }
-  if (to.empty()) {
-    return {};
+  if (plan.compression == codec::szip && plan.offsets.empty() && plan.encoded != 0) {
+    return error(errc::unsupported,
+                 "cannot decode range: expected szip_block_offsets, found none")
+        .hint("decode the whole object");
   }
-  const std::uint64_t count = to.size() / (plan.decoded / plan.count);
-  const stored_range range = encoded_range(plan, first, count);
-  switch (plan.compression) {
-    case codec::none: return finish_range(plan, stored, first, to);
-    case codec::szip: {
-      if (plan.offsets.empty()) {
-        return error(errc::unsupported,
-                     "cannot decode range: expected szip_block_offsets, found none")
-            .hint("decode the whole object");
-      }
-      WEIR_TRY(code_buffer part, make_buffer(range.length));
-      WEIR_CHECK(szip_decode_range(stored, plan.aec, plan.offsets, plan.encoded,
-                                   range.offset, part.writable()));
-      return finish_range(plan, part.bytes, range.first, to);
-    }
-    case codec::blosc2: {
-      WEIR_TRY(code_buffer part, make_buffer(range.length));
-      WEIR_CHECK(blosc2_decode(stored, plan.encoded, range.offset, part.writable()));
-      return finish_range(plan, part.bytes, range.first, to);
-    }
-    default: {
-      WEIR_TRY(code_buffer whole, make_buffer(plan.encoded));
-      WEIR_CHECK(decompress(plan, stored, whole.writable(), 1));
-      return finish_range(plan, whole.bytes.subspan(range.offset, range.length),
-                          range.first, to);
-    }
+  const encoded_range part = encoded_part(plan, range.first, range.count);
+  WEIR_TRY(const code_buffer encoded, encoded_bytes(plan, range, stored, part));
+  WEIR_TRY(const mutable_bytes to, memory(range.count * element_bytes(plan)));
+  if (plan.packed) {
+    unpack_values(encoded.bytes, *plan.packed, part.skipped, to, 1);
+  } else {
+    std::memcpy(to.data(), encoded.bytes.data(), to.size());
   }
+  return {};
 }
 
 }  // namespace weir::formats

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct pipeline {
   int zstd_level = 0;
   aec_parameters aec;
   std::vector<std::uint64_t> offsets;  ///< of szip
+  bool offsets_marked = false;         ///< their writer vouches for them
   zfp_parameters zfp;
   blosc2_parameters blosc2;
 
@@ -69,32 +71,49 @@ struct pipeline {
 /// decodes; unsupported}
 [[nodiscard]] result<pipeline> plan_writing(object_descriptor& descriptor,
                                             bytes_view elements, unsigned threads);
-/// For a payload that was encoded elsewhere: parameters alone are checked.
-/// @error{invalid_argument; unsupported}
-[[nodiscard]] result<pipeline> plan_stored(const object_descriptor& descriptor,
-                                           std::uint64_t stored);
+/// Whether a payload of `stored` bytes that was encoded elsewhere may be written behind
+/// this descriptor: names, parameters and sizes are checked. Of a stage that is known but
+/// not built nobody here knows the parameters, so they pass as they are.
+/// @error{invalid_argument; unknown_key; unsupported; out_of_range}
+[[nodiscard]] result<void> check_stored(const object_descriptor& descriptor,
+                                        std::uint64_t stored);
 
-/// Runs the stages; parameters that come out of it go into the descriptor.
+/// Runs the stages; what comes out of it for the descriptor goes there.
 /// @error{internal; out_of_memory; invalid_argument}
 [[nodiscard]] result<code_buffer> encode_payload(const pipeline& plan,
                                                  object_descriptor& descriptor,
                                                  bytes_view elements, unsigned threads);
-/// Fills `to`, which has the decoded size.
+
+/// Gives memory for elements, of exactly so many bytes. It is asked once the stored bytes
+/// have shown that they decode to that size. @error{out_of_memory}
+using element_memory = std::function<result<mutable_bytes>(std::uint64_t bytes)>;
+/// Memory that the caller has already, of the size that will be asked for.
+[[nodiscard]] inline element_memory memory_at(mutable_bytes to) {
+  return [to](std::uint64_t) -> result<mutable_bytes> { return to; };
+}
+
+/// Decodes a whole payload into memory of plan.decoded bytes.
 /// @error{corrupt, the payload is damaged or decodes to another size; out_of_memory}
 [[nodiscard]] result<void> decode_payload(const pipeline& plan, bytes_view stored,
-                                          mutable_bytes to, unsigned threads);
-/// Elements `first`, first + 1, ... as many as `to` holds.
+                                          const element_memory& memory, unsigned threads);
+
+/// Elements of an object, and the stored bytes that hold them: all of them where nobody
+/// can tell.
+struct payload_range {
+  std::uint64_t first = 0;   ///< number of the first element
+  std::uint64_t count = 0;   ///< elements
+  std::uint64_t offset = 0;  ///< stored bytes before those that hold the range
+  std::uint64_t length = 0;  ///< stored bytes that hold it
+};
+/// @pre the range lies within the object and has an element
+[[nodiscard]] payload_range range_of(const pipeline& plan, std::uint64_t stored,
+                                     std::uint64_t first, std::uint64_t count);
+/// Decodes a range out of its stored bytes.
 /// @error{unsupported, a pipeline whose parts cannot be had alone; and those of
 /// decode_payload}
-[[nodiscard]] result<void> decode_payload_range(const pipeline& plan, bytes_view stored,
-                                                std::uint64_t first, mutable_bytes to);
-/// Bytes of the stored payload that hold a range; all of them where nobody can tell.
-struct stored_range {
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  std::uint64_t first = 0;  ///< number of the first element asked for, counted from there
-};
-[[nodiscard]] stored_range stored_range_of(const pipeline& plan, std::uint64_t stored,
-                                           std::uint64_t first, std::uint64_t count);
+[[nodiscard]] result<void> decode_payload_range(const pipeline& plan,
+                                                const payload_range& range,
+                                                bytes_view stored,
+                                                const element_memory& memory);
 
 }  // namespace weir::formats

@@ -8,6 +8,7 @@
 
 #include "tensogram/codec/parallel.hpp"
 #include "tensogram/codec/parameters.hpp"
+#include "weir/base/hash.hpp"
 
 namespace weir::formats {
 
@@ -25,30 +26,73 @@ std::uint64_t interval_bytes(const aec_parameters& p) noexcept {
   return std::uint64_t{p.interval()} * p.sample_bytes;
 }
 
-/// Decodes groups of intervals at once. False if the offsets are not those of the stream.
-bool decode_groups(bytes_view from, const aec_parameters& p,
-                   const std::vector<std::uint64_t>& offsets, mutable_bytes to,
-                   unsigned threads) {
-  const std::size_t step = interval_bytes(p);
+/// Decodes groups of intervals at once, each from where an offset says that it starts.
+/// False if the offsets are not those of the stream: the first group starts at bit 0, and
+/// every other one where the group before it ended, or it does not count.
+bool decode_groups(const szip_stream& stream, mutable_bytes to, unsigned threads) {
+  const std::vector<std::uint64_t>& offsets = stream.offsets;
+  const std::size_t step = interval_bytes(stream.parameters);
   const std::size_t per_group = std::max<std::size_t>(1, offsets.size() / (8 * threads));
   const std::size_t groups = (offsets.size() + per_group - 1) / per_group;
   std::vector<char> good(groups, 0);
   for_each_piece(threads, groups, [&](std::size_t g) {
     const std::size_t first = g * per_group;
     const std::size_t last = std::min(first + per_group, offsets.size());
-    const std::size_t at = first * step;
-    const std::size_t size = std::min(last * step, to.size()) - at;
-    const auto end = aec_decode(from, offsets[first], p, to.subspan(at, size));
+    const std::size_t begin = first * step;
+    const std::size_t size = std::min(last * step, to.size()) - begin;
+    const auto end = aec_decode(stream.bytes, offsets[first], stream.parameters,
+                                to.subspan(begin, size));
     good[g] = end && (last == offsets.size() || *end == offsets[last]) ? 1 : 0;
   });
   return std::all_of(good.begin(), good.end(), [](char g) { return g != 0; });
 }
 
-/// Whether a decoder that started at some offset has stopped where interval `next`
-/// starts, or at the end of the stream: if not, one of the offsets is wrong.
-bool ends_well(bytes_view from, const std::vector<std::uint64_t>& offsets,
-               std::uint64_t next, std::uint64_t stop) noexcept {
-  return next < offsets.size() ? stop == offsets[next] : (stop + 7) / 8 == from.size();
+/// How well a stream fits the assumption that its intervals are padded, or are not.
+struct padding_fit {
+  bool good = false;           ///< it decodes, up to its last byte
+  std::size_t agreements = 0;  ///< offsets that are those of the stream
+};
+
+padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
+  padding_fit out;
+  const std::uint64_t step = interval_bytes(p);
+  aec_decoder decoder(stream.bytes, 0, p, stream.size / p.sample_bytes);
+  std::size_t i = 0;
+  for (std::uint64_t done = 0; done < stream.size; done += step, ++i) {
+    out.agreements +=
+        i < stream.offsets.size() && stream.offsets[i] == decoder.position() ? 1 : 0;
+    if (!decoder.skip(std::min(step, stream.size - done))) {
+      return out;
+    }
+  }
+  out.good = decoder.padding_clear() &&
+             (decoder.position() + 7) / 8 == stream.bytes.size();
+  return out;
+}
+
+/// The parameters with which a stream is decoded. libaec as it is usually built writes no
+/// padding when it is asked to, but expects it when it reads: the flag says nothing, so
+/// the stream is looked at.
+aec_parameters settled(const szip_stream& stream) {
+  aec_parameters padded = stream.parameters;
+  if (!padded.padded || stream.size <= interval_bytes(padded)) {
+    return padded;
+  }
+  aec_parameters dense = padded;
+  dense.padded = false;
+  const padding_fit with = fit_of(stream, padded);
+  const padding_fit without = fit_of(stream, dense);
+  const bool is_dense =
+      without.good && (!with.good || without.agreements > with.agreements);
+  return is_dense ? dense : padded;
+}
+
+result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
+                               const decode_target& to) {
+  aec_decoder decoder(stream.bytes, 0, stream.parameters,
+                      stream.size / stream.parameters.sample_bytes);
+  WEIR_CHECK(decoder.skip(first));
+  return to.kept() ? decoder.read(to.bytes()) : decoder.skip(to.size());
 }
 
 }  // namespace
@@ -69,13 +113,6 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
                          enforced ? "8, 16, 32 or 64" : "an even number",
                          std::to_string(block));
   }
-  if ((flags & flag_pad_rsi) != 0) {
-    return error(
-               errc::unsupported,
-               "cannot run szip: expected intervals that follow at once, found the flag "
-               "for padded ones (32)")
-        .hint("no reader decodes such a stream");
-  }
   if (samples.bits < 1 || samples.bits > 32) {
     return error(kind, fmt::format(
                            "cannot run szip: expected samples of 1 to 32 bits, found {}",
@@ -89,6 +126,7 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
   out.preprocess = (flags & flag_preprocess) != 0;
   out.is_signed = (flags & flag_signed) != 0;
   out.restricted = (flags & flag_restricted) != 0;
+  out.padded = (flags & flag_pad_rsi) != 0;
   if (out.restricted && out.bits > 4) {
     return bad_parameter(kind, "szip_flags",
                          "no restricted identifiers for more than 4 bits",
@@ -128,39 +166,69 @@ result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
   return out;
 }
 
-result<void> szip_decode(bytes_view from, const aec_parameters& p,
-                         const std::vector<std::uint64_t>& offsets, mutable_bytes to,
-                         unsigned threads) {
-  threads = worth_threads(threads, to.size());
-  if (threads > 1 && offsets.size() > 1 && decode_groups(from, p, offsets, to, threads)) {
-    return {};
+std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
+                                  std::uint64_t stored) {
+  byte_vector bytes(8 * (offsets.size() + 1));
+  std::byte* to = bytes.data();
+  for (const std::uint64_t offset : offsets) {
+    store_be(to, offset);
+    to += 8;
   }
-  WEIR_CHECK(aec_decode(from, 0, p, to));
-  return {};
+  store_be(to, stored);
+  return std::max<std::uint64_t>(1, xxh3_64(bytes));
 }
 
-result<void> szip_decode_range(bytes_view from, const aec_parameters& p,
-                               const std::vector<std::uint64_t>& offsets,
-                               std::uint64_t total, std::uint64_t first,
-                               mutable_bytes to) {
-  if (to.empty()) {
+result<void> szip_decode(const szip_stream& stream, const decode_target& to,
+                         unsigned threads) {
+  const aec_parameters p = settled(stream);
+  const szip_stream known{stream.bytes, p, stream.offsets, stream.size};
+  threads = worth_threads(threads, to.size());
+  if (threads > 1 && to.kept() && stream.offsets.size() > 1 &&
+      decode_groups(known, to.bytes(), threads)) {
     return {};
   }
+  return decode_from_start(known, 0, to);
+}
+
+result<void> szip_decode_range(const szip_stream& stream, std::uint64_t first,
+                               const decode_target& to) {
+  const aec_parameters p = settled(stream);
+  return decode_from_start({stream.bytes, p, stream.offsets, stream.size}, first, to);
+}
+
+szip_intervals intervals_of(const aec_parameters& p,
+                            const std::vector<std::uint64_t>& offsets,
+                            std::uint64_t stored, std::uint64_t size, std::uint64_t first,
+                            std::uint64_t count) {
   const std::uint64_t step = interval_bytes(p);
-  const std::uint64_t interval = first / step;
-  const std::uint64_t begin = interval * step;
-  const std::uint64_t end = std::min(align_up(first + to.size(), step), total);
-  WEIR_TRY(code_buffer part, make_buffer(end - begin));
-  const auto stop = aec_decode(from, offsets[interval], p, part.writable());
-  if (stop && ends_well(from, offsets, (end + step - 1) / step, *stop)) {
-    std::copy_n(part.bytes.begin() + static_cast<std::ptrdiff_t>(first - begin),
-                to.size(), to.begin());
-    return {};
+  const std::uint64_t begin = first / step;
+  const std::uint64_t end = (first + count + step - 1) / step;
+  const bool to_end = end >= offsets.size();
+  szip_intervals out;
+  out.first_byte = offsets[begin] / 8;
+  out.bytes = (to_end ? stored : (offsets[end] + 7) / 8) - out.first_byte;
+  out.start = offsets[begin] - 8 * out.first_byte;
+  out.end = to_end ? 0 : offsets[end] - 8 * out.first_byte;
+  out.decoded = begin * step;
+  out.size = std::min(end * step, size) - out.decoded;
+  return out;
+}
+
+result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
+                                   const szip_intervals& intervals, std::uint64_t first,
+                                   const decode_target& to) {
+  aec_decoder decoder(from, intervals.start, p, intervals.size / p.sample_bytes);
+  const std::uint64_t before = first - intervals.decoded;
+  WEIR_CHECK(decoder.skip(before));
+  WEIR_CHECK(to.kept() ? decoder.read(to.bytes()) : decoder.skip(to.size()));
+  WEIR_CHECK(decoder.skip(intervals.size - before - to.size()));
+  const std::uint64_t end = decoder.position();
+  if (intervals.end == 0 ? (end + 7) / 8 != from.size() : end != intervals.end) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decode range: expected szip intervals that end at "
+                             "bit {}, found their end at {}",
+                             intervals.end == 0 ? 8 * from.size() : intervals.end, end));
   }
-  WEIR_TRY(code_buffer whole, make_buffer(total));
-  WEIR_CHECK(aec_decode(from, 0, p, whole.writable()));
-  std::copy_n(whole.bytes.begin() + static_cast<std::ptrdiff_t>(first), to.size(),
-              to.begin());
   return {};
 }
 

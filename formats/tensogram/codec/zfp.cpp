@@ -6,7 +6,9 @@
 #include <zfp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <vector>
 
 #include "tensogram/codec/parameters.hpp"
 
@@ -17,58 +19,105 @@ namespace {
 /// The reference's library reads and writes words of this many bytes.
 constexpr std::size_t word = 8;
 
+/// More bytes than a block of values takes in any mode.
+constexpr std::size_t largest_block = align_up<std::size_t>(ZFP_MAX_BITS / 8 + 1, word);
+/// Values of a block.
+constexpr std::size_t block_values = 4;
+
 struct zfp_closer {
   void operator()(zfp_stream* s) const noexcept { zfp_stream_close(s); }
   void operator()(zfp_field* f) const noexcept { zfp_field_free(f); }
   void operator()(bitstream* b) const noexcept { stream_close(b); }
 };
 
-/// A stream and a field of doubles at `data`, ready but for the bits.
-class zfp_work {
+template <class T>
+using zfp_pointer = std::unique_ptr<T, zfp_closer>;
+
+template <class T>
+zfp_pointer<T> owned(T* made) {
+  if (made == nullptr) {
+    throw std::bad_alloc();
+  }
+  return zfp_pointer<T>(made);
+}
+
+zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
+  auto out = owned(zfp_stream_open(nullptr));
+  switch (p.mode) {
+    case zfp_mode::rate:
+      zfp_stream_set_rate(out.get(), p.value, zfp_type_double, 1, zfp_false);
+      break;
+    case zfp_mode::precision:
+      zfp_stream_set_precision(out.get(), static_cast<uint>(p.value));
+      break;
+    case zfp_mode::accuracy: zfp_stream_set_accuracy(out.get(), p.value); break;
+  }
+  return out;
+}
+
+/// Decodes block by block. The library reads on behind the end of what it is given, so it
+/// is given a piece of the stream at a time, followed by more bytes than a block can have.
+class block_decoder {
  public:
-  zfp_work(std::byte* data, std::size_t count, const zfp_parameters& p)
-      : stream_(zfp_stream_open(nullptr)),
-        field_(zfp_field_1d(data, zfp_type_double, count)) {
-    if (!stream_ || !field_) {
-      throw std::bad_alloc();
+  block_decoder(bytes_view from, const zfp_parameters& p)
+      : from_(from), stream_(open_stream(p)) {
+    window_.resize((window_bytes + largest_block) / word);
+    bits_ = owned(stream_open(window_.data(), window_bytes + largest_block));
+    zfp_stream_set_bit_stream(stream_.get(), bits_.get());
+    load(0);
+  }
+
+  /// Decodes up to 4 values. False if the stream ends before.
+  bool next(double* to, std::size_t count) {
+    if (count == block_values) {
+      zfp_decode_block_double_1(stream_.get(), to);
+    } else {
+      zfp_decode_partial_block_strided_double_1(stream_.get(), to, count, 1);
     }
-    switch (p.mode) {
-      case zfp_mode::rate:
-        zfp_stream_set_rate(stream_.get(), p.value, zfp_type_double, 1, zfp_false);
-        break;
-      case zfp_mode::precision:
-        zfp_stream_set_precision(stream_.get(), static_cast<uint>(p.value));
-        break;
-      case zfp_mode::accuracy: zfp_stream_set_accuracy(stream_.get(), p.value); break;
+    if (const std::uint64_t inside = stream_rtell(bits_.get());
+        inside >= 8 * window_bytes || ends_here_) {
+      if (position() > 8 * std::uint64_t{from_.size()}) {
+        return false;
+      }
+      if (inside >= 8 * window_bytes) {
+        load(position());
+      }
     }
+    return true;
   }
-  std::size_t largest() const {
-    return align_up(zfp_stream_maximum_size(stream_.get(), field_.get()), word) + word;
-  }
-  std::size_t compress(mutable_bytes to) {
-    use(to);
-    const std::size_t size = zfp_compress(stream_.get(), field_.get());
-    return size;
-  }
-  bool decompress(mutable_bytes from) {
-    use(from);
-    return zfp_decompress(stream_.get(), field_.get()) != 0;
+  /// Bits read so far.
+  [[nodiscard]] std::uint64_t position() const {
+    return 8 * begin_ + stream_rtell(bits_.get());
   }
 
  private:
-  void use(mutable_bytes bits) {
-    bits_.reset(stream_open(bits.data(), bits.size()));
-    if (!bits_) {
-      throw std::bad_alloc();
-    }
-    zfp_stream_set_bit_stream(stream_.get(), bits_.get());
-    zfp_stream_rewind(stream_.get());
+  static constexpr std::size_t window_bytes = std::size_t{64} << 10;
+
+  /// Puts the stream from bit `position` on into the window, from a whole word on.
+  void load(std::uint64_t position) {
+    begin_ = position / (8 * word) * word;
+    const std::span<std::byte> to = std::as_writable_bytes(std::span(window_));
+    const std::size_t count = std::min<std::uint64_t>(to.size(), from_.size() - begin_);
+    std::copy_n(from_.begin() + static_cast<std::ptrdiff_t>(begin_), count, to.begin());
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(count), to.end(), std::byte{});
+    ends_here_ = count < to.size();
+    stream_rseek(bits_.get(), static_cast<std::size_t>(position - 8 * begin_));
   }
 
-  std::unique_ptr<zfp_stream, zfp_closer> stream_;
-  std::unique_ptr<zfp_field, zfp_closer> field_;
-  std::unique_ptr<bitstream, zfp_closer> bits_;
+  bytes_view from_;
+  std::uint64_t begin_ = 0;  ///< byte of the stream where the window starts
+  bool ends_here_ = false;   ///< the window has the end of the stream
+  std::vector<std::uint64_t> window_;
+  zfp_pointer<bitstream> bits_;
+  zfp_pointer<zfp_stream> stream_;
 };
+
+error wrong_length(std::uint64_t bits, std::uint64_t bytes) {
+  return error(errc::corrupt,
+               fmt::format("cannot decompress payload: expected a zfp stream of {} bytes, "
+                           "found {}",
+                           (bits + 7) / 8, bytes));
+}
 
 error no_memory() {
   return error(errc::out_of_memory,
@@ -110,10 +159,18 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
     return code_buffer{};
   }
   try {
+    const auto stream = open_stream(p);
     // The library does not write to a field that it compresses.
-    zfp_work work(const_cast<std::byte*>(from.data()), from.size() / 8, p);
-    WEIR_TRY(code_buffer out, make_buffer(work.largest()));
-    const std::size_t size = work.compress(out.writable());
+    const auto field = owned(zfp_field_1d(const_cast<std::byte*>(from.data()),
+                                          zfp_type_double, from.size() / 8));
+    WEIR_TRY(code_buffer out,
+             make_buffer(align_up(zfp_stream_maximum_size(stream.get(), field.get()),
+                                  word) +
+                         word));
+    const auto bits = owned(stream_open(out.storage.get(), out.bytes.size()));
+    zfp_stream_set_bit_stream(stream.get(), bits.get());
+    zfp_stream_rewind(stream.get());
+    const std::size_t size = zfp_compress(stream.get(), field.get());
     if (size == 0) {
       return error(errc::internal, "cannot run zfp: expected a stream, found none");
     }
@@ -126,29 +183,30 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
   }
 }
 
-result<void> zfp_decode(bytes_view from, const zfp_parameters& p, mutable_bytes to) {
-  if (to.empty()) {
+result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
+                        const decode_target& to) {
+  const std::uint64_t count = to.size() / sizeof(double);
+  if (count == 0) {
     return {};
   }
   try {
-    zfp_work work(to.data(), to.size() / 8, p);
-    const std::size_t largest = work.largest();
-    if (from.size() > largest) {
-      return error(errc::corrupt,
-                   fmt::format("cannot decompress payload: expected a zfp stream of at "
-                               "most {} bytes, found {}",
-                               largest, from.size()));
+    block_decoder decoder(from, p);
+    std::array<double, block_values> values{};
+    for (std::uint64_t i = 0; i < count; i += block_values) {
+      const std::size_t n = std::min<std::uint64_t>(block_values, count - i);
+      if (!decoder.next(values.data(), n)) {
+        return wrong_length(decoder.position(), from.size())
+            .hint(fmt::format("it ends before value {} of {}", i, count));
+      }
+      if (to.kept()) {
+        std::memcpy(to.bytes().data() + i * sizeof(double), values.data(),
+                    n * sizeof(double));
+      }
     }
-    // The library reads on at the end of what it is given: there are zeros then.
-    WEIR_TRY(code_buffer padded, make_buffer(largest));
-    std::copy(from.begin(), from.end(), padded.storage.get());
-    std::fill(padded.storage.get() + from.size(), padded.storage.get() + largest,
-              std::byte{});
-    if (!work.decompress(padded.writable())) {
-      return error(errc::corrupt,
-                   "cannot decompress payload: expected a zfp stream, found damage");
-    }
-    return {};
+    const std::uint64_t bytes = (decoder.position() + 7) / 8;
+    return from.size() == bytes || from.size() == align_up<std::uint64_t>(bytes, word)
+               ? result<void>()
+               : result<void>(wrong_length(decoder.position(), from.size()));
   } catch (const std::bad_alloc&) {
     return no_memory();
   }

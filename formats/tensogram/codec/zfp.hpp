@@ -20,9 +20,10 @@ struct zfp_parameters {
 /// `from` holds native doubles. The result is padded with zeros to a multiple of 8 bytes.
 /// @error{out_of_memory; internal}
 [[nodiscard]] result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p);
-/// Fills `to` with native doubles. @error{corrupt, more bytes than such a stream can
-/// have; out_of_memory}
+/// Fills `to` with native doubles. The stream must be as long as its values say: to the
+/// byte, or with zeros to a multiple of 8 bytes.
+/// @error{corrupt, a stream of another length; out_of_memory}
 [[nodiscard]] result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
-                                      mutable_bytes to);
+                                      const decode_target& to);
 
 }  // namespace weir::formats

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <new>
@@ -40,23 +41,36 @@ result<code_buffer> zstd_encode(bytes_view from, int level) {
   return out;
 }
 
-result<void> zstd_decode(bytes_view from, mutable_bytes to) {
-  std::byte none{};  // the library wants an address even where nothing is written
-  void* target = to.empty() ? &none : to.data();
-  const std::size_t size = ZSTD_decompress(target, to.size(), from.data(), from.size());
-  if (ZSTD_isError(size) != 0) {
-    return error(
-        errc::corrupt,
-        fmt::format("cannot decompress payload: expected zstd frames of {} bytes, found "
-                    "\"{}\"",
-                    to.size(), ZSTD_getErrorName(size)));
+namespace {
+
+error bad_frames(std::uint64_t expected, std::size_t code) {
+  return error(
+      errc::corrupt,
+      fmt::format("cannot decompress payload: expected zstd frames of {} bytes, found {}",
+                  expected,
+                  ZSTD_isError(code) != 0
+                      ? fmt::format("\"{}\"", ZSTD_getErrorName(code))
+                      : fmt::format("{} bytes", code)));
+}
+
+}  // namespace
+
+result<void> zstd_decode(bytes_view from, const decode_target& to) {
+  const auto decode = [&](std::byte* out, std::size_t size) {
+    std::byte none{};  // the library wants an address even where nothing is written
+    return ZSTD_decompress(size == 0 ? &none : out, size, from.data(), from.size());
+  };
+  if (!to.kept()) {
+    return show_beginnings(to.size(), [&](mutable_bytes out) -> result<void> {
+      // The library decodes block by block and stops at the one that has no room.
+      const std::size_t code = decode(out.data(), out.size());
+      return ZSTD_getErrorCode(code) == ZSTD_error_dstSize_tooSmall
+                 ? result<void>()
+                 : result<void>(bad_frames(to.size(), code));
+    });
   }
-  if (size != to.size()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot decompress payload: expected {} bytes, found {}",
-                             to.size(), size));
-  }
-  return {};
+  const std::size_t size = decode(to.bytes().data(), to.bytes().size());
+  return size == to.size() ? result<void>() : result<void>(bad_frames(to.size(), size));
 }
 
 }  // namespace weir::formats

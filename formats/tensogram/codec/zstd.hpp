@@ -19,6 +19,6 @@ inline constexpr std::uint64_t zstd_largest_ratio = 32768;
 [[nodiscard]] result<code_buffer> zstd_encode(bytes_view from, int level);
 /// Fills `to` exactly. @error{corrupt, damage, another size, or bytes after the last
 /// frame}
-[[nodiscard]] result<void> zstd_decode(bytes_view from, mutable_bytes to);
+[[nodiscard]] result<void> zstd_decode(bytes_view from, const decode_target& to);
 
 }  // namespace weir::formats

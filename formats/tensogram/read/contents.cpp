@@ -404,6 +404,9 @@ class content_reader {
             issue_severity::warning, errc::corrupt, metadata_frame_,
             "base entry: expected a tensor under _reserved_, found none", i);
       }
+      if (reserved != nullptr && reserved->map() != nullptr) {
+        out_.objects[i].descriptor.szip_offsets = parse_szip_mark(*reserved->map());
+      }
     }
   }
 

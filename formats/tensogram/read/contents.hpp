@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tensogram/codec/pipeline.hpp"
 #include "tensogram/read/layout.hpp"
 
 namespace weir::formats {
@@ -51,20 +52,23 @@ struct content_checks {
                                                      const content_checks& checks,
                                                      issue_list& issues);
 
-/// Verifies and decodes an object into `to`, which has `place.decoded` bytes. The
-/// elements are in the byte order of the machine if `options.native_order`.
-/// @error{unsupported; missing_hash; hash_mismatch; corrupt; out_of_range; what the
-/// source returns}
+/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked for
+/// once the payload has shown that it can fill it. The elements are in the byte order of
+/// the machine if `options.native_order`.
+/// @error{unsupported; missing_hash; hash_mismatch; corrupt; out_of_range; out_of_memory;
+/// what the source returns}
 [[nodiscard]] result<void> decode_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,
-                                         const read_options& options, mutable_bytes to);
-/// Elements from `first` on, as many as `to` holds, without a look at the digest.
+                                         const read_options& options,
+                                         const element_memory& memory);
+/// `count` elements from `first` on, without a look at the digest.
 /// @error{those of decode_object}
 [[nodiscard]] result<void> decode_object_range(const byte_source& source,
                                                std::uint64_t message,
                                                const object_place& place,
                                                const read_options& options,
-                                               std::uint64_t first, mutable_bytes to);
+                                               std::uint64_t first, std::uint64_t count,
+                                               const element_memory& memory);
 /// @error{corrupt; unsupported; what the source returns}
 [[nodiscard]] result<value_masks> read_masks(const byte_source& source,
                                              std::uint64_t message,

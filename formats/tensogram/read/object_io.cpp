@@ -92,7 +92,7 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
 
 result<void> read_encoded(const byte_source& source, std::uint64_t message,
                           const object_place& place, const pipeline& plan, bool verify,
-                          unsigned threads, mutable_bytes to) {
+                          unsigned threads, const element_memory& memory) {
   const frame_body body = body_of(place.frame);
   piece_reader pieces(source);
   WEIR_TRY(const bytes_view bytes, pieces.at(message + body.offset, body.length));
@@ -100,8 +100,17 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
     WEIR_CHECK(compare(place, xxh3_64(bytes)));
   }
   return decode_payload(
-      plan, bytes.subspan(place.payload_offset - body.offset, place.payload_length), to,
-      threads);
+      plan, bytes.subspan(place.payload_offset - body.offset, place.payload_length),
+      memory, threads);
+}
+
+/// Passes on memory that is asked for, and keeps where it is.
+element_memory noting(const element_memory& memory, mutable_bytes& where) {
+  return [&](std::uint64_t bytes) -> result<mutable_bytes> {
+    WEIR_TRY(where, memory(bytes));
+    WEIR_EXPECT(where.size() == bytes);
+    return where;
+  };
 }
 
 /// What decoding leaves to do: byte order and masks. `first` is the number of the first
@@ -149,22 +158,26 @@ result<void> verify_object(const byte_source& source, std::uint64_t message,
 
 result<void> decode_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
-                           const read_options& options, mutable_bytes to) {
+                           const read_options& options, const element_memory& memory) {
   WEIR_TRY(const pipeline plan,
            plan_reading(place.descriptor, place.payload_length, options));
-  WEIR_EXPECT(to.size() == place.decoded);
   WEIR_TRY(const bool verify, must_verify(head, place, options));
-  if (plan.raw()) {
+  mutable_bytes to;
+  if (plan.raw()) {  // as many bytes as are stored
+    WEIR_TRY(to, memory(plan.decoded));
+    WEIR_EXPECT(to.size() == plan.decoded);
     WEIR_CHECK(read_raw(source, message, place, verify, to));
   } else {
-    WEIR_CHECK(read_encoded(source, message, place, plan, verify, options.threads, to));
+    WEIR_CHECK(read_encoded(source, message, place, plan, verify, options.threads,
+                            noting(memory, to)));
   }
   return finish_elements(source, message, place, plan, options, 0, to);
 }
 
 result<void> decode_object_range(const byte_source& source, std::uint64_t message,
                                  const object_place& place, const read_options& options,
-                                 std::uint64_t first, mutable_bytes to) {
+                                 std::uint64_t first, std::uint64_t count,
+                                 const element_memory& memory) {
   WEIR_TRY(const pipeline plan,
            plan_reading(place.descriptor, place.payload_length, options));
   if (place.descriptor.type == dtype::bitmask) {
@@ -172,18 +185,19 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
                  "cannot decode range: expected elements of whole bytes, found a bitmask")
         .hint("decode the whole object");
   }
-  if (to.empty()) {
-    return {};
+  if (count == 0) {
+    return memory(0).map([](mutable_bytes) {});
   }
-  const std::uint64_t count = to.size() / info_of(place.descriptor.type).size;
-  const stored_range range = stored_range_of(plan, place.payload_length, first, count);
-  const std::uint64_t at = message + place.payload_offset + range.offset;
+  const payload_range range = range_of(plan, place.payload_length, first, count);
+  const std::uint64_t from = message + place.payload_offset + range.offset;
+  mutable_bytes to;
   if (plan.raw()) {
-    WEIR_CHECK(source.read(at, to));
+    WEIR_TRY(to, memory(range.length));
+    WEIR_CHECK(source.read(from, to));
   } else {
     piece_reader pieces(source);
-    WEIR_TRY(const bytes_view bytes, pieces.at(at, range.length));
-    WEIR_CHECK(decode_payload_range(plan, bytes, range.first, to));
+    WEIR_TRY(const bytes_view bytes, pieces.at(from, range.length));
+    WEIR_CHECK(decode_payload_range(plan, range, bytes, noting(memory, to)));
   }
   return finish_elements(source, message, place, plan, options, first, to);
 }

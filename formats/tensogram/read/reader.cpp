@@ -67,6 +67,14 @@ result<byte_vector> allocate(std::uint64_t bytes) {
   }
 }
 
+/// Memory in `out`, taken when it is asked for.
+element_memory memory_of(byte_vector& out) {
+  return [&](std::uint64_t bytes) -> result<mutable_bytes> {
+    WEIR_TRY(out, allocate(bytes));
+    return mutable_bytes(out);
+  };
+}
+
 }  // namespace
 
 result<byte_vector> message_reader::state::stored(std::size_t i,
@@ -143,26 +151,13 @@ std::optional<std::size_t> message_reader::find(std::string_view name) const {
 
 result<byte_vector> message_reader::decode(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
-  const object_place& object = state_->contents.objects[i];
-  // Before memory is allocated: a small file must not ask for much of it.
-  const auto plan =
-      plan_reading(object.descriptor, object.payload_length, state_->options);
-  if (!plan) {
-    return state_->located(plan.error(), i);
+  byte_vector out;
+  auto done = decode_object(*state_->source, state_->layout.span.offset,
+                            state_->layout.head, state_->contents.objects[i],
+                            state_->options, memory_of(out));
+  if (!done) {
+    return state_->located(std::move(done).error(), i);
   }
-  constexpr std::uint64_t suspicious = 16;
-  if (object.decoded / suspicious > object.payload_length) {
-    auto good = verify_object(*state_->source, state_->layout.span.offset,
-                              state_->layout.head, object, state_->options);
-    if (!good) {
-      return state_->located(std::move(good).error(), i);
-    }
-  }
-  auto out = allocate(object.decoded);
-  if (!out) {
-    return state_->located(std::move(out).error(), i);
-  }
-  WEIR_CHECK(decode_into(i, *out));
   return out;
 }
 
@@ -176,8 +171,9 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
                      object.decoded, to.size()))
         .at(state_->place_of(i));
   }
-  auto done = decode_object(*state_->source, state_->layout.span.offset,
-                            state_->layout.head, object, state_->options, to);
+  auto done =
+      decode_object(*state_->source, state_->layout.span.offset, state_->layout.head,
+                    object, state_->options, memory_at(to));
   if (!done) {
     return state_->located(std::move(done).error(), i);
   }
@@ -209,11 +205,9 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
                              all, count, first))
         .at(state_->place_of(i));
   }
-  // No more than the whole, whose size has been checked.
-  auto out = allocate(count * info_of(object.descriptor.type).size);
-  auto done = out ? decode_object_range(*state_->source, state_->layout.span.offset,
-                                        object, state_->options, first, *out)
-                  : result<void>(out.error());
+  byte_vector out;
+  auto done = decode_object_range(*state_->source, state_->layout.span.offset, object,
+                                  state_->options, first, count, memory_of(out));
   if (!done) {
     return state_->located(std::move(done).error(), i);
   }

@@ -164,18 +164,22 @@ class message_validation {
     out.native_order = false;
     out.restore_non_finite = false;
     out.max_object_bytes = options_.max_object_bytes;
+    out.threads = options_.threads;
     return out;
   }
 
   result<void> decode(const object_place& place, byte_vector& elements) const {
-    try {
-      elements.resize(place.decoded);
-    } catch (const std::exception&) {
-      return error(errc::out_of_memory,
-                   "cannot decode: expected enough memory, found too little");
-    }
+    const auto memory = [&](std::uint64_t bytes) -> result<mutable_bytes> {
+      try {
+        elements.resize(bytes);
+      } catch (const std::exception&) {
+        return error(errc::out_of_memory,
+                     "cannot decode: expected enough memory, found too little");
+      }
+      return mutable_bytes(elements);
+    };
     WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
-                             elements));
+                             memory));
     WEIR_CHECK(read_masks(source_, report_.span.offset, place));
     return {};
   }

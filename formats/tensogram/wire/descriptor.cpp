@@ -4,14 +4,18 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <limits>
 
 #include "tensogram/wire/metadata.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
 
 namespace weir::formats {
 
 namespace {
+
+constexpr std::string_view szip_mark_key = "szip_offsets";
 
 error bad_key(std::string_view key, std::string_view expected, std::string_view found) {
   return error(errc::corrupt,
@@ -200,11 +204,39 @@ result<cbor_map> tensor_entry(const object_descriptor& from) {
                    info.tessera))
         .hint("store it as uint8 and name the type in the metadata");
   }
-  WEIR_TRY(const auto strides, element_strides(from.shape));
+  WEIR_TRY(const auto c_order, element_strides(from.shape));
+  const auto& strides = from.strides.empty() ? c_order : from.strides;
+  if (strides.size() != from.shape.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot write descriptor: expected {} strides as there are "
+                             "dimensions, or none, found {}",
+                             from.shape.size(), strides.size()))
+        .hint("leave the strides empty to have those of C order written");
+  }
   return cbor_map{{"ndim", from.shape.size()},
                   {"dtype", info.tensogram},
                   {"shape", as_array(from.shape)},
                   {"strides", as_array(strides)}};
+}
+
+result<cbor_map> make_reserved(const object_descriptor& from) {
+  WEIR_TRY(cbor_map tensor, tensor_entry(from));
+  cbor_map out{{"tensor", std::move(tensor)}};
+  if (from.szip_offsets != 0) {
+    out.set(szip_mark_key, hex64(from.szip_offsets));
+  }
+  return out;
+}
+
+std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
+  const cbor_value* mark = reserved.find(szip_mark_key);
+  std::uint64_t out = 0;
+  if (mark == nullptr || mark->text() == nullptr || mark->text()->size() != 16) {
+    return 0;
+  }
+  const char* end = mark->text()->data() + 16;
+  const auto parsed = std::from_chars(mark->text()->data(), end, out, 16);
+  return parsed.ec == std::errc() && parsed.ptr == end ? out : 0;
 }
 
 result<cbor_map> make_descriptor(const object_descriptor& from) {

@@ -24,7 +24,8 @@ class message_encoder {
       : objects_(objects), options_(options) {}
 
   result<void> run(byte_vector& to) {
-    WEIR_CHECK(check_metadata(options_.extra, "metadata of the message"));
+    WEIR_CHECK(check_metadata(options_.extra, metadata_place::extra,
+                              "metadata of the message"));
     WEIR_CHECK(check_alignment());
     WEIR_CHECK(prepare_objects());
     align_descriptors();
@@ -61,7 +62,7 @@ class message_encoder {
     for (std::size_t i = 0; i < objects_.size(); ++i) {
       WEIR_TRY(prepared_object object, std::move(*parts[i]));
       metadata.base.push_back(objects_[i].metadata);
-      add_tensor(metadata.base.back(), object.tensor);
+      add_reserved(metadata.base.back(), object.reserved);
       prepared_.push_back(std::move(object));
     }
     metadata.extra = options_.extra;

@@ -20,7 +20,7 @@ struct prepared_object {
   byte_vector masks;       ///< behind the payload
   byte_vector descriptor;  ///< CBOR
   cbor_map map;            ///< the same, for a writer that aligns payloads
-  cbor_map tensor;         ///< entry of base[i]._reserved_
+  cbor_map reserved;       ///< becomes base[i]._reserved_
   const object_descriptor* unchecked =
       nullptr;  ///< set if the values may still be non-finite
 
@@ -45,13 +45,18 @@ struct prepared_object {
                                               const message_options& options,
                                               unsigned threads);
 
-/// Metadata that a caller may give: no `_reserved_` at the top, not too deep.
+/// Where metadata of a caller stand, which decides how deep they may nest: the message's
+/// map and the containers on the way to them count as well.
+enum class metadata_place : std::uint8_t { extra, base_entry, descriptor };
+
+/// Whether a caller may give these metadata: without `_reserved_` at the top, and not
+/// deeper than a reader accepts. `what` names them in the error.
 /// @error{invalid_argument}
-[[nodiscard]] result<void> check_metadata(const cbor_map& metadata,
+[[nodiscard]] result<void> check_metadata(const cbor_map& metadata, metadata_place place,
                                           const std::string& what);
 
-/// Adds `_reserved_.tensor` to a base entry.
-void add_tensor(cbor_map& base, const cbor_map& tensor);
+/// Adds `_reserved_` to a base entry.
+void add_reserved(cbor_map& base, const cbor_map& reserved);
 
 /// A whole frame of any type but the data object, padded to a multiple of 8.
 [[nodiscard]] byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed);

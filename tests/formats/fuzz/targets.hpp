@@ -136,7 +136,7 @@ inline void codecs(bytes_view input) {
   const bytes_view stored = input.subspan(choices);
   if (const auto plan = formats::plan_reading(d, stored.size(), options())) {
     byte_vector elements(plan->decoded);
-    (void)formats::decode_payload(*plan, stored, elements, 1);
+    (void)formats::decode_payload(*plan, stored, formats::memory_at(elements), 1);
   }
   for (const auto count : {std::uint64_t{9}, std::uint64_t{70'000}}) {
     byte_vector bits((count + 7) / 8);

@@ -4,6 +4,7 @@
 /// those of libaec, with the bit where each reference sample interval starts.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct aec_parameters {
   bool is_signed = false;
   bool restricted = false;  ///< short identifiers, for at most 4 bits
   bool big_endian = false;  ///< samples of more than one byte
+  bool padded = false;      ///< every interval ends at a byte; of streams that are read
   unsigned sample_bytes = 1;
 
   [[nodiscard]] unsigned id_bits() const noexcept {
@@ -41,9 +43,140 @@ struct aec_code {
 [[nodiscard]] result<aec_code> aec_encode(bytes_view from, const aec_parameters& p,
                                           unsigned threads);
 
+/// Bits of a stream, the most significant first. Behind the end there are zeros, and
+/// `overrun` tells that some were asked for.
+class aec_bits {
+ public:
+  /// @pre `start` is within `from`
+  aec_bits(bytes_view from, std::uint64_t start) noexcept
+      : at_(from.data() + start / 8),
+        begin_(from.data()),
+        end_(from.data() + from.size()) {
+    refill();
+    skip(start % 8);
+  }
+
+  /// `count` <= 32 bits.
+  std::uint32_t get(unsigned count) noexcept {
+    if (count == 0) {
+      return 0;
+    }
+    if (left_ < count) {
+      refill();
+    }
+    const auto out = static_cast<std::uint32_t>(bits_ >> (64 - count));
+    skip(count);
+    return out;
+  }
+  /// Zeros before the next one, which is taken too; the one that never comes counts as
+  /// an overrun.
+  std::uint32_t get_unary() noexcept {
+    if (left_ < 32) {
+      refill();
+    }
+    return bits_ != 0 ? take_unary(0) : long_unary();
+  }
+  /// Goes on at the next byte. Returns whether the bits passed over are zeros.
+  bool align() noexcept { return get(left_ % 8) == 0; }
+  [[nodiscard]] bool overrun() const noexcept { return overrun_; }
+  [[nodiscard]] std::uint64_t position() const noexcept {
+    return static_cast<std::uint64_t>(at_ - begin_) * 8 - left_;
+  }
+
+ private:
+  std::uint32_t take_unary(std::uint64_t zeros) noexcept {
+    const auto more = static_cast<unsigned>(std::countl_zero(bits_));
+    if (more >= left_) {
+      overrun_ = true;
+      return 0;
+    }
+    skip(more + 1);
+    return static_cast<std::uint32_t>(zeros + more);
+  }
+  std::uint32_t long_unary() noexcept;
+  void refill() noexcept {
+    if (end_ - at_ >= 8) {
+      bits_ |= load_be<std::uint64_t>(at_) >> left_;
+      const unsigned bytes = (63 - left_) / 8;
+      at_ += bytes;
+      left_ += 8 * bytes;
+      // Bits beyond those that count come again with the next load.
+      bits_ = left_ == 0 ? 0 : bits_ >> (64 - left_) << (64 - left_);
+      return;
+    }
+    for (; left_ <= 56 && at_ < end_; ++at_, left_ += 8) {
+      bits_ |= std::to_integer<std::uint64_t>(*at_) << (56 - left_);
+    }
+  }
+  void skip(unsigned count) noexcept {
+    if (count > left_) {
+      overrun_ = true;
+      bits_ = 0;
+      left_ = 0;
+      return;
+    }
+    bits_ = count >= 64 ? 0 : bits_ << count;
+    left_ -= count;
+  }
+
+  const std::byte* at_;
+  const std::byte* begin_;
+  const std::byte* end_;
+  std::uint64_t bits_ = 0;  ///< the next bit is the highest; zeros below the last one
+  unsigned left_ = 0;
+  bool overrun_ = false;
+};
+
+/// Decodes a stream from one of its intervals on, in portions. What a damaged stream
+/// decodes to, and whether it does, is what libaec 1.1 gives.
+/// @threads{thread-compatible}
+class aec_decoder {
+ public:
+  /// From bit `start` of `from` on, where an interval begins. `samples` follow there to
+  /// the end of the stream. Memory of one segment of blocks is taken, at most 1 MiB.
+  /// @pre `start` is within `from`; `from` and `p` outlive the decoder
+  aec_decoder(bytes_view from, std::uint64_t start, const aec_parameters& p,
+              std::uint64_t samples);
+
+  /// The next samples, as many as `to` holds; no more than are left.
+  /// @error{corrupt, the stream ends before or has an impossible code}
+  [[nodiscard]] result<void> read(mutable_bytes to);
+  /// Passes over samples of so many bytes. @error{those of read}
+  [[nodiscard]] result<void> skip(std::uint64_t bytes);
+  /// The bit behind what was decoded; behind the last sample of an interval that is where
+  /// the next one starts.
+  [[nodiscard]] std::uint64_t position() const noexcept { return bits_.position(); }
+  /// Whether all bits between padded intervals were zeros so far.
+  [[nodiscard]] bool padding_clear() const noexcept { return padding_clear_; }
+
+ private:
+  template <class Use>
+  result<void> decode(std::uint64_t samples, const Use& use);
+  result<void> fill();
+  result<void> decode_block(std::uint32_t* d, unsigned wanted);
+  result<void> take_empty_run();
+  result<void> take_pairs(std::uint32_t* d, unsigned known, unsigned first, unsigned end);
+  void take_plain(std::uint32_t* d, unsigned first, unsigned end) noexcept;
+  void take_unary(std::uint32_t* d, unsigned k, unsigned first) noexcept;
+  void take_low_bits(std::uint32_t* d, unsigned k, unsigned first, unsigned end) noexcept;
+  unsigned take_reference(std::uint32_t* d) noexcept;
+  void unfold(std::size_t known) noexcept;
+
+  const aec_parameters& p_;
+  aec_bits bits_;
+  std::uint64_t left_;              ///< samples of the stream that are not in numbers_
+  std::vector<std::uint32_t> numbers_;  ///< samples of one segment
+  std::size_t next_ = 0;            ///< of numbers_, the first that was not handed out
+  std::size_t end_ = 0;             ///< how many of numbers_ are there
+  std::uint32_t block_ = 0;         ///< number of the next block in its interval
+  std::uint32_t empty_ = 0;         ///< blocks that a run of empty ones still has
+  std::uint32_t last_ = 0;          ///< the sample before the next one
+  bool padding_clear_ = true;
+};
+
 /// Decodes intervals from bit `start` on until `to` is full, which begins with an
-/// interval. Returns the bit behind the last whole interval.
-/// @error{corrupt, the stream ends before or has an impossible run}
+/// interval. Returns the bit behind the last one.
+/// @error{corrupt, an offset beyond the stream; those of aec_decoder::read}
 [[nodiscard]] result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                                                const aec_parameters& p, mutable_bytes to);
 

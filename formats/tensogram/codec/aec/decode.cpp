@@ -2,7 +2,6 @@
 /// @file
 /// The decoder: blocks of numbers, then samples out of their differences.
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "tensogram/codec/aec/aec.hpp"
@@ -11,246 +10,252 @@ namespace weir::formats {
 
 namespace {
 
-/// Bits, the most significant first. Behind the end there are zeros; `overrun` tells.
-class bit_reader {
- public:
-  bit_reader(bytes_view from, std::uint64_t start)
-      : at_(from.data() + start / 8),
-        begin_(from.data()),
-        end_(from.data() + from.size()) {
-    refill();
-    skip(start % 8);
-  }
+error ends_early() {
+  return error(errc::corrupt,
+               "cannot decompress payload: expected more bits of szip, found the end");
+}
 
-  /// `count` <= 32 bits.
-  std::uint32_t get(unsigned count) noexcept {
-    if (count == 0) {
-      return 0;
-    }
-    if (left_ < count) {
-      refill();
-    }
-    const auto out = static_cast<std::uint32_t>(bits_ >> (64 - count));
-    skip(count);
-    return out;
-  }
-  /// Zeros before the next one, which is taken too; the one that never comes counts as
-  /// an overrun.
-  std::uint32_t get_unary() noexcept {
-    std::uint64_t zeros = 0;
-    if (left_ < 32) {
-      refill();
-    }
-    while (bits_ == 0) {
-      zeros += left_;
-      if (at_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
-        overrun_ = true;
-        return 0;
-      }
-      skip(left_);
-      refill();
-    }
-    const auto more = static_cast<unsigned>(std::countl_zero(bits_));
-    if (more >= left_) {
-      overrun_ = true;
-      return 0;
-    }
-    skip(more + 1);
-    return static_cast<std::uint32_t>(zeros + more);
-  }
-  [[nodiscard]] bool overrun() const noexcept { return overrun_; }
-  [[nodiscard]] std::uint64_t position() const noexcept {
-    return static_cast<std::uint64_t>(at_ - begin_) * 8 - left_;
-  }
-
- private:
-  void refill() noexcept {
-    if (end_ - at_ >= 8) {
-      bits_ |= load_be<std::uint64_t>(at_) >> left_;
-      const unsigned bytes = (63 - left_) / 8;
-      at_ += bytes;
-      left_ += 8 * bytes;
-      // Bits beyond those that count come again with the next load.
-      bits_ = left_ == 0 ? 0 : bits_ >> (64 - left_) << (64 - left_);
-      return;
-    }
-    for (; left_ <= 56 && at_ < end_; ++at_, left_ += 8) {
-      bits_ |= std::to_integer<std::uint64_t>(*at_) << (56 - left_);
-    }
-  }
-  void skip(unsigned count) noexcept {
-    if (count > left_) {
-      overrun_ = true;
-      bits_ = 0;
-      left_ = 0;
-      return;
-    }
-    bits_ = count >= 64 ? 0 : bits_ << count;
-    left_ -= count;
-  }
-
-  const std::byte* at_;
-  const std::byte* begin_;
-  const std::byte* end_;
-  std::uint64_t bits_ = 0;  ///< the next bit is the highest; zeros below the last one
-  unsigned left_ = 0;
-  bool overrun_ = false;
-};
-
-void unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits) noexcept {
+/// Sums of differences, `last` being the sample before the first. Numbers that no valid
+/// stream holds wrap around at 32 bits, as they do in libaec.
+std::uint32_t unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits,
+                              std::uint32_t last) noexcept {
   const std::uint32_t top = ~std::uint32_t{0} >> (32 - bits);
   const std::uint32_t middle = 1u << (bits - 1);
-  std::uint32_t last = x[0];
-  for (std::size_t i = 1; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t d = x[i];
     const std::uint32_t mask = (last & middle) == 0 ? 0 : top;
     const std::uint32_t half = (d >> 1) + (d & 1);
     last = half <= (mask ^ last) ? last + ((d >> 1) ^ (0u - (d & 1))) : mask ^ d;
-    last &= top;
-    x[i] = last;
+    x[i] = last & top;
   }
+  return last;
 }
 
-void unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits) noexcept {
-  const std::int64_t half = std::int64_t{1} << (bits - 1);
+/// The same with samples in two's complement of 32 bits.
+std::uint32_t unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits,
+                            std::uint32_t last) noexcept {
   const std::uint32_t top = ~std::uint32_t{0} >> (32 - bits);
-  std::int64_t last = x[0];
-  last = last >= half ? last - 2 * half : last;
-  x[0] = static_cast<std::uint32_t>(last) & top;
-  for (std::size_t i = 1; i < count; ++i) {
-    const std::int64_t d = x[i];
-    const std::int64_t step = d >> 1;
-    const std::int64_t reach = step + (d & 1);
-    const std::int64_t moved = (d & 1) != 0 ? last - reach : last + step;
-    if (last < 0) {
-      last = reach <= last + half ? moved : d - half;
+  const std::uint32_t highest = top >> 1;
+  constexpr std::uint32_t sign = 1u << 31;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t d = x[i];
+    const std::uint32_t half = (d >> 1) + (d & 1);
+    const std::uint32_t moved = last + ((d >> 1) ^ (0u - (d & 1)));
+    if ((last & sign) != 0) {
+      last = half <= highest + last + 1 ? moved : d - highest - 1;
     } else {
-      last = reach <= half - 1 - last ? moved : half - 1 - d;
+      last = half <= highest - last ? moved : highest - d;
     }
-    x[i] = static_cast<std::uint32_t>(last) & top;
+    x[i] = last & top;
   }
+  return last;
 }
-
-class interval_decoder {
- public:
-  /// `blocks`: of the largest interval.
-  interval_decoder(bit_reader& from, const aec_parameters& p, std::size_t blocks)
-      : from_(from), p_(p), numbers_(blocks * p.block) {}
-
-  /// Numbers of the next interval of `blocks` blocks, as samples.
-  result<const std::uint32_t*> decode(std::uint32_t blocks) {
-    for (std::uint32_t b = 0; b < blocks;) {
-      std::uint32_t* d = numbers_.data() + std::size_t{b} * p_.block;
-      reference_ = p_.preprocess && b == 0;
-      const std::uint32_t id = from_.get(p_.id_bits());
-      if (id == 0) {
-        WEIR_TRY(const std::uint32_t taken, low_entropy(d, b, blocks));
-        b += taken;
-      } else {
-        id == (1u << p_.id_bits()) - 1 ? plain(d) : split(d, id - 1);
-        ++b;
-      }
-      if (from_.overrun()) {
-        return ends_early();
-      }
-    }
-    if (p_.preprocess) {
-      const std::size_t count = std::size_t{blocks} * p_.block;
-      p_.is_signed ? unfold_signed(numbers_.data(), count, p_.bits)
-                   : unfold_unsigned(numbers_.data(), count, p_.bits);
-    }
-    return numbers_.data();
-  }
-
- private:
-  static error ends_early() {
-    return error(errc::corrupt,
-                 "cannot decompress payload: expected more bits of szip, found the end");
-  }
-
-  unsigned take_reference(std::uint32_t* d) noexcept {
-    if (reference_) {
-      d[0] = from_.get(p_.bits);
-    }
-    return reference_ ? 1 : 0;
-  }
-
-  /// A run of empty blocks, or a block of pairs. Returns how many blocks it was.
-  result<std::uint32_t> low_entropy(std::uint32_t* d, std::uint32_t b,
-                                    std::uint32_t blocks) {
-    const bool pairs = from_.get(1) == 1;
-    const unsigned first = take_reference(d);
-    if (pairs) {
-      WEIR_CHECK(take_pairs(d, first));
-      return 1u;
-    }
-    const std::uint32_t code = from_.get_unary();
-    const std::uint32_t to_end = std::min(p_.rsi - b, aec_segment - b % aec_segment);
-    const std::uint32_t run = code == 4 ? to_end : (code < 4 ? code + 1 : code);
-    // The last interval may end before the segment does.
-    const std::uint32_t used = code == 4 ? std::min(run, blocks - b) : run;
-    if (used > blocks - b) {
-      return error(errc::corrupt,
-                   fmt::format("cannot decompress payload: expected a run of at most {} "
-                               "empty szip blocks, found {}",
-                               blocks - b, used));
-    }
-    std::fill(d + first, d + std::size_t{used} * p_.block, 0u);
-    return used;
-  }
-
-  result<void> take_pairs(std::uint32_t* d, unsigned first) {
-    for (unsigned i = 0; i < p_.block; i += 2) {
-      const std::uint32_t code = from_.get_unary();
-      // The largest s with s(s+1)/2 <= code.
-      std::uint32_t sum = 0;
-      std::uint64_t below = 0;
-      while (below + sum + 1 <= code && sum < 100'000) {
-        ++sum;
-        below += sum;
-      }
-      if (code - below > sum) {
-        return error(errc::corrupt,
-                     "cannot decompress payload: expected a pair of szip, found an "
-                     "impossible one");
-      }
-      const auto second = static_cast<std::uint32_t>(code - below);
-      if (i >= first) {
-        d[i] = sum - second;
-      }
-      d[i + 1] = second;
-    }
-    return {};
-  }
-
-  void plain(std::uint32_t* d) noexcept {
-    for (unsigned i = 0; i < p_.block; ++i) {
-      d[i] = from_.get(p_.bits);
-    }
-  }
-
-  void split(std::uint32_t* d, unsigned k) noexcept {
-    const unsigned first = take_reference(d);
-    const unsigned block = p_.block;
-    bit_reader from = from_;  // in registers
-    for (unsigned i = first; i < block; ++i) {
-      d[i] = from.get_unary();
-    }
-    if (k > 0) {
-      for (unsigned i = first; i < block; ++i) {
-        d[i] = d[i] << k | from.get(k);
-      }
-    }
-    from_ = from;
-  }
-
-  bit_reader& from_;
-  const aec_parameters& p_;
-  std::vector<std::uint32_t> numbers_;
-  bool reference_ = false;
-};
 
 }  // namespace
+
+std::uint32_t aec_bits::long_unary() noexcept {
+  std::uint64_t zeros = 0;
+  while (bits_ == 0) {
+    zeros += left_;
+    if (at_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
+      overrun_ = true;
+      return 0;
+    }
+    skip(left_);
+    refill();
+  }
+  return take_unary(zeros);
+}
+
+aec_decoder::aec_decoder(bytes_view from, std::uint64_t start, const aec_parameters& p,
+                         std::uint64_t samples)
+    : p_(p),
+      bits_(from, start),
+      left_(samples),
+      numbers_(std::min<std::uint64_t>({p.rsi, aec_segment,
+                                        (samples + p.block - 1) / p.block}) *
+               p.block) {}
+
+unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
+  const bool reference = p_.preprocess && block_ == 0;
+  if (reference) {
+    d[0] = bits_.get(p_.bits);
+  }
+  return reference ? 1 : 0;
+}
+
+/// Decodes the next segment, or what of it the stream has, into numbers_.
+result<void> aec_decoder::fill() {
+  const std::uint32_t first = block_;
+  const std::uint64_t blocks =
+      std::min<std::uint64_t>({p_.rsi - first, aec_segment - first % aec_segment,
+                               (left_ + p_.block - 1) / p_.block});
+  end_ = static_cast<std::size_t>(std::min<std::uint64_t>(blocks * p_.block, left_));
+  next_ = 0;
+  for (std::size_t done = 0; done < end_; done += p_.block, ++block_) {
+    const auto wanted = static_cast<unsigned>(std::min<std::size_t>(p_.block, end_ - done));
+    WEIR_CHECK(decode_block(numbers_.data() + done, wanted));
+  }
+  left_ -= end_;
+  if (p_.preprocess) {
+    unfold(first == 0 ? 1 : 0);
+  }
+  if (block_ == p_.rsi) {
+    block_ = 0;
+    padding_clear_ = (!p_.padded || bits_.align()) && padding_clear_;
+  }
+  return {};
+}
+
+/// Turns differences into samples; the first `known` numbers are samples already.
+void aec_decoder::unfold(std::size_t known) noexcept {
+  if (known != 0) {
+    last_ = numbers_[0];
+    const std::uint32_t sign = 1u << (p_.bits - 1);
+    last_ = p_.is_signed ? (last_ ^ sign) - sign : last_;
+  }
+  std::uint32_t* from = numbers_.data() + known;
+  last_ = p_.is_signed ? unfold_signed(from, end_ - known, p_.bits, last_)
+                       : unfold_unsigned(from, end_ - known, p_.bits, last_);
+}
+
+/// Of the last block of a stream only the `wanted` first numbers are needed. Bits that
+/// only the others need may be missing.
+result<void> aec_decoder::decode_block(std::uint32_t* d, unsigned wanted) {
+  if (empty_ > 0) {
+    --empty_;
+    std::fill_n(d, wanted, 0u);
+    return {};
+  }
+  const std::uint32_t id = bits_.get(p_.id_bits());
+  const bool plain = id == (1u << p_.id_bits()) - 1;
+  const bool pairs = id == 0 && bits_.get(1) == 1;
+  const unsigned first = plain ? 0 : take_reference(d);
+  if (id == 0 && !pairs) {
+    WEIR_CHECK(take_empty_run());
+    std::fill(d + first, d + wanted, 0u);
+  } else if (pairs) {
+    WEIR_CHECK(take_pairs(d, first, 0, wanted));
+  } else if (plain) {
+    take_plain(d, 0, wanted);
+  } else {
+    take_unary(d, id - 1, first);
+    take_low_bits(d, id - 1, first, wanted);
+  }
+  if (bits_.overrun()) {
+    return ends_early();
+  }
+  if (wanted == p_.block || (id == 0 && !pairs)) {
+    return {};
+  }
+  // So that the position is the end of the block.
+  if (pairs) {
+    return take_pairs(d, 0, align_up(wanted, 2u), p_.block);
+  }
+  plain ? take_plain(d, wanted, p_.block) : take_low_bits(d, id - 1, wanted, p_.block);
+  return {};
+}
+
+/// This block and some that follow it hold zeros only.
+result<void> aec_decoder::take_empty_run() {
+  const std::uint32_t code = bits_.get_unary();
+  const std::uint32_t left = p_.rsi - block_;
+  const std::uint32_t to_end = std::min(left, aec_segment - block_ % aec_segment);
+  const std::uint32_t run = code == 4 ? to_end : (code < 4 ? code + 1 : code);
+  if (run > left && !bits_.overrun()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot decompress payload: expected a run of at most {} "
+                             "empty szip blocks, found {}",
+                             left, run));
+  }
+  empty_ = run - 1;
+  return {};
+}
+
+/// Numbers `first` to `end`, of which number 0 may be there already. Two numbers of sum s
+/// are one: s (s + 1) / 2 + the second.
+result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned first,
+                                     unsigned end) {
+  constexpr std::uint32_t largest = 90;  // of sum 12: no writer uses pairs beyond
+  for (unsigned i = first; i < end; i += 2) {
+    const std::uint32_t code = bits_.get_unary();
+    if (code > largest) {
+      return error(errc::corrupt,
+                   fmt::format("cannot decompress payload: expected a pair of szip of at "
+                               "most {}, found {}",
+                               largest, code));
+    }
+    std::uint32_t sum = 0;
+    std::uint32_t below = 0;
+    while (below + sum + 1 <= code) {
+      ++sum;
+      below += sum;
+    }
+    const std::uint32_t second = code - below;
+    if (i >= known) {
+      d[i] = sum - second;
+    }
+    d[i + 1] = second;
+  }
+  return {};
+}
+
+void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noexcept {
+  for (unsigned i = first; i < end; ++i) {
+    d[i] = bits_.get(p_.bits);
+  }
+}
+
+/// What numbers have above their `k` low bits.
+void aec_decoder::take_unary(std::uint32_t* d, unsigned k, unsigned first) noexcept {
+  const unsigned block = p_.block;
+  aec_bits from = bits_;  // in registers
+  for (unsigned i = first; i < block; ++i) {
+    d[i] = from.get_unary() << k;
+  }
+  bits_ = from;
+}
+
+void aec_decoder::take_low_bits(std::uint32_t* d, unsigned k, unsigned first,
+                                unsigned end) noexcept {
+  if (k == 0) {
+    return;
+  }
+  aec_bits from = bits_;  // in registers
+  for (unsigned i = first; i < end; ++i) {
+    d[i] += from.get(k);
+  }
+  bits_ = from;
+}
+
+template <class Use>
+result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
+  while (samples > 0) {
+    if (next_ == end_) {
+      WEIR_EXPECT(left_ > 0);
+      WEIR_CHECK(fill());
+    }
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(samples, end_ - next_));
+    use(numbers_.data() + next_, count);
+    next_ += count;
+    samples -= count;
+  }
+  return {};
+}
+
+result<void> aec_decoder::read(mutable_bytes to) {
+  return decode(to.size() / p_.sample_bytes,
+                [&](const std::uint32_t* numbers, std::size_t count) {
+                  const std::size_t bytes = count * p_.sample_bytes;
+                  store_samples(numbers, p_, to.first(bytes));
+                  to = to.subspan(bytes);
+                });
+}
+
+result<void> aec_decoder::skip(std::uint64_t bytes) {
+  return decode(bytes / p_.sample_bytes, [](const std::uint32_t*, std::size_t) {});
+}
 
 result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                                  const aec_parameters& p, mutable_bytes to) {
@@ -263,19 +268,9 @@ result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                              "{} bits, found {}",
                              std::uint64_t{from.size()} * 8, start));
   }
-  bit_reader bits(from, start);
-  const std::size_t all = to.size() / p.sample_bytes;
-  interval_decoder decoder(bits, p,
-                           std::min<std::size_t>(p.rsi, (all + p.block - 1) / p.block));
-  const std::size_t step = p.interval() * p.sample_bytes;
-  for (std::size_t at = 0; at < to.size(); at += step) {
-    const std::size_t size = std::min(step, to.size() - at);
-    const std::size_t samples = size / p.sample_bytes;
-    const auto blocks = static_cast<std::uint32_t>((samples + p.block - 1) / p.block);
-    WEIR_TRY(const std::uint32_t* numbers, decoder.decode(blocks));
-    store_samples(numbers, p, to.subspan(at, size));
-  }
-  return bits.position();
+  aec_decoder decoder(from, start, p, to.size() / p.sample_bytes);
+  WEIR_CHECK(decoder.read(to));
+  return decoder.position();
 }
 
 }  // namespace weir::formats

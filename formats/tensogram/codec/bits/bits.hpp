@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "tensogram/codec/buffer.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 
@@ -16,14 +17,14 @@ namespace weir::formats {
 /// Fills `to`, ceil(count / 8) bytes. @error{corrupt, runs of zero, other than `count`
 /// bits in all, bytes behind the last run}
 [[nodiscard]] result<void> rle_decode(bytes_view from, std::uint64_t count,
-                                      mutable_bytes to);
+                                      const decode_target& to);
 
 /// Portable Roaring serialisation, runs where they are smaller.
 /// @error{invalid_argument, more than 2^32 - 1 bits}
 [[nodiscard]] result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count);
 /// Fills `to`, ceil(count / 8) bytes. @error{corrupt}
 [[nodiscard]] result<void> roaring_decode(bytes_view from, std::uint64_t count,
-                                          mutable_bytes to);
+                                          const decode_target& to);
 
 [[nodiscard]] inline bool bit_at(bytes_view bits, std::uint64_t i) noexcept {
   return (std::to_integer<unsigned>(bits[i / 8]) >> (7 - i % 8) & 1u) != 0;

@@ -168,7 +168,7 @@ result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
 }
 
 result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method method,
-                         mutable_bytes to) {
+                         const decode_target& to) {
   switch (method) {
     case mask_method::none:
       if (from.size() != to.size()) {
@@ -176,7 +176,7 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
                      fmt::format("cannot read mask: expected {} bytes, found {}",
                                  to.size(), from.size()));
       }
-      std::copy(from.begin(), from.end(), to.begin());
+      std::copy_n(from.begin(), to.bytes().size(), to.bytes().begin());
       return {};
     case mask_method::rle: return rle_decode(from, count, to);
     case mask_method::roaring: return roaring_decode(from, count, to);
@@ -256,9 +256,13 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
     WEIR_EXPECT(entry->map() != nullptr);
     WEIR_TRY(const mask_method method,
              mask_method_named(*entry->map()->find("method")->text()));
-    bits.resize((count + 7) / 8);
-    return decode_mask(region.subspan(number("offset"), number("length")), count, method,
-                       bits);
+    const bytes_view blob = region.subspan(number("offset"), number("length"));
+    const std::uint64_t bytes = (count + 7) / 8;
+    if (must_be_shown(bytes, blob.size())) {
+      WEIR_CHECK(decode_mask(blob, count, method, decode_target::nowhere(bytes)));
+    }
+    bits.resize(bytes);
+    return decode_mask(blob, count, method, bits);
   };
   WEIR_CHECK(take("nan", out.nan));
   WEIR_CHECK(take("inf+", out.positive_infinity));

@@ -56,17 +56,20 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
-result<void> rle_decode(bytes_view from, std::uint64_t count, mutable_bytes to) {
-  const error damaged(errc::corrupt,
-                      "cannot decode runs of bits: expected runs that fill the bit list "
-                      "exactly, found others");
-  std::fill(to.begin(), to.end(), std::byte{});
+result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_target& to) {
+  const auto damaged = [] {
+    return error(errc::corrupt,
+                 "cannot decode runs of bits: expected runs that fill the bit list "
+                 "exactly, found others");
+  };
+  const mutable_bytes bits = to.bytes();
+  std::fill(bits.begin(), bits.end(), std::byte{});
   if (from.empty() || count == 0) {
-    return from.empty() && count == 0 ? result<void>() : result<void>(damaged);
+    return from.empty() && count == 0 ? result<void>() : result<void>(damaged());
   }
   bool on = from[0] == std::byte{1};
   if (!on && from[0] != std::byte{}) {
-    return damaged;
+    return damaged();
   }
   std::uint64_t done = 0;
   std::size_t at = 1;
@@ -76,7 +79,7 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, mutable_bytes to) 
     bool more = true;
     while (more) {
       if (at == from.size() || shift > 56) {
-        return damaged;
+        return damaged();
       }
       const auto byte = std::to_integer<std::uint64_t>(from[at++]);
       run |= (byte & 0x7F) << shift;
@@ -84,15 +87,15 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, mutable_bytes to) 
       more = (byte & 0x80) != 0;
     }
     if (run == 0 || run > count - done) {
-      return damaged;
+      return damaged();
     }
-    if (on) {
-      set_bits(to, done, done + run);
+    if (on && to.kept()) {
+      set_bits(bits, done, done + run);
     }
     done += run;
     on = !on;
   }
-  return done == count ? result<void>() : result<void>(damaged);
+  return done == count ? result<void>() : result<void>(damaged());
 }
 
 }  // namespace weir::formats

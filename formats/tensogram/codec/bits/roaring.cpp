@@ -129,8 +129,8 @@ class byte_reader {
 
 class roaring_reader {
  public:
-  roaring_reader(bytes_view from, std::uint64_t count, mutable_bytes to)
-      : from_(from), count_(count), to_(to) {}
+  roaring_reader(bytes_view from, std::uint64_t count, const decode_target& to)
+      : from_(from), count_(count), to_(to.bytes()), kept_(to.kept()) {}
 
   bool run() {
     const auto cookie = from_.take<std::uint32_t>();
@@ -188,7 +188,9 @@ class roaring_reader {
           base + start + length > count_) {
         return false;
       }
-      set_bits(to_, base + start, base + start + length);
+      if (kept_) {
+        set_bits(to_, base + start, base + start + length);
+      }
       next = start + length;
       total += length;
     }
@@ -199,10 +201,12 @@ class roaring_reader {
     const bytes_view body = from_.take_bytes(2 * std::size_t{cardinality});
     for (std::size_t i = 0; 2 * i < body.size(); ++i) {
       const std::uint64_t at = base + load_le<std::uint16_t>(body.data() + 2 * i);
-      if (at >= count_ || bit_at(to_, at)) {
+      if (at >= count_ || (kept_ && bit_at(to_, at))) {
         return false;
       }
-      set_bit(to_, at);
+      if (kept_) {
+        set_bit(to_, at);
+      }
     }
     return from_.good();
   }
@@ -217,7 +221,9 @@ class roaring_reader {
           if (at >= count_) {
             return false;
           }
-          set_bit(to_, at);
+          if (kept_) {
+            set_bit(to_, at);
+          }
           ++total;
         }
       }
@@ -228,6 +234,7 @@ class roaring_reader {
   byte_reader from_;
   std::uint64_t count_;
   mutable_bytes to_;
+  bool kept_;
   bytes_view run_flags_;
 };
 
@@ -282,8 +289,10 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
-result<void> roaring_decode(bytes_view from, std::uint64_t count, mutable_bytes to) {
-  std::fill(to.begin(), to.end(), std::byte{});
+result<void> roaring_decode(bytes_view from, std::uint64_t count,
+                            const decode_target& to) {
+  const mutable_bytes bits = to.bytes();
+  std::fill(bits.begin(), bits.end(), std::byte{});
   if (!roaring_reader(from, count, to).run()) {
     return error(errc::corrupt,
                  fmt::format("cannot decode roaring bits: expected containers of "

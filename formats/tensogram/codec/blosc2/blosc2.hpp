@@ -32,9 +32,9 @@ struct blosc2_parameters {
                                                 const blosc2_parameters& p);
 /// Bytes `[first, first + to.size())` of a frame that holds `total` bytes.
 /// @error{corrupt; unsupported, a filter or codec of Blosc2 that is not built; both name
-/// it}
+/// it; out_of_memory}
 [[nodiscard]] result<void> blosc2_decode(bytes_view from, std::uint64_t total,
-                                         std::uint64_t first, mutable_bytes to);
+                                         std::uint64_t first, const decode_target& to);
 
 /// A chunk: header, where its blocks start, blocks.
 struct blosc2_chunk {
@@ -50,14 +50,16 @@ struct blosc2_chunk {
 };
 /// @error{corrupt; unsupported}
 [[nodiscard]] result<blosc2_chunk> read_blosc2_chunk(bytes_view from);
-/// Bytes `[first, first + to.size())` of a chunk. @error{corrupt; unsupported}
+/// Bytes `[first, first + to.size())` of a chunk. @error{corrupt; unsupported;
+/// out_of_memory}
 [[nodiscard]] result<void> decode_blosc2_chunk(const blosc2_chunk& chunk,
-                                               std::uint64_t first, mutable_bytes to);
+                                               std::uint64_t first,
+                                               const decode_target& to);
 /// Fills `to` with the value that the special chunk kind `special` stands for.
 /// @error{corrupt; unsupported}
 [[nodiscard]] result<void> fill_blosc2_special(unsigned special, unsigned type_size,
                                                bytes_view value, std::uint64_t first,
-                                               mutable_bytes to);
+                                               const decode_target& to);
 
 inline constexpr std::size_t blosc2_chunk_header = 32;
 namespace blosc2_flag {

@@ -27,9 +27,19 @@ unsigned byte_at(bytes_view bytes, std::size_t i) noexcept {
   return std::to_integer<unsigned>(bytes[i]);
 }
 
+/// No blosclz stream decodes to more than this many bytes per stored byte: a byte of a
+/// long match stands for 255.
+constexpr std::uint64_t blosclz_largest_ratio = 256;
+
 /// The library knows this codec inside a chunk of its first version only.
-result<void> decode_blosclz(bytes_view from, mutable_bytes to) {
+result<void> decode_blosclz(bytes_view from, const decode_target& to) {
   constexpr std::size_t head = 24;
+  if (to.size() / blosclz_largest_ratio > from.size()) {
+    return damaged_chunk("a blosclz stream too short for its block");
+  }
+  if (!to.kept()) {
+    return {};  // the library has no way to decode a part
+  }
   WEIR_TRY(code_buffer framed, make_buffer(head + from.size()));
   std::byte* out = framed.storage.get();
   const auto size = static_cast<std::uint32_t>(to.size());
@@ -41,23 +51,29 @@ result<void> decode_blosclz(bytes_view from, mutable_bytes to) {
   store_le<std::uint32_t>(out + 16, 20);
   store_le<std::uint32_t>(out + 20, static_cast<std::uint32_t>(from.size()));
   std::copy(from.begin(), from.end(), out + head);
-  if (blosc_decompress_ctx(out, to.data(), to.size(), 1) != static_cast<int>(to.size())) {
-    return damaged_chunk("a damaged blosclz stream");
-  }
-  return {};
+  const int done = blosc_decompress_ctx(out, to.bytes().data(), to.size(), 1);
+  return done >= 0 && static_cast<std::uint64_t>(done) == to.size()
+             ? result<void>()
+             : result<void>(damaged_chunk("a damaged blosclz stream"));
 }
 
-result<void> decode_zlib(bytes_view from, mutable_bytes to) {
-  uLongf size = to.size();
-  const int code = uncompress(reinterpret_cast<Bytef*>(to.data()), &size,
-                              reinterpret_cast<const Bytef*>(from.data()), from.size());
-  if (code != Z_OK || size != to.size()) {
-    return damaged_chunk("a damaged zlib stream");
+result<void> decode_zlib(bytes_view from, const decode_target& to) {
+  const auto decode = [&](mutable_bytes out, int good) -> result<void> {
+    uLongf size = out.size();
+    const int code = uncompress(reinterpret_cast<Bytef*>(out.data()), &size,
+                                reinterpret_cast<const Bytef*>(from.data()), from.size());
+    return code == good && size == out.size()
+               ? result<void>()
+               : result<void>(damaged_chunk("a damaged zlib stream"));
+  };
+  if (to.kept()) {
+    return decode(to.bytes(), Z_OK);
   }
-  return {};
+  return show_beginnings(to.size(),
+                         [&](mutable_bytes out) { return decode(out, Z_BUF_ERROR); });
 }
 
-result<void> decode_stream(unsigned codec, bytes_view from, mutable_bytes to) {
+result<void> decode_stream(unsigned codec, bytes_view from, const decode_target& to) {
   switch (static_cast<blosc2_codec>(codec)) {
     case blosc2_codec::blosclz: return decode_blosclz(from, to);
     case blosc2_codec::lz4: return lz4_decode_block(from, to);
@@ -75,15 +91,15 @@ class block_reader {
  public:
   block_reader(const blosc2_chunk& chunk, std::size_t at) : chunk_(chunk), at_(at) {}
 
-  result<void> read(mutable_bytes to, bool last_and_short) {
+  result<void> read(const decode_target& to, bool last_and_short) {
     const bool whole = (chunk_.flags & blosc2_flag::whole_blocks) != 0 || last_and_short;
     const std::size_t streams = whole ? 1 : chunk_.type_size;
     if (to.size() % streams != 0) {
       return damaged_chunk("blocks that do not divide into streams");
     }
-    const std::size_t size = to.size() / streams;
+    const std::uint64_t size = to.size() / streams;
     for (std::size_t s = 0; s < streams; ++s) {
-      WEIR_CHECK(read_stream(to.subspan(s * size, size)));
+      WEIR_CHECK(read_stream(to.part(s * size, size)));
     }
     return {};
   }
@@ -97,13 +113,14 @@ class block_reader {
     at_ += count;
     return out;
   }
-  result<void> read_stream(mutable_bytes to) {
+  result<void> read_stream(const decode_target& to) {
     WEIR_TRY(const bytes_view head, take(4));
     const auto size = static_cast<std::int32_t>(load_le<std::uint32_t>(head.data()));
+    const mutable_bytes out = to.bytes();
     if (size <= 0) {
       // A run of one byte; a marker follows unless it is zero.
       std::fill(
-          to.begin(), to.end(),
+          out.begin(), out.end(),
           static_cast<std::byte>(static_cast<std::uint32_t>(-std::int64_t{size}) & 0xFF));
       if (size < 0) {
         WEIR_CHECK(take(1));
@@ -112,7 +129,7 @@ class block_reader {
     }
     WEIR_TRY(const bytes_view body, take(static_cast<std::size_t>(size)));
     if (body.size() == to.size()) {
-      std::copy(body.begin(), body.end(), to.begin());
+      std::copy_n(body.begin(), out.size(), out.begin());
       return {};
     }
     return decode_stream(chunk_.flags >> 5, body, to);
@@ -122,61 +139,147 @@ class block_reader {
   std::size_t at_;
 };
 
-result<void> undo_filter(const blosc2_chunk& chunk, std::size_t slot, byte_vector& block,
-                         byte_vector& scratch) {
-  constexpr unsigned shuffle = 1;
-  constexpr unsigned bit_shuffle = 2;
-  constexpr unsigned truncate = 4;
-  const unsigned filter = chunk.filters[slot];
-  if (filter == 0 || filter == truncate) {
-    return {};
-  }
-  if (filter != shuffle && filter != bit_shuffle) {
-    return error(
-        errc::unsupported,
-        fmt::format("cannot decompress payload: expected a filter of blosc2 that "
-                    "is built (shuffle, bitshuffle), found number {}",
-                    filter));
-  }
-  const std::size_t size =
-      chunk.filter_meta[slot] == 0 ? chunk.type_size : chunk.filter_meta[slot];
-  scratch.resize(block.size());
-  if (filter == shuffle) {
-    unshuffle_bytes(block, size, scratch);
-  } else if (chunk.version <= 2 && block.size() / size % 8 != 0) {
-    return {};  // such a block was left as it is
-  } else {
-    unshuffle_bits(block, size, scratch);
-  }
-  block.swap(scratch);
-  return {};
+/// The filters of Blosc2 by number.
+enum blosc2_filter : unsigned {
+  no_filter = 0,
+  shuffle = 1,
+  bit_shuffle = 2,
+  delta = 3,
+  truncate = 4  ///< lossy when written, nothing to undo
+};
+
+/// Bytes that the delta filter takes as one number.
+std::size_t delta_width(unsigned type_size) noexcept {
+  const bool number = type_size == 1 || type_size == 2 || type_size == 4;
+  return number ? type_size : (type_size % 8 == 0 ? 8 : 1);
 }
 
-result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
-                           mutable_bytes to) {
-  if (chunk.block == 0 || chunk.block > chunk.size) {
-    return damaged_chunk("blocks of an impossible size");
-  }
-  const std::uint64_t blocks = (chunk.size + chunk.block - 1) / chunk.block;
-  if ((chunk.bytes.size() - blosc2_chunk_header) / 4 < blocks) {
-    return damaged_chunk("fewer blocks than announced");
-  }
-  byte_vector block;
-  byte_vector scratch;
-  const std::uint64_t end = first + to.size();
-  for (std::uint64_t b = first / chunk.block; b < blocks && b * chunk.block < end; ++b) {
-    const std::uint64_t begin = b * chunk.block;
-    const std::uint64_t size = std::min<std::uint64_t>(chunk.block, chunk.size - begin);
-    const auto start =
-        load_le<std::uint32_t>(chunk.bytes.data() + blosc2_chunk_header + 4 * b);
-    block.resize(size);
-    WEIR_CHECK(block_reader(chunk, start).read(block, size < chunk.block));
-    for (std::size_t slot = chunk.filters.size(); slot-- > 0;) {
-      WEIR_CHECK(undo_filter(chunk, slot, block, scratch));
+/// Blocks of one chunk, decoded one after the other into the same memory.
+class block_decoder {
+ public:
+  explicit block_decoder(const blosc2_chunk& chunk)
+      : chunk_(chunk),
+        uses_delta_(std::find(chunk.filters.begin(), chunk.filters.end(), delta) !=
+                    chunk.filters.end()) {}
+
+  /// @error{corrupt; unsupported}
+  result<void> check() const {
+    if (chunk_.block == 0 || chunk_.block > chunk_.size) {
+      return damaged_chunk("blocks of an impossible size");
     }
+    if ((chunk_.bytes.size() - blosc2_chunk_header) / 4 < blocks()) {
+      return damaged_chunk("fewer blocks than announced");
+    }
+    bool before = false;  // whether a filter is undone after the delta filter
+    for (const unsigned filter : chunk_.filters) {
+      if (filter > truncate || (filter == delta && before)) {
+        return error(
+            errc::unsupported,
+            fmt::format("cannot decompress payload: expected filters of blosc2 that are "
+                        "built (shuffle, bitshuffle, delta in front of them), found "
+                        "number {}",
+                        filter));
+      }
+      before = before || filter == shuffle || filter == bit_shuffle || filter == delta;
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::uint64_t blocks() const noexcept {
+    return (std::uint64_t{chunk_.size} + chunk_.block - 1) / chunk_.block;
+  }
+
+  /// Block `b`; the bytes last until the next call.
+  result<bytes_view> decode(std::uint64_t b) {
+    if (uses_delta_ && b > 0 && first_.bytes.empty()) {
+      WEIR_CHECK(decode(0));
+    }
+    const std::uint64_t begin = b * chunk_.block;
+    const auto size = static_cast<std::size_t>(
+        std::min<std::uint64_t>(chunk_.block, chunk_.size - begin));
+    const bool is_short = size < chunk_.block;
+    const auto start =
+        load_le<std::uint32_t>(chunk_.bytes.data() + blosc2_chunk_header + 4 * b);
+    if (must_be_shown(size, chunk_.bytes.size())) {
+      WEIR_CHECK(block_reader(chunk_, start).read(decode_target::nowhere(size), is_short));
+    }
+    WEIR_CHECK(take_memory(block_));
+    block_.bytes = {block_.storage.get(), size};
+    WEIR_CHECK(block_reader(chunk_, start).read(block_.writable(), is_short));
+    for (std::size_t slot = chunk_.filters.size(); slot-- > 0;) {
+      WEIR_CHECK(undo_filter(slot, b));
+    }
+    if (uses_delta_ && b == 0) {
+      WEIR_TRY(first_, make_buffer(size));
+      std::copy(block_.bytes.begin(), block_.bytes.end(), first_.storage.get());
+    }
+    return block_.bytes;
+  }
+
+ private:
+  /// Memory of one block, once.
+  result<void> take_memory(code_buffer& buffer) const {
+    if (buffer.storage == nullptr) {
+      WEIR_TRY(buffer, make_buffer(chunk_.block));
+    }
+    return {};
+  }
+
+  result<void> undo_filter(std::size_t slot, std::uint64_t b) {
+    const unsigned filter = chunk_.filters[slot];
+    if (filter == delta) {
+      undo_delta(b);
+    }
+    if (filter != shuffle && filter != bit_shuffle) {
+      return {};
+    }
+    const std::size_t size =
+        chunk_.filter_meta[slot] == 0 ? chunk_.type_size : chunk_.filter_meta[slot];
+    const bool left_alone = filter == bit_shuffle && chunk_.version <= 2 &&
+                            block_.bytes.size() / size % 8 != 0;
+    if (left_alone) {
+      return {};
+    }
+    WEIR_CHECK(take_memory(scratch_));
+    scratch_.bytes = {scratch_.storage.get(), block_.bytes.size()};
+    filter == shuffle ? unshuffle_bytes(block_.bytes, size, scratch_.writable())
+                      : unshuffle_bits(block_.bytes, size, scratch_.writable());
+    std::swap(block_, scratch_);
+    return {};
+  }
+
+  /// Numbers of the first block are those before them xor the stored ones, numbers of the
+  /// others are those of the first block xor the stored ones.
+  void undo_delta(std::uint64_t b) noexcept {
+    const std::size_t width = delta_width(chunk_.type_size);
+    const std::size_t count = block_.bytes.size() / width * width;
+    std::byte* out = block_.storage.get();
+    for (std::size_t i = b == 0 ? width : 0; i < count; ++i) {
+      out[i] ^= b == 0 ? out[i - width] : first_.storage[i];
+    }
+  }
+
+  const blosc2_chunk& chunk_;
+  bool uses_delta_;
+  code_buffer block_;
+  code_buffer scratch_;
+  code_buffer first_;  ///< the first block, if the others refer to it
+};
+
+result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
+                           const decode_target& to) {
+  block_decoder decoder(chunk);
+  WEIR_CHECK(decoder.check());
+  const std::uint64_t end = first + to.size();
+  for (std::uint64_t b = first / chunk.block; b * chunk.block < end; ++b) {
+    WEIR_TRY(const bytes_view block, decoder.decode(b));
+    const std::uint64_t begin = b * chunk.block;
     const std::uint64_t from = std::max(begin, first);
-    const std::uint64_t until = std::min(begin + size, end);
-    std::memcpy(to.data() + (from - first), block.data() + (from - begin), until - from);
+    const std::uint64_t until = std::min(begin + block.size(), end);
+    if (to.kept()) {
+      std::memcpy(to.bytes().data() + (from - first), block.data() + (from - begin),
+                  until - from);
+    }
   }
   return {};
 }
@@ -184,11 +287,12 @@ result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
 }  // namespace
 
 result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_view value,
-                                 std::uint64_t first, mutable_bytes to) {
+                                 std::uint64_t first, const decode_target& to) {
   std::array<std::byte, 8> nan{};
+  const mutable_bytes out = to.bytes();
   switch (special) {
     case 1:
-    case 4: std::fill(to.begin(), to.end(), std::byte{}); return {};
+    case 4: std::fill(out.begin(), out.end(), std::byte{}); return {};
     case 2:
       if (type_size == 4) {
         store_le<std::uint32_t>(nan.data(), 0x7FC0'0000);
@@ -205,8 +309,8 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
   if (value.empty()) {
     return damaged_chunk("a repeated value without the value");
   }
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    to[i] = value[(first + i) % value.size()];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = value[(first + i) % value.size()];
   }
   return {};
 }
@@ -241,8 +345,8 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
 }
 
 result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
-                                 mutable_bytes to) {
-  if (to.empty()) {
+                                 const decode_target& to) {
+  if (to.size() == 0) {
     return {};
   }
   if (first > chunk.size || to.size() > chunk.size - first) {
@@ -258,7 +362,9 @@ result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
     if (body.size() < chunk.size) {
       return damaged_chunk("fewer bytes than it holds uncompressed");
     }
-    std::memcpy(to.data(), body.data() + first, to.size());
+    if (to.kept()) {
+      std::memcpy(to.bytes().data(), body.data() + first, to.size());
+    }
     return {};
   }
   return decode_blocks(chunk, first, to);

@@ -2,8 +2,6 @@
 /// @file
 /// Contiguous frames of Blosc2: header, chunks, where the chunks are, trailer.
 #include <algorithm>
-#include <limits>
-#include <vector>
 
 #include "tensogram/codec/blosc2/blosc2.hpp"
 
@@ -62,42 +60,79 @@ result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   return out;
 }
 
-/// Where each chunk starts, behind the header; negative for one that is not stored.
-result<std::vector<std::int64_t>> read_offsets(bytes_view from, const frame_head& head) {
-  std::vector<std::int64_t> out;
-  if (head.size == 0) {
+/// Where each chunk starts, behind the header; negative for one that is not stored. The
+/// list is compressed and may claim to be as long as the frame, so it is decoded block by
+/// block.
+class offset_list {
+ public:
+  /// @error{corrupt; unsupported}
+  static result<offset_list> open(bytes_view from, const frame_head& head) {
+    offset_list out;
+    if (head.size == 0) {
+      return out;
+    }
+    WEIR_TRY(out.list_, read_blosc2_chunk(from.subspan(head.header + head.cbytes)));
+    out.count_ = head.chunk == 0 ? out.list_.size / width
+                                 : (head.size + head.chunk - 1) / head.chunk;
+    // Chunks are larger than the eight bytes that say where they are.
+    if (out.list_.size != width * out.count_ ||
+        out.list_.size > std::max(head.size, small_list)) {
+      return damaged_frame("a list of chunks of another length");
+    }
+    const bool compressed =
+        out.list_.special == 0 && (out.list_.flags & blosc2_flag::plain) == 0;
+    out.step_ = compressed ? out.list_.block : small_list;
+    if (compressed && (out.step_ == 0 || out.step_ % width != 0)) {
+      return damaged_frame("a list of chunks in blocks that divide its offsets");
+    }
     return out;
   }
-  WEIR_TRY(const blosc2_chunk chunk,
-           read_blosc2_chunk(from.subspan(head.header + head.cbytes)));
-  const std::uint64_t count =
-      head.chunk == 0 ? chunk.size / 8 : (head.size + head.chunk - 1) / head.chunk;
-  // Chunks are larger than the eight bytes that say where they are.
-  if (chunk.size != 8 * count || chunk.size > std::max(head.size, small_list)) {
-    return damaged_frame("a list of chunks of another length");
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+
+  /// The offset of chunk `i`. @error{corrupt; unsupported; out_of_memory}
+  result<std::int64_t> operator[](std::uint64_t i) {
+    const std::uint64_t at = width * i;
+    if (at < begin_ || at >= begin_ + part_.bytes.size()) {
+      WEIR_CHECK(load(at / step_ * step_));
+    }
+    return static_cast<std::int64_t>(
+        load_le<std::uint64_t>(part_.bytes.data() + (at - begin_)));
   }
-  WEIR_TRY(code_buffer bytes, make_buffer(8 * count));
-  WEIR_CHECK(decode_blosc2_chunk(chunk, 0, bytes.writable()));
-  for (std::size_t i = 0; i < count; ++i) {
-    out.push_back(
-        static_cast<std::int64_t>(load_le<std::uint64_t>(bytes.bytes.data() + 8 * i)));
+
+ private:
+  static constexpr std::uint64_t width = 8;
+
+  result<void> load(std::uint64_t begin) {
+    const std::uint64_t size = std::min(step_, list_.size - begin);
+    if (must_be_shown(size, list_.bytes.size())) {
+      WEIR_CHECK(decode_blosc2_chunk(list_, begin, decode_target::nowhere(size)));
+    }
+    WEIR_TRY(part_, make_buffer(static_cast<std::size_t>(size)));
+    begin_ = begin;
+    return decode_blosc2_chunk(list_, begin, part_.writable());
   }
-  return out;
-}
+
+  blosc2_chunk list_;
+  std::uint64_t count_ = 0;
+  std::uint64_t step_ = small_list;  ///< bytes that are decoded together
+  std::uint64_t begin_ = 0;          ///< of `part_` in the list
+  code_buffer part_;
+};
 
 class frame_reader {
  public:
   frame_reader(bytes_view from, const frame_head& head, std::uint64_t first,
-               mutable_bytes to)
+               const decode_target& to)
       : from_(from), head_(head), first_(first), to_(to) {}
 
-  result<void> run(const std::vector<std::int64_t>& offsets) {
+  result<void> run(offset_list& offsets) {
     const std::uint64_t end = first_ + to_.size();
-    std::uint64_t begin = 0;
-    for (const std::int64_t offset : offsets) {
-      if (begin >= end) {
-        break;
-      }
+    // Chunks of one size need not be looked at before the first that is asked for.
+    std::uint64_t i = head_.chunk == 0 ? 0 : first_ / head_.chunk;
+    std::uint64_t begin = i * head_.chunk;
+    for (; i < offsets.count() && begin < end; ++i) {
+      WEIR_TRY(const std::int64_t offset, offsets[i]);
       WEIR_TRY(const std::uint64_t size, read_one(offset, begin, end));
       begin += size;
     }
@@ -130,7 +165,7 @@ class frame_reader {
     const std::uint64_t from = std::max(begin, first_);
     const std::uint64_t until = std::min(begin + size, end);
     if (from < until) {
-      const mutable_bytes part = to_.subspan(from - first_, until - from);
+      const decode_target part = to_.part(from - first_, until - from);
       if (special) {
         const auto kind = static_cast<unsigned>(static_cast<std::uint64_t>(offset) >> 56);
         WEIR_CHECK(
@@ -145,15 +180,15 @@ class frame_reader {
   bytes_view from_;
   const frame_head& head_;
   std::uint64_t first_;
-  mutable_bytes to_;
+  decode_target to_;
 };
 
 }  // namespace
 
 result<void> blosc2_decode(bytes_view from, std::uint64_t total, std::uint64_t first,
-                           mutable_bytes to) {
+                           const decode_target& to) {
   WEIR_TRY(const frame_head head, read_head(from, total));
-  WEIR_TRY(const auto offsets, read_offsets(from, head));
+  WEIR_TRY(offset_list offsets, offset_list::open(from, head));
   return frame_reader(from, head, first, to).run(offsets);
 }
 

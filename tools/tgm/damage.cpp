@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes that belong to no message, and messages that are damaged.
+#include "tgm/damage.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::tools {
+
+using formats::frame_info;
+using formats::message_reader;
+using formats::message_span;
+
+namespace {
+
+/// @source{Tensogram v3, preamble and postamble, frame types and frame flags}
+constexpr std::string_view first_magic = "TENSOGRM";
+constexpr std::string_view last_magic = "39277777";
+constexpr std::uint16_t object_frame = 9;
+constexpr std::uint16_t has_digest = 2;
+
+/// The first error that the validation finds in a message.
+std::optional<std::string> first_error(bytes_view message,
+                                       const formats::validation_options& options) {
+  for (const auto& issue : formats::validate_message(message, options).issues) {
+    if (issue.severity == formats::issue_severity::error) {
+      return issue.description;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Why there is no message in a range. Damage to the first or to the last bytes of
+/// a message hides it from the scan; then the validation says what is wrong with it.
+result<std::string> reason_of(const message_file& file, message_span gap) {
+  byte_vector buffer;
+  const message_span start{gap.offset,
+                           std::min<std::uint64_t>(gap.length, first_magic.size())};
+  WEIR_TRY(bytes_view bytes, file.bytes(start, buffer));
+  std::optional<std::string> found;
+  if (as_text(bytes) == first_magic) {
+    formats::validation_options quick;
+    quick.level = formats::validation_level::structure;
+    WEIR_TRY(bytes, file.bytes(gap, buffer));
+    found = first_error(bytes, quick);
+  }
+  return found.value_or("they belong to no message");
+}
+
+result<bool> shows_a_message(const message_file& file, message_span gap) {
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
+  const std::string_view text = as_text(bytes);
+  return text.find(first_magic) != text.npos || text.find(last_magic) != text.npos;
+}
+
+}  // namespace
+
+result<message_file> damage_report::open(const std::string& path) {
+  WEIR_TRY(message_file file, read_messages(path));
+  for (const message_span& gap : file.gaps()) {
+    WEIR_CHECK(name_gap(file, gap));
+  }
+  return file;
+}
+
+result<void> damage_report::name_gap(const message_file& file, message_span gap) {
+  WEIR_TRY(const std::string reason, reason_of(file, gap));
+  if (!skip_ && file.spans.empty()) {
+    WEIR_TRY(const bool traces, shows_a_message(file, gap));
+    if (traces) {
+      return file.without_message().because(error(errc::corrupt, reason));
+    }
+  }
+  fmt::print(stderr, "weir: {}: {} {} bytes: {}\n", file.place(gap.offset),
+             skip_ ? "skipped" : "ignored", gap.length, reason);
+  skipped_ += skip_ ? 1 : 0;
+  return {};
+}
+
+result<void> damage_report::leave_out(const message_file& file, std::size_t message,
+                                      const error& why) {
+  const int code = exit_code_of(why.code());
+  if (!skip_ || code != exit_code_of(errc::corrupt)) {
+    return why;
+  }
+  const message_span span = file.spans[message];
+  fmt::print(stderr, "weir: {}: skipped message {} of {} bytes: {}\n",
+             file.place(span.offset), message, span.length, why.root().text());
+  ++skipped_;
+  return {};
+}
+
+int damage_report::exit_code() const noexcept {
+  return skipped_ == 0 ? 0 : exit_code_of(errc::corrupt);
+}
+
+result<void> check_sound(const message_file& file, std::size_t message,
+                         const message_reader& reader) {
+  byte_vector buffer;
+  WEIR_TRY(const bytes_view bytes, file.bytes(file.spans[message], buffer));
+  formats::validation_options options;
+  options.legacy_hashes = true;
+  options.trial_decode = false;  // a digest says more than a decoder
+  if (const auto found = first_error(bytes, options)) {
+    return error(errc::corrupt, *found);
+  }
+  std::size_t i = 0;
+  for (const frame_info& frame : reader.frames()) {
+    if (frame.type != object_frame) {
+      continue;
+    }
+    if ((frame.flags & has_digest) == 0) {
+      const auto elements = reader.decode(i);
+      if (!elements && elements.error().code() != errc::unsupported) {
+        return elements.error();
+      }
+    }
+    ++i;
+  }
+  return {};
+}
+
+}  // namespace weir::tools
