@@ -9,6 +9,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEAD = "// SPDX-License-Identifier: Apache-2.0\n/// @file\n/// A file.\n"
+HEAD_OF_RECORD = "| Date | Status | Area | Supersedes |\n| --- | --- | --- | --- |\n"
+SECTIONS_OF_RECORD = "\n## Context\nC.\n\n## Decision\nD.\n\n## Figures\nNone.\n\n## What would change it\nE.\n"
 README = "# x\n\n## Does\n\n## Does not\n\n## Read first\n\n## Invariants\n\n## Tests\n"
 
 
@@ -82,6 +84,14 @@ class Checks(unittest.TestCase):
         self.write("base/a.cpp", HEAD + f"struct s {{\n  void f(int x) const {{\n{lambdas}  }}\n}};\n")
         self.assert_complains("sizes", "base/a.cpp:5: function of 66 lines")
 
+    def test_sizes_limit_neither_records_nor_the_rows_of_their_index(self):
+        for i in range(16):
+            self.write(f"docs/decisions/{i:03}-a.md", "")
+        self.write("docs/decisions/README.md", "\n" * 60 + "| [001](001-a.md) |\n" * 20)
+        self.assert_clean("sizes")
+        self.write("docs/decisions/README.md", "\n" * 61)
+        self.assert_complains("sizes", "docs/decisions/README.md: 61 lines, limit 60")
+
     def test_words_accept_other_words(self):
         self.write("base/a.md", "constraint, restrained, strained, DataLoad, epoxy\n")
         self.write("storage/hn4/a.md", "the epoch ring\n")
@@ -123,6 +133,80 @@ class Checks(unittest.TestCase):
         self.write("docs/tour.md", "`base/a.cpp · question`\n`base/b.cpp`\n`a · b`\n")
         self.assert_complains("tour", '"question" does not stand in base/a.cpp', '"base/b.cpp" does not exist',
                               '"a" is no path')
+
+    def write_record(self, name, head, title=None, sections=SECTIONS_OF_RECORD):
+        self.write(f"docs/decisions/{name}.md", f"# {title or name[:3] + ': T'}\n\n{HEAD_OF_RECORD}| {head} |\n{sections}")
+
+    def write_index(self):
+        """Writes the rows that the check prints."""
+        done = subprocess.run([sys.executable, str(HERE / "decisions.py"), "--index"], capture_output=True, text=True,
+                              check=True, env=dict(os.environ, WEIR_LINT_ROOT=str(self.root)))
+        self.write("docs/decisions/README.md", README + done.stdout)
+        return done.stdout
+
+    def write_two_records(self):
+        self.write_record("101-a", "2026-01-01 | superseded by [102](102-b.md) | map | none")
+        self.write_record("102-b", "2026-01-02 | accepted | map | [101](101-a.md)")
+
+    def test_decisions_accept_a_record_that_replaces_another(self):
+        self.write_two_records()
+        self.write("docs/decisions/tessera_speed.md", "A page from before there were records.\n")
+        rows = self.write_index()
+        self.assertEqual(rows.splitlines()[1], "| [102](102-b.md) | T | 2026-01-02 | accepted | map |")
+        self.assert_clean("decisions")
+
+    def test_decisions_refuse_heads_that_are_not_valid(self):
+        for head, text in (("2026-13-01 | accepted | map | none", 'the date is "2026-13-01"'),
+                           ("2026-01-01 | agreed | map | none", 'the status is "agreed"'),
+                           ("2026-01-01 | superseded by 102 | map | none", 'the status is "superseded by 102"'),
+                           ("2026-01-01 | accepted | maps | none", 'the area is "maps"'),
+                           ("2026-01-01 | accepted | engine | none", 'numbers of the area "engine" begin with 2'),
+                           ("2026-01-01 | accepted | map | 100", 'it supersedes "100"'),
+                           ("2026-01-01 | accepted | map", "the head is not")):
+            with self.subTest(head):
+                self.write_record("101-a", head)
+                self.write_index()
+                self.assert_complains("decisions", "docs/decisions/101-a.md: " + text)
+
+    def test_decisions_refuse_titles_sections_links_and_names(self):
+        good = "2026-01-01 | accepted | map | none"
+        self.write_record("101-a", good, title="102: T")
+        self.write_record("103-b", good, sections=SECTIONS_OF_RECORD.replace("## Figures", "## Numbers"))
+        self.write_record("104-c", good, sections=SECTIONS_OF_RECORD.replace("D.\n", ""))
+        self.write_record("105-d", good, sections=SECTIONS_OF_RECORD.replace("D.", "[109](109-z.md)"))
+        self.write_record("106-e", good)
+        self.write_record("106-f", good)
+        self.write("docs/decisions/speed.md", "Decided: a page.\n")
+        self.write_index()
+        self.assert_complains("decisions", "101-a.md: the title has the number 102", "103-b.md: the sections are",
+                              '104-c.md: the section "Decision" is empty', '105-d.md: the link to "109-z.md" leads nowhere',
+                              "2 records have the number 106", "speed.md: expected a record with the name")
+
+    def test_decisions_refuse_a_replacement_that_only_one_record_names(self):
+        self.write_two_records()
+        self.write_record("102-b", "2026-01-02 | accepted | map | none")
+        self.write_index()
+        self.assert_complains("decisions", "101-a.md: 102-b.md does not say that it supersedes this record")
+        self.write_two_records()
+        self.write_record("101-a", "2026-01-01 | accepted | map | none")
+        self.write_index()
+        self.assert_complains("decisions", "102-b.md: the status of 101-a.md is not superseded by this record")
+        self.write_record("101-a", "2026-01-03 | superseded by [102](102-b.md) | map | none")
+        self.write_index()
+        self.assert_complains("decisions", "102-b.md: it is older than 101-a.md")
+
+    def test_decisions_want_every_record_once_in_the_index(self):
+        self.write_two_records()
+        first, second = self.write_index().splitlines()
+        for rows, text in (([first], "expected once, found 0 times: " + second),
+                           ([first, second, second], "expected once, found 2 times: " + second),
+                           ([first, second.replace("accepted", "rejected")], "is the row of no record: "),
+                           ([second, first], "the rows are not in the order of the numbers")):
+            with self.subTest(text):
+                self.write("docs/decisions/README.md", "\n".join(rows) + "\n")
+                self.assert_complains("decisions", "docs/decisions/README.md: " + text)
+        (self.root / "docs/decisions/README.md").unlink()
+        self.assert_complains("decisions", "docs/decisions/README.md: is missing")
 
 
 if __name__ == "__main__":

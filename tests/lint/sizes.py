@@ -10,6 +10,9 @@ FUNCTION = 60
 # A header and its source are one concept; what every folder has is none.
 CONCEPTS_PER_FOLDER = 15
 NO_CONCEPT = ("README.md", "CMakeLists.txt")
+# Records are found by an index and are never removed, so neither they nor the rows of the index have a limit.
+RECORDS = "docs/decisions"
+INDEX_ROW = "| ["
 README_LINES = 60
 # Test cases have a wider limit than functions.
 TEST_CASE = 80
@@ -98,13 +101,13 @@ def main():
     concepts = {(str(p.parent), p.stem) for p in everything if p.name not in NO_CONCEPT}
     folders = collections.Counter(folder for folder, _ in concepts)
     for folder, count in sorted(folders.items()):
-        if count > CONCEPTS_PER_FOLDER:
+        if count > CONCEPTS_PER_FOLDER and folder != RECORDS:
             out.add(folder, 0, f"{count} concepts, limit {CONCEPTS_PER_FOLDER}")
     for path in tree.code_files():
         check_code(path, tree.read(path), out)
     for path in everything:
         if path.name == "README.md" and str(path.parent) != ".":
-            count = len(tree.read(path).splitlines())
+            count = sum(not line.startswith(INDEX_ROW) for line in tree.read(path).splitlines())
             if count > README_LINES:
                 out.add(path, 0, f"{count} lines, limit {README_LINES}")
     out.finish(len(everything))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The norm of every memory has a bound that no text, no gate and no key can pass.
-/// @source{docs/decisions/prose_memory.md}
+/// @source{docs/decisions/414-context-memory-update-is-bounded.md}
 #include <gtest/gtest.h>
 
 #include <algorithm>

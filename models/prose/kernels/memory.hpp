@@ -112,7 +112,7 @@ void keys_backward(const key_head<R>& h, const R* const* d_keys, const R* const*
 
 /// Most that a firing keeps of a memory: a gate that is closed as far as numbers go still
 /// forgets, so the norm of a memory has a bound.
-/// @source{docs/decisions/prose_memory.md}
+/// @source{docs/decisions/414-context-memory-update-is-bounded.md}
 inline constexpr double most_kept = 1 - 0x1p-10;
 
 /// theta and keep of all rows, and the slope of theta.

@@ -14,7 +14,7 @@ namespace weir {
 
 /// Kinds of failure. Numbers are fixed for ever and never reused; families of ten share
 /// an exit code.
-/// @source{docs/decisions/errors.md}
+/// @source{docs/decisions/005-one-table-of-error-codes.md}
 enum class errc : std::uint16_t {
   // usage: exit 2
   invalid_argument = 10,

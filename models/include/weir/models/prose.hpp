@@ -29,7 +29,7 @@ namespace weir::models {
 /// Number of the equations that the model is computed by. It changes whenever the same
 /// state and the same text give other numbers than before, and is stored beside every
 /// state. 2: a firing of a memory steps, then decays, with rates of at most 1.
-/// @source{docs/decisions/prose_memory.md}
+/// @source{docs/decisions/415-stored-models-name-their-equations.md}
 inline constexpr int prose_equations = 2;
 
 /// Shape, schedule and seed of a model: fixed when a run begins, and stored with it.
@@ -216,7 +216,7 @@ class prose {
   [[nodiscard]] result<std::uint64_t> context_hash();
   /// The memory with the largest Frobenius norm, the first among equals in the order of
   /// lanes, blocks, levels and heads; waits for all tasks. The norm has a bound for every
-  /// text: @source{docs/decisions/prose_memory.md}
+  /// text: @source{docs/decisions/414-context-memory-update-is-bounded.md}
   [[nodiscard]] result<memory_norm> largest_memory();
   /// Over every byte of the image.
   [[nodiscard]] result<std::uint64_t> state_hash();
