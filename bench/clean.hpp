@@ -225,11 +225,11 @@ inline double delay_ns() {
 /// wait for one, or more.
 enum class threads { as_processors, more };
 
-/// Values of `sample()` (a double): `wanted` quiet ones if the machine allows. A sample is
-/// quiet if the processors ran at full speed before and after it and no thread waited for
-/// one meanwhile. It ends after eight times as many attempts, or once it has waited for
-/// four seconds. If fewer than three samples are quiet, it returns the three that were
-/// disturbed least; the row then has no verdict (`sampling::decides`).
+/// Values of `sample()` (a double): `wanted` quiet ones if the machine allows. A sample
+/// is quiet if the processors ran at full speed before and after it and no thread waited
+/// for one meanwhile. It ends after eight times as many attempts, or once it has waited
+/// for four seconds. If fewer than three samples are quiet, it returns the three that
+/// were disturbed least; the row then has no verdict (`sampling::decides`).
 template <class Sample, class Pair = thread_pair>
 [[nodiscard]] std::vector<double> clean_samples(unsigned processors, std::size_t wanted,
                                                 Sample&& sample, const Pair& both = {},

@@ -122,10 +122,9 @@ void add_engine_rows(program& bench) {
     bench.add("empty_" + name + "_1_ns", "ns", at_most(120),
               [name] { return empty_ns(name, 1); });
     // Its bar is that of `ratio_empty_*`.
-    bench.add("empty_" + name + "_2_ns", "ns", no_bar,
-              [name, peer = row.best_peer] {
-                return measured::beside_record(empty_ns(name, 2), peer);
-              });
+    bench.add("empty_" + name + "_2_ns", "ns", no_bar, [name, peer = row.best_peer] {
+      return measured::beside_record(empty_ns(name, 2), peer);
+    });
   }
   for (const graph_row& row : one_worker_rows) {
     bench.add(std::string("empty_") + row.name + "_1_ns", "ns", at_most(120),

@@ -95,7 +95,8 @@ double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& bot
     };
     return workers == 1 ? thread_seconds_of(all_passes) : seconds_of(all_passes);
   };
-  return median(clean_samples(workers, 9, sample, both)) * 1e9 / static_cast<double>(tasks) / passes;
+  return median(clean_samples(workers, 9, sample, both)) * 1e9 /
+         static_cast<double>(tasks) / passes;
 }
 
 /// A graph, and what an empty task of it costs with peers, in ns, measured on another

@@ -63,19 +63,22 @@ void add_replay_rows(program& bench) {
   for (const graph_row& row : graph_rows) {
     const std::string name = row.name;
     bench.add("replay_" + name + "_1_ns", "ns", at_most(max_ns),
-              [=, peer = row.static_1] { return measured::beside_record(replay_ns(name, 1), peer); });
-    bench.add("replay_" + name + "_2_ns", "ns", no_bar,
-              [=, peer = row.static_2] { return measured::beside_record(replay_ns(name, 2), peer); });
+              [=, peer = row.static_1] {
+                return measured::beside_record(replay_ns(name, 1), peer);
+              });
+    bench.add("replay_" + name + "_2_ns", "ns", no_bar, [=, peer = row.static_2] {
+      return measured::beside_record(replay_ns(name, 2), peer);
+    });
   }
   for (const graph_row& row : one_worker_rows) {
-    bench.add(std::string("replay_") + row.name + "_1_ns", "ns", at_most(max_ns),
-              [row] { return measured::beside_record(replay_ns(row.name, 1), row.static_1); });
+    bench.add(std::string("replay_") + row.name + "_1_ns", "ns", at_most(max_ns), [row] {
+      return measured::beside_record(replay_ns(row.name, 1), row.static_1);
+    });
   }
   bench.add("replay_task_ns", "ns", at_most(max_ns),
             [] { return replay_ns("stencil_w8", 1); });
   bench.add("cold_submit_ns", "ns", no_bar, [] { return cold_submit_ns(false); });
-  bench.add("cold_replay_ns", "ns", at_most(max_ns),
-            [] { return cold_submit_ns(true); });
+  bench.add("cold_replay_ns", "ns", at_most(max_ns), [] { return cold_submit_ns(true); });
 }
 
 }  // namespace weir::bench

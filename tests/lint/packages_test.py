@@ -25,7 +25,7 @@ HEADERS = {"toml++/": "libtomlplusplus-dev"}
 # What a compiler brings to its programs, and CMake takes for granted.
 RUNTIMES = {"libclang-rt-14-dev"}
 # What benchmarks compare with where it is installed.
-PEERS = {"libopenmpi-dev", "libtbb-dev", "libisal2", "libdeflate0"}
+PEERS = {"libopenmpi-dev", "libtbb-dev", "libomp-14-dev", "libstarpu-dev", "libisal2", "libdeflate0"}
 NEEDED = ("sh", "awk", "mktemp", "rm", "tail", "dirname", "env")
 
 
