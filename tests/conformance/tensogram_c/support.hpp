@@ -4,9 +4,12 @@
 /// messages that are made through the interface alone.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-
+#include <sys/stat.h>
 #include <tensogram/tensogram_x.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -161,5 +164,36 @@ inline std::string read_whole(const std::string& path) {
 inline void write_whole(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
+
+/// Keeps all of the library's threads from carrying out tasks, by files to open that
+/// nobody writes to. There are at most eight such threads.
+class blocked_workers {
+ public:
+  explicit blocked_workers(const std::string& pipe) : pipe_(pipe) {
+    EXPECT_EQ(::mkfifo(pipe_.c_str(), 0600), 0);
+    for (int i = 0; i < 8; ++i) {
+      opens_.push_back(make<task>(tgm_async_file_open, pipe_.c_str(), nullptr, 0u));
+      EXPECT_EQ(opens_.back().code, TGM_ERROR_OK) << last_error();
+    }
+  }
+  blocked_workers(const blocked_workers&) = delete;
+  blocked_workers& operator=(const blocked_workers&) = delete;
+  ~blocked_workers() {
+    release();
+    for (const auto& open : opens_) {
+      (void)make<async_file>(tgm_async_task_join_async_file, open.get());
+    }
+    ::close(writer_);
+  }
+  void release() {
+    writer_ = writer_ < 0 ? ::open(pipe_.c_str(), O_RDWR | O_CLOEXEC) : writer_;
+    EXPECT_GE(writer_, 0);
+  }
+
+ private:
+  std::string pipe_;
+  std::vector<made<task>> opens_;
+  int writer_ = -1;
+};
 
 }  // namespace weir::test::tgm
