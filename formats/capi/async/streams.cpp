@@ -3,6 +3,7 @@
 /// C functions that write a message by tasks.
 #include "capi/async/streams.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace weir::capi {
@@ -27,23 +28,25 @@ void ordered_stream::carry_out() {
     lock.unlock();
     outcome<void> done = without_exceptions([&] { return next.what(stream_); });
     lock.lock();
-    const bool last = line_.empty();
-    busy_ = !last;  // before anybody learns that the write has ended
+    const bool more = !line_.empty();
+    busy_ = more;  // before anybody learns that the write has ended
     lock.unlock();
     next.task->end(done ? outcome<task_value>(task_value())
                         : outcome<task_value>(std::move(done).error()));
-    lock.lock();
-    if (last && busy_) {
-      return;  // another thread is at it by now
+    if (!more) {
+      return;
     }
-    busy_ = true;
+    lock.lock();
   }
   busy_ = false;
 }
 
 ordered_stream::object_count ordered_stream::count() const {
   const std::lock_guard lock(mutex_);
-  if (busy_ || !line_.empty()) {
+  const bool waiting = std::any_of(line_.begin(), line_.end(), [](const entry& each) {
+    return !each.task->ended();
+  });
+  if (busy_ || waiting) {
     return {TGM_OBJECT_COUNT_STATUS_BUSY, 0};
   }
   return stream_.finished()
