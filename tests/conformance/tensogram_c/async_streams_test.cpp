@@ -78,8 +78,8 @@ TEST(tensogram_c, writes_by_tasks_are_carried_out_in_the_order_of_their_launches
   const auto refused = stream.write(100, nullptr, 0, 15);
   tasks.push_back(stream.write(20));
   const auto stored = make<task>(tgm_async_streaming_encoder_write_pre_encoded,
-                                 stream.get(), four_floats_descriptor,
-                                 as_u8(four_floats), std::size_t{16}, nullptr, 0u);
+                                 stream.get(), four_floats_descriptor, as_u8(four_floats),
+                                 std::size_t{16}, nullptr, 0u);
   for (const auto& each : tasks) {
     EXPECT_EQ(joined(each), TGM_ERROR_OK) << last_error();
   }

@@ -192,9 +192,9 @@ TEST(tensogram_c, a_file_that_cannot_be_opened_is_a_failure_of_the_file_system) 
   EXPECT_EQ(tgm_validate_file(absent.c_str(), nullptr, 0, &out.bytes), TGM_ERROR_IO);
   EXPECT_EQ(tgm_validate_file(folder.path().c_str(), nullptr, 0, &out.bytes),
             TGM_ERROR_IO);
-  EXPECT_EQ(make<encoder>(tgm_streaming_encoder_create, absent.c_str(), "{}", nullptr, 0u)
-                .code,
-            TGM_ERROR_IO);
+  EXPECT_EQ(
+      make<encoder>(tgm_streaming_encoder_create, absent.c_str(), "{}", nullptr, 0u).code,
+      TGM_ERROR_IO);
   const char* const not_text = "\xff\xfe";
   EXPECT_EQ(make<file>(tgm_file_open, not_text).code, TGM_ERROR_INVALID_ARG);
   EXPECT_EQ(make<file>(tgm_file_create, not_text).code, TGM_ERROR_INVALID_ARG);

@@ -75,9 +75,9 @@ TEST(tensogram_c, equal_input_gives_equal_bytes_where_that_is_asked_for) {
   EXPECT_FALSE(first.text() == second.text()) << "each has an identifier of its own";
   options.reproducible = true;
   options.hash_algo = "xxh3";
-  for (const auto list : {TGM_X_HASH_LIST_AUTO, TGM_X_HASH_LIST_NONE,
-                          TGM_X_HASH_LIST_HEADER, TGM_X_HASH_LIST_FOOTER,
-                          TGM_X_HASH_LIST_BOTH}) {
+  for (const auto list :
+       {TGM_X_HASH_LIST_AUTO, TGM_X_HASH_LIST_NONE, TGM_X_HASH_LIST_HEADER,
+        TGM_X_HASH_LIST_FOOTER, TGM_X_HASH_LIST_BOTH}) {
     options.hash_list = list;
     owned one;
     owned other;

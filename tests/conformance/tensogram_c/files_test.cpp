@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and buffers of messages: finding, reading, appending, iterating, validating.
+#include <sys/resource.h>
 #include <csignal>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
 
 #include "conformance/tensogram_c/support.hpp"
 #include "support/temp_folder.hpp"
@@ -29,7 +29,8 @@ TEST(tensogram_c, a_buffer_is_scanned_for_messages) {
     EXPECT_EQ(entry.length, one.size());
     EXPECT_TRUE(all.substr(entry.offset, entry.length) == one);
   }
-  for (const std::size_t index : {std::size_t{2}, std::numeric_limits<std::size_t>::max()}) {
+  for (const std::size_t index :
+       {std::size_t{2}, std::numeric_limits<std::size_t>::max()}) {
     const tgm_scan_entry_t none = tgm_scan_entry(found.get(), index);
     EXPECT_EQ(none.offset, std::numeric_limits<std::size_t>::max());
     EXPECT_EQ(none.length, 0u);
@@ -80,9 +81,8 @@ TEST(tensogram_c, a_file_is_created_appended_to_and_read) {
   const std::size_t length = 16;
   const std::string json = four_floats_json();
   const TgmEncodeMaskOptions masks{true, false, nullptr, nullptr, nullptr, -1};
-  EXPECT_EQ(
-      tgm_file_append(open.get(), json.c_str(), &data, &length, 1, "xxh3", 0),
-      TGM_ERROR_ENCODING);
+  EXPECT_EQ(tgm_file_append(open.get(), json.c_str(), &data, &length, 1, "xxh3", 0),
+            TGM_ERROR_ENCODING);
   EXPECT_EQ(messages_in(open.get()), 2u);
   EXPECT_EQ(tgm_file_append_with_options(open.get(), json.c_str(), &data, &length, 1,
                                          "xxh3", 0, &masks),
@@ -162,9 +162,9 @@ TEST(tensogram_c, a_file_that_vanished_or_was_cut_is_a_failure) {
   EXPECT_NE(last_error(), "");
   EXPECT_EQ(tgm_file_iter_next(walk.get(), &cut.bytes), TGM_ERROR_END_OF_ITER)
       << "the iterator went on";
-  EXPECT_NE(make<message>(tgm_file_decode_message, open.get(), std::size_t{1}, 1, 0u, 0)
-                .code,
-            TGM_ERROR_OK);
+  EXPECT_NE(
+      make<message>(tgm_file_decode_message, open.get(), std::size_t{1}, 1, 0u, 0).code,
+      TGM_ERROR_OK);
 }
 
 nlohmann::json validated(const std::string& bytes, const char* level, int canonical = 0) {
@@ -177,8 +177,8 @@ nlohmann::json validated(const std::string& bytes, const char* level, int canoni
 
 TEST(tensogram_c, a_message_is_judged_at_every_level) {
   const std::string good = encode_two();
-  for (const char* level : {static_cast<const char*>(nullptr), "quick", "default",
-                            "checksum", "full"}) {
+  for (const char* level :
+       {static_cast<const char*>(nullptr), "quick", "default", "checksum", "full"}) {
     const auto report = validated(good, level, 1);
     EXPECT_EQ(report.size(), 3u) << report;
     EXPECT_TRUE(report.at("issues").empty()) << report;

@@ -49,8 +49,8 @@ TEST(tensogram_c, a_message_goes_there_and_back) {
 
 TEST(tensogram_c, an_object_that_is_not_there_has_empty_answers) {
   const auto found = decode(encode_two());
-  for (const std::size_t index : {std::size_t{2}, std::size_t{1} << 40,
-                                  std::numeric_limits<std::size_t>::max()}) {
+  for (const std::size_t index :
+       {std::size_t{2}, std::size_t{1} << 40, std::numeric_limits<std::size_t>::max()}) {
     std::size_t length = 99;
     EXPECT_EQ(tgm_object_ndim(found.get(), index), 0u);
     EXPECT_EQ(tgm_object_shape(found.get(), index), nullptr);
@@ -98,7 +98,8 @@ TEST(tensogram_c, objects_come_one_after_another) {
     const auto one = make<message>(tgm_object_iter_next, objects.get());
     ASSERT_EQ(one.code, TGM_ERROR_OK) << last_error();
     EXPECT_EQ(tgm_message_num_objects(one.get()), 1u);
-    EXPECT_EQ(elements_of(one.get(), 0), i == 0 ? bytes_of(arrays.a) : bytes_of(arrays.b));
+    EXPECT_EQ(elements_of(one.get(), 0),
+              i == 0 ? bytes_of(arrays.a) : bytes_of(arrays.b));
     EXPECT_STREQ(tgm_object_compression(one.get(), 0), i == 0 ? "none" : "lz4");
     EXPECT_EQ(tgm_payload_has_hash(one.get(), 0), 1);
     const auto meta = make<metadata>(tgm_message_metadata, one.get());

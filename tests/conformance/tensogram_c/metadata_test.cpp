@@ -32,7 +32,8 @@ TEST(tensogram_c, paths_lead_to_values_of_objects_and_of_the_message) {
   const tgm_metadata_t* m = meta.get();
   EXPECT_EQ(tgm_metadata_version(m), 3u);
   EXPECT_EQ(tgm_metadata_num_objects(m), 2u);
-  EXPECT_EQ(string_of(tgm_metadata_get(m, "name")), "a") << "the first object that has it";
+  EXPECT_EQ(string_of(tgm_metadata_get(m, "name")), "a")
+      << "the first object that has it";
   EXPECT_EQ(string_of(tgm_metadata_get_at(m, 1, "name")), "b");
   EXPECT_EQ(string_of(tgm_metadata_get(m, "grid.type")), "regular") << "of object 1";
   EXPECT_EQ(string_of(tgm_metadata_get(m, "deep.class")), "od");
@@ -187,9 +188,8 @@ TEST(tensogram_c, arrays_and_maps_are_walked) {
 /// these.
 made<metadata> metadata_with(const std::string& value) {
   owned out;
-  EXPECT_EQ(
-      tgm_encode(R"({"v": 42})", nullptr, nullptr, 0, nullptr, 0, &out.bytes),
-      TGM_ERROR_OK);
+  EXPECT_EQ(tgm_encode(R"({"v": 42})", nullptr, nullptr, 0, nullptr, 0, &out.bytes),
+            TGM_ERROR_OK);
   std::string bytes = out.text();
   const std::size_t place = bytes.find("\x61v\x18\x2A");
   EXPECT_NE(place, std::string::npos);
@@ -254,7 +254,8 @@ TEST(tensogram_c, shortcuts_convert_and_fall_back_to_a_default) {
   EXPECT_EQ(tgm_metadata_get(m, "version"), nullptr) << "no key of this name";
   const char* kept = tgm_metadata_get_string(m, "name");
   (void)tgm_metadata_get_string(m, "grid.type");
-  EXPECT_EQ(tgm_metadata_get_string(m, "name"), kept) << "texts live as long as the handle";
+  EXPECT_EQ(tgm_metadata_get_string(m, "name"), kept)
+      << "texts live as long as the handle";
   EXPECT_STREQ(kept, "a");
 }
 
@@ -268,9 +269,9 @@ TEST(tensogram_c, keys_at_the_top_join_extra_which_has_the_first_word) {
     EXPECT_EQ(tgm_value_map_len(tgm_metadata_extra(meta.get())), 3u) << name;
   }
   owned out;
-  for (const char* json : {R"({"extra": {"a": 1}, "_extra_": {"b": 1}})",
-                           R"({"_extra_": 5})", R"({"extra": []})",
-                           R"({"_extra_": {"_reserved_": {}}})"}) {
+  for (const char* json :
+       {R"({"extra": {"a": 1}, "_extra_": {"b": 1}})", R"({"_extra_": 5})",
+        R"({"extra": []})", R"({"_extra_": {"_reserved_": {}}})"}) {
     EXPECT_EQ(tgm_encode(json, nullptr, nullptr, 0, nullptr, 0, &out.bytes),
               TGM_ERROR_METADATA)
         << json;

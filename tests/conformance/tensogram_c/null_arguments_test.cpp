@@ -411,6 +411,80 @@ void stream_by_task_with_null(const std::string& path,
   EXPECT_EQ(task, nullptr);
 }
 
+int take_nothing(void* /*context*/, const std::uint8_t* /*bytes*/, std::size_t /*n*/) {
+  return 0;
+}
+
+void extend_with_null(const std::string& bytes) {
+  const two_arrays arrays;
+  const std::uint8_t* const data = as_u8(bytes);
+  const std::size_t size = bytes.size();
+  const std::uint64_t one = 1;
+  owned out;
+  tgm_message_t* msg = nullptr;
+  tgm_async_task_t* task = nullptr;
+  tgm_x_masks_t masks{};
+  const std::uint8_t* view = nullptr;
+  std::size_t length = 0;
+  std::uint64_t number = 0;
+  tgm_scan_result_t* scan = nullptr;
+  tgm_streaming_encoder_t* enc = nullptr;
+  EXPECT_INVALID(tgm_x_encode, nullptr, arrays.data.data(), arrays.lengths.data(), 2,
+                 nullptr, &out.bytes);
+  EXPECT_INVALID(tgm_x_encode, two_objects, nullptr, arrays.lengths.data(), 2, nullptr,
+                 &out.bytes);
+  EXPECT_INVALID(tgm_x_encode, two_objects, arrays.data.data(), nullptr, 2, nullptr,
+                 &out.bytes);
+  EXPECT_INVALID(tgm_x_encode, two_objects, arrays.data.data(), arrays.lengths.data(), 2,
+                 nullptr, nullptr);
+  EXPECT_INVALID(tgm_x_decode, nullptr, size, nullptr, &msg);
+  EXPECT_INVALID(tgm_x_decode, data, size, nullptr, nullptr);
+  EXPECT_INVALID(tgm_x_decode_range, nullptr, size, 0, &one, &one, 1, nullptr,
+                 &out.bytes);
+  EXPECT_INVALID(tgm_x_decode_range, data, size, 0, nullptr, &one, 1, nullptr,
+                 &out.bytes);
+  EXPECT_INVALID(tgm_x_decode_range, data, size, 0, &one, nullptr, 1, nullptr,
+                 &out.bytes);
+  EXPECT_INVALID(tgm_x_decode_range, data, size, 0, &one, &one, 1, nullptr, nullptr);
+  EXPECT_INVALID(tgm_x_decode_masks, nullptr, size, 0, &masks);
+  EXPECT_INVALID(tgm_x_decode_masks, data, size, 0, nullptr);
+  tgm_x_masks_free(masks);
+  EXPECT_INVALID(tgm_x_object_view, nullptr, size, 0, &view, &length);
+  EXPECT_INVALID(tgm_x_object_view, data, size, 0, nullptr, &length);
+  EXPECT_INVALID(tgm_x_object_view, data, size, 0, &view, nullptr);
+  EXPECT_INVALID(tgm_x_async_decode, nullptr, size, nullptr, nullptr, 0, &task);
+  EXPECT_INVALID(tgm_x_async_decode, data, size, nullptr, nullptr, 0, nullptr);
+  EXPECT_ANSWER(false, tgm_x_value_tag, nullptr, &number);
+  EXPECT_INVALID(tgm_x_scan, nullptr, size, TGM_X_SCAN_BACKWARD, &scan);
+  EXPECT_INVALID(tgm_x_scan, data, size, TGM_X_SCAN_BACKWARD, nullptr);
+  EXPECT_INVALID(tgm_x_streaming_encoder_create, nullptr, &take_nothing, nullptr, nullptr,
+                 nullptr, &enc);
+  EXPECT_INVALID(tgm_x_streaming_encoder_create, "{}", nullptr, nullptr, nullptr, nullptr,
+                 &enc);
+  EXPECT_INVALID(tgm_x_streaming_encoder_create, "{}", &take_nothing, nullptr, nullptr,
+                 nullptr, nullptr);
+  EXPECT_INVALID(tgm_x_streaming_encoder_finish_backfill, nullptr);
+  EXPECT_ANSWER(0u, tgm_x_streaming_encoder_bytes_written, nullptr);
+  EXPECT_INVALID(tgm_x_validate, nullptr, size, nullptr, nullptr, &out.bytes);
+  EXPECT_INVALID(tgm_x_validate, data, size, nullptr, nullptr, nullptr);
+  EXPECT_EQ(out.bytes.data, nullptr);
+}
+
+void split_null(const std::string& bytes) {
+  owned out;
+  const auto split = make<splitter>(tgm_x_splitter_create, std::uint64_t{0});
+  EXPECT_INVALID(tgm_x_splitter_create, 0, nullptr);
+  EXPECT_INVALID(tgm_x_splitter_put, nullptr, as_u8(bytes), bytes.size());
+  EXPECT_INVALID(tgm_x_splitter_put, split.get(), nullptr, 0);
+  EXPECT_INVALID(tgm_x_splitter_end, nullptr);
+  EXPECT_INVALID(tgm_x_splitter_take, nullptr, &out.bytes, nullptr, nullptr);
+  EXPECT_INVALID(tgm_x_splitter_take, split.get(), nullptr, nullptr, nullptr);
+  EXPECT_ANSWER(0u, tgm_x_splitter_held, nullptr);
+  EXPECT_ANSWER(0u, tgm_x_splitter_skipped, nullptr);
+  EXPECT_ANSWER(false, tgm_x_splitter_cut_short, nullptr);
+  EXPECT_HARMLESS(tgm_x_splitter_free, nullptr);
+}
+
 TEST(tensogram_c, null_is_an_invalid_argument_or_an_empty_answer_of_every_function) {
   const temp_folder folder;
   const std::string path = folder / "two.tgm";
@@ -439,6 +513,8 @@ TEST(tensogram_c, null_is_an_invalid_argument_or_an_empty_answer_of_every_functi
   const auto async_stream =
       make<async_encoder>(tgm_async_task_join_async_streaming_encoder, creating.get());
   stream_by_task_with_null(folder / "other.tgm", async_stream.get());
+  extend_with_null(bytes);
+  split_null(bytes);
   EXPECT_NE(last_error().find("null pointer"), std::string::npos) << last_error();
   names_called().erase("tgm_bytes_free");  // which takes a structure
   EXPECT_EQ(names_called(), names_with_pointers());

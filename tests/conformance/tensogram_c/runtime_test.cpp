@@ -28,8 +28,7 @@ class verdict {
   int failures_ = 0;
 };
 #define ASK(verdict, condition) (verdict).ask(condition, #condition)
-#define EXPECT_VERDICT(statement) \
-  EXPECT_EXIT(statement, ::testing::ExitedWithCode(0), "")
+#define EXPECT_VERDICT(statement) EXPECT_EXIT(statement, ::testing::ExitedWithCode(0), "")
 
 std::string file_of_two(const temp_folder& folder) {
   const std::string path = folder / "two.tgm";
@@ -97,9 +96,9 @@ void stream_after_shutdown(const std::string& path) {
       make<async_encoder>(tgm_async_task_join_async_streaming_encoder, creating.get());
   ASK(v, stream.code == TGM_ERROR_OK);
   ASK(v, tgm_runtime_shutdown_blocking(60'000) == 0);
-  const auto write =
-      make<task>(tgm_async_streaming_encoder_write_object, stream.get(),
-                 four_floats_descriptor, as_u8(four_floats), std::size_t{16}, nullptr, 0u);
+  const auto write = make<task>(tgm_async_streaming_encoder_write_object, stream.get(),
+                                four_floats_descriptor, as_u8(four_floats),
+                                std::size_t{16}, nullptr, 0u);
   ASK(v, write.code == TGM_ERROR_IO);
   std::size_t count = 99;
   ASK(v, tgm_async_streaming_encoder_try_object_count(stream.get(), &count) ==

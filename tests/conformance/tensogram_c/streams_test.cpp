@@ -15,8 +15,7 @@ made<encoder> stream_to(const std::string& path, const char* json = "{}",
   return make<encoder>(tgm_streaming_encoder_create, path.c_str(), json, hash_algorithm,
                        0u);
 }
-tgm_error write_floats(tgm_streaming_encoder_t* enc,
-                       const float* values = four_floats,
+tgm_error write_floats(tgm_streaming_encoder_t* enc, const float* values = four_floats,
                        std::size_t length = 16) {
   return tgm_streaming_encoder_write(enc, four_floats_descriptor, as_u8(values), length);
 }
@@ -187,9 +186,9 @@ TEST(tensogram_c, a_stream_that_is_not_finished_is_no_message) {
 TEST(tensogram_c, a_stream_goes_through_functions_and_gets_its_length_back) {
   for (const bool patched : {false, true}) {
     received got;
-    const auto stream = make<encoder>(tgm_x_streaming_encoder_create, "{}",
-                                      &received::take,
-                                      patched ? &received::patch : nullptr, &got, nullptr);
+    const auto stream =
+        make<encoder>(tgm_x_streaming_encoder_create, "{}", &received::take,
+                      patched ? &received::patch : nullptr, &got, nullptr);
     ASSERT_EQ(stream.code, TGM_ERROR_OK) << last_error();
     ASSERT_EQ(tgm_streaming_encoder_write_preceder(stream.get(), R"({"name": "raw"})"),
               TGM_ERROR_OK);

@@ -73,14 +73,14 @@ TEST(tensogram_c, tasks_read_what_calls_read) {
   const auto whole = make<message>(tgm_async_task_join_message, from.decode_one(0).get());
   ASSERT_EQ(whole.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(tgm_message_num_objects(whole.get()), 2u);
-  EXPECT_EQ(
-      std::memcmp(tgm_object_data(whole.get(), 1, nullptr), arrays.b.data(), 24), 0);
+  EXPECT_EQ(std::memcmp(tgm_object_data(whole.get(), 1, nullptr), arrays.b.data(), 24),
+            0);
   const auto object =
       make<message>(tgm_async_task_join_message, from.decode_object(1, 1).get());
   ASSERT_EQ(object.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(tgm_message_num_objects(object.get()), 1u);
-  EXPECT_EQ(
-      std::memcmp(tgm_object_data(object.get(), 0, nullptr), arrays.b.data(), 24), 0);
+  EXPECT_EQ(std::memcmp(tgm_object_data(object.get(), 0, nullptr), arrays.b.data(), 24),
+            0);
   const auto reading =
       make<task>(tgm_async_file_decode_metadata, from.get(), std::size_t{1}, nullptr, 0u);
   const auto meta = make<metadata>(tgm_async_task_join_metadata, reading.get());
@@ -150,9 +150,9 @@ TEST(tensogram_c, a_result_is_handed_out_once_and_only_to_a_join_of_its_kind) {
             TGM_ERROR_INVALID_ARG);
   EXPECT_EQ(tgm_async_task_join_multi_bytes(counting.get(), &parts, &found),
             TGM_ERROR_INVALID_ARG);
-  EXPECT_EQ(joined_message(make<task>(tgm_async_file_message_count, from.get(), nullptr,
-                                      0u)),
-            TGM_ERROR_INVALID_ARG);
+  EXPECT_EQ(
+      joined_message(make<task>(tgm_async_file_message_count, from.get(), nullptr, 0u)),
+      TGM_ERROR_INVALID_ARG);
   EXPECT_EQ(make<metadata>(tgm_async_task_join_metadata, counting.get()).code,
             TGM_ERROR_INVALID_ARG);
   EXPECT_EQ(make<async_file>(tgm_async_task_join_async_file, counting.get()).code,
@@ -372,10 +372,10 @@ tgm_error opening_at(const std::string& url, std::size_t options = 0) {
   if (open.code == TGM_ERROR_OK) {
     EXPECT_EQ(tgm_async_file_path(open.get()), url);
     std::uint64_t count = 0;
-    EXPECT_EQ(joined_size(make<task>(tgm_async_file_message_count, open.get(), nullptr,
-                                     0u),
-                          count),
-              TGM_ERROR_OK);
+    EXPECT_EQ(
+        joined_size(make<task>(tgm_async_file_message_count, open.get(), nullptr, 0u),
+                    count),
+        TGM_ERROR_OK);
     EXPECT_EQ(count, 2u);
   }
   return open.code;
