@@ -218,14 +218,14 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 extern "C" {
 
-tgm_error tgm_decode(const uint8_t* buf, size_t buf_len, int32_t native_byte_order,
+tgm_error tgm_decode(const uint8_t* buf, size_t buf_len, int32_t native_order,
                      uint32_t threads, int32_t verify_hash, tgm_message_t** out) {
-  return tgm_decode_with_options(buf, buf_len, native_byte_order, threads, verify_hash,
+  return tgm_decode_with_options(buf, buf_len, native_order, threads, verify_hash,
                                  nullptr, out);
 }
 
 tgm_error tgm_decode_with_options(const uint8_t* buf, size_t buf_len,
-                                  int32_t native_byte_order, uint32_t threads,
+                                  int32_t native_order, uint32_t threads,
                                   int32_t verify_hash,
                                   const TgmDecodeMaskOptions* mask_options,
                                   tgm_message_t** out) {
@@ -233,8 +233,8 @@ tgm_error tgm_decode_with_options(const uint8_t* buf, size_t buf_len,
     const bool restore = mask_options == nullptr || mask_options->restore_non_finite;
     WEIR_TRY(message_handle message,
              decode_message(view_of(buf, buf_len),
-                            decode_arguments(native_byte_order != 0, threads,
-                                             verify_hash != 0, restore)));
+                            decode_arguments(native_order != 0, threads, verify_hash != 0,
+                                             restore)));
     *out = message.release();
     return {};
   });
@@ -259,13 +259,13 @@ tgm_error tgm_decode_metadata(const uint8_t* buf, size_t buf_len, tgm_metadata_t
 }
 
 tgm_error tgm_decode_object(const uint8_t* buf, size_t buf_len, size_t index,
-                            int32_t native_byte_order, uint32_t threads,
-                            int32_t verify_hash, tgm_message_t** out) {
+                            int32_t native_order, uint32_t threads, int32_t verify_hash,
+                            tgm_message_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
     WEIR_TRY(const open_message message,
              open_message::open(
                  place_of(view_of(buf, buf_len)),
-                 decode_arguments(native_byte_order != 0, threads, verify_hash != 0)));
+                 decode_arguments(native_order != 0, threads, verify_hash != 0)));
     WEIR_TRY(message_handle object, message.decode(index));
     *out = object.release();
     return {};
@@ -274,7 +274,7 @@ tgm_error tgm_decode_object(const uint8_t* buf, size_t buf_len, size_t index,
 
 tgm_error tgm_decode_range(const uint8_t* buf, size_t buf_len, size_t object_index,
                            const uint64_t* ranges_offsets, const uint64_t* ranges_counts,
-                           size_t num_ranges, int32_t native_byte_order, uint32_t threads,
+                           size_t num_ranges, int32_t native_order, uint32_t threads,
                            int32_t join, tgm_bytes_t* out, size_t* out_count) {
   const bool complete = given(buf, out, out_count) &&
                         (num_ranges == 0 || given(ranges_offsets, ranges_counts));
@@ -284,7 +284,7 @@ tgm_error tgm_decode_range(const uint8_t* buf, size_t buf_len, size_t object_ind
         decode_ranges(
             place_of(view_of(buf, buf_len)),
             {object_index, {ranges_offsets, num_ranges}, {ranges_counts, num_ranges}},
-            decode_arguments(native_byte_order != 0, threads, false)));
+            decode_arguments(native_order != 0, threads, false)));
     if (join != 0) {
       WEIR_TRY(owned_bytes joined, joined_bytes(parts));
       out[0] = joined.release();

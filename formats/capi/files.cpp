@@ -154,14 +154,14 @@ tgm_error tgm_file_message_count(tgm_file_t* file, size_t* out_count) {
   });
 }
 
-tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index,
-                                  int32_t native_byte_order, uint32_t threads,
-                                  int32_t verify_hash, tgm_message_t** out) {
+tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index, int32_t native_order,
+                                  uint32_t threads, int32_t verify_hash,
+                                  tgm_message_t** out) {
   return guarded(given(file, out), [&]() -> outcome<void> {
     WEIR_TRY(const message_place place, file->file->place(index));
     WEIR_TRY(message_handle message,
-             decode_message(place, decode_arguments(native_byte_order != 0, threads,
-                                                    verify_hash != 0)));
+             decode_message(
+                 place, decode_arguments(native_order != 0, threads, verify_hash != 0)));
     *out = message.release();
     return {};
   });

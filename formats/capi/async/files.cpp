@@ -99,13 +99,13 @@ tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
 }
 
 tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
-                                        bool native_byte_order, uint32_t threads,
+                                        bool native_order, uint32_t threads,
                                         bool restore_non_finite, bool verify_hash,
                                         tgm_cancellation_token_t* cancel,
                                         uint64_t timeout_ms,
                                         tgm_async_task_t** out_task) {
   const auto options =
-      decode_arguments(native_byte_order, threads, verify_hash, restore_non_finite);
+      decode_arguments(native_order, threads, verify_hash, restore_non_finite);
   return launch_on(
       file, {cancel, timeout_ms}, out_task,
       [index, options](message_file& from, task_state& task) -> outcome<task_value> {
@@ -129,12 +129,12 @@ tgm_error tgm_async_file_decode_metadata(tgm_async_file_t* file, size_t index,
 }
 
 tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
-                                       size_t obj_index, bool native_byte_order,
+                                       size_t obj_index, bool native_order,
                                        uint32_t threads, bool restore_non_finite,
                                        bool verify_hash, tgm_cancellation_token_t* cancel,
                                        uint64_t timeout_ms, tgm_async_task_t** out_task) {
   const auto options =
-      decode_arguments(native_byte_order, threads, verify_hash, restore_non_finite);
+      decode_arguments(native_order, threads, verify_hash, restore_non_finite);
   return launch_on(file, {cancel, timeout_ms}, out_task,
                    [msg_index, obj_index, options](message_file& from,
                                                    task_state&) -> outcome<task_value> {
@@ -149,13 +149,13 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
 tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
                                       size_t obj_index, const uint64_t* offsets,
                                       const uint64_t* counts, size_t n_ranges,
-                                      bool native_byte_order, uint32_t threads,
+                                      bool native_order, uint32_t threads,
                                       tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task) {
   return guarded(given(file, offsets, counts, out_task), [&]() -> outcome<void> {
     const std::vector<std::uint64_t> first(offsets, offsets + n_ranges);
     const std::vector<std::uint64_t> count(counts, counts + n_ranges);
-    const auto options = decode_arguments(native_byte_order, threads, false);
+    const auto options = decode_arguments(native_order, threads, false);
     const auto work = [=, from = file->file](task_state&) -> outcome<task_value> {
       WEIR_TRY(const message_place place, from->place(msg_index));
       WEIR_TRY(const auto parts,

@@ -43,9 +43,8 @@ void ordered_stream::carry_out() {
 
 ordered_stream::object_count ordered_stream::count() const {
   const std::lock_guard lock(mutex_);
-  const bool waiting = std::any_of(line_.begin(), line_.end(), [](const entry& each) {
-    return !each.task->ended();
-  });
+  const bool waiting = std::any_of(line_.begin(), line_.end(),
+                                   [](const entry& each) { return !each.task->ended(); });
   if (busy_ || waiting) {
     return {TGM_OBJECT_COUNT_STATUS_BUSY, 0};
   }

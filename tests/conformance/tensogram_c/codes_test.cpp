@@ -240,8 +240,8 @@ TEST(tensogram_c, codes_have_the_texts_of_the_reference) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(i)), texts[i]);
   }
-  for (const int other : {14, -1, 99, std::numeric_limits<int>::max()}) {
-    EXPECT_STREQ(tgm_error_string(out_of_range<tgm_error>(other)), "unknown error");
+  for (const int other : {14, 15}) {  // the C consumer tries others, which C++ must not
+    EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(other)), "unknown error");
   }
 }
 

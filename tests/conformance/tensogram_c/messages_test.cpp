@@ -72,7 +72,8 @@ TEST(tensogram_c, an_object_that_is_not_there_has_empty_answers) {
 
 TEST(tensogram_c, one_object_comes_as_object_0_with_the_metadata_of_all) {
   std::string bytes = encode_two();
-  auto found = make<message>(tgm_decode_object, as_u8(bytes), bytes.size(), 1, 1, 0u, 1);
+  auto found = make<message>(tgm_decode_object, as_u8(bytes), bytes.size(),
+                             std::size_t{1}, 1, 0u, 1);
   bytes.assign(bytes.size(), 'x');  // the handle must not need the buffer any more
   ASSERT_EQ(found.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(tgm_message_num_objects(found.get()), 1u);
@@ -179,8 +180,8 @@ TEST(tensogram_c, elements_come_in_the_byte_order_that_is_asked_for) {
         make<message>(tgm_decode, as_u8(bytes), bytes.size(), order, 0u, 0);
     EXPECT_EQ(elements_of(whole.get(), 0), expected);
     EXPECT_STREQ(tgm_object_byte_order(whole.get(), 0), "big") << "what the file has";
-    const auto one =
-        make<message>(tgm_decode_object, as_u8(bytes), bytes.size(), 0, order, 0u, 0);
+    const auto one = make<message>(tgm_decode_object, as_u8(bytes), bytes.size(),
+                                   std::size_t{0}, order, 0u, 0);
     EXPECT_EQ(elements_of(one.get(), 0), expected);
     const std::uint64_t offset = 1;
     const std::uint64_t count = 1;

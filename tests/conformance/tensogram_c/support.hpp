@@ -90,13 +90,11 @@ inline std::string last_error() {
   return text != nullptr ? text : "";
 }
 
-/// A number that lies outside of an enumeration, as a program in C can make it.
+/// Puts a number that lies outside of an enumeration where a program in C could.
 template <class Enumeration>
-Enumeration out_of_range(int number) {
-  Enumeration out;
-  static_assert(sizeof out == sizeof number);
-  std::memcpy(&out, &number, sizeof out);
-  return out;
+void put_number(Enumeration& to, int number) {
+  static_assert(sizeof to == sizeof number);
+  std::memcpy(&to, &number, sizeof to);
 }
 
 /// Two objects, with metadata of every type that JSON has.

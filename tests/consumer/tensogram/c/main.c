@@ -121,6 +121,8 @@ static void use_stream(void) {
 int main(int argc, char** argv) {
   CHECK(argc == 2 && TGM_WIRE_VERSION == 3);
   CHECK(tgm_last_error() == NULL);
+  CHECK(strcmp(tgm_error_string((tgm_error)99), "unknown error") == 0);
+  CHECK(strcmp(tgm_error_string((tgm_error)-1), "unknown error") == 0);
   use_buffer();
   use_file(argv[1]);
   use_tasks(argv[1]);
