@@ -199,9 +199,9 @@ outcome<void> check_stream_options(const weir::formats::message_options& options
   using weir::formats::hash_list;
   if (options.payload_alignment != 0 || options.list == hash_list::header ||
       options.list == hash_list::both) {
-    return invalid_argument(
-        "cannot open stream: expected digests in the footer and payloads without "
-        "alignment, found other options");
+    return failure(TGM_ERROR_ENCODING,
+                   "cannot open stream: expected digests in the footer and payloads "
+                   "without alignment, found other options");
   }
   return {};
 }

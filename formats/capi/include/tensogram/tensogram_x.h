@@ -177,7 +177,9 @@ typedef int (*tgm_x_sink)(void* context, const uint8_t* bytes, size_t len);
 typedef int (*tgm_x_patch)(void* context, uint64_t offset, const uint8_t* bytes,
                            size_t len);
 /** Streams into functions of the caller, which are called with `context` during the calls
- * of the encoder; `patch` may be NULL. All functions of tgm_streaming_encoder_t apply. */
+ * of the encoder; `patch` may be NULL. All functions of tgm_streaming_encoder_t apply.
+ * @error{TGM_ERROR_ENCODING; digests in the header or aligned payloads, which a stream
+ * cannot have} */
 TGM_API tgm_error tgm_x_streaming_encoder_create(const char* metadata_json,
                                                  tgm_x_sink sink, tgm_x_patch patch,
                                                  void* context,
