@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs libtensogram, moves it, and builds the programs of tests/consumer/tensogram with it: by pkg-config and by
+"""Installs libtensogram, moves it, and builds the programs of tests/consumer/project/tensogram with it: by pkg-config and by
 CMake, in C99 and in C++17. Then it runs them.
 
 tensogram_test.py CMAKE BUILD_FOLDER CXX_COMPILER
@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+PROJECT = HERE / "project" / "tensogram"
 PROTOTYPES = HERE.parent / "conformance" / "tensogram_c" / "prototypes.txt"
 STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic-errors"]
 
@@ -40,15 +41,15 @@ def by_pkg_config(installed, temp, compiler):
     expect(run("pkg-config", "--modversion", "tensogram", env=env).strip(), "0.24.0", "the version of the package")
     flags = run("pkg-config", "--cflags", "--libs", "tensogram", env=env).split()
     c, cpp = temp / "program-c", temp / "program-cpp"
-    run("cc", "-std=c99", *STRICT, HERE / "tensogram/c/main.c", "-o", c, *flags)
-    run(compiler, "-std=c++17", *STRICT, HERE / "tensogram/cpp/main.cpp", "-o", cpp, *flags, "-pthread")
+    run("cc", "-std=c99", *STRICT, PROJECT / "c/main.c", "-o", c, *flags)
+    run(compiler, "-std=c++17", *STRICT, PROJECT / "cpp/main.cpp", "-o", cpp, *flags, "-pthread")
     return c, cpp, env
 
 
 def by_cmake(cmake, installed, temp, language, settings):
     """A program that knows by itself where the library is."""
     build = temp / f"build-{language}"
-    run(cmake, "-G", "Ninja", "-S", HERE / "tensogram" / language, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}",
+    run(cmake, "-G", "Ninja", "-S", PROJECT / language, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}",
         "-DCMAKE_BUILD_TYPE=Release", *settings)
     run(cmake, "--build", build)
     return build / "consumer"

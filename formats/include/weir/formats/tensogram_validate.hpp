@@ -84,8 +84,8 @@ struct validation_options {
 [[nodiscard]] std::string to_json(const message_report& report);
 /// The same of a file: file_issues, and the reports of its messages under "messages".
 [[nodiscard]] std::string to_json(const file_report& report);
-/// Object as the reference's command line prints it: status, messages, objects, hash_verified,
-/// file_issues, message_reports.
+/// Object as the reference's command line prints it: status, messages, objects,
+/// hash_verified, file_issues, message_reports.
 [[nodiscard]] std::string to_json(const file_report& report, std::string_view file);
 
 /// What this build can do, tried out.
