@@ -35,6 +35,15 @@ def declared(compiler, header):
     return by_name(re.findall(r"[^;{}]*\btgm_\w+\s*\([^;{}]*\)(?=\s*;)", text))
 
 
+def without_comment(header):
+    """Functions that no comment of their own stands in front of."""
+    text = header.read_text()
+    places = re.finditer(r"^TGM_API[^;]*?\b(tgm_\w+)\(", text, re.MULTILINE)
+    fronts = [(place.group(1), text[:place.start()].rstrip()) for place in places]
+    return [f"{header.name}: expected a comment on {name}, found none"
+            for name, front in fronts if not front.endswith("*/") or front.endswith("--\n */")]
+
+
 def differences(what, expected, found):
     out = [f"{what}: expected {expected.get(name, 'nothing')}, found {found.get(name, 'nothing')}"
            for name in sorted(set(expected) | set(found)) if expected.get(name) != found.get(name)]
@@ -50,6 +59,7 @@ def main():
     wrong = differences("tensogram.h", reference, declared(compiler, headers / "tensogram.h"))
     wrong += differences("tensogram_x.h", listed, declared(compiler, headers / "tensogram_x.h"))
     wrong += differences("the library", dict.fromkeys(listed, "a symbol"), dict.fromkeys(exported, "a symbol"))
+    wrong += [each for header in sorted(headers.glob("*.h")) for each in without_comment(header)]
     if len(reference) != REFERENCE_FUNCTIONS:
         wrong.append(f"prototypes.txt: expected {REFERENCE_FUNCTIONS} functions of the reference, found {len(reference)}")
     if f"[{SONAME}]" not in output_of("readelf", "-d", library):

@@ -249,9 +249,11 @@ TGM_API tgm_error tgm_decode_range(const uint8_t* buf, size_t buf_len,
 
 /** Finds the messages of a buffer; bytes between them are skipped. */
 TGM_API tgm_error tgm_scan(const uint8_t* buf, size_t buf_len, tgm_scan_result_t** out);
+/** The messages found; 0 for NULL. */
 TGM_API size_t tgm_scan_count(const tgm_scan_result_t* result);
 /** {SIZE_MAX, 0}, and a text in tgm_last_error, for an index that is out of range. */
 TGM_API tgm_scan_entry_t tgm_scan_entry(const tgm_scan_result_t* result, size_t index);
+/** Gives the handle back; NULL is allowed, as in all functions that free. */
 TGM_API void tgm_scan_free(tgm_scan_result_t* result);
 
 /* ---- messages and their objects -----------------------------------------------------
@@ -260,12 +262,14 @@ TGM_API void tgm_scan_free(tgm_scan_result_t* result);
 
 /** The version of the format, TGM_WIRE_VERSION; 0 for NULL. */
 TGM_API uint64_t tgm_message_version(const tgm_message_t* msg);
+/** The objects of the handle; 0 for NULL. */
 TGM_API size_t tgm_message_num_objects(const tgm_message_t* msg);
 /** The same number. */
 TGM_API size_t tgm_message_num_decoded(const tgm_message_t* msg);
 /** A handle of its own for the metadata of the whole message, the keys of preceders and
  * of the footer included. It outlives `msg`. */
 TGM_API tgm_error tgm_message_metadata(const tgm_message_t* msg, tgm_metadata_t** out);
+/** Gives the handle back. Pointers from its accessors end with it. */
 TGM_API void tgm_message_free(tgm_message_t* msg);
 
 /** The number of dimensions; 0 for a scalar. */
@@ -285,14 +289,17 @@ TGM_API const char* tgm_object_byte_order(const tgm_message_t* msg, size_t index
  * gets their bytes. A bitmask has 8 elements in a byte, the first one highest. */
 TGM_API const uint8_t* tgm_object_data(const tgm_message_t* msg, size_t decoded_index,
                                        size_t* out_len);
-/** The stages that the payload went through: "none" or their names. */
+/** The encoding of the payload: "none" or its name. */
 TGM_API const char* tgm_payload_encoding(const tgm_message_t* msg, size_t index);
+/** The filter: "none" or its name. */
 TGM_API const char* tgm_object_filter(const tgm_message_t* msg, size_t index);
+/** The codec: "none" or its name. */
 TGM_API const char* tgm_object_compression(const tgm_message_t* msg, size_t index);
 /** 1 if the frame of the object holds a digest. */
 TGM_API int32_t tgm_payload_has_hash(const tgm_message_t* msg, size_t index);
-/** "xxh3", and the digest as 16 hexadecimal digits; NULL if there is none. */
+/** "xxh3"; NULL if there is no digest. */
 TGM_API const char* tgm_object_hash_type(const tgm_message_t* msg, size_t index);
+/** The digest as 16 hexadecimal digits; NULL if there is none. */
 TGM_API const char* tgm_object_hash_value(const tgm_message_t* msg, size_t index);
 
 /* ---- metadata -----------------------------------------------------------------------
@@ -306,20 +313,25 @@ TGM_API const char* tgm_object_hash_value(const tgm_message_t* msg, size_t index
 TGM_API uint64_t tgm_metadata_version(const tgm_metadata_t* meta);
 /** The number of entries in "base", which is that of the objects. */
 TGM_API size_t tgm_metadata_num_objects(const tgm_metadata_t* meta);
+/** Gives the handle back. Its values and texts end with it. */
 TGM_API void tgm_metadata_free(tgm_metadata_t* meta);
 
 /** The value at a path; NULL if it is absent. A value that is null is there. */
 TGM_API const tgm_value_t* tgm_metadata_get(const tgm_metadata_t* meta, const char* path);
+/** The same in base[obj_index] alone. */
 TGM_API const tgm_value_t* tgm_metadata_get_at(const tgm_metadata_t* meta,
                                                size_t obj_index, const char* path);
+/** Whether the path leads to a value. */
 TGM_API bool tgm_metadata_has(const tgm_metadata_t* meta, const char* path);
+/** The same in base[obj_index] alone. */
 TGM_API bool tgm_metadata_has_at(const tgm_metadata_t* meta, size_t obj_index,
                                  const char* path);
 /** The map base[obj_index], with its "_reserved_". */
 TGM_API const tgm_value_t* tgm_metadata_object(const tgm_metadata_t* meta,
                                                size_t obj_index);
-/** The maps "_extra_" and "_reserved_" of the message, which may be empty. */
+/** The map "_extra_" of the message, which may be empty. */
 TGM_API const tgm_value_t* tgm_metadata_extra(const tgm_metadata_t* meta);
+/** The map "_reserved_" of the message, which may be empty. */
 TGM_API const tgm_value_t* tgm_metadata_reserved(const tgm_metadata_t* meta);
 
 /* Shortcuts that convert, and that cannot tell an absent key from a default. Integers,
@@ -335,10 +347,13 @@ TGM_API int64_t tgm_metadata_get_int(const tgm_metadata_t* meta, const char* key
 /** `default_val` if the path is absent or leads to anything but a number. */
 TGM_API double tgm_metadata_get_float(const tgm_metadata_t* meta, const char* key,
                                       double default_val);
+/** tgm_metadata_get_string in base[obj_index] alone. */
 TGM_API const char* tgm_metadata_get_string_at(const tgm_metadata_t* meta,
                                                size_t obj_index, const char* key);
+/** tgm_metadata_get_int in base[obj_index] alone. */
 TGM_API int64_t tgm_metadata_get_int_at(const tgm_metadata_t* meta, size_t obj_index,
                                         const char* key, int64_t default_val);
+/** tgm_metadata_get_float in base[obj_index] alone. */
 TGM_API double tgm_metadata_get_float_at(const tgm_metadata_t* meta, size_t obj_index,
                                          const char* key, double default_val);
 /** base[obj_index] as a JSON object. Bytes become hexadecimal text, NaN and infinities
@@ -354,9 +369,11 @@ TGM_API const char* tgm_metadata_to_json(const tgm_metadata_t* meta);
  * type gives false or NULL. A NULL value has the type null. */
 
 TGM_API tgm_value_type tgm_value_get_type(const tgm_value_t* v);
+/** Writes a boolean to `out`. */
 TGM_API bool tgm_value_as_bool(const tgm_value_t* v, bool* out);
 /** False also if the integer does not fit. */
 TGM_API bool tgm_value_as_i64(const tgm_value_t* v, int64_t* out);
+/** False also if the integer is negative. */
 TGM_API bool tgm_value_as_u64(const tgm_value_t* v, uint64_t* out);
 /** A float, or an integer, rounded if it has more than 53 bits. */
 TGM_API bool tgm_value_as_f64(const tgm_value_t* v, double* out);
@@ -366,12 +383,14 @@ TGM_API const char* tgm_value_as_string(const tgm_value_t* v, size_t* len_out);
 TGM_API const uint8_t* tgm_value_as_bytes(const tgm_value_t* v, size_t* len_out);
 /** The items of an array; 0 for all else. */
 TGM_API size_t tgm_value_array_len(const tgm_value_t* v);
+/** An item; NULL for all else. */
 TGM_API const tgm_value_t* tgm_value_array_get(const tgm_value_t* v, size_t index);
 /** The entries of a map; 0 for all else. */
 TGM_API size_t tgm_value_map_len(const tgm_value_t* v);
 /** The key of entry `index`, in canonical order; NULL if it is not a text. */
 TGM_API const char* tgm_value_map_key_at(const tgm_value_t* v, size_t index,
                                          size_t* len_out);
+/** The value of entry `index`; NULL beyond the last one. */
 TGM_API const tgm_value_t* tgm_value_map_value_at(const tgm_value_t* v, size_t index);
 /** The value under one key, which is not a path. */
 TGM_API const tgm_value_t* tgm_value_map_get(const tgm_value_t* v, const char* key);
@@ -389,7 +408,9 @@ TGM_API tgm_error tgm_file_open(const char* path, tgm_file_t** out);
 TGM_API tgm_error tgm_file_create(const char* path, tgm_file_t** out);
 /** The path that the file was opened with. */
 TGM_API const char* tgm_file_path(const tgm_file_t* file);
+/** Gives the handle back. Iterators over the file stay valid. */
 TGM_API void tgm_file_close(tgm_file_t* file);
+/** Counts the messages. */
 TGM_API tgm_error tgm_file_message_count(tgm_file_t* file, size_t* out_count);
 /** As tgm_decode. */
 TGM_API tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index,
@@ -424,11 +445,13 @@ TGM_API size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter);
 /** Points to the next message inside the buffer. */
 TGM_API tgm_error tgm_buffer_iter_next(tgm_buffer_iter_t* iter, const uint8_t** out_buf,
                                        size_t* out_len);
+/** Gives the handle back. */
 TGM_API void tgm_buffer_iter_free(tgm_buffer_iter_t* iter);
 /** Iterates over the messages that a file has now. `file` may be closed before. */
 TGM_API tgm_error tgm_file_iter_create(tgm_file_t* file, tgm_file_iter_t** out);
 /** The bytes of the next message. After a failure the next call goes on behind it. */
 TGM_API tgm_error tgm_file_iter_next(tgm_file_iter_t* iter, tgm_bytes_t* out);
+/** Gives the handle back. */
 TGM_API void tgm_file_iter_free(tgm_file_iter_t* iter);
 /** Iterates over the objects of the message at the start of `buf`, whose bytes the
  * iterator copies. */
@@ -438,6 +461,7 @@ TGM_API tgm_error tgm_object_iter_create(const uint8_t* buf, size_t buf_len,
 /** Decodes the next object into a message of its own, which has the metadata of the whole
  * message. After a failure the next call goes on behind the object. */
 TGM_API tgm_error tgm_object_iter_next(tgm_object_iter_t* iter, tgm_message_t** out);
+/** Gives the handle back. Messages that it made stay valid. */
 TGM_API void tgm_object_iter_free(tgm_object_iter_t* iter);
 
 /* ---- streaming ----------------------------------------------------------------------

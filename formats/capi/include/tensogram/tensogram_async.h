@@ -69,7 +69,9 @@ TGM_API uint64_t tgm_runtime_shutdown_blocking(uint64_t timeout_ms);
 TGM_API tgm_cancellation_token_t* tgm_cancellation_token_create(void);
 /** Cancels all tasks of the token, those that are launched later included. */
 TGM_API void tgm_cancellation_token_cancel(tgm_cancellation_token_t* tok);
+/** Whether the token was cancelled; false for NULL. */
 TGM_API bool tgm_cancellation_token_is_cancelled(const tgm_cancellation_token_t* tok);
+/** Gives the handle back. Tasks of the token go on. */
 TGM_API void tgm_cancellation_token_free(tgm_cancellation_token_t* tok);
 
 /* ---- tasks --------------------------------------------------------------------------
@@ -119,6 +121,7 @@ TGM_API void tgm_multi_bytes_free(tgm_bytes_t* array, size_t count);
 
 /** The path or address that the file was opened with. */
 TGM_API const char* tgm_async_file_path(const tgm_async_file_t* file);
+/** Gives the handle back. Tasks that were launched go on. */
 TGM_API void tgm_async_file_close(tgm_async_file_t* file);
 /** Opens a file.
  * @error{TGM_ERROR_IO; it is not there or cannot be read} */

@@ -108,6 +108,7 @@ typedef struct tgm_x_masks_t {
 /** @error{TGM_ERROR_OBJECT; the message has no such object} */
 TGM_API tgm_error tgm_x_decode_masks(const uint8_t* buf, size_t buf_len,
                                      size_t object_index, tgm_x_masks_t* out);
+/** Gives all three back. */
 TGM_API void tgm_x_masks_free(tgm_x_masks_t masks);
 /** Points to an object's elements inside `buf`, without a copy, once its digest has been
  * verified. With `payload_alignment` they are aligned as `buf` is.
@@ -165,6 +166,7 @@ TGM_API uint64_t tgm_x_splitter_held(const tgm_x_splitter_t* splitter);
 TGM_API uint64_t tgm_x_splitter_skipped(const tgm_x_splitter_t* splitter);
 /** Whether those begin like a message that was cut short. */
 TGM_API bool tgm_x_splitter_cut_short(const tgm_x_splitter_t* splitter);
+/** Gives the handle back. */
 TGM_API void tgm_x_splitter_free(tgm_x_splitter_t* splitter);
 
 /* ---- streaming ----------------------------------------------------------------------
