@@ -16,8 +16,8 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-constexpr std::uint64_t default_max_object_bytes = read_options().max_object_bytes;
-std::atomic<std::uint64_t> process_max_object_bytes = default_max_object_bytes;
+constexpr std::uint64_t initial_limit = read_options().max_object_bytes;
+std::atomic<std::uint64_t> limit_of_process = initial_limit;
 
 /// Reads options that begin with their size: members that the caller does not have are
 /// zero, and what the caller has beyond them must be.
@@ -97,7 +97,7 @@ message_options with_provenance() {
 }  // namespace
 
 std::uint64_t max_object_bytes() noexcept {
-  return process_max_object_bytes.load(std::memory_order_relaxed);
+  return limit_of_process.load(std::memory_order_relaxed);
 }
 
 outcome<std::string> text_argument(const char* text, const char* what) {
@@ -261,8 +261,7 @@ void tgm_bytes_free(tgm_bytes_t buf) {
 }
 
 void tgm_x_set_max_object_bytes(uint64_t bytes) {
-  weir::capi::process_max_object_bytes =
-      bytes != 0 ? bytes : weir::capi::default_max_object_bytes;
+  weir::capi::limit_of_process = bytes != 0 ? bytes : weir::capi::initial_limit;
 }
 
 uint64_t tgm_x_get_max_object_bytes(void) {
