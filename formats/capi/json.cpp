@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The JSON that callers of the C interface describe messages with.
-#include <algorithm>
+/// Reading the JSON of messages, descriptors and preceders.
+#include "capi/json.hpp"
+
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
-#include "capi/handles.hpp"
+#include "capi/arguments.hpp"
 #include "tensogram/wire/metadata.hpp"
 
-namespace weir::formats {
+namespace weir::capi {
+
+using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
 using nlohmann::json;
 
-error bad_json(const std::string& found) {
-  return error(errc::unknown_key, "cannot read JSON: expected an object, found " + found);
+failure bad_json(std::string_view what, std::string_view expected,
+                 std::string_view found) {
+  return invalid_metadata(
+      fmt::format("cannot read {}: expected {}, found {}", what, expected, found));
 }
 
-// Bounded: the parser has counted the levels.
+/// The depth is bounded: the parser has counted the levels.
 cbor_value to_cbor(const json& from) {
   switch (from.type()) {
     case json::value_t::boolean: return from.get<bool>();
@@ -43,32 +50,48 @@ cbor_value to_cbor(const json& from) {
   }
 }
 
-result<json> parse(const char* text) {
-  if (text == nullptr) {
-    return bad_json("nothing");
-  }
+/// An object with what it holds; `what` names it in failures.
+outcome<json> parse_object(const char* text, const char* what) {
+  WEIR_TRY(const std::string checked, text_argument(text, what));
   bool too_deep = false;
   const auto watch = [&](int depth, json::parse_event_t, json&) {
     too_deep = too_deep || depth > static_cast<int>(cbor_depth_limit);
     return !too_deep;
   };
-  json out = json::parse(text, watch, false);
-  if (too_deep || out.is_discarded()) {
-    return bad_json(too_deep ? "too many levels" : "other text");
+  try {
+    json out = json::parse(checked, watch);
+    if (too_deep) {
+      return bad_json(what, fmt::format("at most {} nested containers", cbor_depth_limit),
+                      "more");
+    }
+    if (!out.is_object()) {
+      return bad_json(what, "a JSON object", out.type_name());
+    }
+    return out;
+  } catch (const json::exception& e) {
+    return bad_json(what, "JSON", fmt::format("\"{}\"", e.what()));
   }
-  if (!out.is_object()) {
-    return bad_json(out.type_name());
+}
+
+outcome<cbor_map> map_of(const json& from, const std::string& what) {
+  if (!from.is_object()) {
+    return bad_json(what, "a JSON object", from.type_name());
+  }
+  cbor_value value = to_cbor(from);
+  return std::move(*value.map());
+}
+
+/// A map in which a caller may not speak of what is the library's.
+outcome<cbor_map> map_without_reserved(const json& from, const std::string& what) {
+  WEIR_TRY(cbor_map out, map_of(from, what));
+  if (out.find("_reserved_") != nullptr) {
+    return bad_json(what, "keys other than _reserved_, which is the library's", "it");
   }
   return out;
 }
 
-/// What a caller may leave out.
-result<object_descriptor> descriptor_of(const json& from) {
-  if (!from.is_object()) {
-    return bad_json(from.type_name());
-  }
-  const cbor_value value = to_cbor(from);
-  cbor_map map = *value.map();
+outcome<object_descriptor> descriptor_of(const json& from, const std::string& what) {
+  WEIR_TRY(cbor_map map, map_of(from, what));
   const auto set_default = [&](const char* key, cbor_value with) {
     if (map.find(key) == nullptr) {
       map.set(key, std::move(with));
@@ -81,57 +104,102 @@ result<object_descriptor> descriptor_of(const json& from) {
   const cbor_value* shape = map.find("shape");
   const std::size_t dimensions =
       shape != nullptr && shape->array() != nullptr ? shape->array()->size() : 0;
+  const bool derive_strides = map.find("strides") == nullptr;
   set_default("ndim", dimensions);
-  const bool strided = map.find("strides") != nullptr;
   set_default("strides", cbor_array(dimensions, cbor_value(0)));
-  auto out = parse_descriptor(cbor_value(std::move(map)));
+  auto out = formats::parse_descriptor(cbor_value(std::move(map)));
   if (!out) {
-    return with_kind(errc::unknown_key, out.error());
+    return invalid_metadata(out.error().message());
   }
-  if (!strided) {
-    out->strides.clear();  // those of C order
+  if (derive_strides) {
+    out->strides.clear();
+  }
+  return std::move(*out);
+}
+
+outcome<std::vector<cbor_map>> base_of(const json& message) {
+  std::vector<cbor_map> out;
+  const auto found = message.find("base");
+  if (found == message.end()) {
+    return out;
+  }
+  if (!found->is_array()) {
+    return bad_json("\"base\"", "an array", found->type_name());
+  }
+  for (const json& entry : *found) {
+    WEIR_TRY(cbor_map map,
+             map_without_reserved(entry, fmt::format("\"base\"[{}]", out.size())));
+    out.push_back(std::move(map));
+  }
+  return out;
+}
+
+/// "_extra_", or "extra", with the keys at the top that it does not have itself. `taken`
+/// are those that have a meaning of their own.
+outcome<cbor_map> extra_of(const json& message, std::span<const char* const> taken) {
+  const auto underlined = message.find("_extra_");
+  const auto plain = message.find("extra");
+  if (underlined != message.end() && plain != message.end()) {
+    return bad_json("the message", "either \"_extra_\" or \"extra\"", "both");
+  }
+  const auto own = underlined != message.end() ? underlined : plain;
+  cbor_map out;
+  if (own != message.end()) {
+    WEIR_TRY(out, map_of(*own, fmt::format("\"{}\"", own.key())));
+  }
+  for (const auto& [key, value] : message.items()) {
+    const bool meant = key == "_extra_" || key == "extra" ||
+                       std::find(taken.begin(), taken.end(), key) != taken.end();
+    if (!meant && out.find(key) == nullptr) {
+      out.set(key, to_cbor(value));
+    }
+  }
+  if (out.find("_reserved_") != nullptr) {
+    return bad_json("the message", "keys other than _reserved_, which is the library's",
+                    "it");
   }
   return out;
 }
 
 }  // namespace
 
-result<json_message> parse_message(const char* text) {
-  WEIR_TRY(json from, parse(text));
+outcome<json_message> parse_message(const char* text) {
+  WEIR_TRY(const json from, parse_object(text, "the JSON of the message"));
   json_message out;
-  if (from.contains("descriptors")) {
-    for (const json& one : from["descriptors"]) {
-      WEIR_TRY(object_descriptor descriptor, descriptor_of(one));
+  if (const auto found = from.find("descriptors"); found != from.end()) {
+    if (!found->is_array()) {
+      return bad_json("\"descriptors\"", "an array", found->type_name());
+    }
+    for (const json& one : *found) {
+      WEIR_TRY(
+          object_descriptor descriptor,
+          descriptor_of(one, fmt::format("\"descriptors\"[{}]", out.descriptors.size())));
       out.descriptors.push_back(std::move(descriptor));
     }
-    from.erase("descriptors");
   }
-  const cbor_value value = to_cbor(from);
-  auto metadata = parse_metadata(value);
-  if (!metadata) {
-    return with_kind(errc::unknown_key, metadata.error());
-  }
-  const auto has_reserved = [](const cbor_map& entry) {
-    return entry.find("_reserved_") != nullptr;
-  };
-  out.base = std::move(metadata->base);
-  out.extra = std::move(metadata->extra);
-  if (value.map()->find("_reserved_") != nullptr ||
-      std::any_of(out.base.begin(), out.base.end(), has_reserved)) {
-    return bad_json("the key _reserved_, which is the library's");
-  }
+  constexpr std::array<const char*, 2> taken{"descriptors", "base"};
+  WEIR_TRY(out.base, base_of(from));
+  WEIR_TRY(out.extra, extra_of(from, taken));
   return out;
 }
 
-result<object_descriptor> parse_json_descriptor(const char* text) {
-  WEIR_TRY(const json from, parse(text));
-  return descriptor_of(from);
+outcome<json_message> parse_stream(const char* text) {
+  WEIR_TRY(const json from, parse_object(text, "the JSON of the stream"));
+  json_message out;
+  constexpr std::array<const char*, 1> taken{"base"};
+  WEIR_TRY(out.base, base_of(from));
+  WEIR_TRY(out.extra, extra_of(from, taken));
+  return out;
 }
 
-result<cbor_map> parse_json_map(const char* text) {
-  WEIR_TRY(const json from, parse(text));
-  const cbor_value value = to_cbor(from);
-  return *value.map();
+outcome<object_descriptor> parse_descriptor(const char* text) {
+  WEIR_TRY(const json from, parse_object(text, "the JSON of the descriptor"));
+  return descriptor_of(from, "the JSON of the descriptor");
 }
 
-}  // namespace weir::formats
+outcome<cbor_map> parse_preceder(const char* text) {
+  WEIR_TRY(const json from, parse_object(text, "the JSON of the preceder"));
+  return map_without_reserved(from, "the JSON of the preceder");
+}
+
+}  // namespace weir::capi

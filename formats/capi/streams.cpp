@@ -1,115 +1,302 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that write messages as streams.
-#include "capi/handles.hpp"
+/// C functions that write a message object by object.
+#include "capi/streams.hpp"
 
-namespace weir::formats {
+#include <fmt/core.h>
 
-result<object_to_write> parse_object(const char* json, bytes_view data,
-                                     const char* preceder, bool stored) {
-  object_to_write one;
-  WEIR_TRY(one.descriptor, parse_json_descriptor(json));
-  if (preceder != nullptr) {
-    WEIR_TRY(one.metadata, parse_json_map(preceder));
-  }
-  one.data = data;
-  one.stored = stored;
-  return one;
-}
+#include "weir/base/file.hpp"
 
-result<stream_writer> open_stream(const char* json, tgm_sink sink, void* context,
-                                  const tgm_encode_options* options) {
-  WEIR_TRY(const json_message message, parse_message(json));
-  WEIR_TRY(message_options how, options_of(options));
-  how.extra = message.extra;
-  const auto put = [sink, context](bytes_view bytes) -> result<void> {
-    if (sink(context, reinterpret_cast<const std::uint8_t*>(bytes.data()),
-             bytes.size()) != 0) {
-      return error(errc::io,
-                   "cannot write stream: expected the sink to take its bytes, found it "
-                   "refuse");
-    }
-    return {};
-  };
-  return stream_writer::open(put, how, message.base);
-}
+namespace weir::capi {
 
-result<void> write_object(stream_writer& writer, const object_to_write& one) {
-  const auto done = writer.write(one);
-  return done ? done : refused(done.error(), {&one, 1});
-}
-
-result<void> finish_stream(stream_writer& writer, tgm_patch patch, void* context) {
-  if (patch == nullptr) {
-    return writer.finish();
-  }
-  return writer.finish([&](std::uint64_t at, bytes_view bytes) -> result<void> {
-    const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    if (patch(context, at, first, bytes.size()) != 0) {
-      return error(errc::io,
-                   "cannot finish stream: expected the length to be written at its "
-                   "start, found it refused");
-    }
-    return {};
-  });
-}
+using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-/// Writes one object; with `stored` its payload went through its pipeline before.
-tgm_error write_json(tgm_stream* stream, const char* json, const void* data,
-                     std::size_t length, const char* preceder, bool stored) {
-  const bool complete = given(stream, json) && held(data, length);
-  return guarded(complete, [&]() -> result<void> {
-    WEIR_TRY(const object_to_write one,
-             parse_object(json, view_of(data, length), preceder, stored));
-    return write_object(*stream->writer, one);
+/// Gathers small pieces, so that a small object does not take several system calls.
+class stream_file final : public stream_target {
+ public:
+  explicit stream_file(std::unique_ptr<file> f) : file_(std::move(f)) {}
+  ~stream_file() override { (void)flush(); }
+
+  result<void> put(bytes_view bytes) override {
+    if (gathered_.size() + bytes.size() > gathered_limit) {
+      WEIR_CHECK(flush());
+    }
+    if (bytes.size() <= gathered_limit) {
+      append(gathered_, bytes);
+      return {};
+    }
+    WEIR_CHECK(write_all(*file_, written_, bytes));
+    written_ += bytes.size();
+    return {};
+  }
+  result<void> patch(std::uint64_t offset, bytes_view bytes) override {
+    WEIR_CHECK(flush());
+    return write_all(*file_, offset, bytes);
+  }
+  bool can_patch() const noexcept override { return true; }
+  result<void> close() override {
+    WEIR_CHECK(flush());
+    file_.reset();
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t gathered_limit = 64 * 1024;
+
+  result<void> flush() {
+    if (file_ != nullptr && !gathered_.empty()) {
+      WEIR_CHECK(write_all(*file_, written_, gathered_));
+      written_ += gathered_.size();
+      gathered_.clear();
+    }
+    return {};
+  }
+
+  std::unique_ptr<file> file_;
+  std::uint64_t written_ = 0;
+  byte_vector gathered_;
+};
+
+/// The functions of a caller.
+class stream_functions final : public stream_target {
+ public:
+  stream_functions(tgm_x_sink sink, tgm_x_patch patcher, void* context)
+      : sink_(sink), patch_(patcher), context_(context) {}
+
+  result<void> put(bytes_view bytes) override {
+    return taken(sink_(context_, address_of(bytes), bytes.size()));
+  }
+  result<void> patch(std::uint64_t offset, bytes_view bytes) override {
+    return taken(patch_(context_, offset, address_of(bytes), bytes.size()));
+  }
+  bool can_patch() const noexcept override { return patch_ != nullptr; }
+  result<void> close() override { return {}; }
+
+ private:
+  static const std::uint8_t* address_of(bytes_view bytes) noexcept {
+    return reinterpret_cast<const std::uint8_t*>(bytes.data());
+  }
+  static result<void> taken(int answer) {
+    if (answer != 0) {
+      return error(errc::io,
+                   "cannot write stream: expected the caller's function to take the "
+                   "bytes, found it return " +
+                       std::to_string(answer));
+    }
+    return {};
+  }
+
+  tgm_x_sink sink_;
+  tgm_x_patch patch_;
+  void* context_;
+};
+
+}  // namespace
+
+outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path) {
+  auto file = posix_file_system().open(path, open_mode::create_or_open);
+  if (!file) {
+    return cannot_open(file.error());
+  }
+  WEIR_CHECK((*file)->resize(0));
+  return std::make_shared<stream_file>(std::move(*file));
+}
+
+outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> target,
+                                             json_message message,
+                                             message_options options) {
+  options.extra = std::move(message.extra);
+  const cbor_map extra = options.extra;
+  const std::size_t announced = message.base.size();
+  auto writer =
+      stream_writer::open([target](bytes_view bytes) { return target->put(bytes); },
+                          std::move(options), std::move(message.base));
+  if (!writer) {
+    return cannot_write(writer.error(), {}, extra);
+  }
+  return message_stream(std::move(target), std::move(*writer), announced);
+}
+
+outcome<void> message_stream::write_preceder(cbor_map metadata) {
+  if (preceder_) {
+    return failure(TGM_ERROR_FRAMING,
+                   "cannot write preceder: expected the object of the one before, found "
+                   "another preceder");
+  }
+  preceder_ = std::move(metadata);
+  return {};
+}
+
+outcome<void> message_stream::write(const stream_object& object) {
+  const object_to_write one{object.descriptor, preceder_.value_or(cbor_map()),
+                            object.data, object.stored};
+  if (const auto done = writer_.write(one); !done) {
+    return cannot_write(done.error(), {&one, 1}, {});
+  }
+  preceder_.reset();
+  return {};
+}
+
+outcome<void> message_stream::finish(bool backfill) {
+  if (preceder_) {
+    return failure(TGM_ERROR_FRAMING,
+                   "cannot finish stream: expected the object of the preceder, found "
+                   "none");
+  }
+  if (announced_ > object_count()) {
+    return invalid_metadata(
+        fmt::format("cannot finish stream: expected {} objects as \"base\" announced, "
+                    "found {}",
+                    announced_, object_count()));
+  }
+  WEIR_CHECK(backfill ? writer_.finish([this](std::uint64_t offset, bytes_view bytes) {
+    return target_->patch(offset, bytes);
+  })
+                      : writer_.finish());
+  finished_ = true;
+  WEIR_CHECK(target_->close());
+  return {};
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions below are C
+
+struct tgm_streaming_encoder_t {
+  message_stream stream;
+};
+
+namespace {
+
+failure already_finished() {
+  return invalid_argument(
+      "cannot write stream: expected one that is open, found it finished");
+}
+
+/// Runs `use` with the stream of an encoder that is not finished.
+tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& use) {
+  return guarded(enc != nullptr && complete, [&]() -> outcome<void> {
+    if (enc->stream.finished()) {
+      return already_finished();
+    }
+    return use(enc->stream);
   });
+}
+
+tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
+                       const std::uint8_t* data, std::size_t length, bool stored) {
+  return with_stream(
+      enc, given(descriptor, data), [&](message_stream& stream) -> outcome<void> {
+        WEIR_TRY(auto parsed, parse_descriptor(descriptor));
+        return stream.write({std::move(parsed), view_of(data, length), stored});
+      });
+}
+
+/// A stream has no header to put all digests in, and its payloads lie as they come.
+outcome<void> check_stream_options(const weir::formats::message_options& options) {
+  using weir::formats::hash_list;
+  if (options.payload_alignment != 0 || options.list == hash_list::header ||
+      options.list == hash_list::both) {
+    return failure(TGM_ERROR_ENCODING,
+                   "cannot open stream: expected digests in the footer and payloads "
+                   "without alignment, found other options");
+  }
+  return {};
 }
 
 }  // namespace
 
-}  // namespace weir::formats
-
-using namespace weir::formats;  // NOLINT: the functions below are C
-
 extern "C" {
 
-tgm_error tgm_stream_open(const char* json, tgm_sink sink, void* context,
-                          const tgm_encode_options* options, tgm_stream** out) {
-  return guarded(given(json, sink, out), [&]() -> weir::result<void> {
-    auto made = std::make_unique<tgm_stream>();
-    WEIR_TRY(stream_writer writer, open_stream(json, sink, context, options));
-    made->writer.emplace(std::move(writer));
-    *out = made.release();
+tgm_error tgm_streaming_encoder_create(const char* path, const char* metadata_json,
+                                       const char* hash_algo, uint32_t threads,
+                                       tgm_streaming_encoder_t** out) {
+  return tgm_streaming_encoder_create_with_options(path, metadata_json, hash_algo,
+                                                   threads, nullptr, out);
+}
+
+tgm_error tgm_streaming_encoder_create_with_options(
+    const char* path, const char* metadata_json, const char* hash_algo, uint32_t threads,
+    const TgmEncodeMaskOptions* mask_options, tgm_streaming_encoder_t** out) {
+  return guarded(given(path, metadata_json, out), [&]() -> outcome<void> {
+    WEIR_TRY(const std::string name, text_argument(path, "the path"));
+    WEIR_TRY(json_message message, parse_stream(metadata_json));
+    WEIR_TRY(auto options, encode_arguments(hash_algo, threads, mask_options));
+    WEIR_TRY(auto target, open_stream_file(name));
+    WEIR_TRY(
+        message_stream stream,
+        message_stream::open(std::move(target), std::move(message), std::move(options)));
+    *out = new tgm_streaming_encoder_t{std::move(stream)};
     return {};
   });
 }
-tgm_error tgm_stream_write(tgm_stream* stream, const char* json, const void* data,
-                           size_t length, const char* preceder) {
-  return write_json(stream, json, data, length, preceder, false);
+
+tgm_error tgm_x_streaming_encoder_create(const char* metadata_json, tgm_x_sink sink,
+                                         tgm_x_patch patch, void* context,
+                                         const tgm_x_encode_options_t* options,
+                                         tgm_streaming_encoder_t** out) {
+  return guarded(given(metadata_json, sink, out), [&]() -> outcome<void> {
+    WEIR_TRY(json_message message, parse_stream(metadata_json));
+    WEIR_TRY(auto how, encode_arguments(options));
+    WEIR_CHECK(check_stream_options(how));
+    WEIR_TRY(
+        message_stream stream,
+        message_stream::open(std::make_shared<stream_functions>(sink, patch, context),
+                             std::move(message), std::move(how)));
+    *out = new tgm_streaming_encoder_t{std::move(stream)};
+    return {};
+  });
 }
-tgm_error tgm_stream_write_pre_encoded(tgm_stream* stream, const char* json,
-                                       const void* data, size_t length,
-                                       const char* preceder) {
-  return write_json(stream, json, data, length, preceder, true);
+
+tgm_error tgm_streaming_encoder_write_preceder(tgm_streaming_encoder_t* enc,
+                                               const char* metadata_json) {
+  return with_stream(enc, given(metadata_json),
+                     [&](message_stream& stream) -> outcome<void> {
+                       WEIR_TRY(auto metadata, parse_preceder(metadata_json));
+                       return stream.write_preceder(std::move(metadata));
+                     });
 }
-tgm_error tgm_stream_finish(tgm_stream* stream) {
-  return guarded(given(stream),
-                 [&] { return finish_stream(*stream->writer, nullptr, nullptr); });
+
+tgm_error tgm_streaming_encoder_write(tgm_streaming_encoder_t* enc,
+                                      const char* descriptor_json, const uint8_t* data,
+                                      size_t data_len) {
+  return write_object(enc, descriptor_json, data, data_len, false);
 }
-tgm_error tgm_stream_finish_backfill(tgm_stream* stream, tgm_patch patch, void* context) {
-  return guarded(given(stream),
-                 [&] { return finish_stream(*stream->writer, patch, context); });
+
+tgm_error tgm_streaming_encoder_write_pre_encoded(tgm_streaming_encoder_t* enc,
+                                                  const char* descriptor_json,
+                                                  const uint8_t* data, size_t data_len) {
+  return write_object(enc, descriptor_json, data, data_len, true);
 }
-size_t tgm_stream_object_count(const tgm_stream* stream) {
-  return stream->writer->object_count();
+
+size_t tgm_streaming_encoder_count(const tgm_streaming_encoder_t* enc) {
+  return enc != nullptr && !enc->stream.finished() ? enc->stream.object_count() : 0;
 }
-uint64_t tgm_stream_bytes_written(const tgm_stream* stream) {
-  return stream->writer->bytes_written();
+
+tgm_error tgm_streaming_encoder_finish(tgm_streaming_encoder_t* enc) {
+  return with_stream(enc, true,
+                     [](message_stream& stream) { return stream.finish(false); });
 }
-void tgm_stream_free(tgm_stream* stream) {
-  delete stream;
+
+tgm_error tgm_x_streaming_encoder_finish_backfill(tgm_streaming_encoder_t* enc) {
+  return with_stream(enc, true, [](message_stream& stream) -> outcome<void> {
+    if (!stream.can_patch()) {
+      return invalid_argument(
+          "cannot write the length of the stream: expected a function that patches, "
+          "found a null pointer");
+    }
+    return stream.finish(true);
+  });
+}
+
+uint64_t tgm_x_streaming_encoder_bytes_written(const tgm_streaming_encoder_t* enc) {
+  return enc != nullptr ? enc->stream.bytes_written() : 0;
+}
+
+void tgm_streaming_encoder_free(tgm_streaming_encoder_t* enc) {
+  delete enc;
 }
 
 }  // extern "C"

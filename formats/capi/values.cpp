@@ -1,191 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that look at objects and metadata.
-#include <cstring>
+/// C functions that look at values.
+#include "capi/values.hpp"
 
-#include "capi/handles.hpp"
-#include "weir/base/hash.hpp"
+#include <tensogram/tensogram_x.h>
+#include <limits>
+
+namespace weir::capi {
+
+using namespace weir::formats;  // NOLINT: this file translates between the two
+
+const cbor_value& without_tags(const cbor_value& value) noexcept {
+  const cbor_value* out = &value;
+  while (out->tag() != nullptr) {
+    out = &out->tag()->content.front();
+  }
+  return *out;
+}
+
+std::optional<double> widened(const cbor_value& value) noexcept {
+  if (value.integer() == nullptr) {
+    return value.real();
+  }
+  if (value.int64()) {
+    return static_cast<double>(*value.int64());
+  }
+  const auto bits = static_cast<double>(value.integer()->bits);
+  return value.integer()->negative ? -1.0 - bits : bits;
+}
+
+std::string digits_of(const cbor_integer& value) {
+  if (!value.negative) {
+    return std::to_string(value.bits);
+  }
+  // The number is -1 - bits, whose digits are those of bits + 1.
+  const bool fits = value.bits != std::numeric_limits<std::uint64_t>::max();
+  std::string out = "-";
+  out += fits ? std::to_string(value.bits + 1) : "18446744073709551616";
+  return out;
+}
+
+}  // namespace weir::capi
 
 using namespace weir::formats;  // NOLINT: the functions below are C
+using weir::capi::handle_of;
 
 namespace {
 
-const tgm_value* handle(const cbor_value* value) noexcept {
-  return reinterpret_cast<const tgm_value*>(value);
-}
-const cbor_value& value_of(const tgm_value* handle) noexcept {
-  return *reinterpret_cast<const cbor_value*>(handle);
-}
-
-bool there(const tgm_message* message, std::size_t object) noexcept {
-  return object < message->elements.size();
-}
-const object_descriptor& descriptor(const tgm_message* message, std::size_t object) {
-  return message->reader->descriptor(object);
-}
-tgm_error absent() {
-  return keep_error(TGM_OBJECT, "no such object in the message");
+/// The value behind a handle, without tags; null for NULL.
+const cbor_value& value_of(const tgm_value_t* v) noexcept {
+  static const cbor_value null;
+  return v != nullptr ? weir::capi::without_tags(*reinterpret_cast<const cbor_value*>(v))
+                      : null;
 }
 
 template <class T>
-int give(const std::optional<T>& value, T* out) noexcept {
-  if (value) {
-    *out = *value;
+bool give(const std::optional<T>& value, T* out) noexcept {
+  if (!value || out == nullptr) {
+    return false;
   }
-  return value ? 1 : 0;
+  *out = *value;
+  return true;
+}
+
+/// The address of a text or of bytes, and their length; NULL and 0 if there are none.
+template <class Content>
+auto give_content(const Content* found, std::size_t* out_length) noexcept {
+  if (out_length != nullptr) {
+    *out_length = found != nullptr ? found->size() : 0;
+  }
+  return found != nullptr ? found->data() : nullptr;
+}
+
+const cbor_entry* entry_at(const tgm_value_t* v, std::size_t index) noexcept {
+  const cbor_map* map = value_of(v).map();
+  return map != nullptr && index < map->size() ? map->begin() + index : nullptr;
 }
 
 }  // namespace
 
 extern "C" {
 
-tgm_error tgm_object_data(const tgm_message* message, size_t object, const uint8_t** data,
-                          size_t* length) {
-  if (!given(message, data, length)) {
-    return missing_pointer();
+tgm_value_type tgm_value_get_type(const tgm_value_t* v) {
+  switch (value_of(v).kind()) {
+    case cbor_kind::boolean: return TGM_VALUE_TYPE_BOOL;
+    case cbor_kind::integer: return TGM_VALUE_TYPE_INT;
+    case cbor_kind::real: return TGM_VALUE_TYPE_FLOAT;
+    case cbor_kind::text: return TGM_VALUE_TYPE_STRING;
+    case cbor_kind::bytes: return TGM_VALUE_TYPE_BYTES;
+    case cbor_kind::array: return TGM_VALUE_TYPE_ARRAY;
+    case cbor_kind::map: return TGM_VALUE_TYPE_MAP;
+    default: return TGM_VALUE_TYPE_NULL;
   }
-  if (!there(message, object) || !message->elements[object]) {
-    return absent();
-  }
-  *data = reinterpret_cast<const std::uint8_t*>(message->elements[object]->data());
-  *length = message->elements[object]->size();
-  return TGM_OK;
-}
-tgm_error tgm_object_shape(const tgm_message* message, size_t object,
-                           const int64_t** shape, size_t* ndim) {
-  if (!given(message, shape, ndim)) {
-    return missing_pointer();
-  }
-  if (!there(message, object)) {
-    return absent();
-  }
-  *shape = descriptor(message, object).shape.data();
-  *ndim = descriptor(message, object).shape.size();
-  return TGM_OK;
-}
-tgm_error tgm_object_strides(const tgm_message* message, size_t object,
-                             const uint64_t** strides, size_t* ndim) {
-  if (!given(message, strides, ndim)) {
-    return missing_pointer();
-  }
-  if (!there(message, object)) {
-    return absent();
-  }
-  *strides = descriptor(message, object).strides.data();
-  *ndim = descriptor(message, object).strides.size();
-  return TGM_OK;
-}
-const char* tgm_object_dtype(const tgm_message* message, size_t object) {
-  // The names of the table end in zeros: they are literals.
-  return there(message, object)
-             ? weir::info_of(descriptor(message, object).type).tensogram.data()
-             : nullptr;
-}
-const char* tgm_object_type(const tgm_message* message, size_t object) {
-  return there(message, object) ? descriptor(message, object).object_type.c_str()
-                                : nullptr;
-}
-const char* tgm_object_byte_order(const tgm_message* message, size_t object) {
-  if (!there(message, object)) {
-    return nullptr;
-  }
-  return descriptor(message, object).order == byte_order::big ? "big" : "little";
-}
-const char* tgm_object_encoding(const tgm_message* message, size_t object) {
-  return there(message, object) ? descriptor(message, object).encoding.c_str() : nullptr;
-}
-const char* tgm_object_filter(const tgm_message* message, size_t object) {
-  return there(message, object) ? descriptor(message, object).filter.c_str() : nullptr;
-}
-const char* tgm_object_compression(const tgm_message* message, size_t object) {
-  return there(message, object) ? descriptor(message, object).compression.c_str()
-                                : nullptr;
-}
-tgm_error tgm_object_hash(const tgm_message* message, size_t object, char digits[17]) {
-  if (!given(message, digits)) {
-    return missing_pointer();
-  }
-  std::size_t i = 0;
-  for (const frame_info& frame : message->reader->frames()) {
-    if (frame.type != 9 || i++ != object) {
-      continue;
-    }
-    if ((frame.flags & 2) == 0) {
-      return keep_error(TGM_MISSING_HASH, "the frame of the object has no digest");
-    }
-    std::memcpy(digits, weir::hex64(frame.digest).c_str(), 17);
-    return TGM_OK;
-  }
-  return absent();
 }
 
-const tgm_value* tgm_metadata_get(const tgm_message* message, const char* path) {
-  return handle(find_path(message->reader->metadata(), path));
-}
-const tgm_value* tgm_metadata_get_at(const tgm_message* message, size_t object,
-                                     const char* path) {
-  return there(message, object)
-             ? handle(find_path(message->reader->metadata(object), path))
-             : nullptr;
+bool tgm_value_as_bool(const tgm_value_t* v, bool* out) {
+  return give(value_of(v).boolean(), out);
 }
 
-tgm_value_type tgm_value_kind(const tgm_value* value) {
-  return static_cast<tgm_value_type>(value_of(value).kind());
+bool tgm_value_as_i64(const tgm_value_t* v, int64_t* out) {
+  return give(value_of(v).int64(), out);
 }
-int tgm_value_as_bool(const tgm_value* value, int* out) {
-  const auto found = value_of(value).boolean();
-  *out = found.value_or(false) ? 1 : 0;
-  return found ? 1 : 0;
+
+bool tgm_value_as_u64(const tgm_value_t* v, uint64_t* out) {
+  return give(value_of(v).uint64(), out);
 }
-int tgm_value_as_i64(const tgm_value* value, int64_t* out) {
-  return give(value_of(value).int64(), out);
+
+bool tgm_value_as_f64(const tgm_value_t* v, double* out) {
+  return give(weir::capi::widened(value_of(v)), out);
 }
-int tgm_value_as_u64(const tgm_value* value, uint64_t* out) {
-  return give(value_of(value).uint64(), out);
+
+const char* tgm_value_as_string(const tgm_value_t* v, size_t* len_out) {
+  return give_content(value_of(v).text(), len_out);
 }
-int tgm_value_as_f64(const tgm_value* value, double* out) {
-  return give(value_of(value).real(), out);
+
+const uint8_t* tgm_value_as_bytes(const tgm_value_t* v, size_t* len_out) {
+  static const std::uint8_t nothing = 0;
+  const weir::byte_vector* found = value_of(v).bytes();
+  const auto* data = reinterpret_cast<const std::uint8_t*>(give_content(found, len_out));
+  return found != nullptr && data == nullptr ? &nothing : data;
 }
-int tgm_value_as_string(const tgm_value* value, const char** text, size_t* length) {
-  const std::string* found = value_of(value).text();
-  if (found != nullptr) {
-    *text = found->c_str();
-    *length = found->size();
+
+size_t tgm_value_array_len(const tgm_value_t* v) {
+  const cbor_array* array = value_of(v).array();
+  return array != nullptr ? array->size() : 0;
+}
+
+const tgm_value_t* tgm_value_array_get(const tgm_value_t* v, size_t index) {
+  return index < tgm_value_array_len(v) ? handle_of(&(*value_of(v).array())[index])
+                                        : nullptr;
+}
+
+size_t tgm_value_map_len(const tgm_value_t* v) {
+  const cbor_map* map = value_of(v).map();
+  return map != nullptr ? map->size() : 0;
+}
+
+const char* tgm_value_map_key_at(const tgm_value_t* v, size_t index, size_t* len_out) {
+  const cbor_entry* entry = entry_at(v, index);
+  return give_content(entry != nullptr ? entry->key.text() : nullptr, len_out);
+}
+
+const tgm_value_t* tgm_value_map_value_at(const tgm_value_t* v, size_t index) {
+  const cbor_entry* entry = entry_at(v, index);
+  return entry != nullptr ? handle_of(&entry->value) : nullptr;
+}
+
+const tgm_value_t* tgm_value_map_get(const tgm_value_t* v, const char* key) {
+  const cbor_map* map = value_of(v).map();
+  return map != nullptr && key != nullptr ? handle_of(map->find(key)) : nullptr;
+}
+
+bool tgm_x_value_tag(const tgm_value_t* v, uint64_t* out) {
+  const auto* value = reinterpret_cast<const cbor_value*>(v);
+  if (value == nullptr || value->tag() == nullptr || out == nullptr) {
+    return false;
   }
-  return found != nullptr ? 1 : 0;
-}
-int tgm_value_as_bytes(const tgm_value* value, const uint8_t** bytes, size_t* length) {
-  const weir::byte_vector* found = value_of(value).bytes();
-  if (found != nullptr) {
-    *bytes = reinterpret_cast<const std::uint8_t*>(found->data());
-    *length = found->size();
-  }
-  return found != nullptr ? 1 : 0;
-}
-size_t tgm_value_size(const tgm_value* value) {
-  const cbor_value& v = value_of(value);
-  if (v.array() != nullptr) {
-    return v.array()->size();
-  }
-  return v.map() != nullptr ? v.map()->size() : 0;
-}
-const tgm_value* tgm_value_item(const tgm_value* array, size_t index) {
-  const cbor_array* items = value_of(array).array();
-  return items != nullptr && index < items->size() ? handle(&(*items)[index]) : nullptr;
-}
-const tgm_value* tgm_value_entry(const tgm_value* map, size_t index,
-                                 const tgm_value** key) {
-  const cbor_map* entries = value_of(map).map();
-  if (entries == nullptr || index >= entries->size()) {
-    return nullptr;
-  }
-  const cbor_entry& entry = entries->begin()[index];
-  *key = handle(&entry.key);
-  return handle(&entry.value);
-}
-const tgm_value* tgm_value_find(const tgm_value* map, const char* key) {
-  const cbor_map* entries = value_of(map).map();
-  return entries != nullptr ? handle(entries->find(key)) : nullptr;
+  *out = value->tag()->number;
+  return true;
 }
 
 }  // extern "C"

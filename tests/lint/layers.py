@@ -57,7 +57,7 @@ def check_links(out):
 
 
 # Headers that users name without the module: the C interface.
-TOP_HEADERS = {"formats/include/weir/tgm.h", "runtime/include/weir/weir.hpp"}
+TOP_HEADERS = {"runtime/include/weir/weir.hpp"}
 
 
 def main():

@@ -44,15 +44,32 @@ cbor_map message_entry(const message_report& message) {
                   {"hash_verified", message.hash_verified}};
 }
 
+cbor_array file_entries(const file_report& report) {
+  cbor_array out;
+  for (const file_issue& issue : report.file_issues) {
+    out.emplace_back(cbor_map{{"byte_offset", issue.byte_offset},
+                              {"length", issue.length},
+                              {"description", issue.description}});
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string to_json(const file_report& report, std::string_view file) {
-  cbor_array file_issues;
-  for (const file_issue& issue : report.file_issues) {
-    file_issues.emplace_back(cbor_map{{"byte_offset", issue.byte_offset},
-                                      {"length", issue.length},
-                                      {"description", issue.description}});
+std::string to_json(const message_report& report) {
+  return to_json(cbor_value(message_entry(report)));
+}
+
+std::string to_json(const file_report& report) {
+  cbor_array messages;
+  for (const message_report& message : report.messages) {
+    messages.emplace_back(message_entry(message));
   }
+  return to_json(cbor_value(cbor_map{{"file_issues", file_entries(report)},
+                                     {"messages", std::move(messages)}}));
+}
+
+std::string to_json(const file_report& report, std::string_view file) {
   cbor_array messages;
   std::size_t objects = 0;
   bool verified = !report.messages.empty();
@@ -66,7 +83,7 @@ std::string to_json(const file_report& report, std::string_view file) {
                                      {"messages", report.messages.size()},
                                      {"objects", objects},
                                      {"hash_verified", verified},
-                                     {"file_issues", std::move(file_issues)},
+                                     {"file_issues", file_entries(report)},
                                      {"message_reports", std::move(messages)}}),
                  2);
 }

@@ -81,8 +81,13 @@ struct validation_options {
                                            const validation_options& options = {});
 [[nodiscard]] file_report validate(bytes_view bytes,
                                    const validation_options& options = {});
-/// Object as the reference prints it: status, messages, objects, hash_verified,
-/// file_issues, message_reports.
+/// One message as the reference's C interface prints it: issues, object_count,
+/// hash_verified.
+[[nodiscard]] std::string to_json(const message_report& report);
+/// The same of a file: file_issues, and the reports of its messages under "messages".
+[[nodiscard]] std::string to_json(const file_report& report);
+/// Object as the reference's command line prints it: status, messages, objects,
+/// hash_verified, file_issues, message_reports.
 [[nodiscard]] std::string to_json(const file_report& report, std::string_view file);
 
 /// What this build can do, tried out.

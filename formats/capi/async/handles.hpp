@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What stands behind the handles that tasks make.
+#pragma once
+
+#include <tensogram/tensogram.h>
+#include <memory>
+#include <string>
+
+namespace weir::capi {
+class message_file;
+class ordered_stream;
+}  // namespace weir::capi
+
+/// Tasks hold the file as well, so that the handle may be closed before they end.
+struct tgm_async_file_t {
+  std::shared_ptr<weir::capi::message_file> file;
+};
+
+/// Tasks hold the stream as well, so that the handle may be freed before they end.
+struct tgm_async_streaming_encoder_t {
+  std::string path;
+  std::shared_ptr<weir::capi::ordered_stream> stream;
+};

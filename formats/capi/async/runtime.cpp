@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Threads of the runtime, and the C functions that configure it and shut it down.
+#include "capi/async/runtime.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+namespace weir::capi {
+
+namespace {
+
+std::uint32_t processors(std::uint32_t at_most) noexcept {
+  return std::clamp(std::thread::hardware_concurrency(), 1u, at_most);
+}
+
+/// A thread that nobody waits for. Signals are left to the threads of the program.
+void start_thread(const std::string& name, std::function<void()> run) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(run));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), name.c_str());
+  thread.detach();
+}
+
+failure shut_down_failure(const char* what) {
+  return {TGM_ERROR_IO, std::string("cannot ") + what +
+                            ": expected the runtime to run, found it shut down"};
+}
+
+}  // namespace
+
+runtime& runtime::instance() {
+  static auto* const one = new runtime();
+  return *one;
+}
+
+bool runtime::configure(std::uint32_t workers, std::uint32_t dispatchers) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != phase::idle) {
+    return false;
+  }
+  phase_ = phase::configured;
+  worker_count_ = workers;
+  dispatcher_count_ = dispatchers;
+  return true;
+}
+
+/// Fewer threads than asked for do, but not none.
+void runtime::start(queue& q, const char* name, std::uint32_t threads) {
+  for (std::uint32_t i = 0; i < threads; ++i) {
+    try {
+      start_thread(name + std::to_string(i), [this, &q] { serve(q); });
+    } catch (const std::exception&) {
+      if (!q.started) {
+        throw;
+      }
+      return;
+    }
+    q.started = true;
+  }
+}
+
+outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
+                              std::optional<deadline_clock::time_point> deadline,
+                              std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ == phase::closing || phase_ == phase::shut_down) {
+    return shut_down_failure("launch a task");
+  }
+  if (!work_.started) {
+    start(work_, "tgm-work-", worker_count_ != 0 ? worker_count_ : processors(8));
+    phase_ = phase::running;
+  }
+  if (deadline && !watching_) {
+    start_thread("tgm-deadlines", [this] { watch_deadlines(); });
+    watching_ = true;
+  }
+  task->number_ = ++launched_;
+  task->deadline_ = deadline;
+  unfinished_.emplace(task->number_, task);
+  if (deadline) {
+    deadlines_.emplace(std::pair(*deadline, task->number_), task);
+    deadlines_changed_.notify_all();
+  }
+  work_.jobs.push_back(std::move(work));
+  work_.changed.notify_one();
+  return {};
+}
+
+void runtime::leave(const runtime_task& task) {
+  const std::lock_guard lock(mutex_);
+  if (task.deadline_) {
+    deadlines_.erase({*task.deadline_, task.number_});
+  }
+  if (unfinished_.erase(task.number_) != 0) {
+    task_left_.notify_all();
+  }
+}
+
+void runtime::serve(queue& q) {
+  const auto over = [&] { return &q == &work_ && phase_ == phase::shut_down; };
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    q.changed.wait(lock, [&] { return over() || !q.jobs.empty(); });
+    if (over()) {
+      return;
+    }
+    std::function<void()> job = std::move(q.jobs.front());
+    q.jobs.pop_front();
+    lock.unlock();
+    job();
+  }
+}
+
+void runtime::watch_deadlines() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (deadlines_.empty()) {
+      deadlines_changed_.wait(lock);
+      continue;
+    }
+    const auto first = deadlines_.begin();
+    const auto when = first->first.first;
+    if (deadline_clock::now() < when) {
+      deadlines_changed_.wait_until(lock, when);
+      continue;
+    }
+    const std::shared_ptr<runtime_task> task = std::move(first->second);
+    deadlines_.erase(first);
+    lock.unlock();
+    task->fail({TGM_ERROR_TIMEOUT,
+                "cannot wait for the task any longer: expected it to end in time, found "
+                "it under way"});
+    lock.lock();
+  }
+}
+
+void runtime::dispatch(std::function<void()> callback) {
+  const std::lock_guard lock(mutex_);
+  if (!callbacks_.started) {
+    start(callbacks_, "tgm-callback-",
+          dispatcher_count_ != 0 ? dispatcher_count_ : processors(4));
+  }
+  callbacks_.jobs.push_back(std::move(callback));
+  callbacks_.changed.notify_one();
+}
+
+std::uint64_t runtime::shut_down(std::chrono::milliseconds patience) {
+  std::deque<std::function<void()>> dropped;
+  std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished;
+  {
+    std::unique_lock lock(mutex_);
+    if (phase_ == phase::closing || phase_ == phase::shut_down) {
+      return 0;
+    }
+    phase_ = phase::closing;
+    task_left_.wait_for(lock, patience, [&] { return unfinished_.empty(); });
+    phase_ = phase::shut_down;
+    unfinished.swap(unfinished_);
+    dropped.swap(work_.jobs);
+    work_.changed.notify_all();
+  }
+  for (const auto& [number, task] : unfinished) {
+    failure why = shut_down_failure("finish the task");
+    why.code = TGM_ERROR_CANCELLED;
+    task->fail(std::move(why));
+  }
+  return unfinished.size();
+}
+
+}  // namespace weir::capi
+
+using weir::capi::runtime;
+
+extern "C" {
+
+tgm_error tgm_runtime_configure(uint32_t workers, uint32_t dispatcher_workers,
+                                uint64_t /*multipart_part_size_bytes*/) {
+  return weir::capi::guarded(true, [&]() -> weir::capi::outcome<void> {
+    if (!runtime::instance().configure(workers, dispatcher_workers)) {
+      return weir::capi::invalid_argument(
+          "cannot configure the runtime: expected no call and no task before, found one");
+    }
+    return {};
+  });
+}
+
+uint64_t tgm_runtime_shutdown_blocking(uint64_t timeout_ms) {
+  // So that no sum of times overflows.
+  constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
+  return weir::capi::accessed(std::uint64_t{0}, [&] {
+    return runtime::instance().shut_down(
+        std::chrono::milliseconds(std::min(timeout_ms, longest)));
+  });
+}
+
+}  // extern "C"

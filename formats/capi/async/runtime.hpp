@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The threads on which tasks, their deadlines and their callbacks run.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "capi/failure.hpp"
+
+namespace weir::capi {
+
+using deadline_clock = std::chrono::steady_clock;
+
+/// What the runtime needs to know of a task.
+class runtime_task {
+ public:
+  virtual ~runtime_task() = default;
+  /// Ends the task with this failure, unless it has ended.
+  virtual void fail(failure why) = 0;
+
+ private:
+  friend class runtime;
+  std::uint64_t number_ = 0;  ///< in the order of the launches
+  std::optional<deadline_clock::time_point> deadline_;
+};
+
+/// One for the process, made when it is first asked for and never destroyed: threads may
+/// still run in it when the process ends.
+/// @threads{safe to call concurrently}
+class runtime {
+ public:
+  [[nodiscard]] static runtime& instance();
+  runtime(const runtime&) = delete;
+  runtime& operator=(const runtime&) = delete;
+
+  /// 0 asks for a default. False if it comes too late.
+  [[nodiscard]] bool configure(std::uint32_t workers, std::uint32_t dispatchers);
+  /// Has `work` done on one of the workers. The task counts as unfinished until leave();
+  /// at the deadline it ends with TGM_ERROR_TIMEOUT.
+  /// @error{TGM_ERROR_IO, the runtime was shut down}
+  [[nodiscard]] outcome<void> launch(const std::shared_ptr<runtime_task>& task,
+                                     std::optional<deadline_clock::time_point> deadline,
+                                     std::function<void()> work);
+  /// The task has ended.
+  void leave(const runtime_task& task);
+  /// Has a callback called on one of the dispatchers.
+  void dispatch(std::function<void()> callback);
+  /// See tgm_runtime_shutdown_blocking.
+  [[nodiscard]] std::uint64_t shut_down(std::chrono::milliseconds patience);
+
+ private:
+  /// In `closing` no task can be launched any more, and those that were go on.
+  enum class phase : std::uint8_t { idle, configured, running, closing, shut_down };
+  /// Jobs in order, and the threads that wait for them.
+  struct queue {
+    std::deque<std::function<void()>> jobs;
+    std::condition_variable changed;
+    bool started = false;
+  };
+
+  runtime() = default;
+  void start(queue& q, const char* name, std::uint32_t threads);
+  void serve(queue& q);
+  void watch_deadlines();
+
+  std::mutex mutex_;  ///< of all that follows
+  phase phase_ = phase::idle;
+  std::uint32_t worker_count_ = 0;
+  std::uint32_t dispatcher_count_ = 0;
+  queue work_;
+  queue callbacks_;
+  std::uint64_t launched_ = 0;
+  /// Tasks that have not ended, by number.
+  std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished_;
+  std::condition_variable task_left_;
+  /// Those of them that have a deadline.
+  std::map<std::pair<deadline_clock::time_point, std::uint64_t>,
+           std::shared_ptr<runtime_task>>
+      deadlines_;
+  std::condition_variable deadlines_changed_;
+  bool watching_ = false;
+};
+
+}  // namespace weir::capi

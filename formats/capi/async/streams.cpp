@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions that write a message by tasks.
+#include "capi/async/streams.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace weir::capi {
+
+void ordered_stream::line_up(std::shared_ptr<task_state> task, write what) {
+  const std::lock_guard lock(mutex_);
+  line_.push_back({std::move(task), std::move(what)});
+}
+
+void ordered_stream::carry_out() {
+  std::unique_lock lock(mutex_);
+  if (busy_) {
+    return;
+  }
+  busy_ = true;
+  while (!line_.empty()) {
+    const entry next = std::move(line_.front());
+    line_.pop_front();
+    if (next.task->ended()) {  // early, so that it leaves no trace
+      continue;
+    }
+    lock.unlock();
+    outcome<void> done = without_exceptions([&] { return next.what(stream_); });
+    lock.lock();
+    const bool more = !line_.empty();
+    busy_ = more;  // before anybody learns that the write has ended
+    lock.unlock();
+    next.task->end(done ? outcome<task_value>(task_value())
+                        : outcome<task_value>(std::move(done).error()));
+    if (!more) {
+      return;
+    }
+    lock.lock();
+  }
+  busy_ = false;
+}
+
+ordered_stream::object_count ordered_stream::count() const {
+  const std::lock_guard lock(mutex_);
+  const bool waiting = std::any_of(line_.begin(), line_.end(),
+                                   [](const entry& each) { return !each.task->ended(); });
+  if (busy_ || waiting) {
+    return {TGM_OBJECT_COUNT_STATUS_BUSY, 0};
+  }
+  return stream_.finished()
+             ? object_count{TGM_OBJECT_COUNT_STATUS_FINISHED, 0}
+             : object_count{TGM_OBJECT_COUNT_STATUS_OK, stream_.object_count()};
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions below are C
+
+namespace {
+
+/// Launches a write on the stream of a handle.
+outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
+                           const task_limits& limits, tgm_async_task_t** out_task,
+                           ordered_stream::write what) {
+  auto task = std::make_shared<task_state>();
+  enc.stream->line_up(task, [what = std::move(what)](message_stream& stream) {
+    return stream.finished()
+               ? outcome<void>(failure(
+                     TGM_ERROR_FRAMING,
+                     "cannot write stream: expected one that is open, found it finished"))
+               : what(stream);
+  });
+  auto launched =
+      launch(task, limits, out_task, [stream = enc.stream] { stream->carry_out(); });
+  if (!launched) {
+    task->fail(launched.error());  // it stands in line, and is passed over
+  }
+  return launched;
+}
+
+tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descriptor_json,
+                        const std::uint8_t* data, std::size_t length, bool stored,
+                        const task_limits& limits, tgm_async_task_t** out_task) {
+  return guarded(given(enc, descriptor_json, data, out_task), [&]() -> outcome<void> {
+    WEIR_TRY(auto descriptor, parse_descriptor(descriptor_json));
+    const weir::bytes_view view = view_of(data, length);
+    const auto copy = std::make_shared<const weir::byte_vector>(view.begin(), view.end());
+    return launch_write(*enc, limits, out_task,
+                        [descriptor, copy, stored](message_stream& stream) {
+                          return stream.write({descriptor, *copy, stored});
+                        });
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tgm_async_streaming_encoder_path(const tgm_async_streaming_encoder_t* enc) {
+  return enc != nullptr ? enc->path.c_str() : nullptr;
+}
+
+void tgm_async_streaming_encoder_free(tgm_async_streaming_encoder_t* enc) {
+  delete enc;
+}
+
+tgm_error tgm_async_streaming_encoder_create(const char* path, const char* metadata_json,
+                                             const char* hash_algo, uint32_t threads,
+                                             tgm_cancellation_token_t* cancel,
+                                             uint64_t timeout_ms,
+                                             tgm_async_task_t** out_task) {
+  return guarded(given(path, metadata_json, out_task), [&]() -> outcome<void> {
+    WEIR_TRY(const std::string name, text_argument(path, "the path"));
+    WEIR_TRY(const json_message message, parse_stream(metadata_json));
+    WEIR_TRY(const auto options, encode_arguments(hash_algo, threads, nullptr));
+    return launch_work(
+        {cancel, timeout_ms}, out_task,
+        [name, message, options](task_state&) -> outcome<task_value> {
+          WEIR_TRY(auto target, open_stream_file(name));
+          WEIR_TRY(message_stream stream,
+                   message_stream::open(std::move(target), message, options));
+          return task_value(std::make_unique<tgm_async_streaming_encoder_t>(
+              tgm_async_streaming_encoder_t{
+                  name, std::make_shared<ordered_stream>(std::move(stream))}));
+        });
+  });
+}
+
+tgm_error tgm_async_streaming_encoder_write_object(tgm_async_streaming_encoder_t* enc,
+                                                   const char* descriptor_json,
+                                                   const uint8_t* data, size_t len,
+                                                   tgm_cancellation_token_t* cancel,
+                                                   uint64_t timeout_ms,
+                                                   tgm_async_task_t** out_task) {
+  return launch_object(enc, descriptor_json, data, len, false, {cancel, timeout_ms},
+                       out_task);
+}
+
+tgm_error tgm_async_streaming_encoder_write_pre_encoded(
+    tgm_async_streaming_encoder_t* enc, const char* descriptor_json, const uint8_t* data,
+    size_t len, tgm_cancellation_token_t* cancel, uint64_t timeout_ms,
+    tgm_async_task_t** out_task) {
+  return launch_object(enc, descriptor_json, data, len, true, {cancel, timeout_ms},
+                       out_task);
+}
+
+tgm_error tgm_async_streaming_encoder_write_preceder(tgm_async_streaming_encoder_t* enc,
+                                                     const char* metadata_json,
+                                                     tgm_cancellation_token_t* cancel,
+                                                     uint64_t timeout_ms,
+                                                     tgm_async_task_t** out_task) {
+  return guarded(given(enc, metadata_json, out_task), [&]() -> outcome<void> {
+    WEIR_TRY(auto metadata, parse_preceder(metadata_json));
+    return launch_write(
+        *enc, {cancel, timeout_ms}, out_task,
+        [metadata](message_stream& stream) { return stream.write_preceder(metadata); });
+  });
+}
+
+tgm_error tgm_async_streaming_encoder_finish(tgm_async_streaming_encoder_t* enc,
+                                             bool backfill,
+                                             tgm_cancellation_token_t* cancel,
+                                             uint64_t timeout_ms,
+                                             tgm_async_task_t** out_task) {
+  return guarded(given(enc, out_task), [&] {
+    return launch_write(
+        *enc, {cancel, timeout_ms}, out_task,
+        [backfill](message_stream& stream) { return stream.finish(backfill); });
+  });
+}
+
+TgmObjectCountStatus tgm_async_streaming_encoder_try_object_count(
+    const tgm_async_streaming_encoder_t* enc, size_t* out_count) {
+  if (!given(enc, out_count)) {
+    return TGM_OBJECT_COUNT_STATUS_NULL_HANDLE;
+  }
+  const auto found = enc->stream->count();
+  if (found.status == TGM_OBJECT_COUNT_STATUS_OK) {
+    *out_count = found.count;
+  }
+  return found.status;
+}
+
+size_t tgm_async_streaming_encoder_object_count(
+    const tgm_async_streaming_encoder_t* enc) {
+  std::size_t count = 0;
+  return tgm_async_streaming_encoder_try_object_count(enc, &count) ==
+                 TGM_OBJECT_COUNT_STATUS_OK
+             ? count
+             : std::numeric_limits<std::size_t>::max();
+}
+
+}  // extern "C"

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions on tasks and tokens.
+#include "capi/async/tasks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::capi {
+
+failure cancelled() {
+  return {TGM_ERROR_CANCELLED,
+          "cannot finish the task: expected it to be let finish, found it cancelled"};
+}
+
+void task_state::end(outcome<task_value> with) {
+  std::function<void()> callback;
+  {
+    const std::lock_guard lock(mutex_);
+    if (result_) {
+      return;
+    }
+    result_.emplace(std::move(with));
+    callback = std::exchange(callback_, nullptr);
+  }
+  runtime::instance().leave(*this);
+  ended_.notify_all();
+  if (callback) {
+    runtime::instance().dispatch(std::move(callback));
+  }
+}
+
+bool task_state::ended() const {
+  const std::lock_guard lock(mutex_);
+  return result_.has_value();
+}
+
+outcome<void> task_state::set_completion(std::function<void()> callback) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_callback_ || joined_) {
+      return invalid_argument(
+          has_callback_
+              ? "cannot set the callback: expected a task without one, found another"
+              : "cannot set the callback: expected a task that is not joined, found it "
+                "joined");
+    }
+    has_callback_ = true;
+    if (!result_) {
+      callback_ = std::move(callback);
+      return {};
+    }
+  }
+  runtime::instance().dispatch(std::move(callback));
+  return {};
+}
+
+outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return result_.has_value(); });
+  if (joined_) {
+    return invalid_argument(
+        "cannot join the task: expected one that is not joined, found it joined");
+  }
+  if (!*result_) {
+    joined_ = true;
+    return result_->error();
+  }
+  if (!take(**result_)) {
+    return invalid_argument(
+        "cannot join the task: expected the kind of result that it has, found another "
+        "join");
+  }
+  joined_ = true;
+  return {};
+}
+
+void cancellation::cancel() {
+  std::vector<std::weak_ptr<task_state>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    tasks.swap(tasks_);
+  }
+  for (const auto& each : tasks) {
+    if (const auto task = each.lock()) {
+      task->fail(capi::cancelled());
+    }
+  }
+}
+
+bool cancellation::cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_;
+}
+
+bool cancellation::attach(const std::shared_ptr<task_state>& task) {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_) {
+    return false;
+  }
+  if (tasks_.size() >= next_sweep_) {
+    std::erase_if(tasks_, [](const auto& each) {
+      const auto locked = each.lock();
+      return locked == nullptr || locked->ended();
+    });
+    next_sweep_ = 2 * tasks_.size() + 16;
+  }
+  tasks_.push_back(task);
+  return true;
+}
+
+outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits& limits,
+                     tgm_async_task_t** out, std::function<void()> run) {
+  auto handle = std::make_unique<tgm_async_task_t>(tgm_async_task_t{task});
+  std::optional<deadline_clock::time_point> deadline;
+  if (limits.timeout_ms != 0) {
+    // So that no sum of times overflows.
+    constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
+    deadline = deadline_clock::now() +
+               std::chrono::milliseconds(std::min(limits.timeout_ms, longest));
+  }
+  // Before the work can begin, so that a cancelled token keeps it from doing so.
+  if (limits.token != nullptr && !limits.token->shared->attach(task)) {
+    task->fail(cancelled());
+  }
+  WEIR_CHECK(runtime::instance().launch(task, deadline, std::move(run)));
+  if (task->ended()) {  // perhaps before the runtime knew of it
+    runtime::instance().leave(*task);
+  }
+  *out = handle.release();
+  return {};
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions below are C
+
+namespace {
+
+/// Joins a task whose value is a `Value`, which `give` hands to the caller.
+template <class Value, class Give>
+tgm_error join_as(tgm_async_task_t* task, bool complete, const Give& give) {
+  return guarded(task != nullptr && complete, [&] {
+    return task->state->join([&](task_value& value) {
+      auto* found = std::get_if<Value>(&value);
+      if (found != nullptr) {
+        give(*found);
+      }
+      return found != nullptr;
+    });
+  });
+}
+
+template <class Handle>
+tgm_error join_handle(tgm_async_task_t* task, Handle** out) {
+  return join_as<std::unique_ptr<Handle>>(
+      task, out != nullptr,
+      [&](std::unique_ptr<Handle>& value) { *out = value.release(); });
+}
+
+}  // namespace
+
+extern "C" {
+
+tgm_cancellation_token_t* tgm_cancellation_token_create(void) {
+  return accessed<tgm_cancellation_token_t*>(
+      nullptr, [] { return new tgm_cancellation_token_t(); });
+}
+
+void tgm_cancellation_token_cancel(tgm_cancellation_token_t* tok) {
+  (void)accessed(false, [&] {
+    if (tok != nullptr) {
+      tok->shared->cancel();
+    }
+    return true;
+  });
+}
+
+bool tgm_cancellation_token_is_cancelled(const tgm_cancellation_token_t* tok) {
+  return accessed(false, [&] { return tok != nullptr && tok->shared->cancelled(); });
+}
+
+void tgm_cancellation_token_free(tgm_cancellation_token_t* tok) {
+  delete tok;
+}
+
+tgm_error tgm_async_task_set_completion(tgm_async_task_t* task, void (*cb)(void*),
+                                        void* userdata) {
+  return guarded(given(task, cb), [&] {
+    return task->state->set_completion([cb, userdata] { cb(userdata); });
+  });
+}
+
+bool tgm_async_task_is_ready(const tgm_async_task_t* task) {
+  return accessed(false, [&] { return task != nullptr && task->state->ended(); });
+}
+
+void tgm_async_task_cancel(tgm_async_task_t* task) {
+  (void)accessed(false, [&] {
+    if (task != nullptr) {
+      task->state->fail(cancelled());
+    }
+    return true;
+  });
+}
+
+void tgm_async_task_free(tgm_async_task_t* task) {
+  delete task;
+}
+
+tgm_error tgm_async_task_join_void(tgm_async_task_t* task) {
+  return join_as<std::monostate>(task, true, [](std::monostate) {});
+}
+
+tgm_error tgm_async_task_join_size(tgm_async_task_t* task, uint64_t* out) {
+  return join_as<std::uint64_t>(task, out != nullptr,
+                                [&](std::uint64_t value) { *out = value; });
+}
+
+tgm_error tgm_async_task_join_bytes(tgm_async_task_t* task, tgm_bytes_t* out) {
+  return join_as<owned_bytes>(task, out != nullptr,
+                              [&](owned_bytes& value) { *out = value.release(); });
+}
+
+tgm_error tgm_async_task_join_message(tgm_async_task_t* task, tgm_message_t** out) {
+  return join_handle(task, out);
+}
+
+tgm_error tgm_async_task_join_metadata(tgm_async_task_t* task, tgm_metadata_t** out) {
+  return join_handle(task, out);
+}
+
+tgm_error tgm_async_task_join_async_file(tgm_async_task_t* task, tgm_async_file_t** out) {
+  return join_handle(task, out);
+}
+
+tgm_error tgm_async_task_join_async_streaming_encoder(
+    tgm_async_task_t* task, tgm_async_streaming_encoder_t** out) {
+  return join_handle(task, out);
+}
+
+tgm_error tgm_async_task_join_multi_bytes(tgm_async_task_t* task, tgm_bytes_t** out_array,
+                                          size_t* out_count) {
+  return join_as<std::vector<owned_bytes>>(
+      task, given(out_array, out_count), [&](std::vector<owned_bytes>& value) {
+        auto* array = new tgm_bytes_t[value.size()];
+        std::transform(value.begin(), value.end(), array,
+                       [](owned_bytes& bytes) { return bytes.release(); });
+        *out_array = array;
+        *out_count = value.size();
+      });
+}
+
+void tgm_multi_bytes_free(tgm_bytes_t* array, size_t count) {
+  for (std::size_t i = 0; array != nullptr && i < count; ++i) {
+    tgm_bytes_free(array[i]);
+  }
+  delete[] array;
+}
+
+}  // extern "C"

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions that decode a message in a buffer, and what they share with files.
+#include "capi/decode.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/base/hash.hpp"
+
+namespace weir::capi {
+
+using namespace weir::formats;  // NOLINT: this file translates between the two
+
+namespace {
+
+constexpr std::uint16_t object_frame = 9;
+
+/// The digests of the object frames. A zero means that a frame has none, as in the
+/// reference; writers before 0.21 did not set the flag that says so.
+std::vector<std::uint64_t> digests_of(const message_reader& reader) {
+  std::vector<std::uint64_t> out;
+  for (const frame_info& frame : reader.frames()) {
+    if (frame.type == object_frame) {
+      out.push_back(frame.digest);
+    }
+  }
+  return out;
+}
+
+decoded_object described(const message_reader& reader, std::size_t i,
+                         std::uint64_t digest) {
+  const object_descriptor& d = reader.descriptor(i);
+  decoded_object out;
+  out.dtype = info_of(d.type).tensogram.data();  // a literal, which ends in a zero
+  out.order = d.order == byte_order::big ? "big" : "little";
+  out.type = d.object_type;
+  out.encoding = d.encoding;
+  out.filter = d.filter;
+  out.compression = d.compression;
+  out.digest = digest != 0 ? hex64(digest) : "";
+  out.shape.assign(d.shape.begin(), d.shape.end());
+  out.strides = d.strides;
+  return out;
+}
+
+result<message_handle> decode_objects(const message_reader& reader, unsigned threads,
+                                      const stop_check& stop) {
+  auto out = std::make_unique<tgm_message_t>();
+  out->metadata = std::make_shared<const message_metadata>(reader.metadata());
+  const auto digests = digests_of(reader);
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    out->objects.push_back(described(reader, i, digests[i]));
+  }
+  if (!stop || threads > 0) {
+    WEIR_TRY(std::vector<byte_vector> all, reader.decode_all());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      out->objects[i].elements = std::move(all[i]);
+    }
+    return out;
+  }
+  for (std::size_t i = 0; i < out->objects.size(); ++i) {
+    if (stop()) {
+      return error(errc::interrupted,
+                   "cannot decode the message: expected to be let finish, found the task "
+                   "ended");
+    }
+    WEIR_TRY(out->objects[i].elements, reader.decode(i));
+  }
+  return out;
+}
+
+/// The failure of reading a message that may lie in a file: its bytes say of which kind
+/// it is.
+failure cannot_read(const error& e, const message_place& message) {
+  if (const auto view = message.source->view()) {
+    return capi::cannot_read(e, view->subspan(message.span.offset, message.span.length));
+  }
+  byte_vector bytes(message.span.length);
+  return message.source->read(message.span.offset, bytes) ? capi::cannot_read(e, bytes)
+                                                          : failure(e);
+}
+
+/// Whether the object is one whose ranges the reference refuses as TGM_ERROR_COMPRESSION.
+bool lacks_offsets(const object_descriptor& d) {
+  return d.compression == "szip" && d.filter == "none" &&
+         d.parameters.find("szip_block_offsets") == nullptr;
+}
+
+outcome<void> check_range(const object_descriptor& d, std::uint64_t first,
+                          std::uint64_t count) {
+  const auto all = static_cast<std::uint64_t>(element_count(d.shape));
+  if (first > all || count > all - first) {
+    return failure(
+        TGM_ERROR_ENCODING,
+        fmt::format("cannot decode range: expected elements below {}, found {} "
+                    "from {} on",
+                    all, count, first));
+  }
+  return {};
+}
+
+}  // namespace
+
+message_place place_of(bytes_view bytes) {
+  return {std::make_shared<memory_source>(bytes), {0, bytes.size()}};
+}
+
+outcome<message_handle> decode_message(bytes_view bytes, const read_options& options,
+                                       const stop_check& stop) {
+  auto decoded = [&]() -> result<message_handle> {
+    WEIR_TRY(const message_reader reader, message_reader::open(bytes, options));
+    return decode_objects(reader, options.threads, stop);
+  }();
+  if (!decoded) {
+    return capi::cannot_read(decoded.error(), bytes);
+  }
+  return std::move(*decoded);
+}
+
+open_message::open_message(message_place place, message_reader reader)
+    : place_(std::move(place)),
+      reader_(std::move(reader)),
+      metadata_(std::make_shared<const message_metadata>(reader_.metadata())),
+      digests_(digests_of(reader_)) {}
+
+outcome<open_message> open_message::open(message_place place,
+                                         const read_options& options) {
+  auto reader = message_reader::open(place.source, place.span, options);
+  if (!reader) {
+    return cannot_read(reader.error(), place);
+  }
+  return open_message(std::move(place), std::move(*reader));
+}
+
+outcome<message_handle> open_message::decode(std::size_t object) const {
+  auto elements = reader_.decode(object);
+  if (!elements) {
+    return cannot_read(elements.error(), place_);
+  }
+  auto out = std::make_unique<tgm_message_t>();
+  out->metadata = metadata_;
+  out->objects.push_back(described(reader_, object, digests_[object]));
+  out->objects.back().elements = std::move(*elements);
+  return out;
+}
+
+outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
+                                                const element_ranges& ranges,
+                                                const read_options& options) {
+  const auto reader = message_reader::open(message.source, message.span, options);
+  if (!reader) {
+    return cannot_read(reader.error(), message);
+  }
+  if (ranges.object >= reader->object_count()) {
+    return failure(TGM_ERROR_OBJECT,
+                   fmt::format("cannot decode object {}: expected an index below {}, "
+                               "found it beyond",
+                               ranges.object, reader->object_count()));
+  }
+  const object_descriptor& descriptor = reader->descriptor(ranges.object);
+  std::vector<byte_vector> out;
+  for (std::size_t r = 0; r < ranges.offsets.size(); ++r) {
+    WEIR_CHECK(check_range(descriptor, ranges.offsets[r], ranges.counts[r]));
+    auto part = reader->decode_range(ranges.object, ranges.offsets[r], ranges.counts[r]);
+    if (!part) {
+      failure why = cannot_read(part.error(), message);
+      if (why.code == TGM_ERROR_ENCODING && lacks_offsets(descriptor)) {
+        why.code = TGM_ERROR_COMPRESSION;
+      }
+      return why;
+    }
+    out.push_back(std::move(*part));
+  }
+  return out;
+}
+
+outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
+  std::size_t size = 0;
+  for (const byte_vector& part : parts) {
+    size += part.size();
+  }
+  WEIR_TRY(owned_bytes out, owned_bytes::make(size));
+  std::byte* to = out.view().data();
+  for (const byte_vector& part : parts) {
+    to = std::copy(part.begin(), part.end(), to);
+  }
+  return out;
+}
+
+outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& message) {
+  constexpr std::uint64_t first_piece = 64 * 1024;
+  const std::uint64_t all = message.span.length;
+  const auto view = message.source->view();
+  byte_vector piece;
+  for (std::uint64_t size = view ? all : std::min(first_piece, all);;
+       size = std::min(size * 4, all)) {
+    if (!view) {
+      piece.resize(size);
+      WEIR_CHECK(message.source->read(message.span.offset, piece));
+    }
+    const bytes_view bytes =
+        view ? view->subspan(message.span.offset, size) : bytes_view(piece);
+    auto found = read_metadata(bytes);
+    if (found) {
+      return std::make_unique<tgm_metadata_t>(std::move(*found));
+    }
+    if (found.error().code() != errc::torn || size == all) {
+      return capi::cannot_read(found.error(), bytes);
+    }
+  }
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions below are C
+
+extern "C" {
+
+tgm_error tgm_decode(const uint8_t* buf, size_t buf_len, int32_t native_order,
+                     uint32_t threads, int32_t verify_hash, tgm_message_t** out) {
+  return tgm_decode_with_options(buf, buf_len, native_order, threads, verify_hash,
+                                 nullptr, out);
+}
+
+tgm_error tgm_decode_with_options(const uint8_t* buf, size_t buf_len,
+                                  int32_t native_order, uint32_t threads,
+                                  int32_t verify_hash,
+                                  const TgmDecodeMaskOptions* mask_options,
+                                  tgm_message_t** out) {
+  return guarded(given(buf, out), [&]() -> outcome<void> {
+    const bool restore = mask_options == nullptr || mask_options->restore_non_finite;
+    WEIR_TRY(message_handle message,
+             decode_message(view_of(buf, buf_len),
+                            decode_arguments(native_order != 0, threads, verify_hash != 0,
+                                             restore)));
+    *out = message.release();
+    return {};
+  });
+}
+
+tgm_error tgm_x_decode(const uint8_t* buf, size_t buf_len,
+                       const tgm_x_decode_options_t* options, tgm_message_t** out) {
+  return guarded(given(buf, out), [&]() -> outcome<void> {
+    WEIR_TRY(const auto how, decode_arguments(options));
+    WEIR_TRY(message_handle message, decode_message(view_of(buf, buf_len), how));
+    *out = message.release();
+    return {};
+  });
+}
+
+tgm_error tgm_decode_metadata(const uint8_t* buf, size_t buf_len, tgm_metadata_t** out) {
+  return guarded(given(buf, out), [&]() -> outcome<void> {
+    WEIR_TRY(auto metadata, decode_metadata(place_of(view_of(buf, buf_len))));
+    *out = metadata.release();
+    return {};
+  });
+}
+
+tgm_error tgm_decode_object(const uint8_t* buf, size_t buf_len, size_t index,
+                            int32_t native_order, uint32_t threads, int32_t verify_hash,
+                            tgm_message_t** out) {
+  return guarded(given(buf, out), [&]() -> outcome<void> {
+    WEIR_TRY(const open_message message,
+             open_message::open(
+                 place_of(view_of(buf, buf_len)),
+                 decode_arguments(native_order != 0, threads, verify_hash != 0)));
+    WEIR_TRY(message_handle object, message.decode(index));
+    *out = object.release();
+    return {};
+  });
+}
+
+tgm_error tgm_decode_range(const uint8_t* buf, size_t buf_len, size_t object_index,
+                           const uint64_t* ranges_offsets, const uint64_t* ranges_counts,
+                           size_t num_ranges, int32_t native_order, uint32_t threads,
+                           int32_t join, tgm_bytes_t* out, size_t* out_count) {
+  const bool complete = given(buf, out, out_count) &&
+                        (num_ranges == 0 || given(ranges_offsets, ranges_counts));
+  return guarded(complete, [&]() -> outcome<void> {
+    WEIR_TRY(
+        const auto parts,
+        decode_ranges(
+            place_of(view_of(buf, buf_len)),
+            {object_index, {ranges_offsets, num_ranges}, {ranges_counts, num_ranges}},
+            decode_arguments(native_order != 0, threads, false)));
+    if (join != 0) {
+      WEIR_TRY(owned_bytes joined, joined_bytes(parts));
+      out[0] = joined.release();
+      *out_count = 1;
+      return {};
+    }
+    std::vector<owned_bytes> copies;
+    for (const weir::byte_vector& part : parts) {
+      WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(part));
+      copies.push_back(std::move(copy));
+    }
+    std::transform(copies.begin(), copies.end(), out,
+                   [](owned_bytes& copy) { return copy.release(); });
+    *out_count = copies.size();
+    return {};
+  });
+}
+
+tgm_error tgm_x_decode_range(const uint8_t* buf, size_t buf_len, size_t object_index,
+                             const uint64_t* ranges_offsets,
+                             const uint64_t* ranges_counts, size_t num_ranges,
+                             const tgm_x_decode_options_t* options, tgm_bytes_t* out) {
+  const bool complete =
+      given(buf, out) && (num_ranges == 0 || given(ranges_offsets, ranges_counts));
+  return guarded(complete, [&]() -> outcome<void> {
+    WEIR_TRY(const auto how, decode_arguments(options));
+    WEIR_TRY(const auto parts, decode_ranges(place_of(view_of(buf, buf_len)),
+                                             {object_index,
+                                              {ranges_offsets, num_ranges},
+                                              {ranges_counts, num_ranges}},
+                                             how));
+    WEIR_TRY(owned_bytes joined, joined_bytes(parts));
+    *out = joined.release();
+    return {};
+  });
+}
+
+}  // extern "C"

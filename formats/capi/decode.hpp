@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decoding into the handles of the C interface, from a buffer or from a file.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "capi/arguments.hpp"
+#include "capi/handles.hpp"
+
+namespace weir::capi {
+
+using message_handle = std::unique_ptr<tgm_message_t>;
+
+/// Whether to stop before the next object.
+using stop_check = std::function<bool()>;
+
+/// The message at the start of `bytes` with all its objects. Once `stop` says so, what
+/// has been decoded is given up; whoever asked for that has no use for the outcome.
+[[nodiscard]] outcome<message_handle> decode_message(bytes_view bytes,
+                                                     const formats::read_options& options,
+                                                     const stop_check& stop = {});
+
+/// A place from which messages are read: a whole buffer, or a part of a file.
+struct message_place {
+  std::shared_ptr<const formats::byte_source> source;
+  formats::message_span span;
+};
+[[nodiscard]] message_place place_of(bytes_view bytes);
+
+/// A message whose objects are decoded one by one.
+class open_message {
+ public:
+  [[nodiscard]] static outcome<open_message> open(message_place place,
+                                                  const formats::read_options& options);
+
+  [[nodiscard]] std::size_t object_count() const noexcept { return digests_.size(); }
+  /// One object, with the metadata of all; no other object is read.
+  [[nodiscard]] outcome<message_handle> decode(std::size_t object) const;
+
+ private:
+  open_message(message_place place, formats::message_reader reader);
+
+  message_place place_;
+  formats::message_reader reader_;
+  std::shared_ptr<const formats::message_metadata> metadata_;
+  std::vector<std::uint64_t> digests_;  ///< one per object, 0 where there is none
+};
+
+/// Elements of several ranges of one object.
+struct element_ranges {
+  std::size_t object;
+  std::span<const std::uint64_t> offsets;
+  std::span<const std::uint64_t> counts;
+};
+[[nodiscard]] outcome<std::vector<byte_vector>> decode_ranges(
+    const message_place& message, const element_ranges& ranges,
+    const formats::read_options& options);
+
+/// Several buffers as one.
+[[nodiscard]] outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts);
+
+/// The metadata of the first metadata frame; no more than the frames up to it is read.
+[[nodiscard]] outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(
+    const message_place& message);
+
+}  // namespace weir::capi

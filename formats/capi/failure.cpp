@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Codes and texts of failures.
+#include "capi/failure.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "tensogram/codec/pipeline.hpp"
+#include "tensogram/write/frame_writer.hpp"
+#include "weir/formats/tensogram_validate.hpp"
+
+namespace weir::capi {
+
+using namespace weir::formats;  // NOLINT: this file translates between the two
+
+namespace {
+
+/// The last failure of a thread; `any` tells "none yet" from an empty text.
+struct last_failure {
+  bool any = false;
+  std::string text;
+};
+thread_local last_failure last;
+
+tgm_error code_of(errc kind) noexcept {
+  switch (kind) {
+    case errc::corrupt:
+    case errc::torn:
+    case errc::unsupported_version: return TGM_ERROR_FRAMING;
+    case errc::unknown_key: return TGM_ERROR_METADATA;
+    case errc::invalid_argument:
+    case errc::unsupported:
+    case errc::internal: return TGM_ERROR_ENCODING;
+    case errc::not_found:
+    case errc::out_of_range: return TGM_ERROR_OBJECT;
+    case errc::hash_mismatch: return TGM_ERROR_HASH_MISMATCH;
+    case errc::missing_hash: return TGM_ERROR_MISSING_HASH;
+    case errc::source_unavailable: return TGM_ERROR_REMOTE;
+    case errc::timeout: return TGM_ERROR_TIMEOUT;
+    case errc::interrupted: return TGM_ERROR_CANCELLED;
+    default: return TGM_ERROR_IO;
+  }
+}
+
+/// Whether a stored payload would be taken if its size and its szip offsets were right.
+bool only_sizes_are_wrong(const object_to_write& object) {
+  object_descriptor d = object.descriptor;
+  d.parameters.erase("szip_block_offsets");
+  if (d.compression == "none") {
+    d.compression = "lz4";  // its size is not known from the shape
+  }
+  return check_stored(d, object.data.size()).has_value();
+}
+
+/// Whether what is wrong with an object can be said without a codec.
+bool badly_described(const object_to_write& object) {
+  return !check_described(object) ||
+         (object.stored && !check_stored(object.descriptor, object.data.size()) &&
+          only_sizes_are_wrong(object));
+}
+
+/// Whether a writer would miss a parameter in a descriptor of a message.
+bool misses_parameters(bytes_view message) {
+  read_options all;
+  all.hashes = hash_check::none;
+  const auto reader = message_reader::open(message, all);
+  for (std::size_t i = 0; reader && i < reader->object_count(); ++i) {
+    const auto checked = check_stored(reader->descriptor(i), 0);
+    if (!checked && checked.error().code() == errc::unknown_key) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The code for an error of a validation of structure and metadata.
+tgm_error code_of(const validation_issue& issue) {
+  const std::string_view code = issue.code;
+  if (code == "decode_object_failed") {  // a mask: where it lies, or how it is stored
+    return issue.description.find("a method of") == std::string::npos
+               ? TGM_ERROR_FRAMING
+               : TGM_ERROR_ENCODING;
+  }
+  if (issue.level == validation_level::structure &&
+      code != "cbor_before_boundary_unknown" && code != "no_metadata_frame") {
+    return TGM_ERROR_FRAMING;
+  }
+  return code == "decoded_size_mismatch" || code.substr(0, 8) == "unknown_"
+             ? TGM_ERROR_ENCODING
+             : TGM_ERROR_METADATA;
+}
+
+}  // namespace
+
+failure::failure(const error& e) : code(code_of(e.code())), text(e.message()) {}
+
+failure invalid_argument(std::string text) {
+  return {TGM_ERROR_INVALID_ARG, std::move(text)};
+}
+
+failure invalid_metadata(std::string text) {
+  return {TGM_ERROR_METADATA, std::move(text)};
+}
+
+failure missing_pointer() {
+  return invalid_argument(
+      "cannot go on: expected a pointer to all that is needed, found a null pointer");
+}
+
+failure cannot_open(const error& e) {
+  return {TGM_ERROR_IO, e.message()};
+}
+
+failure cannot_write(const error& e, std::span<const object_to_write> objects,
+                     const cbor_map& extra) {
+  failure out(e);
+  if (std::any_of(objects.begin(), objects.end(), badly_described) ||
+      !check_metadata(extra, metadata_place::extra, "metadata of the message")) {
+    out.code = TGM_ERROR_METADATA;
+  }
+  return out;
+}
+
+failure cannot_read(const error& e, bytes_view message) {
+  failure out(e);
+  if (e.code() != errc::corrupt && e.code() != errc::torn) {
+    return out;
+  }
+  validation_options structure_and_metadata;
+  structure_and_metadata.level = validation_level::metadata;
+  for (const auto& issue : validate_message(message, structure_and_metadata).issues) {
+    if (issue.severity == issue_severity::error) {
+      out.code = code_of(issue);
+      return out;
+    }
+  }
+  out.code = misses_parameters(message) ? TGM_ERROR_METADATA : TGM_ERROR_ENCODING;
+  return out;
+}
+
+tgm_error report(failure f) {
+  last.any = true;
+  last.text = std::move(f.text);
+  return f.code;
+}
+
+}  // namespace weir::capi
+
+extern "C" {
+
+const char* tgm_last_error(void) {
+  return weir::capi::last.any ? weir::capi::last.text.c_str() : nullptr;
+}
+
+const char* tgm_error_string(tgm_error err) {
+  // A caller's number may lie outside of the enumeration, where reading it is undefined.
+  int code = 0;
+  static_assert(sizeof code == sizeof err);
+  std::memcpy(&code, &err, sizeof code);
+  switch (code) {
+    case TGM_ERROR_OK: return "ok";
+    case TGM_ERROR_FRAMING: return "framing error";
+    case TGM_ERROR_METADATA: return "metadata error";
+    case TGM_ERROR_ENCODING: return "encoding error";
+    case TGM_ERROR_COMPRESSION: return "compression error";
+    case TGM_ERROR_OBJECT: return "object error";
+    case TGM_ERROR_IO: return "I/O error";
+    case TGM_ERROR_HASH_MISMATCH: return "hash mismatch";
+    case TGM_ERROR_INVALID_ARG: return "invalid argument";
+    case TGM_ERROR_END_OF_ITER: return "end of iteration";
+    case TGM_ERROR_REMOTE: return "remote error";
+    case TGM_ERROR_MISSING_HASH: return "missing hash";
+    case TGM_ERROR_TIMEOUT: return "async task timed out";
+    case TGM_ERROR_CANCELLED: return "async task cancelled";
+  }
+  return "unknown error";
+}
+
+}  // extern "C"

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How a failure inside the library becomes a code and a text of the C interface.
+#pragma once
+
+#include <tensogram/tensogram.h>
+#include <exception>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::capi {
+
+/// A failure with the code that the C interface has for it.
+struct failure {
+  tgm_error code = TGM_ERROR_IO;
+  std::string text;
+
+  failure(tgm_error c, std::string t) : code(c), text(std::move(t)) {}
+  /// The code that follows from the kind alone. Where the same kind stands for several
+  /// codes, one of the functions below decides.
+  failure(const error& e);  // NOLINT: implicit, so that WEIR_TRY works
+};
+
+/// A value or a failure. Converts from what the library returns.
+template <class T>
+class [[nodiscard]] outcome : public tl::expected<T, failure> {
+  using base = tl::expected<T, failure>;
+
+ public:
+  using base::base;
+  outcome() requires std::is_default_constructible_v<base>
+  = default;
+  outcome(failure f) : base(tl::unexpect, std::move(f)) {}     // NOLINT: implicit
+  outcome(const error& e) : base(tl::unexpect, failure(e)) {}  // NOLINT
+  outcome(result<T> r) : base(converted(std::move(r))) {}      // NOLINT
+
+ private:
+  static base converted(result<T> r) {
+    if (!r) {
+      return base(tl::unexpect, failure(r.error()));
+    }
+    if constexpr (std::is_void_v<T>) {
+      return base();
+    } else {
+      return base(std::move(*r));
+    }
+  }
+};
+
+/// TGM_ERROR_INVALID_ARG: an argument of the call itself is wrong.
+[[nodiscard]] failure invalid_argument(std::string text);
+/// TGM_ERROR_METADATA: JSON, or what it says, is wrong.
+[[nodiscard]] failure invalid_metadata(std::string text);
+/// TGM_ERROR_INVALID_ARG: a pointer that is needed is NULL.
+[[nodiscard]] failure missing_pointer();
+/// TGM_ERROR_IO: a file cannot be opened, whatever the reason.
+[[nodiscard]] failure cannot_open(const error& e);
+/// The failure of writing `objects` into a message with these message-level keys. What
+/// can be said without a codec is TGM_ERROR_METADATA, what a codec refuses
+/// TGM_ERROR_ENCODING.
+[[nodiscard]] failure cannot_write(const error& e,
+                                   std::span<const formats::object_to_write> objects,
+                                   const formats::cbor_map& extra);
+/// The failure of reading `message`. Validating it once more tells damaged frames
+/// (TGM_ERROR_FRAMING), damaged CBOR in sound frames (TGM_ERROR_METADATA), and a payload
+/// that does not decode in a sound message (TGM_ERROR_ENCODING) from each other.
+[[nodiscard]] failure cannot_read(const error& e, bytes_view message);
+
+/// Keeps the text for tgm_last_error and returns the code.
+tgm_error report(failure f);
+
+/// Whether none of the pointers that a function needs is NULL.
+template <class... Pointers>
+[[nodiscard]] bool given(Pointers... pointers) noexcept {
+  return (... && (pointers != nullptr));
+}
+
+/// Runs what returns an outcome and lets no exception out.
+template <class Run>
+auto without_exceptions(const Run& run) noexcept -> decltype(run()) {
+  try {
+    return run();
+  } catch (const std::exception& e) {
+    return failure(TGM_ERROR_IO, std::string("cannot go on: expected no exception, "
+                                             "found \"") +
+                                     e.what() + "\"");
+  }
+}
+
+/// The frame of a function that returns a code: runs `run`, which returns outcome<void>,
+/// if all pointers that it needs are there.
+template <class Run>
+tgm_error guarded(bool complete, const Run& run) noexcept {
+  if (!complete) {
+    return report(missing_pointer());
+  }
+  outcome<void> done = without_exceptions([&]() -> outcome<void> { return run(); });
+  return done ? TGM_ERROR_OK : report(std::move(done).error());
+}
+
+/// The frame of an accessor, which cannot fail: `otherwise` if an exception occurs.
+template <class T, class Run>
+T accessed(T otherwise, const Run& run) noexcept {
+  try {
+    return run();
+  } catch (const std::exception&) {
+    return otherwise;
+  }
+}
+
+}  // namespace weir::capi

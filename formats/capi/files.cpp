@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions that read and append to files.
+#include "capi/files.hpp"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "capi/encode.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::capi {
+
+using namespace weir::formats;  // NOLINT: this file translates between the two
+
+outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) {  // which can be opened, but not read
+    return failure(TGM_ERROR_IO,
+                   fmt::format("cannot open {}: expected a file, found a folder", path));
+  }
+  auto file = posix_file_system().open(path, open_mode::read);
+  if (!file) {
+    return cannot_open(file.error());
+  }
+  auto source = file_source::open(std::move(*file));
+  if (!source) {
+    return cannot_open(source.error());
+  }
+  return std::shared_ptr<const byte_source>(std::move(*source));
+}
+
+outcome<std::shared_ptr<message_file>> message_file::open(const std::string& path) {
+  WEIR_TRY(auto source, open_source(path));
+  return std::make_shared<message_file>(path, std::move(source));
+}
+
+outcome<std::shared_ptr<message_file>> message_file::create(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder_of(path), failed);  // else open() says why
+  auto file = posix_file_system().open(path, open_mode::create_or_open);
+  if (!file) {
+    return cannot_open(file.error());
+  }
+  WEIR_CHECK((*file)->resize(0));
+  return open(path);
+}
+
+outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
+  const std::lock_guard lock(mutex_);
+  if (!found_) {
+    WEIR_TRY(auto spans, formats::scan(*source_));
+    found_ = std::make_shared<const contents>(contents{source_, std::move(spans)});
+  }
+  return found_;
+}
+
+outcome<message_place> message_file::place(std::size_t index) {
+  WEIR_TRY(const auto found, scan());
+  if (index >= found->spans.size()) {
+    return failure(TGM_ERROR_OBJECT,
+                   fmt::format("cannot read message {} of {}: expected an index below "
+                               "{}, found it beyond",
+                               index, name_, found->spans.size()));
+  }
+  return message_place{found->source, found->spans[index]};
+}
+
+outcome<void> message_file::append(bytes_view bytes) {
+  const std::lock_guard lock(mutex_);
+  {
+    auto to = posix_file_system().open(name_, open_mode::create_or_open);
+    if (!to) {
+      return cannot_open(to.error());
+    }
+    WEIR_TRY(const std::uint64_t end, (*to)->size());
+    if (const auto done = write_all(**to, end, bytes); !done) {
+      const auto undone = (*to)->resize(end);
+      return failure(TGM_ERROR_IO, undone ? done.error().message()
+                                          : done.error().message() + "\n  and " +
+                                                undone.error().message());
+    }
+  }
+  found_ = nullptr;
+  WEIR_TRY(source_, open_source(name_));
+  return {};
+}
+
+outcome<owned_bytes> read_message(const message_place& message) {
+  WEIR_TRY(owned_bytes out, owned_bytes::make(message.span.length));
+  WEIR_CHECK(message.source->read(message.span.offset, out.view()));
+  return out;
+}
+
+outcome<message_handle> decode_message(const message_place& message,
+                                       const read_options& options,
+                                       const stop_check& stop) {
+  WEIR_TRY(owned_bytes bytes, read_message(message));
+  return decode_message(bytes.view(), options, stop);
+}
+
+}  // namespace weir::capi
+
+using namespace weir::capi;  // NOLINT: the functions below are C
+
+/// Iterators hold the file as well, so that it may be closed before them.
+struct tgm_file_t {
+  std::shared_ptr<message_file> file;
+};
+
+struct tgm_file_iter_t {
+  std::shared_ptr<const message_file::contents> contents;
+  std::size_t next = 0;
+};
+
+namespace {
+
+tgm_error open_with(const char* path, tgm_file_t** out,
+                    outcome<std::shared_ptr<message_file>> (*open)(const std::string&)) {
+  return guarded(given(path, out), [&]() -> outcome<void> {
+    WEIR_TRY(const std::string name, text_argument(path, "the path"));
+    WEIR_TRY(auto file, open(name));
+    *out = new tgm_file_t{std::move(file)};
+    return {};
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+tgm_error tgm_file_open(const char* path, tgm_file_t** out) {
+  return open_with(path, out, &message_file::open);
+}
+
+tgm_error tgm_file_create(const char* path, tgm_file_t** out) {
+  return open_with(path, out, &message_file::create);
+}
+
+const char* tgm_file_path(const tgm_file_t* file) {
+  return file != nullptr ? file->file->name().c_str() : nullptr;
+}
+
+void tgm_file_close(tgm_file_t* file) {
+  delete file;
+}
+
+tgm_error tgm_file_message_count(tgm_file_t* file, size_t* out_count) {
+  return guarded(given(file, out_count), [&]() -> outcome<void> {
+    WEIR_TRY(const auto found, file->file->scan());
+    *out_count = found->spans.size();
+    return {};
+  });
+}
+
+tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index, int32_t native_order,
+                                  uint32_t threads, int32_t verify_hash,
+                                  tgm_message_t** out) {
+  return guarded(given(file, out), [&]() -> outcome<void> {
+    WEIR_TRY(const message_place place, file->file->place(index));
+    WEIR_TRY(message_handle message,
+             decode_message(
+                 place, decode_arguments(native_order != 0, threads, verify_hash != 0)));
+    *out = message.release();
+    return {};
+  });
+}
+
+tgm_error tgm_file_read_message(tgm_file_t* file, size_t index, tgm_bytes_t* out) {
+  return guarded(given(file, out), [&]() -> outcome<void> {
+    WEIR_TRY(const message_place place, file->file->place(index));
+    WEIR_TRY(owned_bytes bytes, read_message(place));
+    *out = bytes.release();
+    return {};
+  });
+}
+
+tgm_error tgm_file_append_raw(tgm_file_t* file, const uint8_t* buf, size_t buf_len) {
+  return guarded(given(file, buf),
+                 [&] { return file->file->append(view_of(buf, buf_len)); });
+}
+
+tgm_error tgm_file_append(tgm_file_t* file, const char* metadata_json,
+                          const uint8_t* const* data_ptrs, const size_t* data_lens,
+                          size_t num_objects, const char* hash_algo, uint32_t threads) {
+  return tgm_file_append_with_options(file, metadata_json, data_ptrs, data_lens,
+                                      num_objects, hash_algo, threads, nullptr);
+}
+
+tgm_error tgm_file_append_with_options(tgm_file_t* file, const char* metadata_json,
+                                       const uint8_t* const* data_ptrs,
+                                       const size_t* data_lens, size_t num_objects,
+                                       const char* hash_algo, uint32_t threads,
+                                       const TgmEncodeMaskOptions* mask_options) {
+  return guarded(given(file, metadata_json), [&]() -> outcome<void> {
+    WEIR_TRY(const weir::byte_vector bytes,
+             encode({metadata_json, data_ptrs, data_lens, num_objects},
+                    encode_arguments(hash_algo, threads, mask_options)));
+    return file->file->append(bytes);
+  });
+}
+
+tgm_error tgm_file_iter_create(tgm_file_t* file, tgm_file_iter_t** out) {
+  return guarded(given(file, out), [&]() -> outcome<void> {
+    WEIR_TRY(auto found, file->file->scan());
+    *out = new tgm_file_iter_t{std::move(found)};
+    return {};
+  });
+}
+
+tgm_error tgm_file_iter_next(tgm_file_iter_t* iter, tgm_bytes_t* out) {
+  if (given(iter, out) && iter->next == iter->contents->spans.size()) {
+    return TGM_ERROR_END_OF_ITER;
+  }
+  return guarded(given(iter, out), [&]() -> outcome<void> {
+    const auto span = iter->contents->spans[iter->next++];
+    WEIR_TRY(owned_bytes bytes, read_message({iter->contents->source, span}));
+    *out = bytes.release();
+    return {};
+  });
+}
+
+void tgm_file_iter_free(tgm_file_iter_t* iter) {
+  delete iter;
+}
+
+}  // extern "C"

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// C functions that look at a decoded message and its objects.
+#include "capi/failure.hpp"
+#include "capi/handles.hpp"
+
+namespace {
+
+using weir::capi::decoded_object;
+using weir::capi::guarded;
+using weir::capi::outcome;
+
+/// NULL if there is no such object.
+const decoded_object* object_at(const tgm_message_t* msg, std::size_t index) noexcept {
+  return msg != nullptr && index < msg->objects.size() ? &msg->objects[index] : nullptr;
+}
+
+const char* text_at(const tgm_message_t* msg, std::size_t index,
+                    std::string decoded_object::*member) noexcept {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? (object->*member).c_str() : nullptr;
+}
+
+/// An array that a caller may tell from an object that is not there also if it is empty.
+template <class T>
+const T* address_of(const std::vector<T>& values) noexcept {
+  static const T nothing{};
+  return values.empty() ? &nothing : values.data();
+}
+
+}  // namespace
+
+extern "C" {
+
+uint64_t tgm_message_version(const tgm_message_t* msg) {
+  return msg != nullptr ? TGM_WIRE_VERSION : 0;
+}
+
+size_t tgm_message_num_objects(const tgm_message_t* msg) {
+  return msg != nullptr ? msg->objects.size() : 0;
+}
+
+size_t tgm_message_num_decoded(const tgm_message_t* msg) {
+  return tgm_message_num_objects(msg);
+}
+
+tgm_error tgm_message_metadata(const tgm_message_t* msg, tgm_metadata_t** out) {
+  return guarded(weir::capi::given(msg, out), [&]() -> outcome<void> {
+    *out = new tgm_metadata_t(*msg->metadata);
+    return {};
+  });
+}
+
+void tgm_message_free(tgm_message_t* msg) {
+  delete msg;
+}
+
+uint64_t tgm_object_ndim(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? object->shape.size() : 0;
+}
+
+const uint64_t* tgm_object_shape(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? address_of(object->shape) : nullptr;
+}
+
+const uint64_t* tgm_object_strides(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? address_of(object->strides) : nullptr;
+}
+
+const char* tgm_object_dtype(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? object->dtype : nullptr;
+}
+
+const char* tgm_object_byte_order(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr ? object->order : nullptr;
+}
+
+const char* tgm_object_type(const tgm_message_t* msg, size_t index) {
+  return text_at(msg, index, &decoded_object::type);
+}
+
+const char* tgm_payload_encoding(const tgm_message_t* msg, size_t index) {
+  return text_at(msg, index, &decoded_object::encoding);
+}
+
+const char* tgm_object_filter(const tgm_message_t* msg, size_t index) {
+  return text_at(msg, index, &decoded_object::filter);
+}
+
+const char* tgm_object_compression(const tgm_message_t* msg, size_t index) {
+  return text_at(msg, index, &decoded_object::compression);
+}
+
+int32_t tgm_payload_has_hash(const tgm_message_t* msg, size_t index) {
+  const decoded_object* object = object_at(msg, index);
+  return object != nullptr && !object->digest.empty() ? 1 : 0;
+}
+
+const char* tgm_object_hash_type(const tgm_message_t* msg, size_t index) {
+  return tgm_payload_has_hash(msg, index) != 0 ? "xxh3" : nullptr;
+}
+
+const char* tgm_object_hash_value(const tgm_message_t* msg, size_t index) {
+  return tgm_payload_has_hash(msg, index) != 0
+             ? text_at(msg, index, &decoded_object::digest)
+             : nullptr;
+}
+
+const uint8_t* tgm_object_data(const tgm_message_t* msg, size_t decoded_index,
+                               size_t* out_len) {
+  const decoded_object* object = object_at(msg, decoded_index);
+  if (out_len != nullptr) {
+    *out_len = object != nullptr ? object->elements.size() : 0;
+  }
+  return object != nullptr
+             ? reinterpret_cast<const std::uint8_t*>(address_of(object->elements))
+             : nullptr;
+}
+
+}  // extern "C"

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A message that is written object by object, as the encoders with and without tasks
+/// share it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "capi/arguments.hpp"
+#include "capi/json.hpp"
+
+namespace weir::capi {
+
+/// Where the bytes of a stream go.
+class stream_target {
+ public:
+  virtual ~stream_target() = default;
+  [[nodiscard]] virtual result<void> put(bytes_view bytes) = 0;
+  /// Overwrites bytes that were put before, `offset` from the first one.
+  [[nodiscard]] virtual result<void> patch(std::uint64_t offset, bytes_view bytes) = 0;
+  [[nodiscard]] virtual bool can_patch() const noexcept = 0;
+  /// Everything that was put is where it belongs.
+  [[nodiscard]] virtual result<void> close() = 0;
+};
+
+/// A file, emptied or created. @error{TGM_ERROR_IO}
+[[nodiscard]] outcome<std::shared_ptr<stream_target>> open_stream_file(
+    const std::string& path);
+
+/// What a caller gives for one object. `data` must stay until it is written.
+struct stream_object {
+  formats::object_descriptor descriptor;
+  bytes_view data;
+  bool stored = false;  ///< the data went through their pipeline before
+};
+
+/// The writer with the preceder that waits for its object.
+/// @threads{thread-compatible}
+class message_stream {
+ public:
+  /// Writes the beginning of the message.
+  [[nodiscard]] static outcome<message_stream> open(std::shared_ptr<stream_target> target,
+                                                    json_message message,
+                                                    formats::message_options options);
+
+  /// @error{TGM_ERROR_FRAMING, the one before waits for its object}
+  [[nodiscard]] outcome<void> write_preceder(formats::cbor_map metadata);
+  [[nodiscard]] outcome<void> write(const stream_object& object);
+  /// @pre the target can patch, if `backfill`
+  /// @error{TGM_ERROR_FRAMING, a preceder waits for its object; TGM_ERROR_METADATA, the
+  /// beginning announced more objects}
+  [[nodiscard]] outcome<void> finish(bool backfill);
+
+  [[nodiscard]] bool finished() const noexcept { return finished_; }
+  [[nodiscard]] bool can_patch() const noexcept { return target_->can_patch(); }
+  [[nodiscard]] std::size_t object_count() const noexcept {
+    return writer_.object_count();
+  }
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept {
+    return writer_.bytes_written();
+  }
+
+ private:
+  message_stream(std::shared_ptr<stream_target> target, formats::stream_writer writer,
+                 std::size_t announced)
+      : target_(std::move(target)), writer_(std::move(writer)), announced_(announced) {}
+
+  std::shared_ptr<stream_target> target_;
+  formats::stream_writer writer_;
+  std::size_t announced_;  ///< entries of "base" in the beginning
+  std::optional<formats::cbor_map> preceder_;
+  bool finished_ = false;
+};
+
+}  // namespace weir::capi
