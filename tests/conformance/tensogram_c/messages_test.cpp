@@ -47,6 +47,24 @@ TEST(tensogram_c, a_message_goes_there_and_back) {
   EXPECT_EQ(elements_of(msg, 1), bytes_of(two_arrays().b));
 }
 
+TEST(tensogram_c, strides_that_are_given_are_kept_and_others_are_those_of_rows) {
+  const std::vector<float> values(4);
+  const std::uint8_t* const data = as_u8(values.data());
+  const std::size_t length = 16;
+  for (const std::string strides : {R"("strides": [1, 2], )", ""}) {
+    const std::string json = R"({"descriptors": [{"type": "ntensor", "shape": [2, 2], )" +
+                             strides + R"("dtype": "float32"}]})";
+    owned out;
+    ASSERT_EQ(tgm_encode(json.c_str(), &data, &length, 1, nullptr, 0, &out.bytes),
+              TGM_ERROR_OK)
+        << last_error();
+    const auto found = decode(out.text(), true);
+    ASSERT_EQ(found.code, TGM_ERROR_OK) << last_error();
+    EXPECT_EQ(tgm_object_strides(found.get(), 0)[0], strides.empty() ? 2u : 1u);
+    EXPECT_EQ(tgm_object_strides(found.get(), 0)[1], strides.empty() ? 1u : 2u);
+  }
+}
+
 TEST(tensogram_c, an_object_that_is_not_there_has_empty_answers) {
   const auto found = decode(encode_two());
   for (const std::size_t index :
