@@ -55,7 +55,7 @@ TEST(tensogram_c, strides_that_are_given_are_kept_and_others_are_those_of_rows) 
     const std::string json = R"({"descriptors": [{"type": "ntensor", "shape": [2, 2], )" +
                              strides + R"("dtype": "float32"}]})";
     owned out;
-    ASSERT_EQ(tgm_encode(json.c_str(), &data, &length, 1, nullptr, 0, &out.bytes),
+    ASSERT_EQ(tgm_encode(json.c_str(), &data, &length, 1, "xxh3", 0, &out.bytes),
               TGM_ERROR_OK)
         << last_error();
     const auto found = decode(out.text(), true);
