@@ -91,7 +91,9 @@ bool has_control_characters(std::string_view text) {
 result<remote_address> parse_http(std::string_view address,
                                   const remote_settings& settings) {
   const url_handle url = parse_url(std::string(address));
-  if (url == nullptr || part_of(url, CURLUPART_HOST).empty()) {
+  const std::string_view rest = address.substr(address.find("://") + 3);
+  if (url == nullptr || rest.substr(0, 1) == "/" ||
+      part_of(url, CURLUPART_HOST).empty()) {
     return malformed(address, "scheme, host and path");
   }
   remote_address out;

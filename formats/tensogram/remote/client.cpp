@@ -102,11 +102,12 @@ class range_batch {
                 const std::string& hint = {}) const {
     const std::string often =
         j.requests > 1 ? fmt::format(" after {} requests", j.requests) : "";
-    error out(code, client_.settings().without_secrets(
-                        fmt::format("cannot read {} bytes of \"{}\": {}{}", j.size,
-                                    client_.address().name, reason, often)));
-    out = std::move(out).at(fmt::format("{}:{}", client_.address().name, j.offset));
-    return hint.empty() ? std::move(out) : std::move(out).hint(hint);
+    const range_client& c = client_;
+    error out = error(code, c.settings().without_secrets(
+                                fmt::format("cannot read {} bytes of \"{}\": {}{}",
+                                            j.size, c.address().name, reason, often)))
+                    .at(fmt::format("{}:{}", c.address().name, j.offset));
+    return hint.empty() ? out : std::move(out).hint(hint);
   }
 
   /// The first job that is not done, to name in an error of the whole call.

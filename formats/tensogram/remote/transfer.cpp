@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::size_t longest_error_body = 4096;
 constexpr long body_buffer = 256 << 10;
+/// What libcurl tells of a chain of certificates that it has not looked at, because the
+/// host's name was wrong before.
+constexpr long chain_not_checked = 1;
+/// SHA-256 of no bytes.
+constexpr std::string_view digest_of_nothing =
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 template <class T>
 void set(CURL* easy, CURLoption option, T value) {
@@ -189,6 +195,8 @@ void transfer::sign() {
   if (!s.signs()) {
     return;
   }
+  // S3 wants the digest of the body to be told and signed, which here is that of nothing.
+  add_header("x-amz-content-sha256: " + std::string(digest_of_nothing));
   if (!s.session_token.empty()) {
     add_header("x-amz-security-token: " + s.session_token);
   }
@@ -371,9 +379,12 @@ transfer::outcome transfer::finish(CURLcode code) {
 transfer::outcome transfer::finish_broken(CURLcode code) {
   const std::string text = text_[0] != '\0' ? text_ : curl_easy_strerror(code);
   if (of_certificates(code)) {
+    long chain = 0;
+    curl_easy_getinfo(easy_, CURLINFO_SSL_VERIFYRESULT, &chain);
     fail(errc::source_unavailable,
          fmt::format("expected a certificate that is trusted, found \"{}\"", text),
-         "name the file of its authority in SSL_CERT_FILE");
+         chain > chain_not_checked ? "name the file of its authority in SSL_CERT_FILE"
+                                   : "");
     return outcome::failed;
   }
   timed_out_ = code == CURLE_OPERATION_TIMEDOUT;

@@ -40,6 +40,7 @@ class test_server {
   void start_again() { start(port_); }
 
   [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
   [[nodiscard]] std::string url(const std::string& name) const {
     return "http://127.0.0.1:" + std::to_string(port_) + "/" + name;
   }
