@@ -38,7 +38,7 @@ namespace {
 constexpr std::uint64_t small_frame = 1 << 20;
 /// So much of the end of a bigger frame is fetched at first: the descriptor of most.
 constexpr std::uint64_t descriptor_guess = 4 << 10;
-constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
+constexpr std::uint64_t smallest_preceder = frame_header_size + frame_tail_size;
 constexpr std::uint64_t smallest_object = frame_header_size + object_tail_size;
 
 content_checks checks_of(const read_options& options) {
@@ -217,7 +217,7 @@ class outline_reader {
     return check_gap(end - at, at, false);
   }
   result<void> check_gap(std::uint64_t gap, std::uint64_t at, bool before_object) const {
-    const bool preceder = before_object && gap >= smallest_frame &&
+    const bool preceder = before_object && gap >= smallest_preceder &&
                           (layout.head.flags & preamble_flag::preceder) != 0;
     if (gap < frame_alignment || preceder) {
       return {};
@@ -362,7 +362,7 @@ result<message_reader> message_outline::object(
         .at(place(*source, span.offset));
   }
   const byte_range gap = state_->gap(i);
-  const bool preceded = gap.length >= smallest_frame;
+  const bool preceded = gap.length >= smallest_preceder;
   WEIR_CHECK(source->prefetch(ends_of(frame(i), preceded ? gap.length : 0)));
   auto s = std::make_unique<message_reader::state>();
   s->source = std::move(source);
