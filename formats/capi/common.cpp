@@ -127,8 +127,8 @@ bool misses_parameters(bytes_view message) {
   all.hashes = hash_check::none;
   const auto reader = message_reader::open(message, all);
   for (std::size_t i = 0; reader && i < reader->object_count(); ++i) {
-    const auto plan = plan_stored(reader->descriptor(i), 0);
-    if (!plan && plan.error().code() == errc::unknown_key) {
+    const auto good = check_stored(reader->descriptor(i), 0);
+    if (!good && good.error().code() == errc::unknown_key) {
       return true;
     }
   }

@@ -82,9 +82,16 @@ result<object_descriptor> descriptor_of(const json& from) {
   const std::size_t dimensions =
       shape != nullptr && shape->array() != nullptr ? shape->array()->size() : 0;
   set_default("ndim", dimensions);
+  const bool strided = map.find("strides") != nullptr;
   set_default("strides", cbor_array(dimensions, cbor_value(0)));
   auto out = parse_descriptor(cbor_value(std::move(map)));
-  return out ? std::move(out) : with_kind(errc::unknown_key, out.error());
+  if (!out) {
+    return with_kind(errc::unknown_key, out.error());
+  }
+  if (!strided) {
+    out->strides.clear();  // those of C order
+  }
+  return out;
 }
 
 }  // namespace

@@ -202,21 +202,6 @@ TEST(tensogram_write, an_object_that_cannot_be_written_is_refused_by_name) {
   EXPECT_EQ(refusal(bad).code(), errc::unknown_key);
 }
 
-TEST(tensogram_write, metadata_nest_as_deep_as_readers_accept) {
-  cbor_value deep = 1;
-  for (std::size_t i = 0; i < cbor_depth_limit - 3; ++i) {
-    deep = cbor_array{deep};
-  }
-  sample_object object = sample(1, dtype::uint8, {1});
-  object.metadata = {{"deep", deep}};
-  const byte_vector message = or_throw(encode_message(to_write({object})));
-  EXPECT_TRUE(message_reader::open(message).has_value());
-  object.metadata = {{"deep", cbor_array{deep}}};
-  const auto refused = encode_message(to_write({object}));
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
-}
-
 template <class T>
 void expect_non_finite(dtype type, T pattern, std::size_t components, bool nan) {
   for (const byte_order order : {byte_order::little, byte_order::big}) {

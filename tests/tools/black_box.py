@@ -92,7 +92,7 @@ class Usage(Case):
 
     def test_usage_errors_exit_with_2(self):
         for args in ([], ["fly"], ["run"], ["run", TOML, "--fast"], ["speak", "x", "--tokens", "many"],
-                     ["tgm", "ls"], ["hn4", "cat", "volume"], ["checkpoint"]):
+                     ["tgm", "validate"], ["hn4", "cat", "volume"], ["checkpoint"]):
             done = self.weir(*args, code=2)
             self.assertTrue(done.stderr or done.stdout, args)
 
@@ -432,7 +432,8 @@ class Messages(Case):
         self.weir("tgm", "validate", "r/curve.tgm", code=4)
         self.assertNotEqual(json.loads(self.weir("tgm", "validate", "r/curve.tgm", "--json", code=4).stdout), {})
         (self.folder / "noise").write_bytes(b"no message at all")
-        self.error("tgm", "ls", "noise", code=4)
+        self.weir("tgm", "ls", "--skip-damaged", "noise", code=4)
+        self.weir("tgm", "validate", "noise", code=4)
 
 
 class Soak(Case):

@@ -85,6 +85,7 @@ class Verbs(unittest.TestCase):
         (self.folder / "value.tgm").write_bytes(b"")
         self.assertEqual(self.complete("tgm", "va"), ["validate", "value.tgm"])
         self.assertEqual(self.complete("tgm", "validate", "--q"), ["--quick"])
+        self.assertEqual(self.complete("tgm", "merge", "--thr"), ["--threads"])
         self.assertIn("--strategy", self.complete("tgm", "merge", "x.tgm", "--"))
         self.assertEqual(self.complete("tgm", "validate", "value.tgm", "value"), ["value.tgm"])
         self.assertEqual(self.complete("compl"), ["completion"])
@@ -244,7 +245,7 @@ class Verbs(unittest.TestCase):
         (self.folder / "empty.tgm").write_bytes(b"")
         said = self.tgm("validate", "empty.tgm", code=4).stderr.decode()
         self.assertIn("0 bytes with no valid messages", said)
-        self.assertIn("FAILED (1 errors", said)
+        self.assertIn("FAILED (1 error,", said)
         report = json.loads(self.tgm("validate", "--json", "empty.tgm", code=4).stdout)[0]
         self.assertEqual([i["length"] for i in report["file_issues"]], [0])
 
@@ -295,6 +296,10 @@ class Verbs(unittest.TestCase):
         found = json.loads(self.tgm("doctor", "--json").stdout)
         self.assertTrue(all(t["outcome"] == "ok" for t in found["self_test"]), found)
         self.assertEqual([f["state"] for f in found["features"] if f["name"] == "sz3"], ["off"])
+        text = self.rows("doctor")
+        self.assertLess({"Build", "Compiled-in features", "Self-test"}, set(text))
+        self.assertEqual(text[-1], "Status: HEALTHY")
+        self.assertRegex("\n".join(text), r"(?m)^  zstd +on libzstd \d")
 
 
 if __name__ == "__main__":

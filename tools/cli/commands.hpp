@@ -67,16 +67,6 @@ struct folder_options {
 [[nodiscard]] command_result checkpoint_verify(const folder_options& options,
                                                output& out);
 
-struct tgm_options {
-  std::string file;         ///< or "-"
-  std::string object;       ///< of `dump`: a name or a number; empty: all
-  std::uint64_t limit = 8;  ///< of `dump`: elements per object, 0 for all
-  bool raw = false;         ///< of `dump`: the bytes of one object
-  bool json = false;
-};
-[[nodiscard]] command_result tgm_ls(const tgm_options& options, output& out);
-[[nodiscard]] command_result tgm_dump(const tgm_options& options, output& out);
-
 struct trace_options {
   std::string file;  ///< trace.json, a run folder that holds one, or "-"
   bool json = false;

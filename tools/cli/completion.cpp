@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -27,6 +28,27 @@ struct command_words {
   std::vector<word> options;
 };
 
+/// Adds the options of a command, and those that it hands on to its group.
+void add_options(const CLI::App& app, std::vector<word>& to) {
+  const auto add = [&](const std::string& name, const CLI::Option& option) {
+    const auto known = [&](const word& w) { return w.text == name; };
+    if (std::none_of(to.begin(), to.end(), known)) {
+      to.push_back({name, option.get_description(), option.get_items_expected_max() > 0});
+    }
+  };
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      add("--" + name, *option);
+    }
+    for (const std::string& name : option->get_snames()) {
+      add("-" + name, *option);
+    }
+  }
+  if (app.get_fallthrough() && app.get_parent() != nullptr) {
+    add_options(*app.get_parent(), to);
+  }
+}
+
 void collect(const CLI::App& app, const std::string& path,
              std::vector<command_words>& out) {
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
@@ -35,15 +57,7 @@ void collect(const CLI::App& app, const std::string& path,
   for (const CLI::App* verb : verbs) {
     found.verbs.push_back({verb->get_name(), verb->get_description()});
   }
-  for (const CLI::Option* option : app.get_options()) {
-    const bool takes_value = option->get_items_expected_max() > 0;
-    for (const std::string& name : option->get_lnames()) {
-      found.options.push_back({"--" + name, option->get_description(), takes_value});
-    }
-    for (const std::string& name : option->get_snames()) {
-      found.options.push_back({"-" + name, option->get_description(), takes_value});
-    }
-  }
+  add_options(app, found.options);
   out.push_back(std::move(found));
   for (const CLI::App* verb : verbs) {
     collect(*verb, path.empty() ? verb->get_name() : path + " " + verb->get_name(), out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that take one object out of a file: export and show; and doctor.
+/// Verbs that take one object out of a file, export and show; and doctor.
 #include "tgm/messages.hpp"
 #include "tgm/picture.hpp"
 #include "tgm/verbs.hpp"
@@ -23,6 +23,9 @@ constexpr std::size_t terminal_rows = 48;
 
 result<std::size_t> message_of(const tgm_verb_options& options,
                                const message_file& file) {
+  if (file.spans.empty()) {
+    return file.without_message();
+  }
   if (options.message >= file.spans.size()) {
     return error(
         errc::not_found,
@@ -33,12 +36,29 @@ result<std::size_t> message_of(const tgm_verb_options& options,
   return static_cast<std::size_t>(options.message);
 }
 
+/// One line for each row of the self-test's report: two columns, and what else it says.
+void print_rows(const cbor_array& rows, std::pair<const char*, const char*> columns,
+                output& out) {
+  for (const cbor_value& row : rows) {
+    const auto text = [&](const char* key) {
+      const cbor_value* value = row.map()->find(key);
+      return value != nullptr ? *value->text() : std::string();
+    };
+    std::string line =
+        fmt::format("  {:22} {}", text(columns.first), text(columns.second));
+    for (const char* key : {"backend", "version", "error"}) {
+      line += text(key).empty() ? "" : " " + text(key);
+    }
+    out.print("{}\n", line);
+  }
+}
+
 }  // namespace
 
 command_result tgm_export(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m));
+  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
   WEIR_TRY(const std::size_t i, object_called(reader, options.object));
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const byte_vector npy = as_npy(reader.descriptor(i), elements);
@@ -55,7 +75,7 @@ command_result tgm_export(const tgm_verb_options& options, output& out) {
 command_result tgm_show(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m));
+  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
   WEIR_TRY(const std::size_t i, object_called(reader, options.object));
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const auto& d = reader.descriptor(i);
@@ -98,24 +118,23 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
 
 command_result tgm_doctor(const tgm_verb_options& options, output& out) {
   const formats::self_test_report report = formats::self_test();
+  const int code = report.good ? 0 : exit_code_of(errc::internal);
   if (options.json) {
     out.print("{}\n", formats::to_json(report.facts, 2));
-    return report.good ? 0 : exit_code_of(errc::internal);
+    return code;
   }
-  const auto print = [&](const char* list, const char* name, const char* state) {
-    for (const cbor_value& row : *report.facts.find(list)->array()) {
-      const cbor_map& facts = *row.map();
-      const auto text = [&](const char* key) {
-        const cbor_value* value = facts.find(key);
-        return value != nullptr ? *value->text() : std::string();
-      };
-      out.print("{:24} {:8} {} {}\n", text(name), text(state), text("backend"),
-                text("error") + text("version"));
-    }
-  };
-  print("features", "name", "state");
-  print("self_test", "label", "outcome");
-  return report.good ? 0 : exit_code_of(errc::internal);
+  out.write("Build\n");
+  for (const formats::cbor_entry& fact : *report.facts.find("build")->map()) {
+    const std::string* text = fact.value.text();
+    out.print("  {:22} {}\n", *fact.key.text(),
+              text != nullptr ? *text : formats::to_json(fact.value));
+  }
+  out.write("\nCompiled-in features\n");
+  print_rows(*report.facts.find("features")->array(), {"name", "state"}, out);
+  out.write("\nSelf-test\n");
+  print_rows(*report.facts.find("self_test")->array(), {"label", "outcome"}, out);
+  out.print("\nStatus: {}\n", report.good ? "HEALTHY" : "UNHEALTHY");
+  return code;
 }
 
 }  // namespace weir::tools

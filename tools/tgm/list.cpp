@@ -1,120 +1,207 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that only look: info, ls with keys, get, validate, doctor.
-#include <cstdio>
-
-#include "tgm/messages.hpp"
+/// Verbs that list what files hold: info, ls, get.
+#include "tgm/damage.hpp"
 #include "tgm/verbs.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
-#include "weir/formats/tensogram_validate.hpp"
+#include "weir/models/prose.hpp"
 
 namespace weir::tools {
 
 using formats::cbor_array;
 using formats::cbor_map;
 using formats::message_reader;
+using formats::message_span;
 
 namespace {
 
 std::vector<std::string> keys_of(const tgm_verb_options& options) {
-  return options.keys.empty() ? std::vector<std::string>{"version"}
-                              : split_text(options.keys, ',');
+  std::vector<std::string> out;
+  for (const std::string& key : split_text(options.keys, ',')) {
+    out.emplace_back(trimmed(key));
+  }
+  return options.keys.empty() ? std::vector<std::string>{"version"} : out;
 }
 
-/// Calls `use(reader)` for every message of every file that passes `-w`.
-template <class Use>
-result<void> for_each_chosen(const tgm_verb_options& options, const Use& use) {
-  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
-  for (const std::string& path : options.files) {
-    WEIR_TRY(const message_file file, read_messages(path));
-    for (std::size_t m = 0; m < file.spans.size(); ++m) {
-      WEIR_TRY(const message_reader reader, file.open(m));
-      if (where.passes(reader.metadata())) {
-        WEIR_CHECK(use(reader));
+/// Prints the values of keys, one line or one JSON object for each message that passes
+/// `-w`.
+class key_columns {
+ public:
+  /// What a key that a message does not have is printed as; without it the key is
+  /// an error.
+  key_columns(const tgm_verb_options& options, const char* separator,
+              std::optional<std::string> absent)
+      : options_(options),
+        separator_(separator),
+        absent_(std::move(absent)),
+        keys_(keys_of(options)) {}
+
+  void print_head(output& out) const {
+    std::string head;
+    for (const std::string& key : keys_) {
+      head += (head.empty() ? "" : separator_) + key;
+    }
+    out.print("{}\n", head);
+  }
+
+  command_result print(const where_clause& where, output& out) const {
+    damage_report damage(options_.skip_damaged);
+    for (const std::string& path : options_.files) {
+      WEIR_TRY(const message_file file, damage.open(path));
+      for (std::size_t m = 0; m < file.spans.size(); ++m) {
+        const auto reader = file.open(m, options_.reading());
+        if (!reader) {
+          WEIR_CHECK(damage.leave_out(file, m, reader.error()));
+        } else if (where.passes(reader->metadata())) {
+          WEIR_TRY(const std::string row, row_of(file, m, reader->metadata()));
+          out.print("{}\n", row);
+        }
       }
     }
+    return damage.exit_code();
   }
-  return {};
-}
 
-void print_issue(const std::string& file, std::size_t message,
-                 const formats::validation_issue& issue) {
-  fmt::print(stderr, "{}: {} \u2014 message {}{}: {} [{}]{}\n", file,
-             issue.severity == formats::issue_severity::error ? "FAILED" : "WARNING",
-             message, issue.object ? fmt::format(", object {}", *issue.object) : "",
-             issue.description, issue.code,
-             issue.byte_offset ? fmt::format(" (at byte {})", *issue.byte_offset) : "");
-}
-
-void print_report(const std::string& file, const formats::file_report& report,
-                  output& out) {
-  std::size_t objects = 0;
-  std::size_t errors = report.file_issues.size();
-  bool verified = !report.messages.empty();
-  for (const auto& issue : report.file_issues) {
-    fmt::print(stderr, "{}: FAILED \u2014 {}\n", file, issue.description);
-  }
-  for (std::size_t m = 0; m < report.messages.size(); ++m) {
-    const auto& message = report.messages[m];
-    objects += message.object_count;
-    verified = verified && message.hash_verified;
-    for (const auto& issue : message.issues) {
-      errors += issue.severity == formats::issue_severity::error ? 1 : 0;
-      print_issue(file, m, issue);
-    }
-  }
-  if (report.ok()) {
-    out.print("{}: OK ({} messages, {} objects{})\n", file, report.messages.size(),
-              objects, verified ? ", hash verified" : "");
-  } else {
-    fmt::print(stderr, "{}: FAILED ({} errors, {} messages, {} objects)\n", file, errors,
-               report.messages.size(), objects);
-  }
-}
-
-result<formats::validation_level> level_of(const tgm_verb_options& options) {
-  using level = formats::validation_level;
-  if (options.quick) {
-    return options.canonical ? level::metadata : level::structure;
-  }
-  if (options.full) {
-    return level::fidelity;
-  }
-  for (const level l :
-       {level::structure, level::metadata, level::integrity, level::fidelity}) {
-    if (formats::name_of(l) == options.level) {
-      return l;
-    }
-  }
-  return error(errc::invalid_argument,
-               fmt::format("cannot validate: expected a level of structure, metadata, "
-                           "integrity or fidelity, found \"{}\"",
-                           options.level));
-}
-
-/// Values of keys, one line or one JSON object for each chosen message.
-/// `absent(key)` gives what stands for a key that a message has not, or an error.
-template <class Absent>
-command_result print_columns(const tgm_verb_options& options, const char* separator,
-                             const Absent& absent, output& out) {
-  const auto keys = keys_of(options);
-  WEIR_CHECK(for_each_chosen(options, [&](const message_reader& reader) -> result<void> {
+ private:
+  result<std::string> row_of(const message_file& file, std::size_t message,
+                             const formats::message_metadata& metadata) const {
     std::string row;
     cbor_map found;
-    for (const std::string& key : keys) {
-      row += &key == keys.data() ? "" : separator;
-      if (const auto value = text_at(reader.metadata(), key)) {
-        row += *value;
+    for (const std::string& key : keys_) {
+      row += &key == keys_.data() ? "" : separator_;
+      const auto value = text_at(metadata, key);
+      if (value) {
         found.set(key, *value);
-      } else {
-        WEIR_TRY(const std::string instead, absent(key));
-        row += instead;
+      } else if (!absent_) {
+        return error(errc::not_found,
+                     fmt::format("key not found in message {} of \"{}\": expected \"{}\" "
+                                 "in base or _extra_, found it in neither",
+                                 message, file.name, key))
+            .at(file.place(file.spans[message].offset));
       }
+      row += value ? *value : *absent_;
     }
-    out.print("{}\n", options.json ? formats::to_json(std::move(found), 2) : row);
+    return options_.json ? formats::to_json(std::move(found), 2) : row;
+  }
+
+  const tgm_verb_options& options_;
+  const char* separator_;
+  std::optional<std::string> absent_;
+  std::vector<std::string> keys_;
+};
+
+/// The lines of one message. They are written once the whole message has been read, so
+/// that a damaged one leaves none of them.
+class message_listing {
+ public:
+  message_listing(const message_reader& reader, bool json)
+      : reader_(reader), json_(json) {}
+
+  result<std::string> run(std::size_t number, message_span span) {
+    if (json_) {
+      add("  {{\"offset\": {}, \"length\": {}, \"objects\": [", span.offset, span.length);
+    } else {
+      add("message {} at {}: {}, {}\n", number, span.offset,
+          counted(reader_.object_count(), "object"), human_bytes(span.length));
+    }
+    for (std::size_t i = 0; i < reader_.object_count(); ++i) {
+      WEIR_CHECK(add_object(i));
+    }
+    add_digest();
+    return std::move(text_);
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  result<void> add_object(std::size_t i) {
+    const auto elements = reader_.decode(i);
+    if (elements) {
+      digest_.add(object_name(reader_, i), reader_.descriptor(i).shape, *elements);
+      add_facts(i, hex64(xxh3_64(*elements)), "");
+      return {};
+    }
+    if (elements.error().code() != errc::unsupported) {
+      return elements.error();
+    }
+    // Everything but the elements is known of an object whose codec is not built.
+    WEIR_CHECK(reader_.verify());
+    const std::string problem = elements.error().root().text();
+    if (problem_.empty()) {
+      problem_ = fmt::format("object {}: {}", i, problem);
+    }
+    add_facts(i, "", problem);
     return {};
-  }));
-  return 0;
+  }
+
+  /// `problem` says why there is no digest.
+  void add_facts(std::size_t i, const std::string& digest, const std::string& problem) {
+    const auto& d = reader_.descriptor(i);
+    const std::string name = object_name(reader_, i);
+    if (json_) {
+      add("{}\n    {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"bytes\": {}, "
+          "\"stored_bytes\": {}, \"compression\": {}, ",
+          i == 0 ? "" : ",", json_quote(name), info_of(d.type).tensogram,
+          shape_text(d.shape), reader_.object_bytes(i), reader_.stored_bytes(i),
+          json_quote(d.compression));
+      if (problem.empty()) {
+        add("\"xxh3\": \"{}\"}}", digest);
+      } else {
+        add("\"xxh3\": null, \"problem\": {}}}", json_quote(problem));
+      }
+    } else {
+      add("  {:3}  {:32} {:10} {:16} {:>10}  {:5} {}\n", i, name.empty() ? "-" : name,
+          info_of(d.type).tensogram, shape_text(d.shape),
+          human_bytes(reader_.object_bytes(i)), d.compression,
+          problem.empty() ? digest : "-");
+    }
+  }
+
+  void add_digest() {
+    const std::string digest = hex64(digest_.value());
+    if (json_) {
+      add("],\n   \"digest\": {}}}", problem_.empty() ? json_quote(digest) : "null");
+    } else if (problem_.empty()) {
+      add("  digest {} over names, shapes and bytes\n", digest);
+    } else {
+      add("  no digest over names, shapes and bytes; {}\n", problem_);
+    }
+  }
+
+  const message_reader& reader_;
+  bool json_;
+  std::string problem_;  ///< of the first object that cannot be decoded
+  models::parameter_digest digest_;
+  std::string text_;
+};
+
+/// Objects of one file with their digests.
+command_result list_objects(const tgm_verb_options& options, output& out) {
+  damage_report damage(options.skip_damaged);
+  WEIR_TRY(const message_file file, damage.open(options.files.front()));
+  if (options.json) {
+    out.print("{{\"file\": {}, \"messages\": [", json_quote(file.name));
+  }
+  const char* separator = "\n";
+  for (std::size_t m = 0; m < file.spans.size(); ++m) {
+    const auto lines = [&]() -> result<std::string> {
+      WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
+      return message_listing(reader, options.json).run(m, file.spans[m]);
+    }();
+    if (!lines) {
+      WEIR_CHECK(damage.leave_out(file, m, lines.error()));
+      continue;
+    }
+    out.print("{}{}", options.json ? separator : "", *lines);
+    separator = ",\n";
+  }
+  if (options.json) {
+    out.write("]}\n");
+  }
+  return damage.exit_code();
 }
 
 }  // namespace
@@ -122,18 +209,18 @@ command_result print_columns(const tgm_verb_options& options, const char* separa
 command_result tgm_info(const tgm_verb_options& options, output& out) {
   cbor_array all;
   for (const std::string& path : options.files) {
-    WEIR_TRY(const byte_vector content, read_input(path));
-    const auto spans = formats::scan(bytes_view(content));
+    WEIR_TRY(const message_file file, read_messages(path));
+    const std::uint64_t size = file.source->size();
     if (options.json) {
       all.emplace_back(cbor_map{{"file", path},
-                                {"messages", spans.size()},
-                                {"size", content.size()},
+                                {"messages", file.spans.size()},
+                                {"size", size},
                                 {"version", 3}});
       continue;
     }
-    out.print("File: {}\n  Messages: {}\n  Size: {} bytes\n", path, spans.size(),
-              content.size());
-    out.write(spans.empty() ? "\n" : "  Version: 3\n\n");
+    out.print("File: {}\n  Messages: {}\n  Size: {} bytes\n", path, file.spans.size(),
+              size);
+    out.write(file.spans.empty() ? "\n" : "  Version: 3\n\n");
   }
   if (options.json) {
     out.print("{}\n", formats::to_json(formats::cbor_value(std::move(all)), 2));
@@ -143,56 +230,19 @@ command_result tgm_info(const tgm_verb_options& options, output& out) {
 
 command_result tgm_list(const tgm_verb_options& options, output& out) {
   if (options.keys.empty() && options.where.empty() && options.files.size() == 1) {
-    tgm_options one;
-    one.file = options.files.front();
-    one.json = options.json;
-    return tgm_ls(one, out);
+    return list_objects(options, out);
   }
+  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
+  const key_columns columns(options, "\t", "N/A");
   if (!options.json) {
-    std::string head;
-    for (const std::string& key : keys_of(options)) {
-      head += head.empty() ? "" : "\t";
-      head += key;
-    }
-    out.print("{}\n", head);
+    columns.print_head(out);
   }
-  const auto absent = [](const std::string&) { return result<std::string>("N/A"); };
-  return print_columns(options, "\t", absent, out);
+  return columns.print(where, out);
 }
 
 command_result tgm_get(const tgm_verb_options& options, output& out) {
-  const auto absent = [](const std::string& key) -> result<std::string> {
-    return error(errc::not_found,
-                 fmt::format("cannot get \"{}\": expected it in base or _extra_, found "
-                             "key not found",
-                             key));
-  };
-  return print_columns(options, " ", absent, out);
-}
-
-command_result tgm_check(const tgm_verb_options& options, output& out) {
-  formats::validation_options checks;
-  WEIR_TRY(checks.level, level_of(options));
-  checks.canonical = options.canonical;
-  checks.trial_decode = !options.checksum;
-  checks.legacy_hashes = options.legacy;
-  bool good = true;
-  std::string all;
-  for (const std::string& path : options.files) {
-    WEIR_TRY(const byte_vector content, read_input(path));
-    const std::string name = path == "-" ? "standard input" : path;
-    const auto report = formats::validate(bytes_view(content), checks);
-    good = good && report.ok();
-    if (options.json) {
-      all += (all.empty() ? "[" : ",\n") + formats::to_json(report, name);
-    } else {
-      print_report(name, report, out);
-    }
-  }
-  if (options.json) {
-    out.print("{}]\n", all);
-  }
-  return good ? 0 : exit_code_of(errc::corrupt);
+  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
+  return key_columns(options, " ", std::nullopt).print(where, out);
 }
 
 }  // namespace weir::tools

@@ -1,59 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading, choosing and putting together messages.
+/// Opening files, and choosing messages by their metadata.
 #include "tgm/messages.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "cli/output.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
-using formats::cbor_map;
 using formats::cbor_value;
 using formats::message_metadata;
 using formats::message_reader;
+using formats::message_span;
+
+std::string message_file::place(std::uint64_t offset) const {
+  return fmt::format("{}:{}", name, offset);
+}
+
+std::vector<message_span> message_file::gaps() const {
+  std::vector<message_span> out;
+  std::uint64_t end = 0;
+  const auto add_until = [&](std::uint64_t offset) {
+    if (offset > end) {
+      out.push_back({end, offset - end});
+    }
+  };
+  for (const message_span& span : spans) {
+    add_until(span.offset);
+    end = span.offset + span.length;
+  }
+  add_until(source->size());
+  return out;
+}
+
+result<byte_vector> message_file::read(message_span range) const {
+  byte_vector out;
+  try {
+    out.resize(range.length);
+  } catch (const std::exception&) {
+    return error(errc::out_of_memory,
+                 fmt::format("cannot read {} bytes: expected enough memory for them, "
+                             "found too little",
+                             range.length))
+        .at(place(range.offset));
+  }
+  WEIR_CHECK(source->read(range.offset, out));
+  return out;
+}
+
+result<void> message_file::append_message(std::size_t message, byte_vector& to) const {
+  const message_span& span = spans[message];
+  if (const auto memory = source->view()) {
+    append(to, memory->subspan(span.offset, span.length));
+    return {};
+  }
+  WEIR_TRY(const byte_vector bytes, read(span));
+  append(to, bytes);
+  return {};
+}
 
 result<message_reader> message_file::open(std::size_t message,
                                           const formats::read_options& options) const {
-  auto reader = message_reader::open(bytes(message), options);
+  auto reader = message_reader::open(source, spans[message], options);
   if (!reader) {
     return error(
                reader.error().code(),
                fmt::format("cannot read message {} of \"{}\": expected a whole message, "
                            "found a damaged or foreign one",
                            message, name))
-        .at(fmt::format("{}:{}", name, spans[message].offset))
+        .at(place(spans[message].offset))
         .because(reader.error());
   }
   return reader;
 }
 
+error message_file::without_message() const {
+  return error(errc::corrupt,
+               fmt::format("cannot read \"{}\": expected a Tensogram message, found none "
+                           "in {} bytes",
+                           name, source->size()));
+}
+
 result<message_file> read_messages(const std::string& path) {
   message_file out;
   out.name = path == "-" ? "standard input" : path;
-  WEIR_TRY(out.content, read_input(path));
-  out.spans = formats::scan(bytes_view(out.content));
-  if (out.spans.empty()) {
-    return error(
-        errc::corrupt,
-        fmt::format("cannot read \"{}\": expected a Tensogram message, found none "
-                    "in {} bytes",
-                    out.name, out.content.size()));
-  }
+  WEIR_TRY(byte_vector content, read_input(path));
+  out.source = std::make_shared<formats::memory_source>(std::move(content), out.name);
+  WEIR_TRY(out.spans, formats::scan(*out.source));
   return out;
 }
 
-std::vector<std::string> split_text(std::string_view text, char at) {
+std::vector<std::string> split_text(std::string_view text, char separator) {
   std::vector<std::string> out;
   while (true) {
-    const std::size_t end = text.find(at);
+    const std::size_t end = text.find(separator);
     out.emplace_back(text.substr(0, end));
     if (end == std::string_view::npos) {
       return out;
     }
     text.remove_prefix(end + 1);
   }
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  const std::size_t first = text.find_first_not_of(' ');
+  const std::size_t last = text.find_last_not_of(' ');
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, last - first + 1);
 }
 
 std::optional<std::string> text_at(const message_metadata& metadata,
@@ -98,34 +154,32 @@ bool where_clause::passes(const message_metadata& metadata) const {
   return found == equal_;
 }
 
-result<void> stored_message::take(const message_reader& reader, std::size_t i) {
-  cbor_map base = reader.metadata(i);
-  base.erase("_reserved_");
-  WEIR_TRY(byte_vector region, reader.stored_region(i));
-  descriptors.push_back(reader.descriptor(i));
-  metadata.push_back(std::move(base));
-  regions.push_back(std::move(region));
-  return {};
+std::string object_name(const message_reader& reader, std::size_t i) {
+  const cbor_value* name = reader.metadata(i).find("name");
+  return name != nullptr && name->text() != nullptr ? *name->text() : std::string();
 }
 
-result<void> stored_message::take(const message_reader& reader) {
-  WEIR_CHECK(reader.verify());
+result<std::size_t> object_called(const message_reader& reader,
+                                  const std::string& wanted) {
+  if (const auto i = reader.find(wanted)) {
+    return *i;
+  }
+  std::size_t index = 0;
+  const char* last = wanted.data() + wanted.size();
+  const auto [end, problem] = std::from_chars(wanted.data(), last, index);
+  if (problem == std::errc() && end == last && index < reader.object_count()) {
+    return index;
+  }
+  std::vector<std::string> names;
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
-    WEIR_CHECK(take(reader, i));
+    names.push_back(object_name(reader, i));
   }
-  return {};
-}
-
-result<byte_vector> stored_message::encode() const {
-  std::vector<formats::object_to_write> objects;
-  for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    objects.push_back({descriptors[i], metadata[i], regions[i], true});
-  }
-  formats::message_options options;
-  options.extra = extra;
-  options.hashes = hashes;
-  options.writer.reproducible = false;
-  return formats::encode_message(objects, options);
+  return error(
+      errc::not_found,
+      fmt::format(
+          "cannot find object \"{}\": expected a name or a number below {}, found "
+          "neither{}",
+          wanted, reader.object_count(), did_you_mean(wanted, names)));
 }
 
 std::string fill_template(const std::string& path, const message_metadata& metadata) {
@@ -140,7 +194,7 @@ std::string fill_template(const std::string& path, const message_metadata& metad
     out += path.substr(at, open - at);
     std::string value =
         text_at(metadata, path.substr(open + 1, close - open - 1)).value_or("unknown");
-    // A value is part of a name, never a folder.
+    // A value is a part of a file's name and never chooses another folder.
     std::replace(value.begin(), value.end(), '/', '_');
     out += value;
     at = close + 1;

@@ -1,34 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of files in memory, as the verbs of `weir tgm` pass them on.
+/// The messages of a file, and how the verbs of `weir tgm` choose among them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "weir/formats/byte_source.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::tools {
 
-/// A file with its messages. @threads{a value}
+/// A file and the places of its messages. @threads{a value; the bytes are shared}
 struct message_file {
-  std::string name;
-  byte_vector content;
+  std::string name;  ///< path, or "standard input"
+  std::shared_ptr<const formats::byte_source> source;
   std::vector<formats::message_span> spans;
 
-  [[nodiscard]] bytes_view bytes(std::size_t message) const {
-    return bytes_view(content).subspan(spans[message].offset, spans[message].length);
-  }
-  /// @error{those of message_reader::open, with the number of the message}
+  /// "name:offset", the form in which errors and warnings give a place.
+  [[nodiscard]] std::string place(std::uint64_t offset) const;
+  /// Ranges in front of, between and behind the messages, in order; none is empty.
+  [[nodiscard]] std::vector<formats::message_span> gaps() const;
+  /// The bytes of a range. @error{what the source returns; out_of_memory}
+  [[nodiscard]] result<byte_vector> read(formats::message_span range) const;
+  /// Appends the bytes of a message, as they are in the file. @error{those of read}
+  [[nodiscard]] result<void> append_message(std::size_t message, byte_vector& to) const;
+  /// @error{those of message_reader::open, with the number and place of the message}
   [[nodiscard]] result<formats::message_reader> open(
-      std::size_t message, const formats::read_options& options = {}) const;
+      std::size_t message, const formats::read_options& options) const;
+  /// The failure of a verb that needs a message where the file holds none: corrupt.
+  [[nodiscard]] error without_message() const;
 };
 
-/// @error{not_found; io; corrupt, no message in it}
+/// Opens a file, or standard input for "-", and finds its messages, of which there may be
+/// none.
+/// @error{not_found; io}
 [[nodiscard]] result<message_file> read_messages(const std::string& path);
 
-/// A clause of `-w`, or none, which everything passes.
+/// Which messages a verb takes, as `-w` says; without a clause it takes all of them.
 class where_clause {
  public:
   /// @error{invalid_argument, no operator or no key}
@@ -41,27 +52,24 @@ class where_clause {
   bool equal_ = true;
 };
 
-/// Text of the value at a dot path; `version` is 3. Nothing if absent.
+/// The value at a dot path as text; nothing if it is absent. The path "version" always
+/// gives 3.
 [[nodiscard]] std::optional<std::string> text_at(
     const formats::message_metadata& metadata, std::string_view path);
-[[nodiscard]] std::vector<std::string> split_text(std::string_view text, char at);
+/// The parts of a text between separators; a text without one is its only part.
+[[nodiscard]] std::vector<std::string> split_text(std::string_view text, char separator);
+/// A text without the spaces at its ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
 
-/// A message out of stored objects: nothing is decoded.
-struct stored_message {
-  std::vector<formats::object_descriptor> descriptors;
-  std::vector<formats::cbor_map> metadata;
-  std::vector<byte_vector> regions;
-  formats::cbor_map extra;
-  bool hashes = true;
+/// The value of the key "name" of object `i`; empty if it has none.
+[[nodiscard]] std::string object_name(const formats::message_reader& reader,
+                                      std::size_t i);
+/// The number of an object that is given by its name or by its number.
+/// @error{not_found}
+[[nodiscard]] result<std::size_t> object_called(const formats::message_reader& reader,
+                                                const std::string& wanted);
 
-  /// Appends objects of a reader. @error{what reading returns}
-  [[nodiscard]] result<void> take(const formats::message_reader& reader);
-  [[nodiscard]] result<void> take(const formats::message_reader& reader, std::size_t i);
-  /// Written whole, with metadata, index and digests in its header.
-  [[nodiscard]] result<byte_vector> encode() const;
-};
-
-/// "base.tgm" with `[key]` replaced by values of a message, "unknown" where absent.
+/// `path` with every `[key]` replaced by the value of a message, or by "unknown".
 [[nodiscard]] std::string fill_template(const std::string& path,
                                         const formats::message_metadata& metadata);
 

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "tgm/picture.hpp"
-#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
@@ -92,23 +90,6 @@ std::size_t count_of(const object_descriptor& descriptor) noexcept {
 }
 
 }  // namespace
-
-result<std::size_t> object_called(const formats::message_reader& reader,
-                                  const std::string& wanted) {
-  if (const auto i = reader.find(wanted)) {
-    return *i;
-  }
-  std::size_t index = 0;
-  const char* last = wanted.data() + wanted.size();
-  const auto [end, problem] = std::from_chars(wanted.data(), last, index);
-  if (problem == std::errc() && end == last && index < reader.object_count()) {
-    return index;
-  }
-  return error(errc::not_found,
-               fmt::format("cannot find object \"{}\": expected a name or a number below "
-                           "{}, found neither",
-                           wanted, reader.object_count()));
-}
 
 std::vector<double> as_doubles(const object_descriptor& descriptor, bytes_view elements) {
   std::vector<double> out(count_of(descriptor));

@@ -11,10 +11,6 @@
 
 namespace weir::tools {
 
-/// Number of an object: its name under the key "name", or digits. @error{not_found}
-[[nodiscard]] result<std::size_t> object_called(const formats::message_reader& reader,
-                                                const std::string& wanted);
-
 /// Elements as doubles; of a complex one its magnitude; bits as 0 and 1.
 [[nodiscard]] std::vector<double> as_doubles(const formats::object_descriptor& descriptor,
                                              bytes_view elements);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The choice of a safe pipeline, and the way through it.
+/// Taking objects over, and encoding them again: the choice of a safe pipeline, and of
+/// masks.
 #include "tgm/recode.hpp"
 
 #include <fmt/core.h>
@@ -9,12 +10,11 @@
 #include <array>
 #include <cstdio>
 
-#include "tgm/messages.hpp"
-
 namespace weir::tools {
 
 using formats::byte_order;
 using formats::cbor_entry;
+using formats::cbor_map;
 using formats::cbor_value;
 using formats::mask_method;
 using formats::message_reader;
@@ -22,38 +22,60 @@ using formats::object_descriptor;
 
 namespace {
 
+/// Flag of a preamble: the writer was asked for digests.
+/// @source{Tensogram v3, preamble flags}
+constexpr std::uint16_t hashes_present = 0x80;
+
+bool holds_floats(dtype type) noexcept {
+  constexpr std::array floats{dtype::fp16, dtype::bf16,      dtype::fp32,
+                              dtype::fp64, dtype::complex64, dtype::complex128};
+  return std::find(floats.begin(), floats.end(), type) != floats.end();
+}
+
+/// An object that is encoded again. The changes that this needed wait for tell(), since
+/// a caller may find that it does not need the object.
 class object_recoder {
  public:
-  object_recoder(const message_reader& reader, std::size_t i, std::string place)
-      : reader_(reader), i_(i), place_(std::move(place)), d_(reader.descriptor(i)) {}
+  object_recoder(const message_reader& reader, std::size_t number, std::size_t i)
+      : reader_(reader),
+        i_(i),
+        place_(fmt::format("message {}, object {}", number, i)),
+        d_(reader.descriptor(i)) {}
 
-  result<void> run(stored_message& to, unsigned threads, const mask_wishes& wishes) {
+  /// A message that holds nothing but the object, without metadata.
+  result<byte_vector> run(const encoding_wishes& wishes) {
     WEIR_TRY(byte_vector elements, reader_.decode(i_));
     // Decoding gives native order, whatever the file had.
     if (d_.compression == "zfp" && d_.order == byte_order::big) {
-      say("zfp of big-endian elements", "little-endian ones");
+      note("zfp of big-endian elements", "little-endian ones");
       d_.order = byte_order::little;
     } else if (d_.order != formats::native_byte_order) {
       swap_units(elements, info_of(d_.type).swap_unit);
     }
     formats::message_options options;
-    options.threads = threads;
+    options.threads = wishes.threads;
     options.floats = formats::non_finite::store;
     settle_masks(options.masks);
     follow(wishes, options.masks);
     settle_blosc2();
-    WEIR_TRY(const byte_vector alone, encode(elements, options));
-    WEIR_TRY(const message_reader again, message_reader::open(alone));
-    WEIR_CHECK(to.take(again, 0));
-    formats::cbor_map base = reader_.metadata(i_);
-    base.erase("_reserved_");
-    to.metadata.back() = std::move(base);
-    return {};
+    return encode(elements, options);
+  }
+
+  /// Names the changes on standard error.
+  void tell() const {
+    for (const std::string& change : changes_) {
+      fmt::print(stderr, "weir: {}: {}\n", place_, change);
+    }
+  }
+  void tell_kept(const error& why) const {
+    fmt::print(stderr,
+               "weir: {}: stays as it is stored, since it cannot be decoded: {}\n",
+               place_, why.root().text());
   }
 
  private:
-  void say(std::string_view had, std::string_view has) const {
-    fmt::print(stderr, "weir: {}: {} becomes {}\n", place_, had, has);
+  void note(std::string_view had, std::string_view has) {
+    changes_.push_back(fmt::format("{} becomes {}", had, has));
   }
 
   /// With the pipeline as it stands; with zstd alone where a writer must refuse it.
@@ -64,16 +86,16 @@ class object_recoder {
     if (message) {
       return message;
     }
-    say(fmt::format("compression {} ({})", d_.compression, message.error().text()),
-        "zstd");
+    note(fmt::format("compression {} ({})", d_.compression, message.error().text()),
+         "zstd");
     one.descriptor.compression = "zstd";
     message = formats::encode_message({&one, 1}, options);
     if (message) {
       return message;
     }
-    say(fmt::format("encoding {} with filter {} ({})", d_.encoding, d_.filter,
-                    message.error().text()),
-        "none");
+    note(fmt::format("encoding {} with filter {} ({})", d_.encoding, d_.filter,
+                     message.error().text()),
+         "none");
     one.descriptor.encoding = "none";
     one.descriptor.filter = "none";
     return formats::encode_message({&one, 1}, options);
@@ -87,14 +109,14 @@ class object_recoder {
     const std::string had = *codec->text();
     const std::string has = had == "zlib" ? "zstd" : "lz4";
     if (had == "blosclz" || had == "lz4hc" || had == "zlib") {
-      say("codec " + had + " of blosc2", has);
+      note("codec " + had + " of blosc2", has);
       d_.parameters.set("blosc2_codec", has);
     }
   }
 
-  void follow(const mask_wishes& wishes, formats::mask_options& masks) const {
-    masks.nan = masks.nan || wishes.nan;
-    masks.infinity = masks.infinity || wishes.infinity;
+  void follow(const encoding_wishes& wishes, formats::mask_options& masks) {
+    masks.nan = masks.nan || wishes.allow_nan;
+    masks.infinity = masks.infinity || wishes.allow_inf;
     const auto choose = [&](const std::string& name, mask_method& method) {
       method = name.empty() ? method : method_of(name);
     };
@@ -123,7 +145,7 @@ class object_recoder {
           wanted;
     }
   }
-  mask_method method_of(const std::string& name) const {
+  mask_method method_of(const std::string& name) {
     constexpr std::array names{
         std::pair("none", mask_method::none), std::pair("rle", mask_method::rle),
         std::pair("lz4", mask_method::lz4), std::pair("zstd", mask_method::zstd)};
@@ -133,7 +155,7 @@ class object_recoder {
       }
     }
     if (name == "blosc2") {
-      say("a mask in blosc2", "roaring");
+      note("a mask in blosc2", "roaring");
     }
     return mask_method::roaring;
   }
@@ -142,20 +164,128 @@ class object_recoder {
   std::size_t i_;
   std::string place_;
   object_descriptor d_;
+  std::vector<std::string> changes_;
 };
+
+/// Appends the only object of the message `alone` to `to`, with metadata of its own.
+result<void> append_alone(stored_message& to, const byte_vector& alone,
+                          const cbor_map& metadata) {
+  WEIR_TRY(const message_reader again, message_reader::open(alone));
+  WEIR_CHECK(to.take(again, 0));
+  to.metadata.back() = metadata;
+  to.metadata.back().erase("_reserved_");
+  return {};
+}
+
+/// Method of each mask of an object, in the order of the descriptor.
+std::vector<std::pair<std::string, std::string>> mask_methods(
+    const object_descriptor& descriptor) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const cbor_entry& entry : descriptor.masks) {
+    const cbor_map* mask = entry.value.map();
+    const cbor_value* method = mask == nullptr ? nullptr : mask->find("method");
+    out.emplace_back(formats::to_json(entry.key),
+                     method == nullptr ? "" : formats::to_json(*method));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// Whether two objects mask the same elements with the same methods. Where the masks lie
+/// depends on the payload and does not count.
+result<bool> same_masks(const message_reader& one, std::size_t i,
+                        const message_reader& other, std::size_t k) {
+  if (mask_methods(one.descriptor(i)) != mask_methods(other.descriptor(k))) {
+    return false;
+  }
+  WEIR_TRY(const formats::value_masks left, one.masks(i));
+  WEIR_TRY(const formats::value_masks right, other.masks(k));
+  return left == right;
+}
 
 }  // namespace
 
+void stored_message::take_head(const message_reader& reader) {
+  hashes = (reader.flags() & hashes_present) != 0;
+  extra = reader.metadata().extra;
+}
+
+result<void> stored_message::take(const message_reader& reader, std::size_t i) {
+  formats::cbor_map base = reader.metadata(i);
+  base.erase("_reserved_");
+  WEIR_TRY(byte_vector region, reader.stored_region(i));
+  descriptors.push_back(reader.descriptor(i));
+  metadata.push_back(std::move(base));
+  regions.push_back(std::move(region));
+  return {};
+}
+
+result<byte_vector> stored_message::encode() const {
+  std::vector<formats::object_to_write> objects;
+  for (std::size_t i = 0; i < descriptors.size(); ++i) {
+    objects.push_back({descriptors[i], metadata[i], regions[i], true});
+  }
+  formats::message_options options;
+  options.extra = extra;
+  options.hashes = hashes;
+  options.writer.reproducible = false;
+  return formats::encode_message(objects, options);
+}
+
 result<byte_vector> recode_message(const message_reader& reader, std::size_t number,
-                                   unsigned threads, const mask_wishes& wishes) {
+                                   const encoding_wishes& wishes) {
   stored_message out;
-  out.hashes = (reader.flags() & 0x80) != 0;
-  out.extra = reader.metadata().extra;
+  out.take_head(reader);
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
-    const std::string place = fmt::format("message {}, object {}", number, i);
-    WEIR_CHECK(object_recoder(reader, i, place).run(out, threads, wishes));
+    object_recoder object(reader, number, i);
+    const auto alone = object.run(wishes);
+    if (alone) {
+      object.tell();
+      WEIR_CHECK(append_alone(out, *alone, reader.metadata(i)));
+    } else if (alone.error().code() == errc::unsupported) {
+      object.tell_kept(alone.error());
+      WEIR_CHECK(reader.verify());
+      WEIR_CHECK(out.take(reader, i));
+    } else {
+      return alone.error();
+    }
   }
   return out.encode();
+}
+
+result<void> take_with_masks(stored_message& to, const message_reader& reader,
+                             std::size_t number, std::size_t i,
+                             const encoding_wishes& wishes) {
+  if (!(wishes.allow_nan || wishes.allow_inf) ||
+      !holds_floats(reader.descriptor(i).type)) {
+    return to.take(reader, i);
+  }
+  object_recoder object(reader, number, i);
+  const auto alone = object.run(wishes);
+  if (!alone && alone.error().code() == errc::unsupported) {
+    return to.take(reader, i);
+  }
+  if (!alone) {
+    return alone.error();
+  }
+  WEIR_TRY(const message_reader again, message_reader::open(*alone));
+  WEIR_TRY(const bool same, same_masks(again, 0, reader, i));
+  if (same) {
+    return to.take(reader, i);
+  }
+  object.tell();
+  return append_alone(to, *alone, reader.metadata(i));
+}
+
+result<stored_message> stored_copy(const message_reader& reader, std::size_t number,
+                                   const encoding_wishes& wishes) {
+  WEIR_CHECK(reader.verify());
+  stored_message out;
+  out.take_head(reader);
+  for (std::size_t i = 0; i < reader.object_count(); ++i) {
+    WEIR_CHECK(take_with_masks(out, reader, number, i, wishes));
+  }
+  return out;
 }
 
 }  // namespace weir::tools

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tgm/verbs.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
@@ -21,35 +22,23 @@ class tgm_verbs {
   tgm_verbs& operator=(const tgm_verbs&) = delete;
 
   void add_all() {
-    encoding(&group_, "TENSOGRAM_");
-    many("info", "Messages and size of files", "weir tgm info a.tgm b.tgm", &tgm_info);
-    keys(many("ls", "List messages and objects with digests, or values of keys",
-              "weir tgm ls runs/demo/curve.tgm", &tgm_list));
-    keys(many("get", "Print values of keys, a line per message",
-              "weir tgm get -p name,extra.run a.tgm", &tgm_get))
-        ->required();
+    add_shared();
+    none_or_more("info", "Messages and size of files", "weir tgm info a.tgm b.tgm",
+                 &tgm_info);
+    auto* list =
+        none_or_more("ls", "List messages and objects with digests, or values of keys",
+                     "weir tgm ls runs/demo/curve.tgm", &tgm_list);
+    keys(list);
+    skip_damaged(list);
+    auto* get = none_or_more("get", "Print values of keys, a line per message",
+                             "weir tgm get -p name,extra.run a.tgm", &tgm_get);
+    keys(get)->required();
+    skip_damaged(get);
     add_dump();
-    auto* validate = many("validate", "Say everything that is wrong with files",
-                          "weir tgm validate --full a.tgm", &tgm_check);
-    auto* level = validate->add_option(
-        "--level", o_.level, "structure, metadata, integrity (default) or fidelity");
-    auto* quick = validate->add_flag("--quick", o_.quick, "Structure alone");
-    auto* checksum = validate->add_flag("--checksum", o_.checksum,
-                                        "Digests and structure, nothing is decoded");
-    auto* full = validate->add_flag("--full", o_.full, "Values too");
-    quick->excludes(level, checksum, full);
-    checksum->excludes(level, full);
-    full->excludes(level);
-    validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
-    validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
+    add_validate();
     where(sets(pair("set", "Write a copy with other values of keys",
                     "weir tgm set -s run=2 a.tgm b.tgm", &tgm_set)));
-    auto* copy = pair("copy", "Copy messages, byte for byte or encoded again",
-                      "weir tgm copy -w name=t2m a.tgm '[name].tgm'", &tgm_copy);
-    where(copy);
-    copy->add_flag("--recode", o_.recode, "Decode and encode every object again");
-    copy->add_flag("--legacy", o_.legacy, "Accept packing keys as before 0.19");
-    encoding(copy, "");
+    add_copy();
     auto* merge = many("merge", "All objects of files in one message",
                        "weir tgm merge a.tgm b.tgm -o all.tgm", &tgm_merge);
     out(merge)->required();
@@ -65,36 +54,87 @@ class tgm_verbs {
   }
 
  private:
-  /// What copy --recode encodes with. The reference takes these before every verb, and
-  /// from the environment.
-  void encoding(CLI::App* v, const std::string& environment) {
-    const auto known = [&](CLI::Option* option, const char* name) {
-      if (!environment.empty()) {
-        option->envname(environment + name);
-      }
-    };
-    const auto method = [&](const char* flag, std::string& to, const char* name) {
-      known(v->add_option(flag, to,
-                          "Of its mask: none, rle, roaring, lz4 or zstd (default: as "
-                          "it was, else roaring)")
-                ->check(CLI::IsMember({"none", "rle", "roaring", "lz4", "zstd"})),
-            name);
-    };
-    known(
-        v->add_option("--threads", o_.threads, "Threads that copy --recode encodes with"),
-        "THREADS");
-    known(v->add_flag("--allow-nan", o_.masks.nan, "Store NaN as zero and a mask"),
-          "ALLOW_NAN");
-    known(v->add_flag("--allow-inf", o_.masks.infinity,
-                      "Store infinities as zero and a mask"),
-          "ALLOW_INF");
-    method("--nan-mask-method", o_.masks.nan_method, "NAN_MASK_METHOD");
-    method("--pos-inf-mask-method", o_.masks.positive_method, "POS_INF_MASK_METHOD");
-    method("--neg-inf-mask-method", o_.masks.negative_method, "NEG_INF_MASK_METHOD");
-    known(v->add_option("--small-mask-threshold", o_.masks.small_mask_bytes,
-                        "Masks of up to so many bytes are stored as they are (default: "
-                        "as it was, else 128)"),
-          "SMALL_MASK_THRESHOLD");
+  /// Options that may stand anywhere behind `tgm`. The verbs hand them on to the group.
+  void add_shared() {
+    group_.set_version_flag("--version", std::string("weir tgm ") + WEIR_VERSION +
+                                             ", Tensogram wire format 3");
+    // A group without this callback would look at its environment, and then at its
+    // requirements, even if another command was given.
+    group_.parse_complete_callback([] {});
+    group_
+        .add_option_function<std::string>(
+            "--max-object-bytes",
+            [this](const std::string& text) {
+              const auto bytes = parse_size(text);
+              if (!bytes) {
+                throw CLI::ValidationError("--max-object-bytes", bytes.error().text());
+              }
+              o_.max_object_bytes = *bytes;
+            },
+            "Refuse to decode objects of more bytes (default " +
+                human_bytes(o_.max_object_bytes) + ")")
+        ->type_name("SIZE");
+    group_
+        .add_option("--threads", o_.encoding.threads,
+                    "Threads that decode and encode, besides the first (default 0)")
+        ->envname("TENSOGRAM_THREADS");
+    group_
+        .add_flag("--allow-nan", o_.encoding.allow_nan,
+                  "Store NaN as zero and a mask where objects are written")
+        ->envname("TENSOGRAM_ALLOW_NAN");
+    group_
+        .add_flag("--allow-inf", o_.encoding.allow_inf,
+                  "Store infinities as zeros and masks where objects are written")
+        ->envname("TENSOGRAM_ALLOW_INF");
+    mask_method("--nan-mask-method", o_.encoding.nan_method, "TENSOGRAM_NAN_MASK_METHOD");
+    mask_method("--pos-inf-mask-method", o_.encoding.positive_method,
+                "TENSOGRAM_POS_INF_MASK_METHOD");
+    mask_method("--neg-inf-mask-method", o_.encoding.negative_method,
+                "TENSOGRAM_NEG_INF_MASK_METHOD");
+    group_
+        .add_option("--small-mask-threshold", o_.encoding.small_mask_bytes,
+                    "Masks of up to so many bytes are stored as they are (default: as "
+                    "it was, else 128)")
+        ->envname("TENSOGRAM_SMALL_MASK_THRESHOLD");
+  }
+  void mask_method(const char* flag, std::string& to, const char* environment) {
+    group_
+        .add_option(flag, to,
+                    "How a mask is stored: none, rle, roaring, lz4 or zstd (default: as "
+                    "it was, else roaring)")
+        ->check(CLI::IsMember({"none", "rle", "roaring", "lz4", "zstd"}))
+        ->envname(environment);
+  }
+
+  void add_validate() {
+    auto* validate = many("validate", "Say everything that is wrong with files",
+                          "weir tgm validate --full a.tgm", &tgm_check);
+    auto* level = validate->add_option(
+        "--level", o_.level, "structure, metadata, integrity (default) or fidelity");
+    auto* quick = validate->add_flag("--quick", o_.quick, "Structure alone");
+    auto* checksum = validate->add_flag("--checksum", o_.checksum,
+                                        "Digests and structure, nothing is decoded");
+    auto* full = validate->add_flag("--full", o_.full, "Values too");
+    quick->excludes(level, checksum, full);
+    checksum->excludes(level, full);
+    full->excludes(level);
+    validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
+    validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
+  }
+
+  void add_copy() {
+    auto* copy = pair("copy", "Copy messages, byte for byte or encoded again",
+                      "weir tgm copy -w name=t2m a.tgm '[name].tgm'", &tgm_copy);
+    where(copy);
+    skip_damaged(copy);
+    copy->add_flag("--recode", o_.recode, "Decode and encode every object again");
+    copy->add_flag("--legacy", o_.legacy, "Accept packing keys as before 0.19");
+  }
+
+  void skip_damaged(CLI::App* v) {
+    v->add_flag(
+        "--skip-damaged", o_.skip_damaged,
+        "Leave damaged messages out, name each, and end with 4 if there were any");
   }
 
   CLI::Option* keys(CLI::App* v) {
@@ -106,9 +146,9 @@ class tgm_verbs {
   /// for.
   void add_dump() {
     auto* dump =
-        many("dump", "Print messages, or values of objects, a JSON line each",
-             "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
-             &tgm_describe);
+        none_or_more("dump", "Print messages, or values of objects, a JSON line each",
+                     "weir tgm dump runs/demo/curve.tgm --object bits_per_byte --limit 0",
+                     &tgm_describe);
     keys(dump);
     auto* object = dump->add_option("--object", o_.object,
                                     "Values of this object alone: a name or a number");
@@ -131,7 +171,9 @@ class tgm_verbs {
 
   CLI::App* verb(const char* name, const char* what, const char* example, command run) {
     CLI::App* v = group_.add_subcommand(name, what);
-    v->footer(std::string("Example:\n  ") + example);
+    v->footer(std::string("Options of every verb: weir tgm --help\nExample:\n  ") +
+              example);
+    v->fallthrough();
     v->add_flag("-j,--json", o_.json, "Print facts as JSON");
     v->callback([this, run] {
       if (!o_.file.empty()) {
@@ -141,9 +183,15 @@ class tgm_verbs {
     });
     return v;
   }
-  CLI::App* many(const char* name, const char* what, const char* example, command run) {
+  CLI::App* none_or_more(const char* name, const char* what, const char* example,
+                         command run) {
     CLI::App* v = verb(name, what, example, run);
-    v->add_option("FILE", o_.files, "Files, or \"-\" for standard input")->required();
+    v->add_option("FILE", o_.files, "Files, or \"-\" for standard input");
+    return v;
+  }
+  CLI::App* many(const char* name, const char* what, const char* example, command run) {
+    CLI::App* v = none_or_more(name, what, example, run);
+    v->get_option("FILE")->required();
     return v;
   }
   CLI::App* one(const char* name, const char* what, const char* example, command run) {

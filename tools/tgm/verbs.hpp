@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What each verb of `weir tgm` takes and does, beyond the look into one file.
+/// What each verb of `weir tgm` takes and does.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,13 @@ struct tgm_verb_options {
   bool canonical = false;
   bool legacy = false;
   bool recode = false;
+  bool skip_damaged = false;
   bool json = false;
-  unsigned threads = 0;
-  mask_wishes masks;
+  std::uint64_t max_object_bytes = formats::read_options().max_object_bytes;
+  encoding_wishes encoding;
+
+  /// How every verb but `validate` reads messages.
+  [[nodiscard]] formats::read_options reading() const;
 };
 
 [[nodiscard]] command_result tgm_info(const tgm_verb_options& options, output& out);
@@ -56,5 +60,12 @@ struct tgm_verb_options {
 [[nodiscard]] command_result tgm_export(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_show(const tgm_verb_options& options, output& out);
 [[nodiscard]] command_result tgm_doctor(const tgm_verb_options& options, output& out);
+
+/// Replaces the content of a file, or writes nothing. @error{io; no_space}
+[[nodiscard]] result<void> save(const std::string& path, bytes_view bytes);
+
+/// Prints what a verb has written: facts as JSON if asked for, else `text`, if any.
+void report(const tgm_verb_options& options, formats::cbor_map facts,
+            const std::string& text, output& out);
 
 }  // namespace weir::tools

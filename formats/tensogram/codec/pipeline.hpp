@@ -69,10 +69,12 @@ struct pipeline {
 /// decodes; unsupported}
 [[nodiscard]] result<pipeline> plan_writing(object_descriptor& descriptor,
                                             bytes_view elements, unsigned threads);
-/// For a payload that was encoded elsewhere: parameters alone are checked.
-/// @error{invalid_argument; unsupported}
-[[nodiscard]] result<pipeline> plan_stored(const object_descriptor& descriptor,
-                                           std::uint64_t stored);
+/// Whether a payload of `stored` bytes that was encoded elsewhere may be written behind
+/// this descriptor: names, parameters and sizes are checked. Of a stage that is known but
+/// not built nobody here knows the parameters, so they pass as they are.
+/// @error{invalid_argument; unknown_key; unsupported; out_of_range}
+[[nodiscard]] result<void> check_stored(const object_descriptor& descriptor,
+                                        std::uint64_t stored);
 
 /// Runs the stages; parameters that come out of it go into the descriptor.
 /// @error{internal; out_of_memory; invalid_argument}

@@ -164,6 +164,7 @@ class message_validation {
     out.native_order = false;
     out.restore_non_finite = false;
     out.max_object_bytes = options_.max_object_bytes;
+    out.threads = options_.threads;
     return out;
   }
 

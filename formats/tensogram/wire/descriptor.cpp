@@ -200,7 +200,15 @@ result<cbor_map> tensor_entry(const object_descriptor& from) {
                    info.tessera))
         .hint("store it as uint8 and name the type in the metadata");
   }
-  WEIR_TRY(const auto strides, element_strides(from.shape));
+  WEIR_TRY(const auto c_order, element_strides(from.shape));
+  const auto& strides = from.strides.empty() ? c_order : from.strides;
+  if (strides.size() != from.shape.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot write descriptor: expected {} strides as there are "
+                             "dimensions, or none, found {}",
+                             from.shape.size(), strides.size()))
+        .hint("leave the strides empty to have those of C order written");
+  }
   return cbor_map{{"ndim", from.shape.size()},
                   {"dtype", info.tensogram},
                   {"shape", as_array(from.shape)},

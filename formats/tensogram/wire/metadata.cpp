@@ -154,13 +154,21 @@ result<message_metadata> parse_metadata(cbor_value from) {
   return out;
 }
 
+bool too_deep_for_extra(const cbor_value& value) noexcept {
+  return depth_of(value) + 2 > cbor_depth_limit;
+}
+
 cbor_map make_metadata(const message_metadata& from) {
   cbor_map out;
+  cbor_map extra;
+  for (const cbor_entry& entry : from.extra) {
+    (too_deep_for_extra(entry.value) ? out : extra).set(entry.key, entry.value);
+  }
   if (!from.base.empty()) {
     out.set("base", cbor_array(from.base.begin(), from.base.end()));
   }
-  if (!from.extra.empty()) {
-    out.set("_extra_", from.extra);
+  if (!extra.empty()) {
+    out.set("_extra_", std::move(extra));
   }
   if (!from.reserved.empty()) {
     out.set("_reserved_", from.reserved);

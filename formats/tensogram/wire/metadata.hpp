@@ -20,16 +20,24 @@ namespace weir::formats {
 /// or byte order,
 ///   ndim or strides that do not match the shape}
 [[nodiscard]] result<object_descriptor> parse_descriptor(const cbor_value& from);
-/// @error{unsupported, a dtype without a Tensogram name; out_of_range}
+/// @error{unsupported, a dtype without a Tensogram name; out_of_range; invalid_argument,
+/// a number of strides that is not that of the dimensions, a parameter with a key of the
+/// descriptor}
 [[nodiscard]] result<cbor_map> make_descriptor(const object_descriptor& from);
 /// `{ndim, dtype, shape, strides}` of `base[i]._reserved_.tensor`.
+/// @error{those of make_descriptor but the last}
 [[nodiscard]] result<cbor_map> tensor_entry(const object_descriptor& from);
 
 /// Global metadata of frame types 1, 7 and 8. Unknown top-level keys move into extra.
 /// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong
 /// kind, key in two places}
 [[nodiscard]] result<message_metadata> parse_metadata(cbor_value from);
+/// The map that parse_metadata() reads back. A key of extra that is too deep for `_extra_`
+/// stands at the top, where readers look for it as well.
 [[nodiscard]] cbor_map make_metadata(const message_metadata& from);
+/// Whether a value that a reader accepts at the top of the message's map would be nested
+/// too deep inside `_extra_`.
+[[nodiscard]] bool too_deep_for_extra(const cbor_value& value) noexcept;
 [[nodiscard]] cbor_map make_provenance(const provenance& from);
 
 /// Lays the keys of a preceder over a base entry; its `_reserved_` is dropped.

@@ -24,7 +24,8 @@ class message_encoder {
       : objects_(objects), options_(options) {}
 
   result<void> run(byte_vector& to) {
-    WEIR_CHECK(check_metadata(options_.extra, "metadata of the message"));
+    WEIR_CHECK(check_metadata(options_.extra, metadata_place::extra,
+                              "metadata of the message"));
     WEIR_CHECK(check_alignment());
     WEIR_CHECK(prepare_objects());
     align_descriptors();

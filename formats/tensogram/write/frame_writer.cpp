@@ -17,8 +17,21 @@ namespace weir::formats {
 
 namespace {
 
-/// The message map and the array of base entries stand around what a caller gives.
-constexpr std::size_t deepest_metadata = cbor_depth_limit - 2;
+/// Containers that may nest in a map at this place, the map counted. Keys of `_extra_`
+/// may stand at the top of the message's map instead.
+constexpr std::size_t deepest(metadata_place place) noexcept {
+  return place == metadata_place::base_entry ? cbor_depth_limit - 2 : cbor_depth_limit;
+}
+
+/// Whether a key is too deep for `_extra_` and cannot stand at the top of the message's
+/// map either, where keys are text and some names are taken.
+bool has_no_place(const cbor_map& extra) {
+  return std::any_of(extra.begin(), extra.end(), [](const cbor_entry& entry) {
+    const std::string* key = entry.key.text();
+    const bool taken = key == nullptr || *key == "base" || *key == "_extra_";
+    return taken && too_deep_for_extra(entry.value);
+  });
+}
 
 result<void> check_text(const object_to_write& object) {
   if (object.descriptor.object_type.empty()) {
@@ -26,8 +39,10 @@ result<void> check_text(const object_to_write& object) {
         errc::invalid_argument,
         "cannot write object: expected a type such as \"ntensor\", found nothing");
   }
-  WEIR_CHECK(check_metadata(object.metadata, "metadata of the object"));
-  return check_metadata(object.descriptor.parameters, "parameters of the object");
+  WEIR_CHECK(check_metadata(object.metadata, metadata_place::base_entry,
+                            "metadata of the object"));
+  return check_metadata(object.descriptor.parameters, metadata_place::descriptor,
+                        "parameters of the object");
 }
 
 result<void> check_size(const object_to_write& object) {
@@ -76,7 +91,7 @@ class preparation {
     WEIR_CHECK(check_described(object_));
     WEIR_TRY(out_.tensor, tensor_entry(descriptor_));
     if (object_.stored) {
-      WEIR_CHECK(plan_stored(descriptor_, stored_size()));
+      WEIR_CHECK(check_stored(descriptor_, stored_size()));
       out_.payload.bytes = object_.data;
     } else {
       WEIR_CHECK(look_at_values());
@@ -178,18 +193,20 @@ result<prepared_object> prepare(const object_to_write& object, std::size_t index
   return prepared;
 }
 
-result<void> check_metadata(const cbor_map& metadata, const std::string& what) {
+result<void> check_metadata(const cbor_map& metadata, metadata_place place,
+                            const std::string& what) {
   if (metadata.find("_reserved_") != nullptr) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot write {}: expected keys other than _reserved_, found it",
                     what));
   }
-  if (depth_of(metadata) > deepest_metadata) {
+  const bool misplaced = place == metadata_place::extra && has_no_place(metadata);
+  if (depth_of(metadata) > deepest(place) || misplaced) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot write {}: expected at most {} nested containers, found more",
-                    what, deepest_metadata));
+                    what, deepest(place) - (misplaced ? 1 : 0)));
   }
   return {};
 }

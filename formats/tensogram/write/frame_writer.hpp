@@ -45,9 +45,14 @@ struct prepared_object {
                                               const message_options& options,
                                               unsigned threads);
 
-/// Metadata that a caller may give: no `_reserved_` at the top, not too deep.
+/// Where metadata of a caller stand, which decides how deep they may nest: the message's
+/// map and the containers on the way to them count as well.
+enum class metadata_place : std::uint8_t { extra, base_entry, descriptor };
+
+/// Whether a caller may give these metadata: without `_reserved_` at the top, and not
+/// deeper than a reader accepts. `what` names them in the error.
 /// @error{invalid_argument}
-[[nodiscard]] result<void> check_metadata(const cbor_map& metadata,
+[[nodiscard]] result<void> check_metadata(const cbor_map& metadata, metadata_place place,
                                           const std::string& what);
 
 /// Adds `_reserved_.tensor` to a base entry.

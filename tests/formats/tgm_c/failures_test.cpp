@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -30,7 +30,8 @@ enum class byte_order : std::uint8_t { little, big };
 inline constexpr byte_order native_byte_order =
     std::endian::native == std::endian::little ? byte_order::little : byte_order::big;
 
-/// What a data object is, and through which pipeline its bytes went.
+/// What a data object is, and through which pipeline its bytes went. Every field of a
+/// descriptor that is read comes back when the object is written again.
 /// @source{Tensogram v3, data object descriptor}
 struct object_descriptor {
   dtype type = dtype::fp32;
@@ -42,7 +43,10 @@ struct object_descriptor {
   std::string compression = "none";
   cbor_map parameters;  ///< of the pipeline (`zstd_level`), and unknown keys
   cbor_map masks;       ///< as a file has them; a writer makes its own
-  std::vector<std::uint64_t> strides;  ///< in elements, as read; a writer derives them
+  /// In elements, one per dimension. Nothing here interprets them: elements lie in C
+  /// order. A reader fills them as the file has them, and a writer writes what it is
+  /// given; empty stands for those of C order.
+  std::vector<std::uint64_t> strides;
 
   friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
 };
@@ -131,7 +135,8 @@ struct object_to_write {
   cbor_map metadata;  ///< becomes base[i]; must not hold `_reserved_`
   bytes_view data;
   /// `data` went through the pipeline before and has the masks of the descriptor behind
-  /// it; only parameters and sizes are checked.
+  /// it. It is written as it is; only parameters and sizes are checked, and those of a
+  /// stage that is not built in (sz3) are not.
   bool stored = false;
 };
 
@@ -277,6 +282,12 @@ enum class hash_check : std::uint8_t {
   required,  ///< and every data object must have one
 };
 
+/// The largest object, in bytes of its elements, that readers, validation and commands
+/// decode unless an option says otherwise. It bounds what a small but sound message can
+/// ask for, such as 16 GiB of equal values. Uncompressed objects are bounded by the bytes
+/// that are there.
+inline constexpr std::uint64_t default_max_object_bytes = std::uint64_t{16} << 30;
+
 struct read_options {
   hash_check hashes = hash_check::present;
   /// Writers 0.17 to 0.20 stored digests without the flag that announces them. `required`
@@ -284,9 +295,10 @@ struct read_options {
   bool legacy_hashes = false;
   bool native_order =
       true;  ///< false: elements are returned in the byte order of the file
-  std::uint64_t max_object_bytes = std::uint64_t{1}
-                                   << 34;  ///< decoded, of a compressed object
-  bool restore_non_finite = true;          ///< put masked values back; false: zeros stay
+  /// Bytes of elements that an encoded, filtered or compressed object may have; a larger
+  /// one ends in `out_of_range` before memory is taken for it.
+  std::uint64_t max_object_bytes = default_max_object_bytes;
+  bool restore_non_finite = true;  ///< put masked values back; false: zeros stay
   bool legacy_packing = false;  ///< accept packing keys without `sp_`, as before 0.19
   unsigned threads = 0;         ///< to decode with, besides the caller's
 };

@@ -64,7 +64,9 @@ struct validation_options {
   bool canonical = false;      ///< also warn of CBOR that is not canonical
   bool legacy_hashes = false;  ///< see read_options
   bool trial_decode = true;    ///< false: payloads are not decoded, at any level
-  std::uint64_t max_object_bytes = std::uint64_t{1} << 34;
+  /// See read_options. A larger object is the issue `pipeline_config_failed`.
+  std::uint64_t max_object_bytes = default_max_object_bytes;
+  unsigned threads = 0;  ///< to decode an object with, besides the caller's
 };
 
 [[nodiscard]] std::string_view name_of(validation_level level) noexcept;

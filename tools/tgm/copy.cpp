@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir tgm copy`.
+#include <map>
+
+#include "tgm/damage.hpp"
+#include "tgm/verbs.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+using formats::message_reader;
+
+namespace {
+
+/// Copies the messages of one file into the memory of as many files as a template names.
+class message_copier {
+ public:
+  message_copier(const tgm_verb_options& options, const message_file& file)
+      : options_(options),
+        file_(file),
+        templated_(options.out.find('[') != options.out.npos) {
+    if (!templated_) {
+      outputs_[options.out];
+    }
+  }
+
+  /// Copies a message if it passes `-w`.
+  /// @error{damage; what encoding returns}
+  result<void> copy(std::size_t message, const where_clause& where) {
+    WEIR_TRY(const message_reader reader, file_.open(message, options_.reading()));
+    if (!where.passes(reader.metadata())) {
+      return {};
+    }
+    if (options_.skip_damaged) {
+      WEIR_CHECK(check_sound(reader));
+    }
+    byte_vector bytes;
+    if (options_.recode) {
+      WEIR_TRY(bytes, recode_message(reader, message, options_.encoding));
+    } else {
+      WEIR_CHECK(file_.append_message(message, bytes));
+    }
+    append(outputs_[fill_template(options_.out, reader.metadata())], bytes);
+    ++copied_;
+    return {};
+  }
+
+  /// Writes the files and returns their paths. A file of a template is appended to.
+  result<formats::cbor_array> save_all() {
+    formats::cbor_array paths;
+    for (const auto& [path, content] : outputs_) {
+      byte_vector whole;
+      if (templated_ && posix_file_system().exists(path)) {
+        WEIR_TRY(whole, read_file(posix_file_system(), path));
+      }
+      append(whole, content);
+      WEIR_CHECK(save(path, whole));
+      paths.emplace_back(path);
+    }
+    return paths;
+  }
+  std::size_t copied() const noexcept { return copied_; }
+
+ private:
+  const tgm_verb_options& options_;
+  const message_file& file_;
+  bool templated_;
+  std::map<std::string, byte_vector> outputs_;
+  std::size_t copied_ = 0;
+};
+
+}  // namespace
+
+command_result tgm_copy(const tgm_verb_options& options, output& out) {
+  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
+  damage_report damage(options.skip_damaged);
+  WEIR_TRY(const message_file file, damage.open(options.files.front()));
+  message_copier copier(options, file);
+  for (std::size_t m = 0; m < file.spans.size(); ++m) {
+    if (const auto done = copier.copy(m, where); !done) {
+      WEIR_CHECK(damage.leave_out(file, m, done.error()));
+    }
+  }
+  WEIR_TRY(formats::cbor_array paths, copier.save_all());
+  formats::cbor_map facts{{"out", std::move(paths)}, {"messages", copier.copied()}};
+  if (options.skip_damaged) {
+    facts.set("skipped", damage.skipped());
+  }
+  report(options, std::move(facts), "", out);
+  return damage.exit_code();
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir tgm set`.
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "tgm/damage.hpp"
+#include "tgm/verbs.hpp"
+
+namespace weir::tools {
+
+using formats::cbor_map;
+using formats::message_reader;
+
+namespace {
+
+bool starts_with_any(std::string_view text,
+                     std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) {
+    return text.substr(0, start.size()) == start;
+  });
+}
+
+/// Keys whose change would make the payload unreadable, and what the library writes.
+bool immutable(std::string_view path) {
+  if (starts_with_any(path, {"_reserved_"}) ||
+      path.find("._reserved_") != std::string_view::npos) {
+    return true;
+  }
+  const std::size_t dot = path.rfind('.');
+  const std::string_view leaf =
+      dot == std::string_view::npos ? path : path.substr(dot + 1);
+  constexpr std::array<std::string_view, 11> fixed{
+      "shape",    "strides", "dtype",       "ndim", "type",
+      "encoding", "filter",  "compression", "hash", "shuffle_element_size",
+      "masks"};
+  return std::find(fixed.begin(), fixed.end(), leaf) != fixed.end() ||
+         starts_with_any(leaf, {"szip_", "sp_"});
+}
+
+/// Sets a dot path; maps on the way are made where there are none.
+void set_path(cbor_map& map, std::string_view path, const std::string& value) {
+  const std::size_t dot = path.find('.');
+  const std::string key(path.substr(0, dot));
+  if (dot == std::string_view::npos) {
+    map.set(key, value);
+    return;
+  }
+  if (map.find(key) == nullptr || map.find(key)->map() == nullptr) {
+    map.set(key, cbor_map());
+  }
+  set_path(*map.find(key)->map(), path.substr(dot + 1), value);
+}
+
+error cannot_set(errc code, const std::string& path, const std::string& why) {
+  return error(code, fmt::format("cannot set \"{}\": {}", path, why));
+}
+
+/// The object that the path `objects.N.KEY` names.
+result<std::size_t> object_of(const std::vector<std::string>& parts,
+                              const std::string& path, std::size_t count) {
+  std::size_t i = 0;
+  const std::string& number = parts[1];
+  const char* last = number.data() + number.size();
+  const auto [end, problem] = std::from_chars(number.data(), last, i);
+  if (problem != std::errc() || end != last) {
+    return cannot_set(
+        errc::invalid_argument, path,
+        fmt::format("expected the number of an object behind \"objects\", found \"{}\"",
+                    number));
+  }
+  if (parts.size() < 3) {
+    return cannot_set(errc::invalid_argument, path,
+                      fmt::format("expected a key of the object, as in objects.{}.name, "
+                                  "found none",
+                                  i));
+  }
+  if (i >= count) {
+    return cannot_set(
+        errc::not_found, path,
+        fmt::format("expected the number of an object below {}, found {}", count, i));
+  }
+  return i;
+}
+
+/// What KEY=VALUE of `-s` says, checked as far as it can be without a message.
+struct setting {
+  std::string path;
+  std::string value;
+};
+
+result<setting> parse_setting(const std::string& text) {
+  const std::size_t sign = text.find('=');
+  if (sign == std::string::npos || sign == 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot set: expected KEY=VALUE, found \"{}\"", text));
+  }
+  const std::string_view all(text);
+  const setting out{std::string(trimmed(all.substr(0, sign))),
+                    std::string(trimmed(all.substr(sign + 1)))};
+  if (immutable(out.path)) {
+    return cannot_set(errc::invalid_argument, out.path,
+                      "expected a key of metadata, found one that says how the payload "
+                      "is read or who wrote it");
+  }
+  const auto parts = split_text(out.path, '.');
+  if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
+    return cannot_set(errc::invalid_argument, out.path,
+                      "expected a name between all dots, found none");
+  }
+  if (parts.size() == 1 && (out.path == "extra" || out.path == "_extra_")) {
+    return cannot_set(errc::invalid_argument, out.path,
+                      "expected a key of the message, as in extra.name, found none");
+  }
+  if (parts.size() == 1 && out.path == "objects") {
+    return cannot_set(errc::invalid_argument, out.path,
+                      "expected an object and a key, as in objects.0.name, found none");
+  }
+  return out;
+}
+
+result<std::vector<setting>> parse_settings(const std::string& text) {
+  std::vector<setting> out;
+  for (const std::string& one : split_text(text, ',')) {
+    WEIR_TRY(setting parsed, parse_setting(one));
+    out.push_back(std::move(parsed));
+  }
+  return out;
+}
+
+result<void> apply(stored_message& message, const setting& s) {
+  const auto parts = split_text(s.path, '.');
+  if (parts[0] == "extra" || parts[0] == "_extra_") {
+    set_path(message.extra, std::string_view(s.path).substr(parts[0].size() + 1),
+             s.value);
+    return {};
+  }
+  if (parts[0] == "objects") {
+    WEIR_TRY(const std::size_t i, object_of(parts, s.path, message.descriptors.size()));
+    set_path(message.descriptors[i].parameters,
+             std::string_view(s.path).substr(parts[0].size() + parts[1].size() + 2),
+             s.value);
+    return {};
+  }
+  for (cbor_map& base : message.metadata) {
+    set_path(base, s.path, s.value);
+  }
+  if (message.metadata.empty()) {
+    set_path(message.extra, s.path, s.value);
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result tgm_set(const tgm_verb_options& options, output& out) {
+  WEIR_TRY(const where_clause where, where_clause::parse(options.where));
+  WEIR_TRY(const std::vector<setting> settings, parse_settings(options.sets));
+  WEIR_TRY(const message_file file, damage_report().open(options.files.front()));
+  byte_vector content;
+  std::size_t changes = 0;
+  for (std::size_t m = 0; m < file.spans.size(); ++m) {
+    WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
+    if (!where.passes(reader.metadata())) {
+      WEIR_CHECK(file.append_message(m, content));
+      continue;
+    }
+    WEIR_TRY(stored_message message, stored_copy(reader, m, options.encoding));
+    for (const setting& s : settings) {
+      WEIR_CHECK(apply(message, s));
+    }
+    WEIR_TRY(const byte_vector bytes, message.encode());
+    append(content, bytes);
+    ++changes;
+  }
+  WEIR_CHECK(save(options.out, content));
+  report(options,
+         {{"out", options.out}, {"messages", file.spans.size()}, {"changed", changes}},
+         "", out);
+  return 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What several verbs of `weir tgm` do alike.
+#include "tgm/verbs.hpp"
+
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+formats::read_options tgm_verb_options::reading() const {
+  formats::read_options read;
+  read.max_object_bytes = max_object_bytes;
+  read.threads = encoding.threads;
+  read.legacy_packing = legacy;
+  return read;
+}
+
+result<void> save(const std::string& path, bytes_view bytes) {
+  return write_file_atomically(posix_file_system(), path, bytes);
+}
+
+void report(const tgm_verb_options& options, formats::cbor_map facts,
+            const std::string& text, output& out) {
+  if (options.json) {
+    out.print("{}\n", formats::to_json(formats::cbor_value(std::move(facts))));
+  } else if (!text.empty()) {
+    out.print("{}\n", text);
+  }
+}
+
+}  // namespace weir::tools
