@@ -66,16 +66,6 @@ std::string place(const byte_source& source, std::uint64_t offset) {
   return fmt::format("{}:{}", source.name(), offset);
 }
 
-bool source_failed(const error& e) noexcept {
-  switch (e.root().code()) {
-    case errc::io:
-    case errc::source_unavailable:
-    case errc::interrupted:
-    case errc::timeout: return true;
-    default: return false;
-  }
-}
-
 error as_error(const found_issue& found, const byte_source& source,
                std::uint64_t message) {
   std::string where = place(source, message + found.issue.byte_offset.value_or(0));

@@ -104,9 +104,6 @@ struct frame_body {
 
 /// "name:offset", for errors.
 [[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);
-/// Whether the source failed, and not what it holds: a disk or network, a time limit, or
-/// somebody who cancelled the call.
-[[nodiscard]] bool source_failed(const error& e) noexcept;
 /// What a reader returns for an issue of the message that starts at `message`.
 [[nodiscard]] error as_error(const found_issue& found, const byte_source& source,
                              std::uint64_t message);

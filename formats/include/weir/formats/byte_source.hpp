@@ -51,6 +51,10 @@ class byte_source {
   }
 };
 
+/// Whether reading failed for a reason that lies in the source and not in what it holds:
+/// a disk or network, a time limit, or a call that was cancelled.
+[[nodiscard]] bool source_failed(const error& e) noexcept;
+
 /// Bytes that somebody else keeps alive, or that this object owns.
 class memory_source final : public byte_source {
  public:
