@@ -59,6 +59,7 @@ def sign(keys, method, raw_path, query, headers, signed, stamp, payload):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets
 
     def log_message(self, *_):
         pass
