@@ -47,7 +47,7 @@ class RemoteRandomFaults : public testing::Test {
                                          "silent",
                                          "short",
                                          "long",
-                                         "shifted",
+                                         "shifted:-3",
                                          "total:1",
                                          "gzip",
                                          "no-content-range",

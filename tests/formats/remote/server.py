@@ -10,8 +10,8 @@ line of JSON. It ends with its standard input.
   {"do": "tls", "kind": "good" | "self" | "other"}        another port that speaks TLS, and its authority's certificate
   {"do": "log"}                                           requests since the last look
 
-Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, hang, silent, whole, whole-length:N, long, short,
-shifted, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag, other-etag, redirect:CODE:URL, basic:USER:PASSWORD,
+Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole, whole-length:N, long, short,
+shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag, other-etag, redirect:CODE:URL, basic:USER:PASSWORD,
 xml:STATUS:CODE:REGION, endless-error.
 """
 import base64
@@ -31,6 +31,7 @@ FOLDER = sys.argv[1]
 STATE = threading.Lock()
 FAULTS = {}  # name -> [list, then]
 LOG = []
+ACTIVE = []  # requests that are being answered
 KEYS = {}
 
 
@@ -73,6 +74,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                       "headers": {k.lower(): v for k, v in self.headers.items()}}
         with STATE:
             LOG.append(self.entry)
+            ACTIVE.append(self.entry)
+            self.entry["beside"] = len(ACTIVE)
+        try:
+            self.answer(target)
+        finally:
+            with STATE:
+                ACTIVE[:] = [entry for entry in ACTIVE if entry is not self.entry]
+
+    def answer(self, target):
         if KEYS and not self.signed_well(target):
             return
         handler = getattr(self, "fault_" + self.fault.replace("-", "_"), None)
@@ -134,6 +144,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(int(code), {"Location": to})
         return True
 
+    def fault_slow(self):
+        time.sleep(int(self.argument) / 1000)
+        return False
+
     def fault_silent(self):
         self.close_connection = True
         self.connection.shutdown(2)
@@ -194,7 +208,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with open(path, "rb") as f:
             f.seek(first)
             body = f.read(last - first + 1)
-        shift = 1 if self.fault == "shifted" else 0
+        shift = int(self.argument) if self.fault == "shifted" else 0
         said = int(self.argument) if self.fault == "total" else total
         if self.fault != "no-content-range":
             headers["Content-Range"] = f"bytes {first + shift}-{last + shift}/{said}"

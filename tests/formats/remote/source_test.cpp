@@ -29,6 +29,14 @@ class RemoteSource : public testing::Test {
                                                scan_order order = scan_order::forward) {
     return or_throw(remote_file::open(server.url(name), quick_options(), order));
   }
+  /// The most requests that were answered at the same time since the last look.
+  std::size_t most_at_once() {
+    std::size_t most = 0;
+    for (const auto& entry : server.log()) {
+      most = std::max(most, entry["beside"].get<std::size_t>());
+    }
+    return most;
+  }
   test_server server;
 };
 
@@ -146,16 +154,22 @@ TEST_F(RemoteSource, ABigObjectComesInPartsOverSeveralConnections) {
 TEST_F(RemoteSource, AWholeMessageOfManyObjectsIsOpenedInBatches) {
   std::vector<sample_object> objects;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    objects.push_back(sample(i, dtype::fp32, {50000}));
+    // Of different sizes, so that nothing can be guessed.
+    const auto elements = static_cast<std::int64_t>(40'000 + i * i * 37);
+    objects.push_back(sample(i, dtype::fp32, {elements}));
   }
   server.put("many.tgm", or_throw(formats::encode_message(to_write(objects))));
   const auto file = open_file("many.tgm");
+  server.log();
+  server.faults("many.tgm", {}, "slow:30");
   const auto before = file->source()->traffic();
   const auto reader = or_throw(file->reader(0));
   EXPECT_EQ(reader.object_count(), 40u);
   const auto after = file->source()->traffic();
   EXPECT_LE(after.requests - before.requests, 42u);
   EXPECT_LE(after.bytes - before.bytes, 42u * (32 << 10));
+  EXPECT_GE(most_at_once(), 4u);
+  server.faults("many.tgm", {});
   EXPECT_EQ(or_throw(reader.decode_all()).size(), 40u);
 }
 
@@ -209,10 +223,11 @@ TEST_F(RemoteSource, MessagesOfEqualLengthAreFoundInBatches) {
     EXPECT_LE(file->source()->traffic().requests, 75u);
     EXPECT_LE(file->source()->traffic().bytes, 75u * (32 << 10));
   }
-  // How many come at a time, the log of a single scan shows: the first requests follow
-  // each other, then there are batches.
   const auto source = open("equal.tgm");
+  server.log();
+  server.faults("equal.tgm", {}, "slow:10");
   EXPECT_EQ(or_throw(scan_remote(*source, scan_order::forward, 64 << 20)).size(), 60u);
+  EXPECT_GE(most_at_once(), 4u);
 }
 
 TEST_F(RemoteSource, OtherBytesAreSearchedOnlySoFar) {
