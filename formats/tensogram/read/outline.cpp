@@ -201,30 +201,32 @@ class outline_reader {
   /// between them and nothing else.
   result<void> check_index() const {
     const std::uint64_t end = layout.tail.first_footer_offset;
-    std::uint64_t at = body;
+    std::uint64_t end_of_last = body;
     for (std::size_t i = 0; i < index.offsets.size(); ++i) {
       const std::uint64_t offset = index.offsets[i];
       const std::uint64_t length = index.lengths[i];
-      if (offset < at || offset > end || length < smallest_object ||
+      if (offset < end_of_last || offset > end || length < smallest_object ||
           length > end - offset) {
         return corrupt(body, fmt::format("cannot trust index: expected object {} from {} "
                                          "to {}, found {} bytes at {}",
-                                         i, at, end, length, offset));
+                                         i, end_of_last, end, length, offset));
       }
-      WEIR_CHECK(check_gap(offset - at, at, true));
-      at = offset + length;
+      WEIR_CHECK(check_gap(offset - end_of_last, end_of_last, true));
+      end_of_last = offset + length;
     }
-    return check_gap(end - at, at, false);
+    return check_gap(end - end_of_last, end_of_last, false);
   }
-  result<void> check_gap(std::uint64_t gap, std::uint64_t at, bool before_object) const {
+  result<void> check_gap(std::uint64_t gap, std::uint64_t end_of_last,
+                         bool before_object) const {
     const bool preceder = before_object && gap >= smallest_preceder &&
                           (layout.head.flags & preamble_flag::preceder) != 0;
     if (gap < frame_alignment || preceder) {
       return {};
     }
-    return corrupt(at, fmt::format("cannot trust index: expected its objects to fill the "
-                                   "message, found {} bytes that belong to none",
-                                   gap));
+    return corrupt(end_of_last,
+                   fmt::format("cannot trust index: expected its objects to fill the "
+                               "message, found {} bytes that belong to none",
+                               gap));
   }
 
   result<void> complete_base() {

@@ -25,7 +25,7 @@ char lower_letter(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
-/// What stands before "://", in small letters; empty if there is nothing of the kind.
+/// The scheme in front of "://", in small letters; empty if there is none.
 std::string scheme_of(std::string_view address) {
   const std::size_t end = address.find("://");
   if (end == std::string_view::npos || end > 8) {
@@ -72,8 +72,8 @@ error malformed(std::string_view address, const std::string& expected) {
                            public_part(address), expected));
 }
 
-/// Whether something else than digits stands where a port should.
-bool has_odd_port(std::string_view authority) {
+/// Whether anything but digits follows the colon of a host.
+bool has_malformed_port(std::string_view authority) {
   const std::size_t colon = authority.find(':');
   if (colon == std::string_view::npos || authority.substr(0, 1) == "[") {
     return false;
@@ -119,8 +119,7 @@ int digit_of(char c) {
   return c >= '0' && c <= '9' ? c - '0' : l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
-/// The reference reads the key out of an address as other parts of addresses are read:
-/// %XX is one byte.
+/// Replaces %XX by the byte that it stands for, as the reference does for keys.
 std::string decode_key(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -133,7 +132,7 @@ std::string decode_key(std::string_view text) {
   return out;
 }
 
-/// Where a bucket is reached, without a slash at its end.
+/// The address of a bucket, without a slash at its end.
 result<std::string> bucket_url(const std::string& bucket, const std::string& name,
                                const remote_settings& settings) {
   if (settings.endpoint.empty()) {
@@ -164,7 +163,7 @@ result<std::string> bucket_url(const std::string& bucket, const std::string& nam
   while (!out.empty() && out.back() == '/') {
     out.pop_back();
   }
-  // The endpoint of a bucket that is reached by its own host names it already.
+  // An endpoint for requests of the virtual-hosted style contains the bucket already.
   return settings.virtual_hosted ? out : out + "/" + bucket;
 }
 
@@ -215,8 +214,8 @@ std::string public_part(std::string_view address) {
   const std::string_view authority = rest.substr(0, rest.find('/'));
   if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
     rest.remove_prefix(at + 1);
-  } else if (has_odd_port(authority)) {
-    // Perhaps a password with a slash in it that should have been coded.
+  } else if (has_malformed_port(authority)) {
+    // This may be a password that contains a slash.
     return std::string(address.substr(0, start + authority.find(':'))) + ":***";
   }
   std::string out(address.substr(0, start));

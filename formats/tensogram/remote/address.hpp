@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What an address says: which server to ask, for what, and as whom.
+/// The parts of an address: the server, the file on it, and a user with a password.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace weir::formats {
 
 struct remote_address {
   bool s3 = false;
-  std::string url;   ///< what is asked for: http or https, without user and password
-  std::string name;  ///< for messages: nothing in it is secret
+  std::string url;   ///< to request: http or https, without user and password
+  std::string name;  ///< for messages, without secrets
   std::string user;
   std::string password;
 };
@@ -24,16 +24,16 @@ struct remote_address {
 [[nodiscard]] result<remote_address> parse_address(std::string_view address,
                                                    const remote_settings& settings);
 
-/// The address without user, password, query and fragment, whatever else it may be.
+/// The address without user, password, query and fragment. It may be malformed.
 [[nodiscard]] std::string public_part(std::string_view address);
 
-/// Whether two http addresses lead to the same server: scheme, host and port are equal.
+/// Whether scheme, host and port of two http addresses are equal.
 [[nodiscard]] bool same_server(const std::string& one, const std::string& other);
 /// Whether an address is of the scheme https.
 [[nodiscard]] bool is_https(std::string_view url);
 
-/// Bytes of a path as S3 signs them: letters, digits, "-._~" and "/" stay, others become
-/// %XX.
+/// The key of an object as a path that S3 signs: letters, digits and "-._~/" stay, other
+/// bytes become %XX.
 [[nodiscard]] std::string encode_key(std::string_view key);
 
 }  // namespace weir::formats

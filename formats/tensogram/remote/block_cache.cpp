@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A cache of blocks, least recently used out first.
+/// A cache of blocks. The block that was not used for longest is dropped first.
 #include "tensogram/remote/block_cache.hpp"
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace weir::formats {
 
 namespace {
 
-/// Blocks that are read ahead at most.
-constexpr std::uint64_t most_ahead = 32;
-/// Steps that are guessed at most: each is a request.
-constexpr std::uint64_t most_steps = 12;
-/// Ranges with so many blocks between them are asked for as one.
+/// The largest number of blocks that are read ahead.
+constexpr std::uint64_t max_blocks_ahead = 32;
+/// The largest number of steps that are guessed. Each is a request of its own.
+constexpr std::uint64_t max_steps_ahead = 12;
+/// Ranges with up to so many blocks between them are joined.
 constexpr std::uint64_t small_gap = 2;
 
 }  // namespace
@@ -23,20 +23,22 @@ std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to
   const std::scoped_lock lock(mutex_);
   std::vector<byte_range> missing;
   const std::uint64_t end = offset + to.size();
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t number = at / block_size;
+  for (std::uint64_t position = offset; position < end;) {
+    const std::uint64_t number = position / block_size;
     const std::uint64_t next = std::min(end, (number + 1) * block_size);
     const auto found = blocks_.find(number);
     if (found != blocks_.end()) {
       by_age_.splice(by_age_.begin(), by_age_, found->second.age);
-      std::memcpy(to.data() + (at - offset),
-                  found->second.bytes.data() + (at - number * block_size), next - at);
-    } else if (!missing.empty() && missing.back().offset + missing.back().length == at) {
-      missing.back().length += next - at;
+      std::memcpy(to.data() + (position - offset),
+                  found->second.bytes.data() + (position - number * block_size),
+                  next - position);
+    } else if (!missing.empty() &&
+               missing.back().offset + missing.back().length == position) {
+      missing.back().length += next - position;
     } else {
-      missing.push_back({at, next - at});
+      missing.push_back({position, next - position});
     }
-    at = next;
+    position = next;
   }
   return missing;
 }
@@ -73,10 +75,10 @@ std::vector<byte_range> block_cache::absent(std::span<const byte_range> ranges,
 
 void block_cache::put(std::uint64_t offset, bytes_view bytes) {
   const std::scoped_lock lock(mutex_);
-  for (std::uint64_t at = 0; at < bytes.size(); at += block_size) {
-    const std::uint64_t number = (offset + at) / block_size;
-    const bytes_view content =
-        bytes.subspan(at, std::min<std::uint64_t>(block_size, bytes.size() - at));
+  for (std::uint64_t position = 0; position < bytes.size(); position += block_size) {
+    const std::uint64_t number = (offset + position) / block_size;
+    const bytes_view content = bytes.subspan(
+        position, std::min<std::uint64_t>(block_size, bytes.size() - position));
     if (has(number)) {
       continue;
     }
@@ -92,10 +94,10 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
   }
 }
 
-/// How many blocks are here without a hole in front of a block, or behind it.
+/// The number of cached blocks directly before a block, or behind it.
 std::uint64_t block_cache::neighbours(std::uint64_t number, bool before) const {
   std::uint64_t count = 0;
-  while (count < most_ahead && (before ? number > count : true) &&
+  while (count < max_blocks_ahead && (before ? number > count : true) &&
          has(before ? number - count - 1 : number + count + 1)) {
     ++count;
   }
@@ -107,7 +109,7 @@ void block_cache::remember(std::uint64_t offset) {
   ++asked_count_;
 }
 
-/// Offsets at the longest run of equal steps that ends at `range`, continued.
+/// Continues the longest run of equal steps that ends position `range`.
 std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   const std::size_t known = std::min(asked_count_, asked_.size());
   const auto was_asked = [&](std::uint64_t offset) {
@@ -119,7 +121,8 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   for (std::size_t i = 0; i < known; ++i) {
     const std::uint64_t step = range.offset - asked_[i];  // may wrap: a step back
     std::uint64_t run = 1;
-    while (step != 0 && run < most_steps && was_asked(range.offset - (run + 1) * step)) {
+    while (step != 0 && run < max_steps_ahead &&
+           was_asked(range.offset - (run + 1) * step)) {
       ++run;
     }
     if (run > best_run) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks of a file that have been read, and a guess at which will be read next.
+/// A cache for blocks of a file, which also guesses the blocks that will be read next.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace weir::formats {
 
-/// Keeps the blocks that were used last, in bounded memory.
+/// Keeps the blocks that were used last in bounded memory.
 /// @threads{safe to call concurrently}
 class block_cache {
  public:
@@ -27,19 +27,20 @@ class block_cache {
   block_cache(std::uint64_t size, std::uint64_t capacity)
       : size_(size), capacity_(capacity) {}
 
-  /// Copies what is here of the range from `offset` on. Returns the parts that are not,
-  /// in order.
+  /// Copies the parts of a range that are cached to their places in `to`. Returns the
+  /// other parts, in order.
   [[nodiscard]] std::vector<byte_range> copy(std::uint64_t offset, mutable_bytes to);
-  /// Of blocks that cover `ranges`, those that are not here, as ranges in order. Ranges
-  /// with few blocks between them become one, and none is longer than `longest`.
+  /// The blocks that `ranges` need and that are not cached, as ranges in order. Ranges
+  /// with few blocks between them are joined, up to the length `longest`.
   [[nodiscard]] std::vector<byte_range> absent(std::span<const byte_range> ranges,
                                                std::uint64_t longest) const;
-  /// Keeps whole blocks, which start at a multiple of the block size.
+  /// Caches whole blocks from `offset` on, a multiple of the block size.
   void put(std::uint64_t offset, bytes_view bytes);
 
-  /// Ranges that are likely to be read after `range`, which is not here: the next blocks
-  /// of somebody who reads on, in either direction, or of somebody who goes through the
-  /// file in equal steps. The longer he has done so, the more.
+  /// Ranges that are likely to be read after `range`, which is not cached: the next
+  /// blocks of a sequential reader, forward or backward, or the next steps of a reader
+  /// that goes through the file in equal steps. The more blocks or steps it has read, the
+  /// more are returned.
   [[nodiscard]] std::vector<byte_range> likely_after(byte_range range);
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
@@ -60,9 +61,9 @@ class block_cache {
   std::uint64_t capacity_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, block> blocks_;
-  std::list<std::uint64_t> by_age_;  ///< numbers of blocks, the last used in front
+  std::list<std::uint64_t> by_age_;  ///< numbers of blocks, last used first
   std::uint64_t held_ = 0;
-  /// Offsets that were asked for or guessed, in turn.
+  /// The last offsets that were asked for or guessed, as a ring.
   std::array<std::uint64_t, 64> asked_{};
   std::size_t asked_count_ = 0;
 };

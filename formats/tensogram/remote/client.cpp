@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Batches of range requests: several at a time, repeats, redirects, time limits.
+/// Batches of range requests: which run at the same time, which are repeated or
+/// redirected, and when the call must end.
 #include "tensogram/remote/client.hpp"
 
 #include <fmt/core.h>
@@ -14,13 +15,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t most_in_flight = 6;
-constexpr std::size_t most_idle = 4;
-constexpr unsigned most_redirects = 5;
+constexpr std::size_t max_in_flight = 6;
+constexpr std::size_t max_idle_handles = 4;
+constexpr unsigned max_redirects = 5;
 constexpr milliseconds longest_pause{10000};
-/// A server that asks to be left alone for longer than this is taken for closed.
-constexpr std::chrono::seconds longest_wait{60};
-/// So much of a range makes a broken connection count as none.
+/// A request is not repeated if the server asks to wait longer than this.
+constexpr std::chrono::seconds longest_retry_after{60};
+/// A connection that breaks after so many bytes does not count as a failed attempt, so
+/// that a long range over a bad line comes to its end.
 constexpr std::uint64_t good_progress = 64 << 10;
 
 void start_libcurl() {
@@ -28,14 +30,15 @@ void start_libcurl() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-/// Whether a place that a redirect once led to has lost the file or the right to it.
-bool lost(long status) {
+/// Whether a status says that an address, to which a redirect has led before, does not
+/// serve the file any more.
+bool no_longer_served(long status) {
   return status == 401 || status == 403 || status == 404 || status == 410;
 }
 
 }  // namespace
 
-/// One call: its ranges, and what has become of each.
+/// The ranges of one call and the state of each.
 class range_batch {
  public:
   range_batch(range_client& client, const call_end& end)
@@ -61,11 +64,11 @@ class range_batch {
   result<void> run() {
     const std::stop_callback wake(end_.stop, [this] { curl_multi_wakeup(multi_.get()); });
     while (done_ < jobs_.size()) {
-      WEIR_CHECK(go_on());
+      WEIR_CHECK(check_limits());
       const steady_time now = std::chrono::steady_clock::now();
       for (job& j : jobs_) {
         if (!j.done && j.running == nullptr && j.not_before <= now &&
-            in_flight_ < most_in_flight) {
+            in_flight_ < max_in_flight) {
           WEIR_CHECK(start(j, now));
         }
       }
@@ -79,14 +82,15 @@ class range_batch {
     return {};
   }
 
-  /// Of the first request: the version of the file, and whether it came whole.
+  /// The version of the file, and whether all of it was sent: known after the first
+  /// request of a file.
   [[nodiscard]] const file_version& version() const noexcept { return version_; }
   [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
 
  private:
   struct job {
-    range_wanted wanted;       ///< what is left of it
-    std::uint64_t offset = 0;  ///< as it was asked for, like the size
+    range_wanted wanted;       ///< the part that has not arrived
+    std::uint64_t offset = 0;  ///< of the whole range, for errors
     std::uint64_t size = 0;
     std::string url;
     unsigned requests = 0;
@@ -100,26 +104,26 @@ class range_batch {
 
   error failure(const job& j, errc code, const std::string& reason,
                 const std::string& hint = {}) const {
-    const std::string often =
+    const std::string attempts =
         j.requests > 1 ? fmt::format(" after {} requests", j.requests) : "";
     const range_client& c = client_;
     error out = error(code, c.settings().without_secrets(
                                 fmt::format("cannot read {} bytes of \"{}\": {}{}",
-                                            j.size, c.address().name, reason, often)))
+                                            j.size, c.address().name, reason, attempts)))
                     .at(fmt::format("{}:{}", c.address().name, j.offset));
     return hint.empty() ? out : std::move(out).hint(hint);
   }
 
-  /// The first job that is not done, to name in an error of the whole call.
+  /// The first range that has not arrived; an error of the whole call names it.
   const job& unfinished() const {
     return *std::find_if(jobs_.begin(), jobs_.end(),
                          [](const job& j) { return !j.done; });
   }
 
-  result<void> go_on() const {
+  result<void> check_limits() const {
     if (end_.stop.stop_requested()) {
       return failure(unfinished(), errc::interrupted,
-                     "expected to be let go on, found the call cancelled");
+                     "expected the call to run to its end, found it cancelled");
     }
     if (std::chrono::steady_clock::now() >= end_.deadline) {
       return failure(unfinished(), errc::timeout,
@@ -128,7 +132,8 @@ class range_batch {
     return {};
   }
 
-  /// Time that a request may take: its own limit, or what is left of the call's.
+  /// The time that a request may take: its own limit, or the rest of the time of the
+  /// call.
   milliseconds time_limit(steady_time now) const {
     const milliseconds own = client_.settings().timeout;
     if (end_.deadline == steady_time::max()) {
@@ -188,7 +193,7 @@ class range_batch {
     transfer& t = *j.running;
     switch (t.finish(code)) {
       case transfer::outcome::done:
-        learn(j, t);
+        keep_version(j, t);
         j.done = true;
         ++done_;
         if (j.redirects > 0) {
@@ -200,7 +205,7 @@ class range_batch {
       case transfer::outcome::redirect: return redirect(j, t);
       case transfer::outcome::failed: break;
     }
-    if (lost(t.status()) && !j.started_over && j.redirects == 0 &&
+    if (no_longer_served(t.status()) && !j.started_over && j.redirects == 0 &&
         j.url != client_.address().url) {
       j.url = client_.address().url;
       j.started_over = true;
@@ -210,8 +215,8 @@ class range_batch {
     return failure(j, t.code(), t.reason(), t.hint());
   }
 
-  /// The first answer says which version of the file all others must be of.
-  void learn(job& j, const transfer& t) {
+  /// The first answer of a file says of which version all other answers must be.
+  void keep_version(job& j, const transfer& t) {
     if (j.wanted.version == nullptr) {
       version_ = t.version();
       got_whole_ = t.got_whole();
@@ -236,10 +241,10 @@ class range_batch {
       return failure(j, t.timed_out() ? errc::timeout : errc::source_unavailable,
                      t.reason(), t.hint());
     }
-    if (t.retry_after() > longest_wait) {
-      return failure(j, errc::source_unavailable,
-                     fmt::format("{} and a wish to be asked again in {} s", t.reason(),
-                                 t.retry_after().count()));
+    if (t.retry_after() > longest_retry_after) {
+      return failure(
+          j, errc::source_unavailable,
+          fmt::format("{} and Retry-After {} s", t.reason(), t.retry_after().count()));
     }
     milliseconds pause =
         std::min(longest_pause, client_.first_pause_ * (1U << std::min(j.repeats, 16U)));
@@ -255,11 +260,11 @@ class range_batch {
   }
 
   result<void> redirect(job& j, const transfer& t) {
-    if (++j.redirects > most_redirects) {
+    if (++j.redirects > max_redirects) {
       return failure(
           j, errc::source_unavailable,
           fmt::format("expected at most {} redirects, found one more to \"{}\"",
-                      most_redirects, public_part(t.location())));
+                      max_redirects, public_part(t.location())));
     }
     if (is_https(j.url) && !is_https(t.location())) {
       return failure(j, errc::source_unavailable,
@@ -270,19 +275,20 @@ class range_batch {
     return {};
   }
 
-  /// Until something arrives, a pause ends, the time is over, or somebody cancels.
+  /// Waits until something arrives, a pause ends, the time of the call is over, or the
+  /// call is cancelled.
   void wait() {
     steady_time until = end_.deadline;
     for (const job& j : jobs_) {
-      if (!j.done && j.running == nullptr && in_flight_ < most_in_flight) {
+      if (!j.done && j.running == nullptr && in_flight_ < max_in_flight) {
         until = std::min(until, j.not_before);
       }
     }
     const auto left = until - std::chrono::steady_clock::now();
-    const auto most = std::min<std::chrono::steady_clock::duration>(
+    const auto bounded = std::min<std::chrono::steady_clock::duration>(
         std::max<std::chrono::steady_clock::duration>(left, milliseconds(0)),
         milliseconds(1000));
-    const auto rounded = std::chrono::ceil<milliseconds>(most).count();
+    const auto rounded = std::chrono::ceil<milliseconds>(bounded).count();
     curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(rounded), nullptr);
   }
 
@@ -333,7 +339,7 @@ range_client::multi_handle range_client::take_handle() {
 }
 void range_client::give_handle(multi_handle multi) {
   const std::scoped_lock lock(mutex_);
-  if (multi != nullptr && idle_.size() < most_idle) {
+  if (multi != nullptr && idle_.size() < max_idle_handles) {
     idle_.push_back(std::move(multi));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranges of one file, asked for together and again where that may help.
+/// Requests for ranges of one file: many at a time, and repeated where that may help.
 #pragma once
 
 #include <curl/curl.h>
@@ -22,7 +22,7 @@ namespace weir::formats {
 
 using steady_time = std::chrono::steady_clock::time_point;
 
-/// What ends a call early, with the end of its time.
+/// The limits of a call, with its time limit as a point in time.
 struct call_end {
   std::stop_token stop;
   steady_time deadline = steady_time::max();
@@ -34,7 +34,7 @@ struct range_request {
   mutable_bytes to;
 };
 
-/// Asks one server for parts of one file. @threads{safe to call concurrently}
+/// Requests parts of one file from its server. @threads{safe to call concurrently}
 class range_client {
  public:
   range_client(remote_address address, remote_settings settings,
@@ -44,9 +44,9 @@ class range_client {
   [[nodiscard]] const remote_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] remote_traffic traffic() const noexcept;
 
-  /// The first request: up to `bytes` from the start of the file, into `first`, or all of
-  /// it, where the server knows no ranges. Tells the version that all later answers must
-  /// have, and whether `first` is the whole file.
+  /// Sends the first request, for `bytes` bytes from the start of the file. Its answer
+  /// fixes the version of which all later answers must be. A server that does not support
+  /// ranges sends the whole file instead; then `whole` is true.
   struct opened {
     byte_vector first;
     bool whole = false;
@@ -72,13 +72,13 @@ class range_client {
   file_version version_;
 
   mutable std::mutex mutex_;
-  std::string url_;  ///< of the address, or where the last redirect has led
+  std::string url_;  ///< to request: the address, or the target of the last redirect
 
   struct multi_closer {
     void operator()(CURLM* multi) const noexcept { curl_multi_cleanup(multi); }
   };
   using multi_handle = std::unique_ptr<CURLM, multi_closer>;
-  /// Handles that no call uses, with their open connections.
+  /// Handles that no call uses at present. They keep their connections open.
   std::vector<multi_handle> idle_;
   [[nodiscard]] multi_handle take_handle();
   void give_handle(multi_handle multi);

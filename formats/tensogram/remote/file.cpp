@@ -12,10 +12,11 @@ namespace weir::formats {
 
 namespace {
 
-/// Message bytes are read in pieces of this size, so that memory follows what arrives.
+/// A message is read in pieces of this size, so that no memory is taken for bytes that do
+/// not arrive.
 constexpr std::uint64_t message_piece = 8 << 20;
 
-/// Passes reads on until more bytes than allowed have been read.
+/// A source that fails once more bytes than allowed have been read from it.
 class metered_source final : public byte_source {
  public:
   metered_source(const byte_source& source, std::uint64_t bytes)
@@ -85,9 +86,9 @@ result<byte_vector> remote_file::read_message(std::size_t m,
   const auto source = source_->limited(limits);
   byte_vector out;
   while (out.size() < span.length) {
-    const std::uint64_t at = out.size();
-    out.resize(at + std::min(message_piece, span.length - at));
-    WEIR_CHECK(source->read(span.offset + at, mutable_bytes(out).subspan(at)));
+    const std::uint64_t done = out.size();
+    out.resize(done + std::min(message_piece, span.length - done));
+    WEIR_CHECK(source->read(span.offset + done, mutable_bytes(out).subspan(done)));
   }
   return out;
 }

@@ -30,8 +30,8 @@ struct given_settings {
 
 using setter = result<void> (*)(given_settings& s, const std::string& value);
 
-/// An option under its names, of which the first is the usual one. Names that begin with
-/// "aws_" are those of environment variables as well, in capitals.
+/// An option and its names, of which the first is the one for messages. A name that
+/// begins with "aws_" is also that of an environment variable, in capital letters.
 struct known_option {
   std::array<std::string_view, 4> names;
   setter set;
@@ -79,14 +79,15 @@ result<void> set_time(given_settings& s, const std::string& value) {
   WEIR_TRY(s.to.*Member, parse_duration(value));
   return {};
 }
-/// Of what writers or other clients need, and what changes nothing here.
+/// An option without effect: only writers or other clients use it.
 result<void> ignore(given_settings& /*s*/, const std::string& /*value*/) {
   return {};
 }
+/// An option that would need a service which is not built.
 result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
   return error(errc::unsupported,
-               "expected an option for keys that are given, found one for keys that "
-               "another service hands out");
+               "expected keys that are given, found an option for keys that another "
+               "service issues");
 }
 result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
   WEIR_TRY(const bool on, parse_switch(value));
@@ -96,8 +97,8 @@ result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
   return {};
 }
 
-/// The names are those of the Rust crate object_store, which the reference passes its
-/// options to.
+/// The reference passes its options to the Rust crate object_store, which has these
+/// names.
 /// @source{object_store 0.12, AmazonS3ConfigKey and ClientConfigKey}
 constexpr known_option known_options[] = {
     {{"aws_access_key_id", "access_key_id"}, set_text<&remote_settings::access_key>},
@@ -128,7 +129,7 @@ constexpr known_option known_options[] = {
     {{"proxy_url"}, set_text<&remote_settings::proxy>},
     {{"proxy_excludes"}, set_text<&remote_settings::proxy_excludes>},
     {{"user_agent"}, set_text<&remote_settings::user_agent>},
-    // What asks another service for keys, or needs a protocol of its own.
+    // Options that need another service or protocol.
     {{"role_arn", "aws_role_arn"}, refuse},
     {{"role_session_name", "aws_role_session_name"}, ignore},
     {{"web_identity_token_file", "aws_web_identity_token_file"}, refuse},
@@ -142,7 +143,7 @@ constexpr known_option known_options[] = {
     {{"s3_express", "aws_s3_express"}, refuse_switch},
     {{"aws_sse_customer_key_base64"}, refuse},
     {{"proxy_ca_certificate"}, refuse},
-    // What only writers need, or what tunes another client.
+    // Options that only writers or other clients use.
     {{"unsigned_payload", "aws_unsigned_payload"}, ignore},
     {{"checksum_algorithm", "aws_checksum_algorithm"}, ignore},
     {{"copy_if_not_exists", "aws_copy_if_not_exists"}, ignore},
@@ -183,8 +184,8 @@ error unknown_option(const std::string& name) {
                            name, did_you_mean(name, names)));
 }
 
-/// Options of the other stores mean nothing to S3 and http.
-bool of_another_store(std::string_view name) {
+/// Options of other stores have no effect on S3 and http.
+bool is_option_of_another_store(std::string_view name) {
   return name.substr(0, 6) == "azure_" || name.substr(0, 7) == "google_";
 }
 
@@ -193,10 +194,10 @@ result<void> set_option(given_settings& s, const std::string& given,
   const std::string name = lower(given);
   const known_option* option = find_option(name);
   if (option == nullptr) {
-    return of_another_store(name) ? result<void>() : unknown_option(name);
+    return is_option_of_another_store(name) ? result<void>() : unknown_option(name);
   }
   if (auto done = option->set(s, value); !done) {
-    // The value may be a secret, so only the name is told.
+    // The value may be a secret, so the message has the name only.
     return error(done.error().code(), fmt::format("cannot use storage option \"{}\": {}",
                                                   name, done.error().text()));
   }
@@ -208,8 +209,8 @@ const char* variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-/// What the environment says under the names of options. What cannot be used there is
-/// left alone: it may be meant for another program.
+/// Reads options from the environment. Variables for options that are not built are
+/// ignored there: they may be meant for another program.
 result<void> read_environment(given_settings& s) {
   for (const known_option& option : known_options) {
     if (option.set == &refuse || option.set == &ignore) {
@@ -243,18 +244,18 @@ result<void> read_environment(given_settings& s) {
   return {};
 }
 
-bool of_credentials(setter set) {
+bool is_credential(setter set) {
   return set == &set_text<&remote_settings::access_key> ||
          set == &set_text<&remote_settings::secret_key> ||
          set == &set_text<&remote_settings::session_token>;
 }
 
-/// Keys of two identities must not be mixed: with one given, those of the environment do
-/// not count.
-bool brings_credentials(const std::vector<storage_option>& options) {
+/// Whether options hold keys or a token. Then those of the environment do not count:
+/// two identities must not be mixed.
+bool have_credentials(const std::vector<storage_option>& options) {
   return std::any_of(options.begin(), options.end(), [](const storage_option& option) {
     const known_option* known = find_option(lower(option.first));
-    return known != nullptr && of_credentials(known->set);
+    return known != nullptr && is_credential(known->set);
   });
 }
 
@@ -264,9 +265,9 @@ bool plain_name(std::string_view text) {
   });
 }
 
-/// Decides between a value and its default, or the special and the general one, among
-/// what one place has said.
-void decide(given_settings& s) {
+/// Takes the region over its default, and the endpoint of S3 over the general one, among
+/// the values that the environment has given, or the options.
+void resolve_alternatives(given_settings& s) {
   for (const std::string* region : {&s.default_region, &s.region}) {
     s.to.region = region->empty() ? s.to.region : *region;
   }
@@ -278,8 +279,8 @@ void decide(given_settings& s) {
   }
 }
 
-/// What belongs together must be there.
-result<remote_settings> finished(given_settings s) {
+/// Checks what belongs together.
+result<remote_settings> checked(given_settings s) {
   remote_settings& out = s.to;
   if (!plain_name(out.region)) {
     return error(errc::invalid_argument,
@@ -317,14 +318,14 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const error wrong(errc::invalid_argument,
                     "expected a time with its unit, such as 30s, found another text");
   std::int64_t total = 0;
-  const char* at = text.data();
-  const char* end = at + text.size();
+  const char* next = text.data();
+  const char* end = next + text.size();
   if (text.empty()) {
     return wrong;
   }
-  while (at != end) {
+  while (next != end) {
     std::uint32_t number = 0;
-    const auto [after, problem] = std::from_chars(at, end, number);
+    const auto [after, problem] = std::from_chars(next, end, number);
     if (problem != std::errc()) {
       return wrong;
     }
@@ -339,16 +340,16 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
         !checked_add(total, part, total)) {
       return wrong;
     }
-    at = std::find_if(unit_end, end, [](char c) { return c != ' '; });
+    next = std::find_if(unit_end, end, [](char c) { return c != ' '; });
   }
   return std::chrono::milliseconds(total);
 }
 
 std::string remote_settings::without_secrets(std::string text) const {
   for (const std::string* secret : {&secret_key, &session_token}) {
-    for (std::size_t at = 0;
-         !secret->empty() && (at = text.find(*secret, at)) != std::string::npos;) {
-      text.replace(at, secret->size(), "***");
+    for (std::size_t found = 0;
+         !secret->empty() && (found = text.find(*secret, found)) != std::string::npos;) {
+      text.replace(found, secret->size(), "***");
     }
   }
   return text;
@@ -359,8 +360,8 @@ result<remote_settings> make_settings(const std::vector<storage_option>& options
   given_settings s;
   if (environment) {
     WEIR_CHECK(read_environment(s));
-    decide(s);
-    if (brings_credentials(options)) {
+    resolve_alternatives(s);
+    if (have_credentials(options)) {
       s.to.access_key.clear();
       s.to.secret_key.clear();
       s.to.session_token.clear();
@@ -369,8 +370,8 @@ result<remote_settings> make_settings(const std::vector<storage_option>& options
   for (const auto& [name, value] : options) {
     WEIR_CHECK(set_option(s, name, value));
   }
-  decide(s);
-  return finished(std::move(s));
+  resolve_alternatives(s);
+  return checked(std::move(s));
 }
 
 }  // namespace weir::formats

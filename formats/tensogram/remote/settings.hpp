@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a caller and the environment say about a remote store: keys, region, endpoint,
-/// time limits, certificates.
+/// The settings of a remote store: keys, region, endpoint, time limits, certificates.
 #pragma once
 
 #include <chrono>
@@ -46,7 +45,8 @@ struct remote_settings {
   [[nodiscard]] std::string without_secrets(std::string text) const;
 };
 
-/// Settings from storage options, over those of the environment if `environment`.
+/// Settings from storage options, and from the environment if `environment` is true.
+/// Options take precedence.
 /// @error{invalid_argument, an option or a value of no known form; unsupported, an option
 /// that asks for what is not built}
 [[nodiscard]] result<remote_settings> make_settings(

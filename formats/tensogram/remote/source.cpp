@@ -17,12 +17,11 @@ namespace weir::formats {
 
 namespace {
 
-/// What is asked for first: the header of most messages.
+/// The first request asks for so many bytes. They hold the header of most messages.
 constexpr std::uint64_t first_bytes = 64 << 10;
-/// Reads up to this size go through the cache.
+/// Reads up to this size fill the cache.
 constexpr std::uint64_t small_read = 1 << 20;
-/// A longer range is asked for in parts, several at a time; also what is lost at most
-/// when a connection breaks without a byte of progress.
+/// Longer ranges are requested in parts, several at a time.
 constexpr std::uint64_t longest_part = 4 << 20;
 
 steady_time deadline_of(const call_limits& limits) {
@@ -45,7 +44,7 @@ struct remote_source::shared {
     return client.fetch(ranges, end);
   }
 
-  /// Fetches ranges of whole blocks and keeps them; `use` sees each.
+  /// Fetches ranges of whole blocks, gives each to `use`, and caches it.
   template <class Use>
   result<void> fetch_blocks(const std::vector<byte_range>& ranges, const call_end& end,
                             const Use& use) {
@@ -64,17 +63,16 @@ struct remote_source::shared {
     return {};
   }
 
-  /// Reads the blocks around `missing` and, if that makes sense, those that will probably
-  /// be asked for next.
+  /// Reads the blocks that contain `missing`, and those that will probably be read next.
   result<void> read_small(std::uint64_t offset, mutable_bytes to,
                           const std::vector<byte_range>& missing, const call_end& end) {
-    const auto use = [&](std::uint64_t at, bytes_view bytes) {
+    const auto use = [&](std::uint64_t begin, bytes_view bytes) {
       for (const byte_range& range : missing) {
-        const std::uint64_t from = std::max(range.offset, at);
+        const std::uint64_t from = std::max(range.offset, begin);
         const std::uint64_t until =
-            std::min(range.offset + range.length, at + bytes.size());
+            std::min(range.offset + range.length, begin + bytes.size());
         if (from < until) {
-          std::memcpy(to.data() + (from - offset), bytes.data() + (from - at),
+          std::memcpy(to.data() + (from - offset), bytes.data() + (from - begin),
                       until - from);
         }
       }
@@ -88,7 +86,7 @@ struct remote_source::shared {
           all.error().code() == errc::timeout) {
         return all;
       }
-      // Perhaps only the guess was wrong.
+      // The failure may be that of a guessed range.
     }
     return fetch_blocks(needed, end, use);
   }
@@ -97,10 +95,10 @@ struct remote_source::shared {
                           const std::vector<byte_range>& missing, const call_end& end) {
     std::vector<range_request> requests;
     for (const byte_range& range : missing) {
-      for (std::uint64_t at = 0; at < range.length; at += longest_part) {
-        requests.push_back(
-            {range.offset + at, to.subspan(range.offset + at - offset,
-                                           std::min(longest_part, range.length - at))});
+      for (std::uint64_t part = 0; part < range.length; part += longest_part) {
+        requests.push_back({range.offset + part,
+                            to.subspan(range.offset + part - offset,
+                                       std::min(longest_part, range.length - part))});
       }
     }
     return fetch(requests, end);
@@ -183,23 +181,20 @@ result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
 }
 
 result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
+  // All of it must fit into the cache until it is read.
+  std::uint64_t unused = shared_->whole ? 0 : shared_->cache->capacity() / 2;
+  std::vector<byte_range> wanted;
   for (const byte_range& range : ranges) {
     WEIR_CHECK(check_inside(*this, range.offset, range.length));
+    const std::uint64_t length = std::min(range.length, unused);
+    wanted.push_back({range.offset, length});
+    unused -= length;
   }
   if (shared_->whole) {
     return {};
   }
-  // What is fetched must still be there when the last of it is read.
-  const std::uint64_t most = shared_->cache->capacity() / 2;
-  std::vector<byte_range> wanted = shared_->cache->absent(ranges, longest_part);
-  std::uint64_t bytes = 0;
-  const auto beyond = std::find_if(wanted.begin(), wanted.end(), [&](const auto& range) {
-    bytes += range.length;
-    return bytes > most;
-  });
-  wanted.erase(beyond, wanted.end());
-  return shared_->fetch_blocks(wanted, {stop_, deadline_},
-                               [](std::uint64_t, bytes_view) {});
+  return shared_->fetch_blocks(shared_->cache->absent(wanted, longest_part),
+                               {stop_, deadline_}, [](std::uint64_t, bytes_view) {});
 }
 
 }  // namespace weir::formats

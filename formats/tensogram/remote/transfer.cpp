@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One request for a range, and the verdict on its answer.
+/// One request for a range, and the checks of its answer.
 #include "tensogram/remote/transfer.hpp"
 
 #include <fmt/core.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t longest_error_body = 4096;
 constexpr long body_buffer = 256 << 10;
-/// What libcurl tells of a chain of certificates that it has not looked at, because the
-/// host's name was wrong before.
+/// What libcurl reports for a chain of certificates that it has not verified, since the
+/// name of the host did not match.
 constexpr long chain_not_checked = 1;
 /// SHA-256 of no bytes.
 constexpr std::string_view digest_of_nothing =
@@ -26,8 +26,8 @@ constexpr std::string_view digest_of_nothing =
 
 template <class T>
 void set(CURL* easy, CURLoption option, T value) {
-  // Options of the version that the build has found do not fail, but for memory, and a
-  // request without it fails later.
+  // The options exist in the version that the build requires. Where memory is short, the
+  // request itself fails.
   static_cast<void>(curl_easy_setopt(easy, option, value));
 }
 
@@ -64,8 +64,8 @@ std::string xml_word(const std::string& text, const std::string& tag) {
   return plain ? word : std::string();
 }
 
-/// Failures of libcurl that another try may not meet.
-bool may_pass(CURLcode code) {
+/// Whether a request may succeed that has just failed for this reason.
+bool is_transient(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:
@@ -175,7 +175,7 @@ void transfer::add_header(const std::string& line) {
   }
 }
 
-/// Says who asks. Only the server of the address is told.
+/// Adds the identity of the caller. Only requests to the server of the address have it.
 void transfer::sign() {
   const remote_settings& s = target_.settings;
   const remote_address& a = target_.address;
@@ -187,7 +187,7 @@ void transfer::sign() {
     }
     return;
   }
-  // A key may hold "..", which is no way up here.
+  // ".." in a key has no special meaning.
   set(easy_, CURLOPT_PATH_AS_IS, 1L);
   if (s.request_payer) {
     add_header("x-amz-request-payer: requester");
@@ -195,7 +195,7 @@ void transfer::sign() {
   if (!s.signs()) {
     return;
   }
-  // S3 wants the digest of the body to be told and signed, which here is that of nothing.
+  // S3 requires this header and its signature. libcurl 7.88 does not add it.
   add_header("x-amz-content-sha256: " + std::string(digest_of_nothing));
   if (!s.session_token.empty()) {
     add_header("x-amz-security-token: " + s.session_token);
@@ -391,13 +391,13 @@ transfer::outcome transfer::finish_broken(CURLcode code) {
   code_ = timed_out_ ? errc::timeout : errc::source_unavailable;
   reason_ = fmt::format("expected {} bytes, found {} and \"{}\"", wanted_.to.size(),
                         received_, text);
-  if (!may_pass(code)) {
+  if (!is_transient(code)) {
     return outcome::failed;
   }
   return received_ > 0 && status_ == 206 ? outcome::part : outcome::repeat;
 }
 
-/// Status of a failure, with what S3 says of its reason.
+/// Puts a status, and the error code of S3 in the body, into words.
 void transfer::explain_status() {
   const std::string word = xml_word(error_body_, "Code");
   reason_ = fmt::format("expected status 206, found {}{}", status_,
@@ -425,7 +425,7 @@ transfer::outcome transfer::finish_status() {
       char* to = nullptr;
       curl_easy_getinfo(easy_, CURLINFO_REDIRECT_URL, &to);
       location_ = to != nullptr ? to : "";
-      // A signature holds for one server, and the object lies where S3 says at once.
+      // A signature is valid for one server only.
       return target_.address.s3 || location_.empty() ? outcome::failed
                                                      : outcome::redirect;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One request for a range of a file, and what the server answers.
+/// One request for a range of a file, and the checks of its answer.
 #pragma once
 
 #include <curl/curl.h>
@@ -18,48 +18,51 @@
 
 namespace weir::formats {
 
-/// A header Content-Range. @source{RFC 9110, 14.4}
+/// The value of a header Content-Range. @source{RFC 9110, 14.4}
 struct content_range {
   std::optional<std::uint64_t> first;  ///< absent in "bytes */N"
   std::uint64_t last = 0;
   std::optional<std::uint64_t> total;  ///< absent in "bytes A-B/*"
 };
+/// Nothing if the text has another form.
 [[nodiscard]] std::optional<content_range> parse_content_range(std::string_view text);
 
-/// What tells one version of a file from another.
+/// The facts by which two versions of a file are told apart.
 struct file_version {
   std::uint64_t size = 0;
   std::string etag;
   std::string modified;
 
-  /// Whether the ETag can be required of an answer: a weak one never matches.
+  /// Whether the server can be asked for this version alone: If-Match never holds for a
+  /// weak ETag.
   [[nodiscard]] bool strong() const noexcept {
     return !etag.empty() && etag.rfind("W/", 0) != 0;
   }
 };
 
-/// What to ask for.
+/// The range that a request asks for.
 struct range_wanted {
   std::uint64_t offset = 0;
   mutable_bytes to;
-  /// The version that the answer must be of; absent in the first request of a file, whose
-  /// answer may be shorter than `to`.
+  /// The version of which the answer must be. nullptr in the first request of a file,
+  /// whose answer may also be shorter than `to`.
   const file_version* version = nullptr;
-  /// Where a whole file goes if the server knows no ranges, up to `largest_whole` bytes;
-  /// nullptr: that is an error.
+  /// Receives the whole file, of up to `largest_whole` bytes, if the server does not
+  /// support ranges. nullptr: such an answer is an error.
   byte_vector* whole = nullptr;
   std::uint64_t largest_whole = 0;
 };
 
-/// Server and identity of a request.
+/// The server of a request, and the identity of who sends it.
 struct request_target {
   const remote_address& address;
   const remote_settings& settings;
   std::string url;
-  bool own_server = true;  ///< false: a redirect led away, so nothing secret is sent
+  bool own_server = true;  ///< false: another server, which gets no secret
 };
 
-/// One GET, driven by a multi handle of libcurl. @threads{one thread at a time}
+/// One GET request, which a multi handle of libcurl executes.
+/// @threads{one thread at a time}
 class transfer {
  public:
   transfer(request_target target, range_wanted wanted,
@@ -70,26 +73,27 @@ class transfer {
 
   [[nodiscard]] CURL* handle() const noexcept { return easy_; }
 
-  /// What came of it, once libcurl is done with it.
+  /// How the request ended.
   enum class outcome : std::uint8_t {
-    done,      ///< `to` is full, or the file ends before, or is in `whole`
-    part,      ///< received() bytes of it are there, then the connection broke
-    repeat,    ///< nothing is there for a reason that may pass
-    redirect,  ///< location() says where to
-    failed,    ///< reason() says why
+    done,      ///< all bytes are there: in `to`, or the whole file in `whole`
+    part,      ///< the first received() bytes are there
+    repeat,    ///< nothing is there; another request may succeed
+    redirect,  ///< to location()
+    failed,    ///< for reason(); another request would fail as well
   };
+  /// To be called once, with the result that libcurl reports for the handle.
   [[nodiscard]] outcome finish(CURLcode code);
 
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
   [[nodiscard]] long status() const noexcept { return status_; }
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
-  /// How long the server asks to be left alone.
+  /// The time that the server asks to wait before the next request; 0: none.
   [[nodiscard]] std::chrono::seconds retry_after() const noexcept { return retry_after_; }
   [[nodiscard]] const std::string& location() const noexcept { return location_; }
-  /// Version of the file, as far as this answer tells it.
+  /// The version of the file that the answer is of.
   [[nodiscard]] const file_version& version() const noexcept { return found_; }
   [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
-  /// "expected X, found Y" of a failure, or of the last thing that went wrong.
+  /// "expected X, found Y", of every outcome but done.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
   [[nodiscard]] errc code() const noexcept { return code_; }
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
@@ -101,7 +105,7 @@ class transfer {
   void add_header(const std::string& line);
   void sign();
   void trust();
-  /// Looks at status and headers once they are there; false if the body must not come.
+  /// Checks status and headers. False if the answer must be refused.
   [[nodiscard]] bool accept_head();
   [[nodiscard]] bool accept_part();
   [[nodiscard]] bool accept_whole();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers and networks that do what they should not.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <thread>
@@ -116,7 +117,7 @@ TEST_F(RemoteFaults, AServerThatAsksForTimeGetsIt) {
 
 TEST_F(RemoteFaults, AServerThatAsksForHoursIsTakenForClosed) {
   expect_refused("status:503:7200", errc::source_unavailable,
-                 "found 503 and a wish to be asked again in 7200 s");
+                 "found 503 and Retry-After 7200 s");
   EXPECT_EQ(server.log().size(), 1u);
 }
 
@@ -163,7 +164,15 @@ TEST_F(RemoteFaults, AWholeFileThatBreaksOffIsAskedForAgain) {
   EXPECT_EQ(source->size(), content.size());
 }
 
+/// The most memory that the process has had, in bytes.
+std::uint64_t peak_memory() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) << 10;
+}
+
 TEST_F(RemoteFaults, AnAbsurdLengthTakesNoMemory) {
+  const std::uint64_t before = peak_memory();
   server.faults("a.bin", {}, "whole-length:1000000000000000000");
   const auto whole = try_open();
   ASSERT_FALSE(whole);
@@ -183,6 +192,7 @@ TEST_F(RemoteFaults, AnAbsurdLengthTakesNoMemory) {
   const auto endless = try_open();
   ASSERT_FALSE(endless);
   EXPECT_TRUE(says(endless.error(), "found 403"));
+  EXPECT_LT(peak_memory() - before, std::uint64_t{64} << 20);
 }
 
 TEST_F(RemoteFaults, AFileThatChangesIsNoticed) {

@@ -117,5 +117,16 @@ TEST_F(RemoteRedirects, ErrorsNameNoPasswordAndNoQuery) {
       << loop.error().message();
 }
 
+TEST_F(RemoteRedirects, AProxyAndANameAreTakenFromTheOptions) {
+  options.storage = {{"proxy_url", one.url("")}, {"user_agent", "a test"}};
+  const auto source =
+      or_throw(remote_source::open("http://nowhere.invalid/a.bin", options));
+  EXPECT_EQ(source->size(), content.size());
+  EXPECT_EQ(one.log()[0]["headers"]["user-agent"], "a test");
+  options.storage.emplace_back("proxy_excludes", "nowhere.invalid");
+  EXPECT_FALSE(remote_source::open("http://nowhere.invalid/a.bin", options));
+  EXPECT_TRUE(one.log().empty());
+}
+
 }  // namespace
 }  // namespace weir::test

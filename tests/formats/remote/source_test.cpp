@@ -30,7 +30,7 @@ class RemoteSource : public testing::Test {
     return or_throw(remote_file::open(server.url(name), quick_options(), order));
   }
   /// The most requests that were answered at the same time since the last look.
-  std::size_t most_at_once() {
+  std::size_t max_concurrency() {
     std::size_t most = 0;
     for (const auto& entry : server.log()) {
       most = std::max(most, entry["beside"].get<std::size_t>());
@@ -168,7 +168,7 @@ TEST_F(RemoteSource, AWholeMessageOfManyObjectsIsOpenedInBatches) {
   const auto after = file->source()->traffic();
   EXPECT_LE(after.requests - before.requests, 42u);
   EXPECT_LE(after.bytes - before.bytes, 42u * (32 << 10));
-  EXPECT_GE(most_at_once(), 4u);
+  EXPECT_GE(max_concurrency(), 4u);
   server.faults("many.tgm", {});
   EXPECT_EQ(or_throw(reader.decode_all()).size(), 40u);
 }
@@ -227,7 +227,7 @@ TEST_F(RemoteSource, MessagesOfEqualLengthAreFoundInBatches) {
   server.log();
   server.faults("equal.tgm", {}, "slow:10");
   EXPECT_EQ(or_throw(scan_remote(*source, scan_order::forward, 64 << 20)).size(), 60u);
-  EXPECT_GE(most_at_once(), 4u);
+  EXPECT_GE(max_concurrency(), 4u);
 }
 
 TEST_F(RemoteSource, OtherBytesAreSearchedOnlySoFar) {
@@ -287,6 +287,23 @@ TEST_F(RemoteSource, KeepsNoMoreThanItsCacheMayHold) {
   or_throw(source->read(2'000'000, found));
   EXPECT_GT(source->traffic().requests, before) << "others have taken its place";
   EXPECT_TRUE(std::equal(found.begin(), found.end(), content.begin() + 2'000'000));
+}
+
+TEST_F(RemoteSource, PrefetchesNoMoreThanItsCacheMayHold) {
+  server.put("a.bin", random_bytes(3, 3'000'000));
+  remote_options options = quick_options();
+  options.cache_bytes = 512 << 10;
+  const auto source = or_throw(remote_source::open(server.url("a.bin"), options));
+  const std::vector<formats::byte_range> all{{100'000, 2'000'000}, {2'900'000, 10}};
+  or_throw(source->prefetch(all));
+  EXPECT_LE(source->traffic().bytes, (64u << 10) + (256u << 10) + 2 * (16u << 10));
+  const std::vector<formats::byte_range> beyond{{2'999'999, 2}};
+  EXPECT_EQ(source->prefetch(beyond).error().code(), errc::torn);
+  // Of a file that pretends to be huge the memory is bounded as well.
+  server.faults("a.bin", {}, "total:4611686018427387904");
+  const auto huge = or_throw(remote_source::open(server.url("a.bin"), options));
+  const std::vector<formats::byte_range> most{{100'000, std::uint64_t{1} << 61}};
+  EXPECT_TRUE(huge->prefetch(most));
 }
 
 TEST_F(RemoteSource, AFileIsValidatedThroughItsAddress) {
