@@ -268,16 +268,17 @@ TEST_F(RemoteFaults, ACallEndsWithItsTime) {
 TEST_F(RemoteFaults, ACallEndsWhenItIsCancelled) {
   for (const char* fault : {"hang", "drip:20", "status:503:30"}) {
     SCOPED_TRACE(fault);
+    source = or_throw(try_open());
+    server.log();
+    server.faults("a.bin", {}, fault);
     std::stop_source stop;
-    std::thread canceller([&] {
-      while (server.ask({{"do", "log"}}).empty()) {
+    // Cancels once the server has the request.
+    std::jthread canceller([&] {
+      while (server.log().empty()) {
         std::this_thread::yield();
       }
       stop.request_stop();
     });
-    source = or_throw(try_open());
-    server.log();
-    server.faults("a.bin", {}, fault);
     byte_vector to(1000);
     const auto done = source->limited({stop.get_token(), {}})->read(200'000, to);
     canceller.join();
@@ -293,7 +294,7 @@ TEST_F(RemoteFaults, AServerThatIsKilledAndComesBackIsAskedAgain) {
   source = or_throw(try_open());
   server.faults("a.bin", {"hang"});
   server.log();
-  std::thread killer([&] {
+  std::jthread killer([&] {
     while (server.log().empty()) {
       std::this_thread::yield();
     }
