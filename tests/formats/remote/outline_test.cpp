@@ -130,7 +130,8 @@ byte_vector stream_with_preceders(bool hashes) {
 /// Writes shorter CBOR over the body of the first frame of a type: bytes behind a CBOR
 /// item are ignored.
 void overwrite_frame(byte_vector& message, std::uint16_t type, bytes_view cbor) {
-  for (const auto& frame : or_throw(message_reader::open(bytes_view(message))).frames()) {
+  const auto reader = or_throw(message_reader::open(bytes_view(message)));
+  for (const auto& frame : reader.frames()) {
     if (frame.type == type) {
       std::copy(cbor.begin(), cbor.end(),
                 message.begin() + static_cast<std::ptrdiff_t>(
