@@ -31,6 +31,16 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
 
 }  // namespace
 
+bool source_failed(const error& e) noexcept {
+  switch (e.root().code()) {
+    case errc::io:
+    case errc::source_unavailable:
+    case errc::interrupted:
+    case errc::timeout: return true;
+    default: return false;
+  }
+}
+
 result<void> memory_source::read(std::uint64_t offset, mutable_bytes to) const {
   WEIR_CHECK(check_range(*this, offset, to.size()));
   if (!to.empty()) {

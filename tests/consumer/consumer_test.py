@@ -49,6 +49,9 @@ def main():
         said = run(os.path.join(own, "consumer"))
         if said.split() != ["base", "runtime", "formats", "storage"]:
             sys.exit(f"the consumer said {said!r}, expected one word per library")
+        said = run(os.path.join(own, "remote"))
+        if "Google storage, which is not built" not in said:
+            sys.exit(f"the consumer of remote files said {said!r}, expected a refusal of Google storage")
         c_programs(project / "tessera.c", moved, temp, own)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:

@@ -105,8 +105,10 @@ result<void> check_elements(const message_reader& reader, const std::string& pla
   return {};
 }
 
-result<void> dump_object(const message_reader& reader, std::size_t i,
-                         const tgm_verb_options& options, output& out) {
+result<void> dump_object(const opened_object& object, const tgm_verb_options& options,
+                         output& out) {
+  const message_reader& reader = object.reader;
+  const std::size_t i = object.index;
   const auto& d = reader.descriptor(i);
   WEIR_TRY(const byte_vector bytes, reader.decode(i));
   if (options.raw) {
@@ -119,7 +121,7 @@ result<void> dump_object(const message_reader& reader, std::size_t i,
       "{{\"object\": {}, \"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"metadata\": "
       "{}, "
       "\"values\": [",
-      i, json_quote(object_name(reader, i)), info_of(d.type).tensogram,
+      object.number, json_quote(object_name(reader, i)), info_of(d.type).tensogram,
       shape_text(d.shape), formats::to_json(reader.metadata(i)));
   for (std::uint64_t k = 0; k < shown; ++k) {
     out.print("{}{}", k == 0 ? "" : ", ", element_json(d.type, bytes, k));
@@ -136,15 +138,17 @@ result<void> dump_file(const message_file& file, const tgm_verb_options& options
     return file.without_message();
   }
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
-    WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
     if (!options.object.empty()) {
-      WEIR_TRY(const std::size_t i, object_called(reader, options.object));
-      return dump_object(reader, i, options, out);
+      WEIR_TRY(const opened_object object,
+               file.open_object(m, options.object, options.reading()));
+      return dump_object(object, options, out);
     }
+    WEIR_TRY(message_reader reader, file.open(m, options.reading()));
     out.print("{{\"message\": {}, \"extra\": {}}}\n", m,
               formats::to_json(reader.metadata().extra));
-    for (std::size_t i = 0; i < reader.object_count(); ++i) {
-      WEIR_CHECK(dump_object(reader, i, options, out));
+    opened_object object{std::move(reader)};
+    for (; object.index < object.reader.object_count(); object.number = ++object.index) {
+      WEIR_CHECK(dump_object(object, options, out));
     }
   }
   return {};

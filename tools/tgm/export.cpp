@@ -58,11 +58,13 @@ void print_rows(const cbor_array& rows, std::pair<const char*, const char*> colu
 command_result tgm_export(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
-  WEIR_TRY(const std::size_t i, object_called(reader, options.object));
+  WEIR_TRY(const opened_object object,
+           file.open_object(m, options.object, options.reading()));
+  const message_reader& reader = object.reader;
+  const std::size_t i = object.index;
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const byte_vector npy = as_npy(reader.descriptor(i), elements);
-  WEIR_CHECK(write_file_atomically(posix_file_system(), options.out, npy));
+  WEIR_CHECK(save(options.out, npy));
   if (options.json) {
     out.print("{}\n", formats::to_json(formats::cbor_value(cbor_map{
                           {"out", options.out},
@@ -75,8 +77,10 @@ command_result tgm_export(const tgm_verb_options& options, output& out) {
 command_result tgm_show(const tgm_verb_options& options, output& out) {
   WEIR_TRY(const message_file file, read_messages(options.files.front()));
   WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
-  WEIR_TRY(const std::size_t i, object_called(reader, options.object));
+  WEIR_TRY(const opened_object object,
+           file.open_object(m, options.object, options.reading()));
+  const message_reader& reader = object.reader;
+  const std::size_t i = object.index;
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const auto& d = reader.descriptor(i);
   const auto values = as_doubles(d, elements);
@@ -108,7 +112,7 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
   out.write(as_blocks(small));
   const std::string units = text("units").empty() ? "" : " " + text("units");
   out.print("{} {} {} {}\n",
-            text("name").empty() ? fmt::format("object {}", i) : text("name"),
+            text("name").empty() ? fmt::format("object {}", object.number) : text("name"),
             info_of(d.type).tensogram, shape_text(d.shape),
             range.lowest <= range.highest
                 ? fmt::format("from {} to {}{}", range.lowest, range.highest, units)

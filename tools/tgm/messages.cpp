@@ -8,6 +8,8 @@
 
 #include "cli/output.hpp"
 #include "weir/base/text.hpp"
+#include "weir/formats/remote.hpp"
+#include "weir/formats/tensogram_outline.hpp"
 
 namespace weir::tools {
 
@@ -63,7 +65,7 @@ result<void> message_file::append_message(std::size_t message, byte_vector& to) 
 result<message_reader> message_file::open(std::size_t message,
                                           const formats::read_options& options) const {
   auto reader = message_reader::open(source, spans[message], options);
-  if (!reader) {
+  if (!reader && !formats::source_failed(reader.error())) {
     return error(
                reader.error().code(),
                fmt::format("cannot read message {} of \"{}\": expected a whole message, "
@@ -82,8 +84,46 @@ error message_file::without_message() const {
                            name, source->size()));
 }
 
+namespace {
+
+/// The number that a text gives, if it is one below `count`.
+std::optional<std::size_t> number_below(const std::string& text, std::size_t count) {
+  std::size_t number = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, problem] = std::from_chars(text.data(), last, number);
+  const bool good = problem == std::errc() && end == last && number < count;
+  return good ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+result<opened_object> message_file::open_object(
+    std::size_t message, const std::string& wanted,
+    const formats::read_options& options) const {
+  if (source->distant()) {
+    WEIR_TRY(const formats::message_outline outline,
+             formats::message_outline::open(source, spans[message], options));
+    const auto named = outline.find(wanted);
+    const auto number = named ? named : number_below(wanted, outline.object_count());
+    if (number) {
+      WEIR_TRY(message_reader reader, outline.object(*number));
+      return opened_object{std::move(reader), 0, *number};
+    }
+  }
+  WEIR_TRY(message_reader reader, open(message, options));
+  WEIR_TRY(const std::size_t i, object_called(reader, wanted));
+  return opened_object{std::move(reader), i, i};
+}
+
 result<message_file> read_messages(const std::string& path) {
   message_file out;
+  if (formats::is_remote_address(path)) {
+    WEIR_TRY(const auto remote, formats::remote_file::open(path));
+    out.name = remote->name();
+    out.source = remote->source();
+    out.spans = remote->spans();
+    return out;
+  }
   out.name = path == "-" ? "standard input" : path;
   WEIR_TRY(byte_vector content, read_input(path));
   out.source = std::make_shared<formats::memory_source>(std::move(content), out.name);
@@ -162,11 +202,8 @@ result<std::size_t> object_called(const message_reader& reader,
   if (const auto i = reader.find(wanted)) {
     return *i;
   }
-  std::size_t index = 0;
-  const char* last = wanted.data() + wanted.size();
-  const auto [end, problem] = std::from_chars(wanted.data(), last, index);
-  if (problem == std::errc() && end == last && index < reader.object_count()) {
-    return index;
+  if (const auto i = number_below(wanted, reader.object_count())) {
+    return *i;
   }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < reader.object_count(); ++i) {

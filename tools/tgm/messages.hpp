@@ -13,9 +13,16 @@
 
 namespace weir::tools {
 
+/// An object of a message, in a reader of the whole message or of this object alone.
+struct opened_object {
+  formats::message_reader reader;
+  std::size_t index = 0;   ///< in the reader
+  std::size_t number = 0;  ///< in the message
+};
+
 /// A file and the places of its messages. @threads{a value; the bytes are shared}
 struct message_file {
-  std::string name;  ///< path, or "standard input"
+  std::string name;  ///< path, address, or "standard input"
   std::shared_ptr<const formats::byte_source> source;
   std::vector<formats::message_span> spans;
 
@@ -33,13 +40,20 @@ struct message_file {
   /// @error{those of message_reader::open, with the number and place of the message}
   [[nodiscard]] result<formats::message_reader> open(
       std::size_t message, const formats::read_options& options) const;
+  /// Opens the object that is given by its name or by its number. Of a remote file only
+  /// what this object needs is read.
+  /// @error{not_found; those of open}
+  [[nodiscard]] result<opened_object> open_object(
+      std::size_t message, const std::string& wanted,
+      const formats::read_options& options) const;
   /// The failure of a verb that needs a message where the file holds none: corrupt.
   [[nodiscard]] error without_message() const;
 };
 
-/// Opens a file, or standard input for "-", and finds its messages, of which there may be
-/// none.
-/// @error{not_found; io}
+/// Opens a file, an address (http, https, s3), or standard input for "-", and finds its
+/// messages, of which there may be none. Of a remote file the messages are read when they
+/// are needed.
+/// @error{not_found; io; those of formats::remote_file::open}
 [[nodiscard]] result<message_file> read_messages(const std::string& path);
 
 /// Which messages a verb takes, as `-w` says; without a clause it takes all of them.

@@ -186,7 +186,9 @@ class tgm_verbs {
   CLI::App* none_or_more(const char* name, const char* what, const char* example,
                          command run) {
     CLI::App* v = verb(name, what, example, run);
-    v->add_option("FILE", o_.files, "Files, or \"-\" for standard input");
+    v->add_option("FILE", o_.files,
+                  "Files, addresses of http, https or s3, or \"-\" for "
+                  "standard input");
     return v;
   }
   CLI::App* many(const char* name, const char* what, const char* example, command run) {
@@ -196,7 +198,10 @@ class tgm_verbs {
   }
   CLI::App* one(const char* name, const char* what, const char* example, command run) {
     CLI::App* v = verb(name, what, example, run);
-    v->add_option("FILE", o_.file, "File, or \"-\" for standard input")->required();
+    v->add_option("FILE", o_.file,
+                  "File, address of http, https or s3, or \"-\" for "
+                  "standard input")
+        ->required();
     return v;
   }
   CLI::App* pair(const char* name, const char* what, const char* example, command run) {

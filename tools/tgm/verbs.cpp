@@ -4,6 +4,7 @@
 #include "tgm/verbs.hpp"
 
 #include "weir/base/file.hpp"
+#include "weir/formats/remote.hpp"
 
 namespace weir::tools {
 
@@ -16,6 +17,11 @@ formats::read_options tgm_verb_options::reading() const {
 }
 
 result<void> save(const std::string& path, bytes_view bytes) {
+  if (formats::is_remote_address(path)) {
+    return error(errc::unsupported,
+                 "cannot write to an address: expected the name of a file, found one of "
+                 "http, s3 or another store");
+  }
   return write_file_atomically(posix_file_system(), path, bytes);
 }
 

@@ -66,6 +66,15 @@ std::string place(const byte_source& source, std::uint64_t offset) {
   return fmt::format("{}:{}", source.name(), offset);
 }
 
+error as_error(const found_issue& found, const byte_source& source,
+               std::uint64_t message) {
+  std::string where = place(source, message + found.issue.byte_offset.value_or(0));
+  if (found.issue.object) {
+    where += fmt::format(" (object {})", *found.issue.object);
+  }
+  return error(found.code, found.issue.description).at(std::move(where));
+}
+
 namespace {
 
 constexpr std::uint64_t furthest = std::numeric_limits<std::uint64_t>::max();
@@ -78,9 +87,18 @@ class frame_walk {
 
   /// `end` is where the postamble starts, or for a stream the last byte that it may use.
   result<void> run(std::uint64_t end, bool stream) {
-    end_ = end;
     stream_ = stream;
-    std::uint64_t at = preamble_size;
+    WEIR_TRY(const std::uint64_t at, fill(preamble_size, end));
+    if (at != 0) {
+      layout_.span.length = at + postamble_size;
+    }
+    return {};
+  }
+
+  /// Takes frames from `at` on until they end at `end`, which comes back; 0 after a
+  /// fault.
+  result<std::uint64_t> fill(std::uint64_t at, std::uint64_t end) {
+    end_ = end;
     while (!layout_.complete) {
       if (!stream_ && at == end_) {
         layout_.complete = true;
@@ -88,12 +106,26 @@ class frame_walk {
       }
       WEIR_TRY(const std::uint64_t next, step(at));
       if (next == 0) {
-        return {};
+        return std::uint64_t{0};
       }
       at = next;
     }
-    layout_.span.length = at + postamble_size;
-    return {};
+    return at;
+  }
+
+  /// Takes the frames of the header. Returns where they end; 0 after a fault.
+  result<std::uint64_t> header(std::uint64_t end) {
+    end_ = end;
+    std::uint64_t at = preamble_size;
+    while (at != 0 && left(at) >= frame_header_size) {
+      WEIR_TRY(const bytes_view start, bytes_at(at, frame_header_size));
+      if (starts_with(start, frame_magic) &&
+          phase_of(load_be<std::uint16_t>(start.data() + 2)) > 0) {
+        break;
+      }
+      WEIR_TRY(at, step(at));
+    }
+    return at;
   }
 
  private:
@@ -418,6 +450,21 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
     }
   }
   return layout;
+}
+
+result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
+                                                 message_layout& layout,
+                                                 std::uint64_t end, issue_list& issues) {
+  WEIR_TRY(const std::uint64_t at, frame_walk(pieces, layout, issues).header(end));
+  return at == 0 ? std::nullopt : std::optional(at);
+}
+
+result<void> walk_frames(piece_reader& pieces, message_layout& layout,
+                         std::uint64_t begin, std::uint64_t end, issue_list& issues) {
+  layout.complete = false;
+  WEIR_TRY(const std::uint64_t at, frame_walk(pieces, layout, issues).fill(begin, end));
+  layout.complete = at != 0;
+  return {};
 }
 
 result<std::uint64_t> walk_stream(piece_reader& pieces, message_span within) {

@@ -69,6 +69,21 @@ struct message_layout {
 [[nodiscard]] result<message_layout> read_layout(piece_reader& pieces,
                                                  message_span within, issue_list& issues);
 
+/// Walks the frames in front of the data objects of a message whose preamble is in
+/// `layout`, up to the offset `end` at most. Returns where the first frame starts that is
+/// not one of them, or nothing after a fault, which goes to `issues`.
+/// @error{what the source returns}
+[[nodiscard]] result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
+                                                               message_layout& layout,
+                                                               std::uint64_t end,
+                                                               issue_list& issues);
+/// Walks frames that fill a message from `begin` to `end` and appends them to `layout`.
+/// `layout.complete` says whether they do; if not, `issues` has the reason.
+/// @error{what the source returns}
+[[nodiscard]] result<void> walk_frames(piece_reader& pieces, message_layout& layout,
+                                       std::uint64_t begin, std::uint64_t end,
+                                       issue_list& issues);
+
 /// Length of the stream that starts at `within.offset`, by walking its frames; 0 if they
 /// do not lead to a postamble. @error{what the source returns}
 [[nodiscard]] result<std::uint64_t> walk_stream(piece_reader& pieces,
@@ -89,5 +104,8 @@ struct frame_body {
 
 /// "name:offset", for errors.
 [[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);
+/// What a reader returns for an issue of the message that starts at `message`.
+[[nodiscard]] error as_error(const found_issue& found, const byte_source& source,
+                             std::uint64_t message);
 
 }  // namespace weir::formats

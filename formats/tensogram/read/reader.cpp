@@ -7,55 +7,13 @@
 
 #include "tensogram/codec/parallel.hpp"
 #include "tensogram/codec/pipeline.hpp"
-#include "tensogram/read/contents.hpp"
+#include "tensogram/read/outline.hpp"
+#include "tensogram/read/reader_state.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::formats {
 
-struct message_reader::state {
-  std::shared_ptr<const byte_source> source;
-  read_options options;
-  message_layout layout;
-  message_contents contents;
-
-  /// "name:offset (object 1 "t2m")".
-  std::string place_of(std::size_t i) const {
-    const cbor_value* name = contents.metadata.base[i].find("name");
-    const bool named = name != nullptr && name->text() != nullptr;
-    return fmt::format(
-        "{} (object {}{})",
-        place(*source, layout.span.offset + contents.objects[i].frame.offset), i,
-        named ? fmt::format(" \"{}\"", *name->text()) : "");
-  }
-  result<void> check_index(std::size_t i) const {
-    if (i >= contents.objects.size()) {
-      return error(errc::not_found,
-                   fmt::format(
-                       "cannot decode object {}: expected an index below {}, found it "
-                       "beyond",
-                       i, contents.objects.size()))
-          .at(place(*source, layout.span.offset));
-    }
-    return {};
-  }
-  /// The same failure, at the object.
-  error located(error e, std::size_t i) const {
-    return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
-  }
-  /// So many bytes from where the payload of object `i` begins.
-  result<byte_vector> stored(std::size_t i, std::uint64_t bytes) const;
-};
-
 namespace {
-
-error as_error(const found_issue& found, const byte_source& source,
-               std::uint64_t message) {
-  std::string where = place(source, message + found.issue.byte_offset.value_or(0));
-  if (found.issue.object) {
-    where += fmt::format(" (object {})", *found.issue.object);
-  }
-  return error(found.code, found.issue.description).at(std::move(where));
-}
 
 result<byte_vector> allocate(std::uint64_t bytes) {
   try {
@@ -97,6 +55,9 @@ result<message_reader> message_reader::open(bytes_view message,
 result<message_reader> message_reader::open(std::shared_ptr<const byte_source> source,
                                             message_span span,
                                             const read_options& options) {
+  if (source->distant()) {
+    WEIR_CHECK(prefetch_frames(source, span));
+  }
   auto s = std::make_unique<state>();
   s->source = std::move(source);
   s->options = options;

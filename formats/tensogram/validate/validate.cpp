@@ -145,7 +145,7 @@ class message_validation {
     }
     byte_vector elements;
     if (auto done = decode(place, elements); !done) {
-      if (done.error().code() == errc::io) {
+      if (source_failed(done.error())) {
         return done;
       }
       add("decode_pipeline_failed", validation_level::integrity, issue_severity::error, i,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "weir/base/bytes.hpp"
@@ -14,6 +15,13 @@
 #include "weir/base/file.hpp"
 
 namespace weir::formats {
+
+/// A part of a source, in bytes.
+struct byte_range {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  friend bool operator==(const byte_range&, const byte_range&) = default;
+};
 
 /// Bytes that can be read at any offset and do not change while they are used.
 /// @threads{safe to read concurrently}
@@ -30,7 +38,22 @@ class byte_source {
   }
   /// Name in messages: a path, a tag, or "memory".
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+
+  /// Whether a read takes a round trip over a network, so that a caller who knows what he
+  /// will read should say so with prefetch().
+  [[nodiscard]] virtual bool distant() const noexcept { return false; }
+  /// Fetches these ranges together and keeps them for the reads that follow. A source
+  /// that is not distant does nothing. @error{torn, a range exceeds size(); what read()
+  /// returns}
+  [[nodiscard]] virtual result<void> prefetch(
+      std::span<const byte_range> /*ranges*/) const {
+    return {};
+  }
 };
+
+/// Whether reading failed for a reason that lies in the source and not in what it holds:
+/// a disk or network, a time limit, or a call that was cancelled.
+[[nodiscard]] bool source_failed(const error& e) noexcept;
 
 /// Bytes that somebody else keeps alive, or that this object owns.
 class memory_source final : public byte_source {

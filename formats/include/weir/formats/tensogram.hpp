@@ -385,6 +385,7 @@ class message_reader {
   [[nodiscard]] const std::vector<frame_info>& frames() const noexcept;
 
  private:
+  friend class message_outline;
   struct state;
   explicit message_reader(std::unique_ptr<state> s);
   std::unique_ptr<state> state_;

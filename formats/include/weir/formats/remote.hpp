@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tensogram files behind http, https and s3 addresses, read by ranges. Library
+/// weir::remote, which is the only one that needs libcurl.
+///
+/// A file is opened with one request. Everything else is read as ranges of it, in batches
+/// that go over several connections, and small ranges stay in a cache of bounded size. A
+/// request that fails for a passing reason (no connection, a connection that is cut,
+/// status 408, 429, 500, 502, 503, 504) is sent again after a pause that doubles, or
+/// after the time that the server asks for; what had arrived before is kept. Every answer
+/// must belong to the file that was opened: its size, its ETag and its time of change are
+/// compared.
+///
+/// Errors have these codes, so that a caller can tell them apart:
+///   invalid_argument    the address or an option is malformed
+///   unsupported         Azure or Google storage; a server without ranges for a big file
+///   not_found           status 404 or 410
+///   source_unavailable  everything else that a server or network does wrong, a file that
+///                       has changed among it
+///   timeout             the time limit of the call, or of a request and all its repeats
+///   interrupted         the call was cancelled
+/// A C interface maps the first four to its code for remote failures when it opens a
+/// file, and source_unavailable to it in every later call. No message shows a password, a
+/// key, a token, or the query of an address.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/formats/byte_source.hpp"
+#include "weir/formats/tensogram.hpp"
+#include "weir/formats/tensogram_outline.hpp"
+
+namespace weir::formats {
+
+/// Whether `text` is an address and not the name of a file: it begins with http://,
+/// https://, s3://, s3a://, or with the scheme of a store that is known and not built
+/// (gs, az, azure, abfs, abfss, adl). Letters may be capitals.
+[[nodiscard]] bool is_remote_address(std::string_view text) noexcept;
+
+/// Name and value, as `tgm_async_file_open_remote` takes them: `aws_access_key_id`,
+/// `aws_secret_access_key`, `aws_session_token`, `aws_region`, `aws_endpoint_url`,
+/// `aws_virtual_hosted_style_request`, `aws_skip_signature`, `aws_request_payer`,
+/// `allow_http`, `allow_invalid_certificates`, `connect_timeout`, `timeout` ("30s"),
+/// `http1_only`, `http2_only`, `proxy_url`, `proxy_excludes`, `user_agent`, and their
+/// other names in the Rust crate object_store.
+using storage_option = std::pair<std::string, std::string>;
+
+/// What ends a call early.
+struct call_limits {
+  std::stop_token stop;                  ///< once requested, the call ends within 0.1 s
+  std::chrono::milliseconds timeout{0};  ///< of the calls from now on; 0: none
+};
+
+struct remote_options {
+  std::vector<storage_option> storage;
+  /// Take what `storage` does not say from the environment: AWS_ACCESS_KEY_ID,
+  /// AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION,
+  /// AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, the other options as AWS_*, SSL_CERT_FILE
+  /// or CURL_CA_BUNDLE, SSL_CERT_DIR. Proxies come from https_proxy and no_proxy always.
+  bool environment = true;
+  unsigned repeats = 5;                        ///< of one request
+  std::chrono::milliseconds first_pause{100};  ///< before the first repeat; then doubled
+  std::uint64_t cache_bytes = 32 << 20;        ///< of small ranges that are kept
+  /// A server that knows no ranges sends the whole file; up to so many bytes are taken.
+  std::uint64_t whole_file_bytes = 64 << 20;
+  /// So many bytes may be read to find the messages of a file.
+  std::uint64_t scan_bytes = 64 << 20;
+};
+
+/// What a source has asked for so far.
+struct remote_traffic {
+  std::uint64_t requests = 0;  ///< sent, repeats among them
+  std::uint64_t repeats = 0;
+  std::uint64_t bytes = 0;  ///< of bodies
+};
+
+/// A file behind an address. @threads{safe to call concurrently}
+class remote_source final : public byte_source {
+ public:
+  /// Asks for the first 64 KiB, which also tells the size. `limits` hold for this call.
+  /// @error{invalid_argument; unsupported; not_found; source_unavailable; timeout;
+  /// interrupted}
+  [[nodiscard]] static result<std::shared_ptr<remote_source>> open(
+      std::string_view address, const remote_options& options = {},
+      const call_limits& limits = {});
+
+  /// The same file with limits on its calls: connections, cache and counts are shared.
+  [[nodiscard]] std::shared_ptr<remote_source> limited(const call_limits& limits) const;
+
+  [[nodiscard]] std::uint64_t size() const noexcept override;
+  /// @error{torn, the range exceeds size(); source_unavailable; timeout; interrupted}
+  [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
+  /// Of a file that the server has sent whole.
+  [[nodiscard]] std::optional<bytes_view> view() const noexcept override;
+  /// The address without user, password and query.
+  [[nodiscard]] const std::string& name() const noexcept override;
+  [[nodiscard]] bool distant() const noexcept override;
+  [[nodiscard]] result<void> prefetch(std::span<const byte_range> ranges) const override;
+  [[nodiscard]] remote_traffic traffic() const noexcept;
+
+ private:
+  struct shared;
+  friend class remote_file;
+  remote_source(std::shared_ptr<shared> file, const call_limits& limits);
+  std::shared_ptr<shared> shared_;
+  std::stop_token stop_;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
+/// Finds the messages of a remote file, as scan() does, and gives the same list. What is
+/// read for it is bounded by `scan_bytes`: of a sound file a few bytes per message.
+/// @error{out_of_range, more bytes would have to be searched; what the source returns}
+[[nodiscard]] result<std::vector<message_span>> scan_remote(const remote_source& source,
+                                                            scan_order order,
+                                                            std::uint64_t scan_bytes);
+
+/// The messages of a remote file. `tgm_async_file_open_remote(url, keys, values, nopts,
+/// bidirectional, cancel, timeout_ms, ...)` is
+///   remote_file::open(url, {.storage = {{keys[0], values[0]}, ...}},
+///                     bidirectional ? scan_order::both_ends : scan_order::forward,
+///                     {stop_token of cancel, timeout_ms})
+/// on a thread of the task. The further functions of such a handle are, each with the
+/// limits of its own call,
+///   message_count    message_count()
+///   read_message     read_message(m, limits)
+///   decode_metadata  outline(m, options, limits), then metadata()
+///   decode_object    object(m, i, options, limits), then decode(0): the object has
+///   number
+///                    0 in its reader, and its number `i` in errors
+///   decode_range     the same with decode_range(0, first, count)
+///   decode_message   reader(m, options, limits), then decode_all()
+/// @threads{safe to call concurrently}
+class remote_file {
+ public:
+  /// Opens the file and finds its messages.
+  /// @error{those of remote_source::open and scan_remote}
+  [[nodiscard]] static result<std::shared_ptr<const remote_file>> open(
+      std::string_view address, const remote_options& options = {},
+      scan_order order = scan_order::forward, const call_limits& limits = {});
+
+  [[nodiscard]] std::size_t message_count() const noexcept { return spans_.size(); }
+  [[nodiscard]] const std::vector<message_span>& spans() const noexcept { return spans_; }
+  /// The address without user, password and query.
+  [[nodiscard]] const std::string& name() const noexcept { return source_->name(); }
+  [[nodiscard]] const std::shared_ptr<remote_source>& source() const noexcept {
+    return source_;
+  }
+
+  /// Bytes of message `m`; memory is taken as they arrive.
+  /// @error{not_found, no such message; what the source returns}
+  [[nodiscard]] result<byte_vector> read_message(std::size_t m,
+                                                 const call_limits& limits = {}) const;
+  /// Metadata and places of the objects of message `m`.
+  /// @error{not_found; those of message_outline::open}
+  [[nodiscard]] result<message_outline> outline(std::size_t m,
+                                                const read_options& options = {},
+                                                const call_limits& limits = {}) const;
+  /// A reader of object `i` of message `m` alone, with its limits on what it reads later
+  /// as well. @error{not_found; those of message_outline::object}
+  [[nodiscard]] result<message_reader> object(std::size_t m, std::size_t i,
+                                              const read_options& options = {},
+                                              const call_limits& limits = {}) const;
+  /// A reader of message `m`, with its limits on what it reads later as well.
+  /// @error{not_found; those of message_reader::open}
+  [[nodiscard]] result<message_reader> reader(std::size_t m,
+                                              const read_options& options = {},
+                                              const call_limits& limits = {}) const;
+
+ private:
+  remote_file(std::shared_ptr<remote_source> source, std::vector<message_span> spans)
+      : source_(std::move(source)), spans_(std::move(spans)) {}
+  [[nodiscard]] result<message_span> span_of(std::size_t m) const;
+
+  std::shared_ptr<remote_source> source_;
+  std::vector<message_span> spans_;
+};
+
+}  // namespace weir::formats

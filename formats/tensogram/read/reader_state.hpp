@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a message reader holds. The outline of a message fills one as well, with a single
+/// object.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tensogram/read/contents.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::formats {
+
+struct message_reader::state {
+  std::shared_ptr<const byte_source> source;
+  read_options options;
+  message_layout layout;
+  message_contents contents;
+  /// Number in the message of the first object in `contents`.
+  std::size_t first_object = 0;
+
+  /// "name:offset (object 1 "t2m")".
+  std::string place_of(std::size_t i) const {
+    const cbor_value* name = contents.metadata.base[i].find("name");
+    const bool named = name != nullptr && name->text() != nullptr;
+    return fmt::format(
+        "{} (object {}{})",
+        place(*source, layout.span.offset + contents.objects[i].frame.offset),
+        first_object + i, named ? fmt::format(" \"{}\"", *name->text()) : "");
+  }
+  result<void> check_index(std::size_t i) const {
+    if (i >= contents.objects.size()) {
+      return error(errc::not_found,
+                   fmt::format(
+                       "cannot decode object {}: expected an index below {}, found it "
+                       "beyond",
+                       i, contents.objects.size()))
+          .at(place(*source, layout.span.offset));
+    }
+    return {};
+  }
+  /// The same failure, at the object.
+  error located(error e, std::size_t i) const {
+    return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
+  }
+  /// So many bytes from where the payload of object `i` begins.
+  result<byte_vector> stored(std::size_t i, std::uint64_t bytes) const;
+};
+
+}  // namespace weir::formats

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A cache of blocks. The block that was not used for longest is dropped first.
+#include "tensogram/remote/block_cache.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir::formats {
+
+namespace {
+
+/// The largest number of blocks that are read ahead.
+constexpr std::uint64_t max_blocks_ahead = 32;
+/// The largest number of steps that are guessed. Each is a request of its own.
+constexpr std::uint64_t max_steps_ahead = 12;
+/// Ranges with up to so many blocks between them are joined.
+constexpr std::uint64_t small_gap = 2;
+
+}  // namespace
+
+std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<byte_range> missing;
+  const std::uint64_t end = offset + to.size();
+  for (std::uint64_t position = offset; position < end;) {
+    const std::uint64_t number = position / block_size;
+    const std::uint64_t next = std::min(end, (number + 1) * block_size);
+    const auto found = blocks_.find(number);
+    if (found != blocks_.end()) {
+      by_age_.splice(by_age_.begin(), by_age_, found->second.age);
+      std::memcpy(to.data() + (position - offset),
+                  found->second.bytes.data() + (position - number * block_size),
+                  next - position);
+    } else if (!missing.empty() &&
+               missing.back().offset + missing.back().length == position) {
+      missing.back().length += next - position;
+    } else {
+      missing.push_back({position, next - position});
+    }
+    position = next;
+  }
+  return missing;
+}
+
+std::vector<byte_range> block_cache::absent(std::span<const byte_range> ranges,
+                                            std::uint64_t longest) const {
+  std::vector<std::uint64_t> numbers;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const byte_range& range : ranges) {
+      for (std::uint64_t n = range.offset / block_size;
+           range.length > 0 && n <= (range.offset + range.length - 1) / block_size; ++n) {
+        if (!has(n)) {
+          numbers.push_back(n);
+        }
+      }
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<byte_range> out;
+  for (const std::uint64_t n : numbers) {
+    const std::uint64_t begin = n * block_size;
+    const std::uint64_t end = std::min(size_, begin + block_size);
+    const bool near = !out.empty() && begin <= out.back().offset + out.back().length +
+                                                   small_gap * block_size;
+    if (near && end - out.back().offset <= longest) {
+      out.back().length = std::max(out.back().length, end - out.back().offset);
+    } else if (out.empty() || end > out.back().offset + out.back().length) {
+      out.push_back({begin, end - begin});
+    }
+  }
+  return out;
+}
+
+void block_cache::put(std::uint64_t offset, bytes_view bytes) {
+  const std::scoped_lock lock(mutex_);
+  for (std::uint64_t position = 0; position < bytes.size(); position += block_size) {
+    const std::uint64_t number = (offset + position) / block_size;
+    const bytes_view content = bytes.subspan(
+        position, std::min<std::uint64_t>(block_size, bytes.size() - position));
+    if (has(number)) {
+      continue;
+    }
+    by_age_.push_front(number);
+    blocks_[number] = {byte_vector(content.begin(), content.end()), by_age_.begin()};
+    held_ += content.size();
+  }
+  while (held_ > capacity_ && by_age_.size() > 1) {
+    const auto oldest = blocks_.find(by_age_.back());
+    held_ -= oldest->second.bytes.size();
+    blocks_.erase(oldest);
+    by_age_.pop_back();
+  }
+}
+
+/// The number of cached blocks directly before a block, or behind it.
+std::uint64_t block_cache::neighbours(std::uint64_t number, bool before) const {
+  std::uint64_t count = 0;
+  while (count < max_blocks_ahead && (before ? number > count : true) &&
+         has(before ? number - count - 1 : number + count + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+void block_cache::remember(std::uint64_t offset) {
+  asked_[asked_count_ % asked_.size()] = offset;
+  ++asked_count_;
+}
+
+/// Continues the longest run of equal steps that ends position `range`.
+std::vector<byte_range> block_cache::steps_from(byte_range range) const {
+  const std::size_t known = std::min(asked_count_, asked_.size());
+  const auto was_asked = [&](std::uint64_t offset) {
+    return std::find(asked_.begin(), asked_.begin() + static_cast<std::ptrdiff_t>(known),
+                     offset) != asked_.begin() + static_cast<std::ptrdiff_t>(known);
+  };
+  std::uint64_t best_step = 0;
+  std::uint64_t best_run = 1;
+  for (std::size_t i = 0; i < known; ++i) {
+    const std::uint64_t step = range.offset - asked_[i];  // may wrap: a step back
+    std::uint64_t run = 1;
+    while (step != 0 && run < max_steps_ahead &&
+           was_asked(range.offset - (run + 1) * step)) {
+      ++run;
+    }
+    if (run > best_run) {
+      best_run = run;
+      best_step = step;
+    }
+  }
+  std::vector<byte_range> out;
+  for (std::uint64_t k = 1; best_step != 0 && k <= best_run; ++k) {
+    const std::uint64_t offset = range.offset + k * best_step;
+    if (offset >= size_ || range.length > size_ - offset) {
+      break;
+    }
+    out.push_back({offset, range.length});
+  }
+  return out;
+}
+
+std::vector<byte_range> block_cache::likely_after(byte_range range) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint64_t first = range.offset / block_size;
+  const std::uint64_t last = (range.offset + range.length - 1) / block_size;
+  std::vector<byte_range> out;
+  const std::uint64_t before = neighbours(first, true);
+  const std::uint64_t behind = neighbours(last, false);
+  if (before > 0 && before >= behind) {
+    const std::uint64_t start = (last + 1) * block_size;
+    if (start < size_) {
+      out.push_back({start, std::min(before * block_size, size_ - start)});
+    }
+  } else if (behind > 0) {
+    const std::uint64_t count = std::min(behind, first);
+    if (count > 0) {
+      out.push_back({(first - count) * block_size, count * block_size});
+    }
+  } else {
+    out = steps_from(range);
+  }
+  remember(range.offset);
+  for (const byte_range& guess : out) {
+    remember(guess.offset);
+  }
+  return out;
+}
+
+}  // namespace weir::formats

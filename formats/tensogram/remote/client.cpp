@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Batches of range requests: which run at the same time, which are repeated or
+/// redirected, and when the call must end.
+#include "tensogram/remote/client.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::formats {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t max_in_flight = 6;
+constexpr std::size_t max_idle_handles = 4;
+constexpr unsigned max_redirects = 5;
+constexpr milliseconds longest_pause{10000};
+/// A request is not repeated if the server asks to wait longer than this.
+constexpr std::chrono::seconds longest_retry_after{60};
+/// A connection that breaks after so many bytes does not count as a failed attempt, so
+/// that a long range over a bad line comes to its end.
+constexpr std::uint64_t good_progress = 64 << 10;
+
+void start_libcurl() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+/// Whether a status says that an address, to which a redirect has led before, does not
+/// serve the file any more.
+bool no_longer_served(long status) {
+  return status == 401 || status == 403 || status == 404 || status == 410;
+}
+
+}  // namespace
+
+/// The ranges of one call and the state of each.
+class range_batch {
+ public:
+  range_batch(range_client& client, const call_end& end)
+      : client_(client), end_(end), multi_(client.take_handle()) {}
+  range_batch(const range_batch&) = delete;
+  range_batch& operator=(const range_batch&) = delete;
+  ~range_batch() {
+    for (job& j : jobs_) {
+      release(j);
+    }
+    client_.give_handle(std::move(multi_));
+  }
+
+  void add(const range_wanted& wanted) {
+    job j;
+    j.wanted = wanted;
+    j.offset = wanted.offset;
+    j.size = wanted.to.size();
+    j.url = client_.current_url();
+    jobs_.push_back(std::move(j));
+  }
+
+  result<void> run() {
+    const std::stop_callback wake(end_.stop, [this] { curl_multi_wakeup(multi_.get()); });
+    while (done_ < jobs_.size()) {
+      WEIR_CHECK(check_limits());
+      const steady_time now = std::chrono::steady_clock::now();
+      for (job& j : jobs_) {
+        if (!j.done && j.running == nullptr && j.not_before <= now &&
+            in_flight_ < max_in_flight) {
+          WEIR_CHECK(start(j, now));
+        }
+      }
+      int running = 0;
+      curl_multi_perform(multi_.get(), &running);
+      WEIR_CHECK(take_answers());
+      if (done_ < jobs_.size()) {
+        wait();
+      }
+    }
+    return {};
+  }
+
+  /// The version of the file, and whether all of it was sent: known after the first
+  /// request of a file.
+  [[nodiscard]] const file_version& version() const noexcept { return version_; }
+  [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
+
+ private:
+  struct job {
+    range_wanted wanted;       ///< the part that has not arrived
+    std::uint64_t offset = 0;  ///< of the whole range, for errors
+    std::uint64_t size = 0;
+    std::string url;
+    unsigned requests = 0;
+    unsigned repeats = 0;  ///< since the last progress
+    unsigned redirects = 0;
+    bool started_over = false;
+    bool done = false;
+    steady_time not_before{};
+    std::unique_ptr<transfer> running;
+  };
+
+  error failure(const job& j, errc code, const std::string& reason,
+                const std::string& hint = {}) const {
+    const std::string attempts =
+        j.requests > 1 ? fmt::format(" after {} requests", j.requests) : "";
+    const range_client& c = client_;
+    error out = error(code, c.settings().without_secrets(
+                                fmt::format("cannot read {} bytes of \"{}\": {}{}",
+                                            j.size, c.address().name, reason, attempts)))
+                    .at(fmt::format("{}:{}", c.address().name, j.offset));
+    return hint.empty() ? out : std::move(out).hint(hint);
+  }
+
+  /// The first range that has not arrived; an error of the whole call names it.
+  const job& unfinished() const {
+    return *std::find_if(jobs_.begin(), jobs_.end(),
+                         [](const job& j) { return !j.done; });
+  }
+
+  result<void> check_limits() const {
+    if (end_.stop.stop_requested()) {
+      return failure(unfinished(), errc::interrupted,
+                     "expected the call to run to its end, found it cancelled");
+    }
+    if (std::chrono::steady_clock::now() >= end_.deadline) {
+      return failure(unfinished(), errc::timeout,
+                     "expected an answer within the time of the call, found none");
+    }
+    return {};
+  }
+
+  /// The time that a request may take: its own limit, or the rest of the time of the
+  /// call.
+  milliseconds time_limit(steady_time now) const {
+    const milliseconds own = client_.settings().timeout;
+    if (end_.deadline == steady_time::max()) {
+      return own;
+    }
+    const auto left =
+        std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end_.deadline - now));
+    return own.count() == 0 ? left : std::min(own, left);
+  }
+
+  result<void> start(job& j, steady_time now) {
+    const request_target target{client_.address(), client_.settings(), j.url,
+                                same_server(client_.address().url, j.url)};
+    j.running = std::make_unique<transfer>(target, j.wanted, time_limit(now));
+    if (j.running->handle() == nullptr ||
+        curl_multi_add_handle(multi_.get(), j.running->handle()) != CURLM_OK) {
+      return failure(j, errc::out_of_memory,
+                     "expected memory for a request, found too little");
+    }
+    ++in_flight_;
+    ++j.requests;
+    client_.requests_.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+
+  void release(job& j) {
+    if (j.running == nullptr) {
+      return;
+    }
+    client_.bytes_.fetch_add(j.running->received(), std::memory_order_relaxed);
+    if (j.running->handle() != nullptr) {
+      curl_multi_remove_handle(multi_.get(), j.running->handle());
+    }
+    j.running.reset();
+    --in_flight_;
+  }
+
+  result<void> take_answers() {
+    int left = 0;
+    while (CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
+      if (message->msg != CURLMSG_DONE) {
+        continue;
+      }
+      const CURLcode code = message->data.result;
+      CURL* handle = message->easy_handle;
+      const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const job& j) {
+        return j.running != nullptr && j.running->handle() == handle;
+      });
+      auto done = finish(*found, code);
+      release(*found);
+      WEIR_CHECK(std::move(done));
+    }
+    return {};
+  }
+
+  result<void> finish(job& j, CURLcode code) {
+    transfer& t = *j.running;
+    switch (t.finish(code)) {
+      case transfer::outcome::done:
+        keep_version(j, t);
+        j.done = true;
+        ++done_;
+        if (j.redirects > 0) {
+          client_.remember_url(j.url);
+        }
+        return {};
+      case transfer::outcome::part: keep_part(j, t); return repeat(j, t);
+      case transfer::outcome::repeat: return repeat(j, t);
+      case transfer::outcome::redirect: return redirect(j, t);
+      case transfer::outcome::failed: break;
+    }
+    if (no_longer_served(t.status()) && !j.started_over && j.redirects == 0 &&
+        j.url != client_.address().url) {
+      j.url = client_.address().url;
+      j.started_over = true;
+      client_.remember_url(j.url);
+      return {};
+    }
+    return failure(j, t.code(), t.reason(), t.hint());
+  }
+
+  /// The first answer of a file says of which version all other answers must be.
+  void keep_version(job& j, const transfer& t) {
+    if (j.wanted.version == nullptr) {
+      version_ = t.version();
+      got_whole_ = t.got_whole();
+    }
+  }
+
+  void keep_part(job& j, const transfer& t) {
+    if (j.wanted.version == nullptr) {
+      version_ = t.version();
+      j.wanted.version = &version_;
+      j.wanted.whole = nullptr;
+      j.wanted.to =
+          j.wanted.to.first(std::min<std::uint64_t>(j.wanted.to.size(), version_.size));
+    }
+    j.repeats = t.received() >= good_progress ? 0 : j.repeats;
+    j.wanted.offset += t.received();
+    j.wanted.to = j.wanted.to.subspan(t.received());
+  }
+
+  result<void> repeat(job& j, const transfer& t) {
+    if (j.repeats >= client_.repeats_) {
+      return failure(j, t.timed_out() ? errc::timeout : errc::source_unavailable,
+                     t.reason(), t.hint());
+    }
+    if (t.retry_after() > longest_retry_after) {
+      return failure(
+          j, errc::source_unavailable,
+          fmt::format("{} and Retry-After {} s", t.reason(), t.retry_after().count()));
+    }
+    milliseconds pause =
+        std::min(longest_pause, client_.first_pause_ * (1U << std::min(j.repeats, 16U)));
+    pause = std::max(pause, std::chrono::duration_cast<milliseconds>(t.retry_after()));
+    ++j.repeats;
+    client_.repeated_.fetch_add(1, std::memory_order_relaxed);
+    j.not_before = std::chrono::steady_clock::now() + pause;
+    if (j.not_before >= end_.deadline) {
+      return failure(j, errc::timeout,
+                     fmt::format("{} and no time for another request", t.reason()));
+    }
+    return {};
+  }
+
+  result<void> redirect(job& j, const transfer& t) {
+    if (++j.redirects > max_redirects) {
+      return failure(
+          j, errc::source_unavailable,
+          fmt::format("expected at most {} redirects, found one more to \"{}\"",
+                      max_redirects, public_part(t.location())));
+    }
+    if (is_https(j.url) && !is_https(t.location())) {
+      return failure(j, errc::source_unavailable,
+                     fmt::format("expected a redirect to https, found one to \"{}\"",
+                                 public_part(t.location())));
+    }
+    j.url = t.location();
+    return {};
+  }
+
+  /// Waits until something arrives, a pause ends, the time of the call is over, or the
+  /// call is cancelled.
+  void wait() {
+    steady_time until = end_.deadline;
+    for (const job& j : jobs_) {
+      if (!j.done && j.running == nullptr && in_flight_ < max_in_flight) {
+        until = std::min(until, j.not_before);
+      }
+    }
+    const auto left = until - std::chrono::steady_clock::now();
+    const auto bounded = std::min<std::chrono::steady_clock::duration>(
+        std::max<std::chrono::steady_clock::duration>(left, milliseconds(0)),
+        milliseconds(1000));
+    const auto rounded = std::chrono::ceil<milliseconds>(bounded).count();
+    curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(rounded), nullptr);
+  }
+
+  range_client& client_;
+  const call_end& end_;
+  range_client::multi_handle multi_;
+  std::vector<job> jobs_;
+  std::size_t done_ = 0;
+  std::size_t in_flight_ = 0;
+  file_version version_;
+  bool got_whole_ = false;
+};
+
+range_client::range_client(remote_address address, remote_settings settings,
+                           const remote_options& options)
+    : address_(std::move(address)),
+      settings_(std::move(settings)),
+      repeats_(options.repeats),
+      first_pause_(options.first_pause),
+      whole_file_bytes_(options.whole_file_bytes),
+      url_(address_.url) {
+  start_libcurl();
+}
+
+remote_traffic range_client::traffic() const noexcept {
+  return {requests_.load(std::memory_order_relaxed),
+          repeated_.load(std::memory_order_relaxed),
+          bytes_.load(std::memory_order_relaxed)};
+}
+
+std::string range_client::current_url() const {
+  const std::scoped_lock lock(mutex_);
+  return url_;
+}
+void range_client::remember_url(std::string url) {
+  const std::scoped_lock lock(mutex_);
+  url_ = std::move(url);
+}
+
+range_client::multi_handle range_client::take_handle() {
+  const std::scoped_lock lock(mutex_);
+  if (idle_.empty()) {
+    return multi_handle(curl_multi_init());
+  }
+  multi_handle out = std::move(idle_.back());
+  idle_.pop_back();
+  return out;
+}
+void range_client::give_handle(multi_handle multi) {
+  const std::scoped_lock lock(mutex_);
+  if (multi != nullptr && idle_.size() < max_idle_handles) {
+    idle_.push_back(std::move(multi));
+  }
+}
+
+result<range_client::opened> range_client::open(std::uint64_t bytes,
+                                                const call_end& end) {
+  opened out;
+  out.first.resize(bytes);
+  byte_vector whole;
+  range_batch batch(*this, end);
+  batch.add({0, out.first, nullptr, &whole, whole_file_bytes_});
+  WEIR_CHECK(batch.run());
+  version_ = batch.version();
+  out.size = version_.size;
+  out.whole = batch.got_whole();
+  if (out.whole) {
+    out.first = std::move(whole);
+  } else {
+    out.first.resize(std::min<std::uint64_t>(bytes, out.size));
+  }
+  return out;
+}
+
+result<void> range_client::fetch(std::span<const range_request> ranges,
+                                 const call_end& end) {
+  range_batch batch(*this, end);
+  for (const range_request& range : ranges) {
+    if (!range.to.empty()) {
+      batch.add({range.offset, range.to, &version_, nullptr, 0});
+    }
+  }
+  return batch.run();
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Requests for ranges of one file: many at a time, and repeated where that may help.
+#pragma once
+
+#include <curl/curl.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "tensogram/remote/transfer.hpp"
+#include "weir/formats/remote.hpp"
+
+namespace weir::formats {
+
+using steady_time = std::chrono::steady_clock::time_point;
+
+/// The limits of a call, with its time limit as a point in time.
+struct call_end {
+  std::stop_token stop;
+  steady_time deadline = steady_time::max();
+};
+
+/// A range of the file and the memory that it fills.
+struct range_request {
+  std::uint64_t offset = 0;
+  mutable_bytes to;
+};
+
+/// Requests parts of one file from its server. @threads{safe to call concurrently}
+class range_client {
+ public:
+  range_client(remote_address address, remote_settings settings,
+               const remote_options& options);
+
+  [[nodiscard]] const remote_address& address() const noexcept { return address_; }
+  [[nodiscard]] const remote_settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] remote_traffic traffic() const noexcept;
+
+  /// Sends the first request, for `bytes` bytes from the start of the file. Its answer
+  /// fixes the version of which all later answers must be. A server that does not support
+  /// ranges sends the whole file instead; then `whole` is true.
+  struct opened {
+    byte_vector first;
+    bool whole = false;
+    std::uint64_t size = 0;
+  };
+  [[nodiscard]] result<opened> open(std::uint64_t bytes, const call_end& end);
+
+  /// Fills all ranges. After an error their memory holds anything.
+  /// @pre open() has succeeded @error{source_unavailable; timeout; interrupted}
+  [[nodiscard]] result<void> fetch(std::span<const range_request> ranges,
+                                   const call_end& end);
+
+ private:
+  friend class range_batch;
+  [[nodiscard]] std::string current_url() const;
+  void remember_url(std::string url);
+
+  remote_address address_;
+  remote_settings settings_;
+  unsigned repeats_;
+  std::chrono::milliseconds first_pause_;
+  std::uint64_t whole_file_bytes_;
+  file_version version_;
+
+  mutable std::mutex mutex_;
+  std::string url_;  ///< to request: the address, or the target of the last redirect
+
+  struct multi_closer {
+    void operator()(CURLM* multi) const noexcept { curl_multi_cleanup(multi); }
+  };
+  using multi_handle = std::unique_ptr<CURLM, multi_closer>;
+  /// Handles that no call uses at present. They keep their connections open.
+  std::vector<multi_handle> idle_;
+  [[nodiscard]] multi_handle take_handle();
+  void give_handle(multi_handle multi);
+
+  std::atomic<std::uint64_t> requests_{0};
+  std::atomic<std::uint64_t> repeated_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+}  // namespace weir::formats

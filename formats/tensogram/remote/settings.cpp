@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Storage options and environment variables.
+#include "tensogram/remote/settings.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <span>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// Settings, and values of which one may be preferred over another.
+struct given_settings {
+  remote_settings to;
+  std::string default_region;
+  std::string region;
+  std::string endpoint;
+  std::string s3_endpoint;
+};
+
+using setter = result<void> (*)(given_settings& s, const std::string& value);
+
+/// An option and its names, of which the first is the one for messages. A name that
+/// begins with "aws_" is also that of an environment variable, in capital letters.
+struct known_option {
+  std::array<std::string_view, 4> names;
+  setter set;
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+result<bool> parse_switch(const std::string& value) {
+  const std::string text = lower(value);
+  for (const std::string_view yes : {"1", "true", "on", "yes", "y"}) {
+    if (text == yes) {
+      return true;
+    }
+  }
+  for (const std::string_view no : {"0", "false", "off", "no", "n"}) {
+    if (text == no) {
+      return false;
+    }
+  }
+  return error(errc::invalid_argument, "expected true or false, found neither");
+}
+
+template <bool remote_settings::*Member>
+result<void> set_switch(given_settings& s, const std::string& value) {
+  WEIR_TRY(s.to.*Member, parse_switch(value));
+  return {};
+}
+template <std::string remote_settings::*Member>
+result<void> set_text(given_settings& s, const std::string& value) {
+  s.to.*Member = value;
+  return {};
+}
+template <std::string given_settings::*Member>
+result<void> set_given(given_settings& s, const std::string& value) {
+  s.*Member = value;
+  return {};
+}
+template <std::chrono::milliseconds remote_settings::*Member>
+result<void> set_time(given_settings& s, const std::string& value) {
+  WEIR_TRY(s.to.*Member, parse_duration(value));
+  return {};
+}
+/// An option without effect: only writers or other clients use it.
+result<void> ignore(given_settings& /*s*/, const std::string& /*value*/) {
+  return {};
+}
+/// An option that would need a service which is not built.
+result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
+  return error(errc::unsupported,
+               "expected keys that are given, found an option for keys that another "
+               "service issues");
+}
+result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
+  WEIR_TRY(const bool on, parse_switch(value));
+  if (on) {
+    return error(errc::unsupported, "expected it to be off, found it on");
+  }
+  return {};
+}
+
+/// The reference passes its options to the Rust crate object_store, which has these
+/// names.
+/// @source{object_store 0.12, AmazonS3ConfigKey and ClientConfigKey}
+constexpr known_option known_options[] = {
+    {{"aws_access_key_id", "access_key_id"}, set_text<&remote_settings::access_key>},
+    {{"aws_secret_access_key", "secret_access_key"},
+     set_text<&remote_settings::secret_key>},
+    {{"aws_session_token", "aws_token", "session_token", "token"},
+     set_text<&remote_settings::session_token>},
+    {{"aws_default_region", "default_region"},
+     set_given<&given_settings::default_region>},
+    {{"aws_region", "region"}, set_given<&given_settings::region>},
+    {{"aws_bucket", "aws_bucket_name", "bucket", "bucket_name"},
+     set_text<&remote_settings::bucket>},
+    {{"aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint"},
+     set_given<&given_settings::endpoint>},
+    {{"aws_endpoint_url_s3", "endpoint_url_s3"}, set_given<&given_settings::s3_endpoint>},
+    {{"aws_virtual_hosted_style_request", "virtual_hosted_style_request"},
+     set_switch<&remote_settings::virtual_hosted>},
+    {{"aws_skip_signature", "skip_signature"},
+     set_switch<&remote_settings::skip_signature>},
+    {{"aws_request_payer", "request_payer"}, set_switch<&remote_settings::request_payer>},
+    {{"allow_http", "aws_allow_http"}, set_switch<&remote_settings::allow_http>},
+    {{"allow_invalid_certificates", "aws_allow_invalid_certificates"},
+     set_switch<&remote_settings::allow_invalid_certificates>},
+    {{"connect_timeout"}, set_time<&remote_settings::connect_timeout>},
+    {{"timeout"}, set_time<&remote_settings::timeout>},
+    {{"http1_only"}, set_switch<&remote_settings::http1_only>},
+    {{"http2_only"}, set_switch<&remote_settings::http2_only>},
+    {{"proxy_url"}, set_text<&remote_settings::proxy>},
+    {{"proxy_excludes"}, set_text<&remote_settings::proxy_excludes>},
+    {{"user_agent"}, set_text<&remote_settings::user_agent>},
+    // Options that need another service or protocol.
+    {{"role_arn", "aws_role_arn"}, refuse},
+    {{"role_session_name", "aws_role_session_name"}, ignore},
+    {{"web_identity_token_file", "aws_web_identity_token_file"}, refuse},
+    {{"container_credentials_relative_uri", "aws_container_credentials_relative_uri"},
+     refuse},
+    {{"container_credentials_full_uri", "aws_container_credentials_full_uri"}, refuse},
+    {{"container_authorization_token_file", "aws_container_authorization_token_file"},
+     refuse},
+    {{"metadata_endpoint", "aws_metadata_endpoint"}, ignore},
+    {{"imdsv1_fallback", "aws_imdsv1_fallback"}, ignore},
+    {{"s3_express", "aws_s3_express"}, refuse_switch},
+    {{"aws_sse_customer_key_base64"}, refuse},
+    {{"proxy_ca_certificate"}, refuse},
+    // Options that only writers or other clients use.
+    {{"unsigned_payload", "aws_unsigned_payload"}, ignore},
+    {{"checksum_algorithm", "aws_checksum_algorithm"}, ignore},
+    {{"copy_if_not_exists", "aws_copy_if_not_exists"}, ignore},
+    {{"conditional_put", "aws_conditional_put"}, ignore},
+    {{"disable_tagging", "aws_disable_tagging"}, ignore},
+    {{"aws_server_side_encryption"}, ignore},
+    {{"aws_sse_kms_key_id"}, ignore},
+    {{"aws_sse_bucket_key_enabled"}, ignore},
+    {{"default_content_type"}, ignore},
+    {{"http2_keep_alive_interval"}, ignore},
+    {{"http2_keep_alive_timeout"}, ignore},
+    {{"http2_keep_alive_while_idle"}, ignore},
+    {{"http2_max_frame_size"}, ignore},
+    {{"pool_idle_timeout"}, ignore},
+    {{"pool_max_idle_per_host"}, ignore},
+    {{"randomize_addresses"}, ignore},
+    {{"read_timeout"}, ignore},
+};
+
+const known_option* find_option(std::string_view name) {
+  for (const known_option& option : known_options) {
+    if (!name.empty() &&
+        std::find(option.names.begin(), option.names.end(), name) != option.names.end()) {
+      return &option;
+    }
+  }
+  return nullptr;
+}
+
+error unknown_option(const std::string& name) {
+  std::vector<std::string> names;
+  for (const known_option& option : known_options) {
+    names.emplace_back(option.names[0]);
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot use storage option \"{}\": expected one of the names "
+                           "that object_store gives them, found another{}",
+                           name, did_you_mean(name, names)));
+}
+
+/// Options of other stores have no effect on S3 and http.
+bool is_option_of_another_store(std::string_view name) {
+  return name.substr(0, 6) == "azure_" || name.substr(0, 7) == "google_";
+}
+
+result<void> set_option(given_settings& s, const std::string& given,
+                        const std::string& value) {
+  const std::string name = lower(given);
+  const known_option* option = find_option(name);
+  if (option == nullptr) {
+    return is_option_of_another_store(name) ? result<void>() : unknown_option(name);
+  }
+  if (auto done = option->set(s, value); !done) {
+    // The value may be a secret, so the message has the name only.
+    return error(done.error().code(), fmt::format("cannot use storage option \"{}\": {}",
+                                                  name, done.error().text()));
+  }
+  return {};
+}
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+/// Reads options from the environment. Variables for options that are not built are
+/// ignored there: they may be meant for another program.
+result<void> read_environment(given_settings& s) {
+  for (const known_option& option : known_options) {
+    if (option.set == &refuse || option.set == &ignore) {
+      continue;
+    }
+    for (const std::string_view name : option.names) {
+      std::string capitals(name);
+      std::transform(capitals.begin(), capitals.end(), capitals.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+      const char* value =
+          name.substr(0, 4) == "aws_" ? variable(capitals.c_str()) : nullptr;
+      if (value == nullptr) {
+        continue;
+      }
+      if (auto done = set_option(s, std::string(name), value); !done) {
+        return error(done.error().code(),
+                     fmt::format("cannot use environment variable {}: {}", capitals,
+                                 done.error().text()));
+      }
+      break;
+    }
+  }
+  for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {
+    if (s.to.certificate_file.empty() && variable(name) != nullptr) {
+      s.to.certificate_file = variable(name);
+    }
+  }
+  if (const char* folder = variable("SSL_CERT_DIR")) {
+    s.to.certificate_folder = folder;
+  }
+  return {};
+}
+
+bool is_credential(setter set) {
+  return set == &set_text<&remote_settings::access_key> ||
+         set == &set_text<&remote_settings::secret_key> ||
+         set == &set_text<&remote_settings::session_token>;
+}
+
+/// Whether options hold keys or a token. Then those of the environment do not count:
+/// two identities must not be mixed.
+bool have_credentials(const std::vector<storage_option>& options) {
+  return std::any_of(options.begin(), options.end(), [](const storage_option& option) {
+    const known_option* known = find_option(lower(option.first));
+    return known != nullptr && is_credential(known->set);
+  });
+}
+
+bool plain_name(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_';
+  });
+}
+
+/// Takes the region over its default, and the endpoint of S3 over the general one, among
+/// the values that the environment has given, or the options.
+void resolve_alternatives(given_settings& s) {
+  for (const std::string* region : {&s.default_region, &s.region}) {
+    s.to.region = region->empty() ? s.to.region : *region;
+  }
+  for (const std::string* endpoint : {&s.endpoint, &s.s3_endpoint}) {
+    s.to.endpoint = endpoint->empty() ? s.to.endpoint : *endpoint;
+  }
+  for (std::string* value : {&s.default_region, &s.region, &s.endpoint, &s.s3_endpoint}) {
+    value->clear();
+  }
+}
+
+/// Checks what belongs together.
+result<remote_settings> checked(given_settings s) {
+  remote_settings& out = s.to;
+  if (!plain_name(out.region)) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use region \"{}\": expected letters, digits and "
+                             "hyphens, found other characters",
+                             out.region));
+  }
+  if (out.access_key.empty() != out.secret_key.empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot sign requests: expected an access key and its "
+                             "secret, found only the {}",
+                             out.access_key.empty() ? "secret" : "access key"))
+        .hint("give both, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or as options");
+  }
+  return std::move(out);
+}
+
+}  // namespace
+
+result<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> units{{
+      {"ms", 1},
+      {"msec", 1},
+      {"s", 1000},
+      {"sec", 1000},
+      {"second", 1000},
+      {"seconds", 1000},
+      {"m", 60000},
+      {"min", 60000},
+      {"minute", 60000},
+      {"minutes", 60000},
+      {"h", 3600000},
+      {"hour", 3600000},
+  }};
+  const error wrong(errc::invalid_argument,
+                    "expected a time with its unit, such as 30s, found another text");
+  std::int64_t total = 0;
+  const char* next = text.data();
+  const char* end = next + text.size();
+  if (text.empty()) {
+    return wrong;
+  }
+  while (next != end) {
+    std::uint32_t number = 0;
+    const auto [after, problem] = std::from_chars(next, end, number);
+    if (problem != std::errc()) {
+      return wrong;
+    }
+    const char* unit = std::find_if(after, end, [](char c) { return c != ' '; });
+    const char* unit_end =
+        std::find_if(unit, end, [](unsigned char c) { return std::isalpha(c) == 0; });
+    const std::string_view name(unit, static_cast<std::size_t>(unit_end - unit));
+    const auto* found = std::find_if(units.begin(), units.end(),
+                                     [&](const auto& u) { return u.first == name; });
+    std::int64_t part = 0;
+    if (found == units.end() || !checked_mul<std::int64_t>(number, found->second, part) ||
+        !checked_add(total, part, total)) {
+      return wrong;
+    }
+    next = std::find_if(unit_end, end, [](char c) { return c != ' '; });
+  }
+  return std::chrono::milliseconds(total);
+}
+
+std::string remote_settings::without_secrets(std::string text) const {
+  for (const std::string* secret : {&secret_key, &session_token}) {
+    for (std::size_t found = 0;
+         !secret->empty() && (found = text.find(*secret, found)) != std::string::npos;) {
+      text.replace(found, secret->size(), "***");
+    }
+  }
+  return text;
+}
+
+result<remote_settings> make_settings(const std::vector<storage_option>& options,
+                                      bool environment) {
+  given_settings s;
+  if (environment) {
+    WEIR_CHECK(read_environment(s));
+    resolve_alternatives(s);
+    if (have_credentials(options)) {
+      s.to.access_key.clear();
+      s.to.secret_key.clear();
+      s.to.session_token.clear();
+    }
+  }
+  for (const auto& [name, value] : options) {
+    WEIR_CHECK(set_option(s, name, value));
+  }
+  resolve_alternatives(s);
+  return checked(std::move(s));
+}
+
+}  // namespace weir::formats

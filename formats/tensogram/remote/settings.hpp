@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The settings of a remote store: keys, region, endpoint, time limits, certificates.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/error.hpp"
+#include "weir/formats/remote.hpp"
+
+namespace weir::formats {
+
+struct remote_settings {
+  std::string access_key;
+  std::string secret_key;
+  std::string session_token;
+  std::string region = "us-east-1";
+  std::string endpoint;  ///< of S3; empty: Amazon's for the region
+  std::string bucket;    ///< if given, the bucket that the address must name
+  bool virtual_hosted = false;
+  bool skip_signature = false;
+  bool request_payer = false;
+
+  bool allow_http = true;
+  bool allow_invalid_certificates = false;
+  bool http1_only = false;
+  bool http2_only = false;
+  std::chrono::milliseconds connect_timeout{5000};
+  std::chrono::milliseconds timeout{30000};  ///< of one request, its body included
+  std::string proxy;
+  std::string proxy_excludes;
+  std::string user_agent;
+  std::string certificate_file;    ///< authorities to trust; empty: the system's
+  std::string certificate_folder;  ///< likewise
+
+  /// Whether requests to S3 are signed.
+  [[nodiscard]] bool signs() const noexcept {
+    return !skip_signature && !access_key.empty();
+  }
+  /// `text` with every secret in it replaced by stars.
+  [[nodiscard]] std::string without_secrets(std::string text) const;
+};
+
+/// Settings from storage options, and from the environment if `environment` is true.
+/// Options take precedence.
+/// @error{invalid_argument, an option or a value of no known form; unsupported, an option
+/// that asks for what is not built}
+[[nodiscard]] result<remote_settings> make_settings(
+    const std::vector<storage_option>& options, bool environment);
+
+/// Time from "30s", "500ms", "1m 30s". @error{invalid_argument, no number or unit}
+[[nodiscard]] result<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+}  // namespace weir::formats

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A file behind an address as a source of bytes.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "tensogram/remote/address.hpp"
+#include "tensogram/remote/block_cache.hpp"
+#include "tensogram/remote/client.hpp"
+#include "tensogram/remote/settings.hpp"
+#include "weir/formats/remote.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// The first request asks for so many bytes. They hold the header of most messages.
+constexpr std::uint64_t first_bytes = 64 << 10;
+/// Reads up to this size fill the cache.
+constexpr std::uint64_t small_read = 1 << 20;
+/// Longer ranges are requested in parts, several at a time.
+constexpr std::uint64_t longest_part = 4 << 20;
+
+steady_time deadline_of(const call_limits& limits) {
+  return limits.timeout.count() == 0 ? steady_time::max()
+                                     : std::chrono::steady_clock::now() + limits.timeout;
+}
+
+}  // namespace
+
+struct remote_source::shared {
+  shared(remote_address address, remote_settings settings, const remote_options& options)
+      : client(std::move(address), std::move(settings), options) {}
+
+  range_client client;
+  std::uint64_t size = 0;
+  std::optional<byte_vector> whole;  ///< of a server without ranges
+  std::optional<block_cache> cache;
+
+  result<void> fetch(std::span<const range_request> ranges, const call_end& end) {
+    return client.fetch(ranges, end);
+  }
+
+  /// Fetches ranges of whole blocks, gives each to `use`, and caches it.
+  template <class Use>
+  result<void> fetch_blocks(const std::vector<byte_range>& ranges, const call_end& end,
+                            const Use& use) {
+    std::vector<byte_vector> buffers;
+    std::vector<range_request> requests;
+    buffers.reserve(ranges.size());
+    for (const byte_range& range : ranges) {
+      buffers.emplace_back(range.length);
+      requests.push_back({range.offset, buffers.back()});
+    }
+    WEIR_CHECK(client.fetch(requests, end));
+    for (const range_request& request : requests) {
+      use(request.offset, bytes_view(request.to));
+      cache->put(request.offset, request.to);
+    }
+    return {};
+  }
+
+  /// Reads the blocks that contain `missing`, and those that will probably be read next.
+  result<void> read_small(std::uint64_t offset, mutable_bytes to,
+                          const std::vector<byte_range>& missing, const call_end& end) {
+    const auto use = [&](std::uint64_t begin, bytes_view bytes) {
+      for (const byte_range& range : missing) {
+        const std::uint64_t from = std::max(range.offset, begin);
+        const std::uint64_t until =
+            std::min(range.offset + range.length, begin + bytes.size());
+        if (from < until) {
+          std::memcpy(to.data() + (from - offset), bytes.data() + (from - begin),
+                      until - from);
+        }
+      }
+    };
+    const std::vector<byte_range> needed = cache->absent(missing, longest_part);
+    std::vector<byte_range> wanted = cache->likely_after(missing.front());
+    if (!wanted.empty()) {
+      wanted.insert(wanted.end(), missing.begin(), missing.end());
+      const auto all = fetch_blocks(cache->absent(wanted, longest_part), end, use);
+      if (all || all.error().code() == errc::interrupted ||
+          all.error().code() == errc::timeout) {
+        return all;
+      }
+      // The failure may be that of a guessed range.
+    }
+    return fetch_blocks(needed, end, use);
+  }
+
+  result<void> read_large(std::uint64_t offset, mutable_bytes to,
+                          const std::vector<byte_range>& missing, const call_end& end) {
+    std::vector<range_request> requests;
+    for (const byte_range& range : missing) {
+      for (std::uint64_t part = 0; part < range.length; part += longest_part) {
+        requests.push_back({range.offset + part,
+                            to.subspan(range.offset + part - offset,
+                                       std::min(longest_part, range.length - part))});
+      }
+    }
+    return fetch(requests, end);
+  }
+};
+
+remote_source::remote_source(std::shared_ptr<shared> file, const call_limits& limits)
+    : shared_(std::move(file)), stop_(limits.stop), deadline_(deadline_of(limits)) {}
+
+result<std::shared_ptr<remote_source>> remote_source::open(std::string_view address,
+                                                           const remote_options& options,
+                                                           const call_limits& limits) {
+  WEIR_TRY(remote_settings settings, make_settings(options.storage, options.environment));
+  WEIR_TRY(remote_address parsed, parse_address(address, settings));
+  auto file = std::make_shared<shared>(std::move(parsed), std::move(settings), options);
+  WEIR_TRY(range_client::opened first,
+           file->client.open(first_bytes, {limits.stop, deadline_of(limits)}));
+  file->size = first.size;
+  if (first.whole) {
+    file->whole = std::move(first.first);
+  } else {
+    file->cache.emplace(first.size, options.cache_bytes);
+    file->cache->put(0, first.first);
+  }
+  return std::shared_ptr<remote_source>(new remote_source(std::move(file), {}));
+}
+
+std::shared_ptr<remote_source> remote_source::limited(const call_limits& limits) const {
+  return std::shared_ptr<remote_source>(new remote_source(shared_, limits));
+}
+
+std::uint64_t remote_source::size() const noexcept {
+  return shared_->size;
+}
+const std::string& remote_source::name() const noexcept {
+  return shared_->client.address().name;
+}
+bool remote_source::distant() const noexcept {
+  return !shared_->whole;
+}
+remote_traffic remote_source::traffic() const noexcept {
+  return shared_->client.traffic();
+}
+std::optional<bytes_view> remote_source::view() const noexcept {
+  return shared_->whole ? std::optional(bytes_view(*shared_->whole)) : std::nullopt;
+}
+
+namespace {
+
+result<void> check_inside(const remote_source& source, std::uint64_t offset,
+                          std::uint64_t bytes) {
+  if (offset > source.size() || bytes > source.size() - offset) {
+    return error(errc::torn,
+                 fmt::format("cannot read {} bytes: expected them there, found the end "
+                             "at {}",
+                             bytes, source.size()))
+        .at(fmt::format("{}:{}", source.name(), offset));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
+  WEIR_CHECK(check_inside(*this, offset, to.size()));
+  if (to.empty()) {
+    return {};
+  }
+  if (shared_->whole) {
+    std::memcpy(to.data(), shared_->whole->data() + offset, to.size());
+    return {};
+  }
+  const auto missing = shared_->cache->copy(offset, to);
+  if (missing.empty()) {
+    return {};
+  }
+  const call_end end{stop_, deadline_};
+  return to.size() <= small_read ? shared_->read_small(offset, to, missing, end)
+                                 : shared_->read_large(offset, to, missing, end);
+}
+
+result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
+  // All of it must fit into the cache until it is read.
+  std::uint64_t unused = shared_->whole ? 0 : shared_->cache->capacity() / 2;
+  std::vector<byte_range> wanted;
+  for (const byte_range& range : ranges) {
+    WEIR_CHECK(check_inside(*this, range.offset, range.length));
+    const std::uint64_t length = std::min(range.length, unused);
+    wanted.push_back({range.offset, length});
+    unused -= length;
+  }
+  if (shared_->whole) {
+    return {};
+  }
+  return shared_->fetch_blocks(shared_->cache->absent(wanted, longest_part),
+                               {stop_, deadline_}, [](std::uint64_t, bytes_view) {});
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One request for a range of a file, and the checks of its answer.
+#pragma once
+
+#include <curl/curl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tensogram/remote/address.hpp"
+#include "tensogram/remote/settings.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/error.hpp"
+
+namespace weir::formats {
+
+/// The value of a header Content-Range. @source{RFC 9110, 14.4}
+struct content_range {
+  std::optional<std::uint64_t> first;  ///< absent in "bytes */N"
+  std::uint64_t last = 0;
+  std::optional<std::uint64_t> total;  ///< absent in "bytes A-B/*"
+};
+/// Nothing if the text has another form.
+[[nodiscard]] std::optional<content_range> parse_content_range(std::string_view text);
+
+/// The facts by which two versions of a file are told apart.
+struct file_version {
+  std::uint64_t size = 0;
+  std::string etag;
+  std::string modified;
+
+  /// Whether the server can be asked for this version alone: If-Match never holds for a
+  /// weak ETag.
+  [[nodiscard]] bool strong() const noexcept {
+    return !etag.empty() && etag.rfind("W/", 0) != 0;
+  }
+};
+
+/// The range that a request asks for.
+struct range_wanted {
+  std::uint64_t offset = 0;
+  mutable_bytes to;
+  /// The version of which the answer must be. nullptr in the first request of a file,
+  /// whose answer may also be shorter than `to`.
+  const file_version* version = nullptr;
+  /// Receives the whole file, of up to `largest_whole` bytes, if the server does not
+  /// support ranges. nullptr: such an answer is an error.
+  byte_vector* whole = nullptr;
+  std::uint64_t largest_whole = 0;
+};
+
+/// The server of a request, and the identity of who sends it.
+struct request_target {
+  const remote_address& address;
+  const remote_settings& settings;
+  std::string url;
+  bool own_server = true;  ///< false: another server, which gets no secret
+};
+
+/// One GET request, which a multi handle of libcurl executes.
+/// @threads{one thread at a time}
+class transfer {
+ public:
+  transfer(request_target target, range_wanted wanted,
+           std::chrono::milliseconds time_limit);
+  transfer(const transfer&) = delete;
+  transfer& operator=(const transfer&) = delete;
+  ~transfer();
+
+  [[nodiscard]] CURL* handle() const noexcept { return easy_; }
+
+  /// How the request ended.
+  enum class outcome : std::uint8_t {
+    done,      ///< all bytes are there: in `to`, or the whole file in `whole`
+    part,      ///< the first received() bytes are there
+    repeat,    ///< nothing is there; another request may succeed
+    redirect,  ///< to location()
+    failed,    ///< for reason(); another request would fail as well
+  };
+  /// To be called once, with the result that libcurl reports for the handle.
+  [[nodiscard]] outcome finish(CURLcode code);
+
+  [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  [[nodiscard]] long status() const noexcept { return status_; }
+  [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
+  /// The time that the server asks to wait before the next request; 0: none.
+  [[nodiscard]] std::chrono::seconds retry_after() const noexcept { return retry_after_; }
+  [[nodiscard]] const std::string& location() const noexcept { return location_; }
+  /// The version of the file that the answer is of.
+  [[nodiscard]] const file_version& version() const noexcept { return found_; }
+  [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
+  /// "expected X, found Y", of every outcome but done.
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  [[nodiscard]] errc code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
+
+ private:
+  static std::size_t take_body(char* bytes, std::size_t one, std::size_t count,
+                               void* self);
+  void set_up(std::chrono::milliseconds time_limit);
+  void add_header(const std::string& line);
+  void sign();
+  void trust();
+  /// Checks status and headers. False if the answer must be refused.
+  [[nodiscard]] bool accept_head();
+  [[nodiscard]] bool accept_part();
+  [[nodiscard]] bool accept_whole();
+  [[nodiscard]] bool same_version() const;
+  [[nodiscard]] bool take(bytes_view bytes);
+  [[nodiscard]] std::string header(const char* name) const;
+  bool fail(errc code, std::string reason, std::string hint = {});
+  [[nodiscard]] outcome finish_status();
+  [[nodiscard]] outcome finish_broken(CURLcode code);
+  void explain_status();
+
+  request_target target_;
+  range_wanted wanted_;
+  CURL* easy_ = nullptr;
+  curl_slist* headers_ = nullptr;
+  char text_[CURL_ERROR_SIZE] = {};
+
+  bool head_seen_ = false;
+  bool failed_ = false;
+  bool timed_out_ = false;
+  bool got_whole_ = false;
+  long status_ = 0;
+  std::uint64_t expected_ = 0;  ///< bytes that the server has announced
+  std::uint64_t received_ = 0;
+  file_version found_;
+  std::string error_body_;
+  std::chrono::seconds retry_after_{0};
+  std::string location_;
+  std::string reason_;
+  std::string hint_;
+  errc code_ = errc::source_unavailable;
+};
+
+}  // namespace weir::formats

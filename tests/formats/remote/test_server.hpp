@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A child process that serves files and misbehaves when told to: server.py.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/temp_folder.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/formats/remote.hpp"
+
+extern char** environ;
+
+namespace weir::test {
+
+/// Serves the files of a temporary folder on 127.0.0.1.
+class test_server {
+ public:
+  test_server() { start(0); }
+  test_server(const test_server&) = delete;
+  test_server& operator=(const test_server&) = delete;
+  ~test_server() { stop(SIGKILL); }
+
+  /// Ends the server in the middle of whatever it does.
+  void kill() { stop(SIGKILL); }
+  /// Starts it again, on the port that it had.
+  void start_again() { start(port_); }
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
+  [[nodiscard]] std::string url(const std::string& name) const {
+    return "http://127.0.0.1:" + std::to_string(port_) + "/" + name;
+  }
+  void put(const std::string& name, bytes_view content) const {
+    or_throw(write_file_atomically(posix_file_system(), folder_ / name, content));
+  }
+  void put_link(const std::string& name, const std::string& file) const {
+    std::filesystem::create_symlink(file, folder_ / name);
+  }
+
+  /// What the next requests for a file meet, one fault each, and what all later ones do.
+  void faults(const std::string& name, const std::vector<std::string>& list,
+              const std::string& then = "") {
+    nlohmann::json command{{"do", "faults"}, {"name", name}, {"list", list}};
+    if (!then.empty()) {
+      command["then"] = then;
+    }
+    ask(command);
+  }
+  nlohmann::json ask(const nlohmann::json& command) {
+    const std::string line = command.dump() + "\n";
+    if (::write(to_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      throw std::runtime_error("the server does not listen to commands");
+    }
+    return read_line();
+  }
+  /// Requests since the last look.
+  nlohmann::json log() { return ask({{"do", "log"}}); }
+
+ private:
+  void start(int port) {
+    // A proxy is for the world outside.
+    ::setenv("no_proxy", "127.0.0.1,localhost", 1);
+    int in[2];
+    int out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) {
+      throw std::runtime_error("no pipes");
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    const std::string script =
+        std::string(WEIR_SOURCE_DIR) + "/tests/formats/remote/server.py";
+    const std::string number = std::to_string(port);
+    std::vector<const char*> words{WEIR_PYTHON,    "-B",
+                                   script.c_str(), folder_.path().c_str(),
+                                   number.c_str(), nullptr};
+    const int failed = ::posix_spawn(&child_, WEIR_PYTHON, &actions, nullptr,
+                                     const_cast<char**>(words.data()), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    to_ = in[1];
+    from_ = ::fdopen(out[0], "r");
+    if (failed != 0 || from_ == nullptr) {
+      throw std::runtime_error("cannot start the server of the tests");
+    }
+    port_ = read_line()["port"].get<int>();
+  }
+
+  void stop(int signal) {
+    if (child_ > 0) {
+      ::kill(child_, signal);
+      ::waitpid(child_, nullptr, 0);
+      child_ = 0;
+      ::close(to_);
+      std::fclose(from_);
+    }
+  }
+
+  nlohmann::json read_line() {
+    std::string line;
+    for (int c = std::fgetc(from_); c != EOF && c != '\n'; c = std::fgetc(from_)) {
+      line += static_cast<char>(c);
+    }
+    return nlohmann::json::parse(line);
+  }
+
+  temp_folder folder_;
+  pid_t child_ = 0;
+  int to_ = -1;
+  std::FILE* from_ = nullptr;
+  int port_ = 0;
+};
+
+/// Options that look at nothing outside of the test and do not let it wait.
+inline formats::remote_options quick_options() {
+  formats::remote_options out;
+  out.environment = false;
+  out.first_pause = std::chrono::milliseconds(1);
+  return out;
+}
+
+/// Whether a message holds a text, for EXPECT_TRUE with the message beside it.
+inline testing::AssertionResult says(const error& e, const std::string& text) {
+  const bool there = e.message().find(text) != std::string::npos;
+  return (there ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << "\"" << text << "\" in:\n"
+         << e.message();
+}
+
+}  // namespace weir::test
