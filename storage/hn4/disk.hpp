@@ -261,8 +261,8 @@ struct block_claim {
   bool older = false;  ///< a lower generation will do
 };
 
-/// Checks 48 bytes against the claim, and 64 for poison if there are as many; the first contradiction is the error (without its
-/// place).
+/// Checks 48 bytes against the claim, and 64 for poison if there are as many; the first
+/// contradiction is the error (without its place).
 /// @error{corrupt; generation_skew; unsupported; io, the block is poisoned} @source{5
 /// item 6}
 [[nodiscard]] result<block_header> check_header(bytes_view header,

@@ -180,8 +180,7 @@ constexpr std::array<vote_field, 7> lasting_fields{
     vote_field{"read-only features",
                [](const superblock& sb) { return sb.read_only_compatible; }},
     vote_field{"hardware features", [](const superblock& sb) { return sb.hardware; }},
-    vote_field{"profile",
-               [](const superblock& sb) { return std::uint64_t{sb.profile}; }},
+    vote_field{"profile", [](const superblock& sb) { return std::uint64_t{sb.profile}; }},
     vote_field{"device type",
                [](const superblock& sb) { return std::uint64_t{sb.device_type}; }},
     vote_field{"capacity", [](const superblock& sb) { return sb.capacity; }}};
@@ -194,11 +193,10 @@ void note_disagreements(core& c, const ballot& votes, const found_copy& best) {
     for (const vote_field& field : lasting_fields) {
       const std::uint64_t wanted = field.of(best.sb), found = field.of(copy.sb);
       if (wanted != found) {
-        c.warnings.push_back(
-            fmt::format("superblock copies at bytes {} and {} disagree about the {}: "
-                        "{:#x} and {:#x}; the one at byte {} is used",
-                        best.offset, copy.offset, field.name, wanted, found,
-                        best.offset));
+        c.warnings.push_back(fmt::format(
+            "superblock copies at bytes {} and {} disagree about the {}: "
+            "{:#x} and {:#x}; the one at byte {} is used",
+            best.offset, copy.offset, field.name, wanted, found, best.offset));
       }
     }
   }

@@ -131,8 +131,7 @@ result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
   options.label = is_utf8(source.label()) ? source.label() : "";
   WEIR_TRY(auto device, create_file_device(to, g.capacity));
   WEIR_CHECK(hn4_format(*device, options));
-  WEIR_TRY(hn4_volume target,
-           hn4_volume::open(std::move(device), device_mode::writable));
+  WEIR_TRY(hn4_volume target, hn4_volume::open(std::move(device), device_mode::writable));
   WEIR_TRY(const auto tags, source.tags());
   WEIR_TRY(const auto damaged, source.damaged_tags());
   std::vector<hn4_saved_tag> saved;
@@ -142,8 +141,9 @@ result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
   for (const hn4_damaged_tag& tag : damaged) {
     saved.push_back({tag.name, 0, tag.problem.message()});
   }
-  std::sort(saved.begin(), saved.end(),
-            [](const hn4_saved_tag& x, const hn4_saved_tag& y) { return x.name < y.name; });
+  std::sort(
+      saved.begin(), saved.end(),
+      [](const hn4_saved_tag& x, const hn4_saved_tag& y) { return x.name < y.name; });
   return saved;
 }
 

@@ -169,7 +169,8 @@ void checker::place_shards(const listed_tag& tag) {
     return;
   }
   for (std::size_t i = 0; i < (*map)->shards.size(); ++i) {
-    stream_places[(*map)->sources[i].slot] = {&tag.tag.name, *map, (*map)->shards[i].offset};
+    stream_places[(*map)->sources[i].slot] = {&tag.tag.name, *map,
+                                              (*map)->shards[i].offset};
   }
 }
 

@@ -36,7 +36,11 @@ struct named_entries {
   std::vector<entry> graves;
   /// Live entries of ours whose long name is damaged, and whose filter is that of the
   /// name: any of them may be a shard of the tag.
-  std::vector<entry> misnamed;
+  struct misnamed_entry {
+    entry e;
+    std::uint64_t name_at = 0;  ///< byte of the damaged name
+  };
+  std::vector<misnamed_entry> misnamed;
 };
 [[nodiscard]] result<named_entries> entries_named(const core& c, std::string_view tag);
 /// The same for every name of the directory, or for those whose filter is in `filters`.
@@ -51,20 +55,22 @@ struct named_entries {
 struct lost_shard {
   std::string text;        ///< "expected X, found Y"
   std::uint64_t slot = 0;  ///< where its entry stands, or should stand
-  errc kind{};
-  std::optional<std::uint64_t> offset;  ///< where it begins in the stream, if known
-  std::optional<std::uint64_t> bytes;   ///< its length, if the directory still says it
-  std::optional<hn4_id> seed;           ///< if its entry is gone, and was ours
+  errc kind = errc::corrupt;
+  std::optional<std::uint64_t> offset{};  ///< where it begins in the stream, if known
+  std::optional<std::uint64_t> bytes{};   ///< its length, if the directory still says it
+  std::optional<hn4_id> seed{};           ///< if its entry is gone, and was ours
+  std::uint64_t name_at = 0;  ///< byte of its long name, if that is what is damaged
 };
 
 /// What the entries of one name amount to.
 struct resolved_tag {
-  std::vector<entry> shards;  ///< of the stream, in no order; what is left, if some are lost
+  std::vector<entry>
+      shards;  ///< of the stream, in no order; what is left, if some are lost
   std::vector<std::string> warnings;
   std::vector<lost_shard> lost;
-  std::vector<entry> ended;     ///< live or announced, but of no stream
-  std::vector<entry> announced; ///< those of `shards` that have to become live
-  std::optional<entry> grown;   ///< lacks the mark that another group continues it
+  std::vector<entry> ended;      ///< live or announced, but of no stream
+  std::vector<entry> announced;  ///< those of `shards` that have to become live
+  std::optional<entry> grown;    ///< lacks the mark that another group continues it
 };
 /// `vouched`: it is certain that the tag has no other entries.
 /// @error{corrupt, two different entries claim to be the same shard}
@@ -100,7 +106,8 @@ struct selection {
 /// A name of the directory, and what its entries amount to.
 struct listed_tag {
   hn4_tag tag;
-  bool exists = false;  ///< false: nothing but unfinished stores and removals bears the name
+  bool exists =
+      false;  ///< false: nothing but unfinished stores and removals bears the name
   std::optional<error> problem;  ///< why the stream cannot be opened, if it exists
   resolved_tag entries;          ///< its shards sorted by identity
 };
@@ -110,9 +117,9 @@ struct listed_tag {
 /// A shard whose blocks are in use although no directory entry names them.
 struct orphan {
   hn4_id seed;
-  std::uint64_t byte = 0;    ///< of its first block on the device
+  std::uint64_t byte = 0;  ///< of its first block on the device
   std::uint64_t blocks = 0;
-  std::uint64_t slot = 0;    ///< where a look-up of the identity ends without a result
+  std::uint64_t slot = 0;  ///< where a look-up of the identity ends without a result
   bool damaged = false;  ///< an entry with a bad checksum stands there; else it is empty
   bool ours = false;
 };

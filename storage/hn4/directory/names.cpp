@@ -55,6 +55,13 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
   return {};
 }
 
+std::uint64_t slot_of(const entry& e) {
+  return e.slot;
+}
+std::uint64_t slot_of(const named_entries::misnamed_entry& m) {
+  return m.e.slot;
+}
+
 void add(named_entries& to, const entry& e) {
   switch (role_of(e.a)) {
     case entry_role::live: to.live.push_back(e); break;
@@ -88,7 +95,7 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
     if (name.text == tag) {
       add(found, e);
     } else if (!name.whole && e.a.live() && e.a.tag_filter == mask) {
-      found.misnamed.push_back(e);
+      found.misnamed.push_back({e, name.block});
     }
   }
   return found;
@@ -97,7 +104,7 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
 result<std::map<std::string, named_entries>> all_names(
     const core& c, const std::set<std::uint64_t>* filters) {
   std::map<std::string, named_entries> names;
-  std::vector<entry> misnamed;
+  std::vector<named_entries::misnamed_entry> misnamed;
   for (const entry& e : c.entries) {
     if (role_of(e.a) == entry_role::ended ||
         (filters != nullptr && filters->count(e.a.tag_filter) == 0)) {
@@ -108,25 +115,24 @@ result<std::map<std::string, named_entries>> all_names(
       continue;
     }
     if (!name->whole && e.a.live()) {
-      misnamed.push_back(e);
+      misnamed.push_back({e, name->block});
     }
     // No reader finds an entry under a name that its filter does not cover. A shard of
     // ours is listed all the same: only damage brings that about.
     if (covers(e.a.tag_filter, tag_mask(name->text))) {
       add(names[std::move(name->text)], e);
     } else if (e.a.live() && group_of(e.a)) {
-      names[std::move(name->text)].misnamed.push_back(e);
+      names[std::move(name->text)].misnamed.push_back({e, name->block});
     }
   }
-  for (const entry& e : misnamed) {
+  // It may be a shard of any tag that has its filter.
+  for (const auto& m : misnamed) {
     for (auto& [name, entries] : names) {
-      const bool has_it =
-          std::any_of(entries.misnamed.begin(), entries.misnamed.end(),
-                      [&](const entry& x) { return x.slot == e.slot; }) ||
-          std::any_of(entries.live.begin(), entries.live.end(),
-                      [&](const entry& x) { return x.slot == e.slot; });
-      if (e.a.tag_filter == tag_mask(name) && !has_it) {
-        entries.misnamed.push_back(e);
+      const auto is_it = [&](const auto& x) { return slot_of(x) == m.e.slot; };
+      if (m.e.a.tag_filter == tag_mask(name) &&
+          std::none_of(entries.misnamed.begin(), entries.misnamed.end(), is_it) &&
+          std::none_of(entries.live.begin(), entries.live.end(), is_it)) {
+        entries.misnamed.push_back(m);
       }
     }
   }

@@ -143,21 +143,22 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
       fmt::format("expected {} of generation {}, found {}: shard {} is missing",
                   mark.count == 1 ? "1 shard" : fmt::format("{} shards", mark.count),
                   generation, g.members.size(), index);
-  lost_shard lost{text, known.slot, errc::torn, {}, {}, {}};
-  const auto named = std::find_if(
-      named_.misnamed.begin(), named_.misnamed.end(), [&](const entry& e) {
-        const auto own = group_of(e.a);
-        return own && own->index == index && e.a.write_gen == generation &&
-               e.a.seed.hi == seed.hi;
+  lost_shard lost{text, known.slot, errc::torn};
+  const auto named =
+      std::find_if(named_.misnamed.begin(), named_.misnamed.end(), [&](const auto& m) {
+        const auto own = group_of(m.e.a);
+        return own && own->index == index && m.e.a.write_gen == generation &&
+               m.e.a.seed.hi == seed.hi;
       });
   if (named != named_.misnamed.end()) {
-    lost.slot = named->slot;
+    lost.slot = named->e.slot;
+    lost.name_at = named->name_at;
     lost.text = fmt::format(
         "expected the long name of shard {}, found one that contradicts its filter",
         index);
     lost.kind = errc::corrupt;
-    lost.bytes = named->a.mass;
-    out_.shards.push_back(*named);  // its bytes can be had all the same
+    lost.bytes = named->e.a.mass;
+    out_.shards.push_back(named->e);  // its bytes can be had all the same
   } else if (is_ours(c_.sb.uuid, known.a.seed)) {
     lost.slot = end_of_look_up(c_, seed);
     const entry* damaged = c_.damaged_in(lost.slot);
@@ -181,7 +182,7 @@ void resolver::miss_group(std::uint32_t generation) {
                                    "directory slot {}, found none: all of them are "
                                    "missing",
                                    generation, slot),
-                       slot, errc::torn, 0, {}, {}});
+                       slot, errc::torn, 0});
   missing_.push_back(0);
 }
 
@@ -190,7 +191,7 @@ void resolver::miss_growth() {
       {fmt::format("expected the shards that were appended to generation {}, found none: "
                    "all shards from {} on are missing",
                    *top_, out_.shards.size()),
-       out_.shards.back().slot, errc::torn, {}, {}, {}});
+       out_.shards.back().slot, errc::torn});
   missing_.push_back(UINT64_MAX);
 }
 
@@ -217,8 +218,11 @@ void resolver::take(std::uint32_t generation, const group& g) {
   if (out_.lost.size() == lost_before && g.members.size() != count) {
     out_.lost.push_back({fmt::format("expected {} shards of generation {}, found {}",
                                      count, generation, g.members.size()),
-                         g.members.front().slot, errc::corrupt, {},
-                         {}, {}});
+                         g.members.front().slot,
+                         errc::corrupt,
+                         {},
+                         {},
+                         {}});
     missing_.push_back(g.members.front().a.seed.hi);
   }
 }
@@ -285,9 +289,8 @@ void resolver::add_foreign_behind() {
 
 // Whether all shards are ours: nothing can be missing but what the groups say.
 bool resolver::closed() const {
-  return top_ && std::all_of(out_.shards.begin(), out_.shards.end(), [](const entry& e) {
-           return group_of(e.a).has_value();
-         });
+  return top_ && std::all_of(out_.shards.begin(), out_.shards.end(),
+                             [](const entry& e) { return group_of(e.a).has_value(); });
 }
 
 // An entry whose checksum fails concerns a tag if its name is the tag's, or if its name
@@ -312,14 +315,17 @@ result<void> resolver::suspect_entries() {
                        "entry in directory slot {} can be believed, it had the identity "
                        "{:016x}{:016x} and {} bytes",
                        e.slot, e.a.seed.hi, e.a.seed.lo, e.a.mass),
-           e.slot, errc::corrupt, {}, e.a.mass, {}});
+           e.slot,
+           errc::corrupt,
+           {},
+           e.a.mass});
     }
   }
   return {};
 }
 
 void resolver::suspect_names() {
-  for (const entry& e : named_.misnamed) {
+  for (const auto& [e, name_at] : named_.misnamed) {
     const bool explained = stands_in(out_.shards, e.slot);
     if (explained || (closed() && e.a.write_gen <= *top_)) {
       continue;
@@ -328,7 +334,12 @@ void resolver::suspect_names() {
         {fmt::format("expected the long name of a shard, found one that contradicts its "
                      "filter: the shard in directory slot {} may belong to it",
                      e.slot),
-         e.slot, errc::corrupt, {}, e.a.mass, {}});
+         e.slot,
+         errc::corrupt,
+         {},
+         e.a.mass,
+         {},
+         name_at});
   }
 }
 
@@ -342,14 +353,13 @@ result<void> resolver::suspect_traces() {
     if (o.ours) {
       continue;
     }
-    const auto before =
-        std::count_if(out_.shards.begin(), out_.shards.end(),
-                      [&](const entry& e) { return e.a.seed < o.seed; });
+    const auto before = std::count_if(out_.shards.begin(), out_.shards.end(),
+                                      [&](const entry& e) { return e.a.seed < o.seed; });
     out_.lost.push_back(
         {fmt::format("expected a directory entry for every block in use, found {}; a "
                      "shard is missing, which may be shard {} of it",
                      to_text(o), before),
-         o.slot, errc::torn, {}, {}, {}});
+         o.slot, errc::torn});
   }
   for (const gap& g : traces->gaps) {
     out_.lost.push_back(
@@ -357,7 +367,7 @@ result<void> resolver::suspect_traces() {
                      "the entry in slot {} was put behind it: a shard is missing, which "
                      "may be a shard of it",
                      g.slot, g.before),
-         g.slot, errc::torn, {}, {}, {}});
+         g.slot, errc::torn});
   }
   return {};
 }
@@ -415,8 +425,7 @@ result<resolved_tag> resolve_tag(const core& c, std::string_view tag,
   return resolver(c, tag, named, vouched).resolve();
 }
 
-std::vector<entry> entries_of_tag(const named_entries& named,
-                                  const resolved_tag& found) {
+std::vector<entry> entries_of_tag(const named_entries& named, const resolved_tag& found) {
   entries all;
   for (const auto* list : {&named.live, &named.announced, &named.graves, &found.shards}) {
     all.insert(all.end(), list->begin(), list->end());
@@ -430,9 +439,12 @@ std::vector<entry> entries_of_tag(const named_entries& named,
 }
 
 error refusal_of(const core& c, std::string_view tag, const lost_shard& lost) {
-  return hn4_error(hn4_code::data_rot, fmt::format("cannot open tag \"{}\": {}", tag, lost.text),
-                   lost.kind)
-      .at(c.place(c.slot_offset(lost.slot), fmt::format("directory slot {}", lost.slot)))
+  return hn4_error(hn4_code::data_rot,
+                   fmt::format("cannot open tag \"{}\": {}", tag, lost.text), lost.kind)
+      .at(lost.name_at != 0
+              ? c.place(lost.name_at, fmt::format("name of directory slot {}", lost.slot))
+              : c.place(c.slot_offset(lost.slot),
+                        fmt::format("directory slot {}", lost.slot)))
       .hint(
           "--recover (hn4_stream_options::recover) reads what is left of the tag and "
           "lists what is missing; `weir hn4 check` says what is lost");

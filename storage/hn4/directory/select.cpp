@@ -35,13 +35,14 @@ error not_found(const core& c, std::string_view tag,
 // A tag that no entry names may be one whose entries are all lost.
 result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
   WEIR_TRY(const auto traces, c.loss_traces());
-  lost_shard lost{{}, 0, errc::torn, {}, {}, {}};
+  lost_shard lost{{}, 0, errc::torn};
   const auto rest = tag.substr(std::min(tag.size(), fragment_bytes));
   for (const orphan_name& name : traces->names) {
     if (name.text == tag || (!rest.empty() && name.text == rest)) {
-      lost.text = fmt::format("expected a directory entry that points to the long name "
-                              "at byte {}, found none: its shards are missing",
-                              name.byte);
+      lost.text = fmt::format(
+          "expected a directory entry that points to the long name "
+          "at byte {}, found none: its shards are missing",
+          name.byte);
       return hn4_error(hn4_code::data_rot,
                        fmt::format("cannot open tag \"{}\": {}", tag, lost.text),
                        lost.kind)
@@ -51,9 +52,10 @@ result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
   if (!traces->shards.empty()) {
     const orphan& o = traces->shards.front();
     lost.slot = o.slot;
-    lost.text = fmt::format("expected a directory entry for every block in use, found {}; "
-                            "the tag may be lost",
-                            to_text(o));
+    lost.text = fmt::format(
+        "expected a directory entry for every block in use, found {}; "
+        "the tag may be lost",
+        to_text(o));
     return refusal_of(c, tag, lost);
   }
   if (!traces->gaps.empty()) {
@@ -83,9 +85,8 @@ result<selection> accept(const core& c, std::string_view tag, resolved_tag found
 
 void sum_up(listed_tag& row) {
   auto& shards = row.entries.shards;
-  std::stable_sort(shards.begin(), shards.end(), [](const entry& x, const entry& y) {
-    return x.a.seed < y.a.seed;
-  });
+  std::stable_sort(shards.begin(), shards.end(),
+                   [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
   for (const entry& e : shards) {
     row.tag.shards += 1;
     if (!checked_add(row.tag.bytes, e.a.mass, row.tag.bytes)) {
@@ -103,7 +104,8 @@ std::optional<error> problem_of(const core& c, const listed_tag& row) {
   }
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < row.entries.shards.size(); ++i) {
-    const auto good = check_shard(c, row.tag.name, i, row.entries.shards[i], offset, false);
+    const auto good =
+        check_shard(c, row.tag.name, i, row.entries.shards[i], offset, false);
     if (!good) {
       return good.error();
     }

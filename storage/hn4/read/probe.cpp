@@ -48,8 +48,8 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
   block_claim wanted = claim(n);
   wanted.older = true;
   auto header = check_header(head, wanted);
-  auto good = header ? check_payload_at(byte, *header)
-                     : result<void>(std::move(header).error());
+  auto good =
+      header ? check_payload_at(byte, *header) : result<void>(std::move(header).error());
   if (good) {
     if (header->generation == wanted.generation) {
       state.exact = byte;

@@ -17,8 +17,8 @@ void for_each_block(const core& c, const anchor& a,
                     const std::function<void(std::uint64_t)>& visit);
 /// The bits that an object that may write starts from: those on the device, those of live
 /// entries too, without those that are marked in vain. A mark is in vain if its block
-/// belongs to a removed shard of ours, or if it holds nothing on a volume where all shards
-/// are ours and none is lost.
+/// belongs to a removed shard of ours, or if it holds nothing on a volume where all
+/// shards are ours and none is lost.
 [[nodiscard]] result<block_bits> allocation_of(const core& c);
 /// Clears the bits of entries that end, but for those that another live entry or the
 /// volume itself claims.
@@ -45,14 +45,14 @@ struct free_run {
 /// The entry keeps its identity only, as the reference's reaper leaves it: nothing in it
 /// can be taken for a live shard's, whatever byte of it is damaged later.
 [[nodiscard]] anchor buried(anchor a);
-/// Tombstones for the shards of ours that a tag has lost without a trace in the directory,
-/// so that their blocks are known to be free; in slots that are not in `used`.
+/// Tombstones for the shards of ours that a tag has lost without a trace in the
+/// directory, so that their blocks are known to be free; in slots that are not in `used`.
 [[nodiscard]] std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
                                                std::set<std::uint64_t> used);
 /// Puts changed and new entries, one per slot, into the directory in memory.
 void adopt_entries(core& c, std::vector<entry> changed);
-/// Finds out what killed verbs left to do, and takes it into the directory and the bits in
-/// memory. Nothing is written.
+/// Finds out what killed verbs left to do, and takes it into the directory and the bits
+/// in memory. Nothing is written.
 [[nodiscard]] result<void> find_unfinished(core& c);
 /// Does it: every verb calls this before its first write. @error{io}
 [[nodiscard]] result<void> finish(core& c);

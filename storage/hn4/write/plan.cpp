@@ -257,9 +257,9 @@ result<void> planner::identify(bytes_view whole) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
     anchor& a = shards[i].a;
     a.seed = identity_of(c_.sb.uuid, high + 1 + i, content);
-    a.public_id =
-        public_id_of({static_cast<std::uint32_t>(i),
-                      static_cast<std::uint32_t>(shards.size()), distance_, false, false});
+    a.public_id = public_id_of({static_cast<std::uint32_t>(i),
+                                static_cast<std::uint32_t>(shards.size()), distance_,
+                                false, false});
     a.create_clock = seconds;
     a.mod_clock = time;
   }

@@ -28,13 +28,13 @@ class planner {
   [[nodiscard]] std::uint64_t end() const noexcept;
 
   std::vector<planned_shard> shards;
-  std::vector<entry> replaced;   ///< entries that end with this store
+  std::vector<entry> replaced;  ///< entries that end with this store
   /// Entries that end too, and say nothing of their blocks: damaged ones of the name, and
   /// tombstones for lost ones.
   std::vector<entry> discarded;
-  std::optional<entry> grown;   ///< of the group that this one continues
-  block_bits bits;              ///< allocation once the new shards are in
-  block_bits bits_free;         ///< allocation once the replaced shards are out
+  std::optional<entry> grown;  ///< of the group that this one continues
+  block_bits bits;             ///< allocation once the new shards are in
+  block_bits bits_free;        ///< allocation once the replaced shards are out
 
  private:
   result<void> collect();

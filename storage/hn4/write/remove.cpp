@@ -20,7 +20,8 @@ struct removal {
   block_bits bits;            ///< allocation without them
 };
 
-removal plan_removal(const core& c, std::vector<entry> all, std::vector<entry> discarded) {
+removal plan_removal(const core& c, std::vector<entry> all,
+                     std::vector<entry> discarded) {
   removal r{{}, buried(std::move(discarded)), *c.bits};
   r.bits.blind = false;
   if (all.empty()) {
@@ -63,8 +64,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
   WEIR_TRY(std::vector<entry> discarded, damaged_named(c, tag));
   const auto resolved = resolve_tag(c, tag, named);
   const resolved_tag found = resolved ? *resolved : resolved_tag{};
-  if (tag.empty() ||
-      (named.live.empty() && found.shards.empty() && discarded.empty())) {
+  if (tag.empty() || (named.live.empty() && found.shards.empty() && discarded.empty())) {
     return hn4_error(hn4_code::not_found,
                      fmt::format("cannot remove tag \"{}\" from \"{}\": it is not there",
                                  tag, c.device->name()))

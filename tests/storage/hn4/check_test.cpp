@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/fixtures.hpp"
 #include "support/temp_folder.hpp"

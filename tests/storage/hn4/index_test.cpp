@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/temp_folder.hpp"
 

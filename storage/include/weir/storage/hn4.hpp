@@ -310,8 +310,8 @@ class hn4_volume {
   /// store has not finished, and what a removal has begun to remove, is not.
   /// @error{io}
   [[nodiscard]] result<std::vector<hn4_tag>> tags() const;
-  /// The names under which the directory holds shards that make up no whole stream, sorted
-  /// bytewise. @error{io}
+  /// The names under which the directory holds shards that make up no whole stream,
+  /// sorted bytewise. @error{io}
   [[nodiscard]] result<std::vector<hn4_damaged_tag>> damaged_tags() const;
 
   /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a

@@ -21,8 +21,8 @@ struct hn4_finding {
   std::string text;
 };
 
-/// Bytes of a tag that no reader can get: of its stream, or of what `recover` leaves of it
-/// where shards are missing.
+/// Bytes of a tag that no reader can get: of its stream, or of what `recover` leaves of
+/// it where shards are missing.
 struct hn4_lost_range {
   std::string tag;
   std::optional<std::uint64_t> offset;  ///< unset: nobody knows where they are
