@@ -131,7 +131,8 @@ std::optional<group_mark> group_of(const anchor& a) noexcept {
   mark.index = static_cast<std::uint32_t>(bits & 0xFFFFU);
   mark.distance = static_cast<std::uint32_t>(bits >> 16 & 0x7FFFU);
   mark.grown = (bits >> 31 & 1U) != 0;
-  mark.count = static_cast<std::uint32_t>(bits >> 32 & 0x7FFFFFFFU);
+  mark.count = static_cast<std::uint32_t>(bits >> 32 & 0x3FFFFFFFU);
+  mark.over_foreign = (bits >> 62 & 1U) != 0;
   mark.announced = bits >> 63 != 0;
   return mark;
 }
@@ -139,7 +140,8 @@ std::optional<group_mark> group_of(const anchor& a) noexcept {
 hn4_id public_id_of(group_mark mark) noexcept {
   hn4_id id;
   id.hi = mark_magic;
-  id.lo = std::uint64_t{mark.announced} << 63 | std::uint64_t{mark.count} << 32 |
+  id.lo = std::uint64_t{mark.announced} << 63 | std::uint64_t{mark.over_foreign} << 62 |
+          std::uint64_t{mark.count} << 32 |
           std::uint64_t{mark.grown} << 31 | std::uint64_t{mark.distance} << 16 |
           mark.index;
   return id;

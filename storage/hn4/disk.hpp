@@ -174,6 +174,8 @@ struct group_mark {
   bool grown = false;
   /// The entry was written before its store counted; it is a tombstone until then.
   bool announced = false;
+  /// The store replaced shards of another writer: those with lower identities.
+  bool over_foreign = false;
 };
 [[nodiscard]] std::optional<group_mark> group_of(const anchor& a) noexcept;
 [[nodiscard]] hn4_id public_id_of(group_mark mark) noexcept;

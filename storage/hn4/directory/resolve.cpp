@@ -85,7 +85,7 @@ class resolver {
   void miss_group(std::uint32_t generation);
   void miss_growth();
   void add_foreign(bool before, const hn4_id& border);
-  void add_foreign_behind();
+  void add_foreign_around(const group& first);
   result<void> suspect_entries();
   void suspect_names();
   result<void> suspect_traces();
@@ -263,27 +263,27 @@ void resolver::follow(std::uint32_t generation) {
   }
 }
 
-// What another writer added to a tag of ours. By the specification identities grow with
-// time: what has a lower one was replaced.
-void resolver::add_foreign_behind() {
+// What another writer added to a tag of ours; what the tag replaced has ended.
+void resolver::add_foreign_around(const group& first) {
   if (foreign_.empty()) {
     return;
   }
-  const hn4_id last =
-      std::max_element(out_.shards.begin(), out_.shards.end(), by_seed)->a.seed;
+  const auto [low, high] =
+      std::minmax_element(out_.shards.begin(), out_.shards.end(), by_seed);
+  const hn4_id begin = low->a.seed, end = high->a.seed;
   const std::size_t before = out_.shards.size();
-  add_foreign(false, last);
-  if (out_.shards.size() > before) {
-    out_.warnings.push_back(fmt::format("tag \"{}\": {} shards of another writer follow",
-                                        tag_, out_.shards.size() - before));
+  add_foreign(false, end);
+  const auto mark = group_of(first.members.front().a);
+  if (mark->distance == 0 && mark->over_foreign) {
+    std::copy_if(foreign_.begin(), foreign_.end(), std::back_inserter(out_.ended),
+                 [&](const entry& e) { return e.a.seed < begin; });
+  } else if (mark->distance == 0) {
+    add_foreign(true, begin);
   }
-  const auto left_out =
-      std::count_if(foreign_.begin(), foreign_.end(),
-                    [&](const entry& e) { return !stands_in(out_.shards, e.slot); });
-  if (left_out != 0) {
+  if (out_.shards.size() > before) {
     out_.warnings.push_back(fmt::format(
-        "tag \"{}\": {} shards of another writer, with lower identities, were replaced",
-        tag_, left_out));
+        "tag \"{}\": {} shards of another writer precede or follow those stored together",
+        tag_, out_.shards.size() - before));
   }
 }
 
@@ -406,7 +406,7 @@ result<resolved_tag> resolver::resolve() {
   } else {
     top_ = top->first;
     follow(*top_);
-    add_foreign_behind();
+    add_foreign_around(groups_.at(used_.back()));
   }
   locate_losses();
   if (!vouched_) {

@@ -211,7 +211,7 @@ std::vector<entry> buried(std::vector<entry> entries) {
 anchor buried(anchor a) {
   a.data_class = (a.data_class & ~class_bits::extended) | class_bits::tombstone;
   if (group_of(a)) {
-    a.public_id = public_id_of({0, 1, 0, false, false});
+    a.public_id = public_id_of({0, 1, 0, false, false, false});
   }
   a.mass = 0;
   a.gravity = 0;

@@ -35,19 +35,29 @@ std::vector<entry> never_counted(const core& c) {
 }
 
 // Names need reads of the device. Only filters of entries that are no finished store's
-// can hide something to do: announced entries, graves, two stores under one name.
+// can hide something to do: announced entries, graves, two stores under one name, shards
+// of another writer under one that replaced such shards.
 std::set<std::uint64_t> filters_to_look_at(const core& c) {
-  std::set<std::uint64_t> filters;
+  std::set<std::uint64_t> filters, over_foreign;
   std::map<std::uint64_t, std::uint32_t> generations;
   for (const entry& e : c.entries) {
     const entry_role role = role_of(e.a);
+    const auto mark = group_of(e.a);
     if (role == entry_role::announced || role == entry_role::grave) {
       filters.insert(e.a.tag_filter);
-    } else if (role == entry_role::live && group_of(e.a)) {
+    } else if (role == entry_role::live && mark) {
       const auto [at, is_new] = generations.emplace(e.a.tag_filter, e.a.write_gen);
       if (!is_new && at->second != e.a.write_gen) {
         filters.insert(e.a.tag_filter);
       }
+      if (mark->over_foreign) {
+        over_foreign.insert(e.a.tag_filter);
+      }
+    }
+  }
+  for (const entry& e : c.entries) {
+    if (e.a.live() && !group_of(e.a) && over_foreign.count(e.a.tag_filter) != 0) {
+      filters.insert(e.a.tag_filter);
     }
   }
   return filters;

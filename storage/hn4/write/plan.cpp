@@ -254,12 +254,15 @@ result<void> planner::identify(bytes_view whole) {
                  "cannot store: expected an identity above all others, found none left");
   }
   const auto content = static_cast<std::uint32_t>(xxh3_64(whole));
+  const bool over_foreign =
+      std::any_of(replaced.begin(), replaced.end(),
+                  [](const entry& e) { return e.a.live() && !group_of(e.a); });
   for (std::size_t i = 0; i < shards.size(); ++i) {
     anchor& a = shards[i].a;
     a.seed = identity_of(c_.sb.uuid, high + 1 + i, content);
     a.public_id = public_id_of({static_cast<std::uint32_t>(i),
                                 static_cast<std::uint32_t>(shards.size()), distance_,
-                                false, false});
+                                false, false, over_foreign});
     a.create_clock = seconds;
     a.mod_clock = time;
   }

@@ -33,7 +33,7 @@ removal plan_removal(const core& c, std::vector<entry> all,
       [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
   entry grave = *last;
   grave.a.data_class |= class_bits::tombstone;
-  grave.a.public_id = public_id_of({group_mark::grave, 1, 0, false, false});
+  grave.a.public_id = public_id_of({group_mark::grave, 1, 0, false, false, false});
   r.grave.push_back(grave);
   all.erase(last);
   for (const entry& e : all) {

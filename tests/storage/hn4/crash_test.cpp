@@ -86,7 +86,7 @@ struct story {
 story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new_shards) {
   story s;
   s.tag = tag;
-  s.before = formatted();
+  s.before = formatted_small();
   s.other = noise(7000, 1);
   hn4_volume first = or_throw(open_on(*s.before, device_mode::writable));
   or_throw(first.put("other", s.other, fixed_put()));
@@ -267,7 +267,7 @@ story record_operation(const std::string& tag,
                        const std::function<result<void>(hn4_volume&)>& operation) {
   story s;
   s.tag = tag;
-  s.before = formatted();
+  s.before = formatted_small();
   s.other = noise(7000, 1);
   s.old_bytes = noise(30'000, 2);
   hn4_volume first = or_throw(open_on(*s.before, device_mode::writable));

@@ -55,6 +55,15 @@ inline std::unique_ptr<memory_device> formatted(std::uint32_t sector = 512) {
   return device;
 }
 
+/// A volume of the smallest size: its copies and checks take little time.
+inline std::unique_ptr<memory_device> formatted_small() {
+  auto device = std::make_unique<memory_device>(std::uint64_t{2} << 20, "vol.img");
+  hn4_format_options options = fixed_format();
+  options.profile = hn4_profile::pico;
+  or_throw(hn4_format(*device, options));
+  return device;
+}
+
 /// Passes everything on to a device that outlives it, so that a test can go on using it.
 class borrowed_device : public block_device {
  public:
