@@ -15,11 +15,11 @@
 
 namespace weir::storage::hn4 {
 
-/// The name of an entry; `whole` is false if the chain of blocks that holds a long name
-/// contradicts the filter of the entry.
+/// The name of an entry.
 struct full_name {
   std::string text;
-  bool whole = true;
+  bool linked = true;  ///< false: the chain of blocks that holds a long name is broken
+  bool whole = true;   ///< false: it is, or the name contradicts the filter of the entry
   std::uint64_t block = 0;  ///< byte offset of the last chain block read, 0 if none
 };
 [[nodiscard]] result<full_name> name_of_entry(const core& c, const anchor& a);
@@ -34,8 +34,8 @@ struct named_entries {
   std::vector<entry> live;
   std::vector<entry> announced;
   std::vector<entry> graves;
-  /// Live entries of ours whose long name is damaged, and whose filter is that of the
-  /// name: any of them may be a shard of the tag.
+  /// Live entries whose long name is damaged, and whose filter and fragment of a name do
+  /// not speak against the tag: any of them may be a shard of it.
   struct misnamed_entry {
     entry e;
     std::uint64_t name_at = 0;  ///< byte of the damaged name
@@ -151,7 +151,8 @@ struct loss_traces {
 /// Looks for them; nothing is found on a volume that was not closed cleanly, whose
 /// allocation map proves nothing. The time depends on what is allocated.
 [[nodiscard]] result<loss_traces> find_traces(const core& c);
-/// The slot at which a look-up of an identity ends: the first that is empty or damaged.
+/// The slot at which a look-up of an identity ends: the first that is empty, or damaged
+/// and not certainly another shard's.
 [[nodiscard]] std::uint64_t end_of_look_up(const core& c, hn4_id seed);
 
 [[nodiscard]] std::string index_path(const core& c);

@@ -24,13 +24,15 @@ std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
   return sector * g.sector;
 }
 
-// Follows the chain of a long name; a link that leads nowhere ends it.
+// Follows the chain of a long name. Its last link leads nowhere; where the first does, or
+// where a link leads to something else, the name is not whole.
 result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name) {
   std::array<std::byte, chain_header + longest_name> head;
   std::uint64_t previous = UINT64_MAX;
   for (unsigned depth = 0; depth < longest_chain && pointer != previous; ++depth) {
     const auto offset = chain_offset(c, pointer);
     if (!offset) {
+      name.linked = depth != 0;
       return {};
     }
     name.block = *offset;
@@ -38,6 +40,7 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
         mutable_bytes(head).first(std::min<std::size_t>(head.size(), c.geometry.block));
     WEIR_CHECK(c.device->read(*offset, bytes));
     if (load_le<std::uint32_t>(bytes.data()) != chain_magic) {
+      name.linked = false;
       return {};
     }
     if (load_le<std::uint32_t>(bytes.data() + 4) == chain_long_name) {
@@ -55,11 +58,12 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
   return {};
 }
 
-std::uint64_t slot_of(const entry& e) {
-  return e.slot;
-}
-std::uint64_t slot_of(const named_entries::misnamed_entry& m) {
-  return m.e.slot;
+// Of a long name that is damaged, the filter and the fragment in the entry are left.
+bool may_be_named(const anchor& a, std::string_view tag) {
+  const std::string fragment = inline_name(a);
+  const std::uint64_t mask = tag_mask(tag);
+  return mask != 0 && (group_of(a) ? a.tag_filter == mask : covers(a.tag_filter, mask)) &&
+         (fragment.empty() || tag.substr(0, fragment_bytes) == fragment);
 }
 
 void add(named_entries& to, const entry& e) {
@@ -79,7 +83,8 @@ result<full_name> name_of_entry(const core& c, const anchor& a) {
   if (a.has(class_bits::extended)) {
     WEIR_CHECK(follow_chain(c, load_le<std::uint64_t>(a.name.data()), name));
     const std::uint64_t mask = tag_mask(name.text);
-    name.whole = group_of(a) ? mask == a.tag_filter : covers(a.tag_filter, mask);
+    name.whole = name.linked && (group_of(a) ? mask == a.tag_filter
+                                            : covers(a.tag_filter, mask));
   }
   return name;
 }
@@ -92,9 +97,9 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
       continue;
     }
     WEIR_TRY(const full_name name, name_of_entry(c, e.a));
-    if (name.text == tag) {
+    if (name.whole && name.text == tag) {
       add(found, e);
-    } else if (!name.whole && e.a.live() && e.a.tag_filter == mask) {
+    } else if (!name.whole && e.a.live() && may_be_named(e.a, tag)) {
       found.misnamed.push_back({e, name.block});
     }
   }
@@ -111,27 +116,28 @@ result<std::map<std::string, named_entries>> all_names(
       continue;
     }
     auto name = name_of_entry(c, e.a);
-    if (!name || name->text.empty()) {
+    if (!name || (name->whole && name->text.empty())) {
       continue;
     }
-    if (!name->whole && e.a.live()) {
+    // No reader finds an entry under a name that its filter does not cover.
+    if (name->whole) {
+      if (covers(e.a.tag_filter, tag_mask(name->text))) {
+        add(names[std::move(name->text)], e);
+      }
+    } else if (e.a.live()) {
       misnamed.push_back({e, name->block});
-    }
-    // No reader finds an entry under a name that its filter does not cover. A shard of
-    // ours is listed all the same: only damage brings that about.
-    if (covers(e.a.tag_filter, tag_mask(name->text))) {
-      add(names[std::move(name->text)], e);
-    } else if (e.a.live() && group_of(e.a)) {
-      names[std::move(name->text)].misnamed.push_back({e, name->block});
+      // A writer that repeats the fragment in the chain did no damage.
+      if (!name->text.empty() && (!name->linked || group_of(e.a))) {
+        names[std::move(name->text)].misnamed.push_back(misnamed.back());
+      }
     }
   }
-  // It may be a shard of any tag that has its filter.
+  // It may be a shard of more than one tag.
   for (const auto& m : misnamed) {
     for (auto& [name, entries] : names) {
-      const auto is_it = [&](const auto& x) { return slot_of(x) == m.e.slot; };
-      if (m.e.a.tag_filter == tag_mask(name) &&
-          std::none_of(entries.misnamed.begin(), entries.misnamed.end(), is_it) &&
-          std::none_of(entries.live.begin(), entries.live.end(), is_it)) {
+      if (may_be_named(m.e.a, name) &&
+          std::none_of(entries.misnamed.begin(), entries.misnamed.end(),
+                       [&](const auto& x) { return x.e.slot == m.e.slot; })) {
         entries.misnamed.push_back(m);
       }
     }

@@ -86,6 +86,7 @@ class resolver {
   void miss_growth();
   void add_foreign(bool before, const hn4_id& border);
   void add_foreign_around(const group& first);
+  [[nodiscard]] result<bool> concerns(const entry& damaged) const;
   result<void> suspect_entries();
   void suspect_names();
   result<void> suspect_traces();
@@ -293,12 +294,28 @@ bool resolver::closed() const {
                              [](const entry& e) { return group_of(e.a).has_value(); });
 }
 
-// An entry whose checksum fails concerns a tag if its name is the tag's, or if its name
-// and filter contradict each other (so that one of them is damaged) and the filter is no
-// proof against it. A whole group of ours has lost nothing to an entry of ours that is
-// not newer.
+// Whether an entry whose checksum fails may be a shard of the tag: its name is the tag's;
+// or name and filter contradict each other, so that one of them is damaged, and the filter
+// is no proof against it; or they agree, but only by chance, because the filter is the
+// tag's and no sound entry bears that name.
+result<bool> resolver::concerns(const entry& damaged) const {
+  const std::uint64_t mask = tag_mask(tag_), filter = damaged.a.tag_filter;
+  WEIR_TRY(const full_name name, name_of_entry(c_, damaged.a));
+  if (name.text == tag_ || mask == 0) {
+    return name.text == tag_;
+  }
+  if (filter != tag_mask(name.text)) {
+    return covers(filter, mask);
+  }
+  if (filter != mask) {
+    return false;
+  }
+  WEIR_TRY(const named_entries others, entries_named(c_, name.text));
+  return others.live.empty();
+}
+
+// A whole group of ours has lost nothing to an entry of ours that is not newer.
 result<void> resolver::suspect_entries() {
-  const std::uint64_t mask = tag_mask(tag_);
   for (const entry& e : c_.damaged) {
     const bool explained = std::any_of(out_.lost.begin(), out_.lost.end(),
                                        [&](const auto& l) { return l.slot == e.slot; });
@@ -306,19 +323,15 @@ result<void> resolver::suspect_entries() {
         (closed() && group_of(e.a) && e.a.write_gen <= *top_)) {
       continue;
     }
-    WEIR_TRY(const full_name name, name_of_entry(c_, e.a));
-    const bool agree = e.a.tag_filter == tag_mask(name.text);
-    if (name.text == tag_ || (!agree && mask != 0 && covers(e.a.tag_filter, mask))) {
+    WEIR_TRY(const bool mine, concerns(e));
+    if (mine) {
       out_.lost.push_back(
           {fmt::format("expected directory entries with good checksums, found a damaged "
                        "one that may be a shard of it: a shard is missing; as far as the "
                        "entry in directory slot {} can be believed, it had the identity "
                        "{:016x}{:016x} and {} bytes",
                        e.slot, e.a.seed.hi, e.a.seed.lo, e.a.mass),
-           e.slot,
-           errc::corrupt,
-           {},
-           e.a.mass});
+           e.slot, errc::corrupt, {}, e.a.mass});
     }
   }
   return {};

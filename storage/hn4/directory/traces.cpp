@@ -26,6 +26,18 @@ const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   return at != sorted.end() && at->slot == slot ? &*at : nullptr;
 }
 
+// Damage to one half of an identity leaves the other.
+bool shares_identity(const anchor& damaged, hn4_id seed) {
+  return damaged.seed.hi == seed.hi || damaged.seed.lo == seed.lo;
+}
+
+// Whether a damaged entry is certainly that of another shard.
+bool is_of_another(const anchor& damaged, hn4_id seed) {
+  const std::string name = inline_name(damaged);
+  return !damaged.has(class_bits::extended) && !name.empty() &&
+         damaged.tag_filter == tag_mask(name) && !shares_identity(damaged, seed);
+}
+
 class trace_finder {
  public:
   explicit trace_finder(const core& c) : c_(c), unclaimed_(*c.bits) {
@@ -44,7 +56,7 @@ class trace_finder {
   result<void> follow_claims(const anchor* a, std::uint64_t n, std::uint64_t found);
   result<void> look_at_name(std::uint64_t block, bytes_view head);
   void find_gaps();
-  result<void> explain();
+  void explain();
 
   const core& c_;
   block_bits unclaimed_;  // allocated, and not the place of an entry's block
@@ -240,26 +252,21 @@ void trace_finder::find_gaps() {
   }
 }
 
-// A damaged entry whose name and filter agree explains blocks that may be its own: its
-// identity is what is damaged, and its name says whose shard it is. Lost shards explain
-// gaps.
-result<void> trace_finder::explain() {
+// A damaged entry explains blocks that may be its own: its name says whose shard it is.
+// Lost shards explain gaps.
+void trace_finder::explain() {
   std::set<std::uint64_t> empty;
   for (auto& [seed, o] : orphans_) {
     o.slot = end_of_look_up(c_, seed);
     o.ours = is_ours(c_.sb.uuid, seed);
-    if (const entry* damaged = in_slot(c_.damaged, o.slot)) {
-      WEIR_TRY(const full_name name, name_of_entry(c_, damaged->a));
-      if (!name.text.empty() && damaged->a.tag_filter == tag_mask(name.text)) {
-        continue;
-      }
-      o.damaged = true;
+    const entry* damaged = in_slot(c_.damaged, o.slot);
+    o.damaged = damaged != nullptr;
+    if (damaged == nullptr || !shares_identity(damaged->a, seed)) {
+      empty.insert(o.slot);
+      out_.shards.push_back(o);
     }
-    empty.insert(o.slot);
-    out_.shards.push_back(o);
   }
   std::erase_if(out_.gaps, [&](const gap& g) { return empty.count(g.slot) != 0; });
-  return {};
 }
 
 result<loss_traces> trace_finder::find() {
@@ -270,7 +277,7 @@ result<loss_traces> trace_finder::find() {
   claim_blocks();
   WEIR_CHECK(look_at_the_rest());
   find_gaps();
-  WEIR_CHECK(explain());
+  explain();
   return std::move(out_);
 }
 
@@ -281,7 +288,9 @@ std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   const std::uint64_t start = slot_hash(seed) % slots;
   for (std::uint64_t i = 0; i < most_probes; ++i) {
     const std::uint64_t slot = (start + i) % slots;
-    if (in_slot(c.entries, slot) == nullptr) {
+    const entry* damaged = in_slot(c.damaged, slot);
+    if (damaged != nullptr ? !is_of_another(damaged->a, seed)
+                           : in_slot(c.entries, slot) == nullptr) {
       return slot;
     }
   }
