@@ -220,6 +220,20 @@ anchor buried(anchor a) {
   return a;
 }
 
+result<void> free_lost_names(const core& c, std::string_view tag,
+                             const resolved_tag& found, block_bits& bits) {
+  if (found.lost.empty() || tag.size() <= fragment_bytes) {
+    return {};
+  }
+  WEIR_TRY(const auto traces, c.loss_traces());
+  for (const orphan_name& name : traces->names) {
+    if (name.text == tag.substr(fragment_bytes)) {
+      bits.clear(name.byte / c.geometry.block);
+    }
+  }
+  return {};
+}
+
 std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
                                  std::set<std::uint64_t> used) {
   for (const auto* list : {&c.entries, &c.damaged}) {

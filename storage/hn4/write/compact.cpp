@@ -103,8 +103,12 @@ result<bool> compactor::move_down(const placed_tag& t) {
   return moved;
 }
 
-// Every move lowers the end of one tag, so that this comes to an end.
+// Every move lowers the end of one tag, so that this comes to an end. What killed verbs
+// left is done even if nothing moves.
 result<hn4_compaction> compactor::compact() {
+  if (auto done = c_.writable ? finish(c_) : result<void>(); !done) {
+    return write_failed(c_, "compact the volume", std::move(done).error());
+  }
   for (bool again = true; again;) {
     again = false;
     WEIR_TRY(const auto tags, tags_from_the_front());

@@ -269,7 +269,7 @@ result<void> planner::identify(bytes_view whole) {
   return {};
 }
 
-void planner::free_replaced() {
+result<void> planner::free_replaced() {
   std::set<std::uint64_t> used;
   for (const planned_shard& s : shards) {
     used.insert(s.slot);
@@ -287,6 +287,7 @@ void planner::free_replaced() {
       bits_free.set(s.name_block);
     }
   }
+  return free_lost_names(c_, tag_, lost_, bits_free);
 }
 
 std::uint64_t planner::end() const noexcept {
@@ -305,8 +306,7 @@ result<void> planner::plan() {
   WEIR_CHECK(name_and_place());
   WEIR_CHECK(identify(whole));
   WEIR_CHECK(find_slots());
-  free_replaced();
-  return {};
+  return free_replaced();
 }
 
 }  // namespace weir::storage::hn4

@@ -45,7 +45,7 @@ class planner {
   result<void> name_and_place();
   result<void> identify(bytes_view whole);
   result<void> find_slots();
-  void free_replaced();
+  result<void> free_replaced();
   free_run run_for(std::uint64_t blocks);
   error full(std::uint64_t bytes, bool whole);
 

@@ -75,6 +75,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
   }
   std::vector<entry> all = entries_of_tag(named, found);
   removal r = plan_removal(c, std::move(all), std::move(discarded));
+  WEIR_CHECK(free_lost_names(c, tag, found, r.bits));
   auto done = carry_out(c, r);
   if (!done) {
     return write_failed(c, fmt::format("remove tag \"{}\"", tag),

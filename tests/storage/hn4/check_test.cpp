@@ -17,18 +17,6 @@
 namespace weir::storage::test {
 namespace {
 
-hn4_check_report checked(block_device& device) {
-  return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
-}
-
-std::string all_of(const std::vector<hn4_finding>& list) {
-  std::string text;
-  for (const hn4_finding& f : list) {
-    text += f.kind + " " + std::to_string(f.offset) + ": " + f.text + "\n";
-  }
-  return text;
-}
-
 bool has(const std::vector<hn4_finding>& list, const std::string& kind) {
   return std::any_of(list.begin(), list.end(),
                      [&](const hn4_finding& f) { return f.kind == kind; });

@@ -13,8 +13,6 @@
 namespace weir::storage::test {
 namespace {
 
-constexpr std::size_t sector = 512;
-
 struct written {
   std::uint64_t offset = 0;
   byte_vector bytes;
@@ -30,7 +28,7 @@ class recording_device final : public borrowed_device {
   result<void> write(std::uint64_t offset, bytes_view from) override {
     for (std::uint64_t at = offset; at < offset + from.size();) {
       const std::uint64_t end =
-          std::min(offset + from.size(), align_down(at, std::uint64_t{sector}) + sector);
+          std::min(offset + from.size(), align_down(at, sector_bytes) + sector_bytes);
       const bytes_view piece = from.subspan(static_cast<std::size_t>(at - offset),
                                             static_cast<std::size_t>(end - at));
       periods->back().push_back({at, byte_vector(piece.begin(), piece.end())});
@@ -55,7 +53,7 @@ class failing_device final : public borrowed_device {
     if (calls_left_-- == 0) {
       // Half of it arrives, in whole sectors, as media do.
       const std::uint64_t half =
-          align_down(offset + from.size() / 2, std::uint64_t{sector});
+          align_down(offset + from.size() / 2, sector_bytes);
       const std::uint64_t end = std::max(offset, half);
       WEIR_CHECK(borrowed_device::write(
           offset, from.first(static_cast<std::size_t>(end - offset))));

@@ -20,8 +20,6 @@
 namespace weir::storage::test {
 namespace {
 
-constexpr std::uint64_t sector = 512;
-
 /// A device some of whose bytes are others.
 class patched_device final : public borrowed_device {
  public:
@@ -155,11 +153,11 @@ fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
     f.text = fmt::format("byte {}", at);
   } else {
     f.is_sector = true;
-    const byte_vector lost = kind == 6 ? byte_vector(sector) : noise(sector, bits(3));
-    for (std::uint64_t i = 0; i < sector; ++i) {
-      f.bytes[align_down(at, sector) + i] = lost[static_cast<std::size_t>(i)];
+    const byte_vector lost = kind == 6 ? byte_vector(sector_bytes) : noise(sector_bytes, bits(3));
+    for (std::uint64_t i = 0; i < sector_bytes; ++i) {
+      f.bytes[align_down(at, sector_bytes) + i] = lost[static_cast<std::size_t>(i)];
     }
-    f.text = fmt::format("the sector at byte {} is {}", align_down(at, sector),
+    f.text = fmt::format("the sector at byte {} is {}", align_down(at, sector_bytes),
                          kind == 6 ? "zero" : "noise");
   }
   return f;

@@ -17,6 +17,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_check.hpp"
 
 namespace weir::storage::test {
 
@@ -64,6 +65,9 @@ inline std::unique_ptr<memory_device> formatted_small() {
   return device;
 }
 
+/// Devices write whole sectors: what a crash keeps, and what damage takes.
+inline constexpr std::uint64_t sector_bytes = 512;
+
 /// Passes everything on to a device that outlives it, so that a test can go on using it.
 class borrowed_device : public block_device {
  public:
@@ -88,6 +92,19 @@ class borrowed_device : public block_device {
 inline result<hn4_volume> open_on(block_device& device,
                                   device_mode mode = device_mode::read_only) {
   return hn4_volume::open(std::make_unique<borrowed_device>(device), mode);
+}
+
+inline hn4_check_report checked(block_device& device) {
+  return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
+}
+
+/// What a check found, one line each.
+inline std::string all_of(const std::vector<hn4_finding>& list) {
+  std::string text;
+  for (const hn4_finding& f : list) {
+    text += f.kind + " " + std::to_string(f.offset) + ": " + f.text + "\n";
+  }
+  return text;
 }
 
 /// Opens, finds and reads a tag whole.

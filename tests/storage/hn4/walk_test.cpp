@@ -19,7 +19,6 @@ namespace {
 
 /// What a crash keeps, and what it may keep.
 struct medium {
-  static constexpr std::uint64_t sector = 512;
   struct piece {
     std::uint64_t offset = 0;
     byte_vector bytes;
@@ -43,7 +42,7 @@ class crashing_device final : public borrowed_device {
     ++m_.calls;
     for (std::uint64_t at = offset; at < offset + from.size();) {
       const std::uint64_t end =
-          std::min(offset + from.size(), align_down(at, medium::sector) + medium::sector);
+          std::min(offset + from.size(), align_down(at, sector_bytes) + sector_bytes);
       const bytes_view part = from.subspan(static_cast<std::size_t>(at - offset),
                                            static_cast<std::size_t>(end - at));
       m_.pending.push_back({at, byte_vector(part.begin(), part.end())});
@@ -105,7 +104,7 @@ class walk {
   content model_;
 };
 
-const std::vector<std::string> tags{"a",
+const std::vector<std::string> walked_tags{"a",
                                     "b:c",
                                     "model:x/y",
                                     "a name of just 24 bytes.",
@@ -125,10 +124,10 @@ walk::walk(std::uint64_t seed) : seed_(seed), random_(seed, 77) {
   }
   // Every other volume holds shards of another writer, which have no numbers.
   for (const std::size_t i : {1U, 4U}) {
-    model_[tags[i]] = noise(9000, seed + i);
+    model_[walked_tags[i]] = noise(9000, seed + i);
     or_throw(or_throw(open_on(*medium_.durable, device_mode::writable))
-                 .put(tags[i], model_[tags[i]], fixed_put(3)));
-    make_foreign(*medium_.durable, tags[i]);
+                 .put(walked_tags[i], model_[walked_tags[i]], fixed_put(3)));
+    make_foreign(*medium_.durable, walked_tags[i]);
   }
 }
 
@@ -163,7 +162,7 @@ result<void> walk::put(hn4_volume& volume, const std::string& tag, attempt& a) {
 
 walk::attempt walk::plan(hn4_volume& volume) {
   attempt a{{}, model_, outcome::done};
-  const std::string tag = tags[below(tags.size())];
+  const std::string tag = walked_tags[below(walked_tags.size())];
   const std::uint64_t kind = below(20);
   result<void> done;
   if (kind < 15) {
@@ -233,7 +232,7 @@ content walk::look(const std::string& what) {
   for (const hn4_damaged_tag& tag : or_throw(volume.damaged_tags())) {
     complain(what, "damaged: " + tag.problem.message());
   }
-  for (const std::string& tag : tags) {
+  for (const std::string& tag : walked_tags) {
     const auto stream = found.count(tag) == 0 ? volume.stream(tag)
                                               : result<hn4_stream>(error(errc::not_found, ""));
     if (stream || stream.error().code() != errc::not_found) {
