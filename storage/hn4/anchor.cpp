@@ -141,9 +141,8 @@ hn4_id public_id_of(group_mark mark) noexcept {
   hn4_id id;
   id.hi = mark_magic;
   id.lo = std::uint64_t{mark.announced} << 63 | std::uint64_t{mark.over_foreign} << 62 |
-          std::uint64_t{mark.count} << 32 |
-          std::uint64_t{mark.grown} << 31 | std::uint64_t{mark.distance} << 16 |
-          mark.index;
+          std::uint64_t{mark.count} << 32 | std::uint64_t{mark.grown} << 31 |
+          std::uint64_t{mark.distance} << 16 | mark.index;
   return id;
 }
 

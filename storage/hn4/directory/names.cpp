@@ -83,8 +83,8 @@ result<full_name> name_of_entry(const core& c, const anchor& a) {
   if (a.has(class_bits::extended)) {
     WEIR_CHECK(follow_chain(c, load_le<std::uint64_t>(a.name.data()), name));
     const std::uint64_t mask = tag_mask(name.text);
-    name.whole = name.linked && (group_of(a) ? mask == a.tag_filter
-                                            : covers(a.tag_filter, mask));
+    name.whole =
+        name.linked && (group_of(a) ? mask == a.tag_filter : covers(a.tag_filter, mask));
   }
   return name;
 }

@@ -295,9 +295,9 @@ bool resolver::closed() const {
 }
 
 // Whether an entry whose checksum fails may be a shard of the tag: its name is the tag's;
-// or name and filter contradict each other, so that one of them is damaged, and the filter
-// is no proof against it; or they agree, but only by chance, because the filter is the
-// tag's and no sound entry bears that name.
+// or name and filter contradict each other, so that one of them is damaged, and the
+// filter is no proof against it; or they agree, but only by chance, because the filter is
+// the tag's and no sound entry bears that name.
 result<bool> resolver::concerns(const entry& damaged) const {
   const std::uint64_t mask = tag_mask(tag_), filter = damaged.a.tag_filter;
   WEIR_TRY(const full_name name, name_of_entry(c_, damaged.a));
@@ -331,7 +331,10 @@ result<void> resolver::suspect_entries() {
                        "entry in directory slot {} can be believed, it had the identity "
                        "{:016x}{:016x} and {} bytes",
                        e.slot, e.a.seed.hi, e.a.seed.lo, e.a.mass),
-           e.slot, errc::corrupt, {}, e.a.mass});
+           e.slot,
+           errc::corrupt,
+           {},
+           e.a.mass});
     }
   }
   return {};

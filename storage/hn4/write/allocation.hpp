@@ -45,8 +45,8 @@ struct free_run {
 /// The entry keeps its identity only, as the reference's reaper leaves it: nothing in it
 /// can be taken for a live shard's, whatever byte of it is damaged later.
 [[nodiscard]] anchor buried(anchor a);
-/// Clears the bits of the long names that shards left which a tag has lost: they belong to
-/// no entry.
+/// Clears the bits of the long names that shards left which a tag has lost: they belong
+/// to no entry.
 [[nodiscard]] result<void> free_lost_names(const core& c, std::string_view tag,
                                            const resolved_tag& found, block_bits& bits);
 /// Tombstones for the shards of ours that a tag has lost without a trace in the

@@ -87,9 +87,8 @@ TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
   const std::uint64_t cap = whole.payload();
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   auto shards = or_throw(hn4::entries_named(*core, "t")).live;
-  std::sort(shards.begin(), shards.end(), [](const hn4::entry& x, const hn4::entry& y) {
-    return x.a.seed < y.a.seed;
-  });
+  std::sort(shards.begin(), shards.end(),
+            [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
   const auto break_block = [&](const hn4::entry& e, std::uint64_t n) {
     const std::uint64_t block = *hn4::trajectory(core->space, e.a).block(n);
     const std::uint64_t at = block * core->geometry.block + 60;
@@ -119,12 +118,11 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   const auto device = filled();
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   auto shards = or_throw(hn4::entries_named(*core, "a")).live;
-  std::sort(shards.begin(), shards.end(), [](const hn4::entry& x, const hn4::entry& y) {
-    return x.a.seed < y.a.seed;
-  });
+  std::sort(shards.begin(), shards.end(),
+            [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
   ASSERT_EQ(shards.size(), 2U);
-  or_throw(device->write(core->slot_offset(shards[1].slot),
-                         byte_vector(hn4::anchor_bytes)));
+  or_throw(
+      device->write(core->slot_offset(shards[1].slot), byte_vector(hn4::anchor_bytes)));
   const hn4_check_report report = checked(*device);
   ASSERT_EQ(report.lost.size(), 1U) << all_of(report.findings);
   EXPECT_EQ(report.lost[0].tag, "a");

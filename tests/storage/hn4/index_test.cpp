@@ -107,13 +107,12 @@ TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const auto name = [](pid_t process, const std::string& of) {
     return of + "." + std::to_string(process) + "-3.tmp";
   };
-  const std::vector<std::string> leftovers{
-      name(gone(), "v"), name(gone(), "v.index"), name(::getppid(), "v.index")};
-  const std::vector<std::string> others{name(::getppid(), "v"),    "v.12-x.tmp",
-                                        name(gone(), "v2"),        name(gone(), "v.a"),
-                                        "v.12.tmp",                "v.index.tmp",
-                                        name(gone(), "v2.index"),  "v.-1.tmp",
-                                        "v.99999999999999-1.tmp"};
+  const std::vector<std::string> leftovers{name(gone(), "v"), name(gone(), "v.index"),
+                                           name(::getppid(), "v.index")};
+  const std::vector<std::string> others{
+      name(::getppid(), "v"),   "v.12-x.tmp", name(gone(), "v2"),
+      name(gone(), "v.a"),      "v.12.tmp",   "v.index.tmp",
+      name(gone(), "v2.index"), "v.-1.tmp",   "v.99999999999999-1.tmp"};
   const auto make = [&](const std::string& file) {
     or_throw(write_file_atomically(posix_file_system(), v.scratch / file, as_view("x")));
   };

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "foreign.hpp"
-#include "support.hpp"
+#include "storage/hn4/damage/foreign.hpp"
+#include "storage/hn4/support.hpp"
 #include "weir/storage/hn4_check.hpp"
 
 namespace weir::storage::test {
@@ -25,8 +25,8 @@ struct medium {
   };
 
   std::unique_ptr<memory_device> durable;
-  std::vector<piece> pending;  // sectors since the last sync, in order
-  std::uint64_t calls = 0;     // writes and syncs of the present step
+  std::vector<piece> pending;   // sectors since the last sync, in order
+  std::uint64_t calls = 0;      // writes and syncs of the present step
   std::uint64_t last_call = 0;  // the device is gone from this call on; 0: it stays
   [[nodiscard]] bool gone() const { return last_call != 0 && calls >= last_call; }
 };
@@ -104,20 +104,20 @@ class walk {
   content model_;
 };
 
-const std::vector<std::string> walked_tags{"a",
-                                    "b:c",
-                                    "model:x/y",
-                                    "a name of just 24 bytes.",
-                                    "a name that takes a block of its own",
-                                    "models of one filter: a long one/and its rest",
-                                    "models of one filter: a long one/and its ress"};
+const std::vector<std::string> walked_tags{
+    "a",
+    "b:c",
+    "model:x/y",
+    "a name of just 24 bytes.",
+    "a name that takes a block of its own",
+    "models of one filter: a long one/and its rest",
+    "models of one filter: a long one/and its ress"};
 
 walk::walk(std::uint64_t seed) : seed_(seed), random_(seed, 77) {
   hn4_format_options options = fixed_format();
   options.profile = hn4_profile::pico;
   options.uuid_seed = seed;
-  medium_.durable =
-      std::make_unique<memory_device>(std::uint64_t{3} << 20, "walk.img");
+  medium_.durable = std::make_unique<memory_device>(std::uint64_t{3} << 20, "walk.img");
   or_throw(hn4_format(*medium_.durable, options));
   if (seed % 2 == 0) {
     return;
@@ -137,9 +137,9 @@ result<void> walk::put(hn4_volume& volume, const std::string& tag, attempt& a) {
   options.compress = below(3) == 0;
   options.shards = below(3) == 0 ? 0 : static_cast<std::uint32_t>(1 + below(5));
   const std::uint64_t kind = below(15);
-  options.existing = kind < 3    ? hn4_existing::append
-                     : kind < 6  ? hn4_existing::refuse
-                                 : hn4_existing::replace;
+  options.existing = kind < 3   ? hn4_existing::append
+                     : kind < 6 ? hn4_existing::refuse
+                                : hn4_existing::replace;
   const std::size_t size = 5 + below(below(6) != 0 ? 20'000 : 600'000);
   const byte_vector bytes = below(4) == 0
                                 ? byte_vector(size, static_cast<std::byte>(below(256)))
@@ -233,8 +233,9 @@ content walk::look(const std::string& what) {
     complain(what, "damaged: " + tag.problem.message());
   }
   for (const std::string& tag : walked_tags) {
-    const auto stream = found.count(tag) == 0 ? volume.stream(tag)
-                                              : result<hn4_stream>(error(errc::not_found, ""));
+    const auto stream = found.count(tag) == 0
+                            ? volume.stream(tag)
+                            : result<hn4_stream>(error(errc::not_found, ""));
     if (stream || stream.error().code() != errc::not_found) {
       complain(what, "neither listed nor absent: " + tag);
     }
@@ -260,11 +261,10 @@ void walk::step() {
   medium_.pending.clear();
   clock_ += static_cast<std::int64_t>(below(3)) * 400'000'000;
   const attempt a = run();
-  const std::string what =
-      fmt::format("{} ({})", a.what,
-                  a.ended == outcome::done      ? "done"
-                  : a.ended == outcome::refused ? "refused"
-                                                : "crash");
+  const std::string what = fmt::format("{} ({})", a.what,
+                                       a.ended == outcome::done      ? "done"
+                                       : a.ended == outcome::refused ? "refused"
+                                                                     : "crash");
   if (a.ended == outcome::refused) {
     ++refusals;
     if (medium_.calls != 0) {
@@ -279,8 +279,9 @@ void walk::step() {
   if (!(a.ended == outcome::crashed   ? is_before || is_after
         : a.ended == outcome::refused ? is_before
                                       : is_after)) {
-    complain(what, "the volume holds neither what was there before nor what should be "
-                   "there now");
+    complain(what,
+             "the volume holds neither what was there before nor what should be "
+             "there now");
   }
   model_ = std::move(now);
   if (a.ended == outcome::crashed || step_ % 4 == 0) {

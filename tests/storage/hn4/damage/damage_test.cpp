@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "../../../storage/hn4/directory/directory.hpp"
-#include "foreign.hpp"
-#include "support.hpp"
+#include "hn4/directory/directory.hpp"
+#include "storage/hn4/damage/foreign.hpp"
+#include "storage/hn4/support.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -240,8 +240,7 @@ TEST(Hn4Damage, CopiesThatDisagreeAboutTheMountIntentAreNamed) {
         hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device));
     ASSERT_FALSE(strict) << start;
     EXPECT_EQ(code_of(strict.error()), hn4_code::hw_io);
-    EXPECT_NE(strict.error().where().find(fmt::format(":{} (", start)),
-              std::string::npos)
+    EXPECT_NE(strict.error().where().find(fmt::format(":{} (", start)), std::string::npos)
         << strict.error().message();
   }
 }
@@ -302,15 +301,15 @@ TEST(Hn4Damage, CostsAtMostTwiceWhatASoundVolumeCosts) {
   make_foreign(*device, "foreign");
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   const hn4_geometry& g = core->geometry;
-  std::vector<std::uint64_t> places{3, 0x30, 0x88, g.epoch + 9, g.cortex + 17,
-                                    g.cortex + 100'000, g.journal + 4};
+  std::vector<std::uint64_t> places{
+      3, 0x30, 0x88, g.epoch + 9, g.cortex + 17, g.cortex + 100'000, g.journal + 4};
   for (const hn4::entry& e : core->entries) {
     const std::uint64_t at = core->slot_offset(e.slot);
     places.insert(places.end(), {at, at + 0x23, at + 0x2B, at + 0x31, at + 0x70});
     if (const auto block = hn4::trajectory(core->space, e.a).block(0)) {
       const std::uint64_t byte = *block * g.block;
-      places.insert(places.end(), {byte, byte + 0x20, byte + 0x29, byte + 5000,
-                                   g.bitmap + *block / 8});
+      places.insert(places.end(),
+                    {byte, byte + 0x20, byte + 0x29, byte + 5000, g.bitmap + *block / 8});
     }
   }
   const auto sound = costs(*device, tags);

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "foreign.hpp"
-#include "support.hpp"
+#include "storage/hn4/damage/foreign.hpp"
+#include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/hn4.h"
@@ -21,7 +21,7 @@ namespace {
 
 const std::string long_name = "a name that takes a block of its own";
 
-hn4_stream_options left() {
+hn4_stream_options what_is_left() {
   hn4_stream_options options;
   options.recover = true;
   return options;
@@ -34,9 +34,8 @@ std::shared_ptr<hn4::core> mounted(block_device& device) {
 /// The live entries of a tag in stream order.
 std::vector<hn4::entry> shards_of(const hn4::core& c, const std::string& tag) {
   auto live = or_throw(hn4::entries_named(c, tag)).live;
-  std::sort(live.begin(), live.end(), [](const hn4::entry& x, const hn4::entry& y) {
-    return x.a.seed < y.a.seed;
-  });
+  std::sort(live.begin(), live.end(),
+            [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
   return live;
 }
 
@@ -46,11 +45,11 @@ void lose(block_device& device, const hn4::core& c, const hn4::entry& e) {
                         byte_vector(sector_bytes)));
 }
 
-struct filled {
+struct damaged_volume {
   std::unique_ptr<memory_device> device = formatted_small();
   byte_vector bytes = noise(6000, 1), other = noise(2000, 2);
 
-  explicit filled(const std::string& tag, std::uint32_t shards = 3) {
+  explicit damaged_volume(const std::string& tag, std::uint32_t shards = 3) {
     hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
     or_throw(volume.put(tag, bytes, fixed_put(shards)));
     or_throw(volume.put("other", other, fixed_put(2)));
@@ -59,17 +58,18 @@ struct filled {
 
 // A damaged bit of one entry, or its whole sector.
 void for_each_loss(const std::string& tag, bool foreign,
-                   const std::function<void(filled&, std::size_t, bool)>& visit) {
+                   const std::function<void(damaged_volume&, std::size_t, bool)>& visit) {
   for (std::size_t shard = 0; shard < 3; ++shard) {
     for (const bool whole_sector : {false, true}) {
-      filled v(tag);
+      damaged_volume v(tag);
       if (foreign) {
         make_foreign(*v.device, tag);
       }
       const auto core = mounted(*v.device);
       const hn4::entry e = shards_of(*core, tag)[shard];
       SCOPED_TRACE(fmt::format("{} shard {} of \"{}\" in slot {}",
-                               whole_sector ? "sector of" : "bit in", shard, tag, e.slot));
+                               whole_sector ? "sector of" : "bit in", shard, tag,
+                               e.slot));
       if (whole_sector) {
         lose(*v.device, *core, e);
         visit(v, shard, true);
@@ -84,7 +84,7 @@ void for_each_loss(const std::string& tag, bool foreign,
 TEST(Hn4Loss, OfAnEntryIsAnErrorThatNamesTagSlotAndShard) {
   for (const std::string& tag : {std::string("t"), long_name}) {
     for (const bool foreign : {false, true}) {
-      for_each_loss(tag, foreign, [&](filled& v, std::size_t shard, bool) {
+      for_each_loss(tag, foreign, [&](damaged_volume& v, std::size_t shard, bool) {
         const error refused = read_tag(*v.device, tag).error();
         EXPECT_EQ(code_of(refused), hn4_code::data_rot);
         EXPECT_NE(refused.text().find("\"" + tag + "\""), std::string::npos);
@@ -101,13 +101,15 @@ TEST(Hn4Loss, OfAnEntryIsAnErrorThatNamesTagSlotAndShard) {
 }
 
 TEST(Hn4Loss, NamesTheSlotWhereTheEntryWas) {
-  filled v("t");
+  damaged_volume v("t");
   const auto core = mounted(*v.device);
   for (const hn4::entry& e : shards_of(*core, "t")) {
     const auto copy = v.device->clone();
     or_throw(copy->write(core->slot_offset(e.slot), byte_vector(hn4::anchor_bytes)));
-    EXPECT_NE(read_tag(*copy, "t").error().where().find(
-                  fmt::format("directory slot {})", e.slot)),
+    EXPECT_NE(read_tag(*copy, "t")
+                  .error()
+                  .where()
+                  .find(fmt::format("directory slot {})", e.slot)),
               std::string::npos)
         << read_tag(*copy, "t").error().message();
   }
@@ -115,17 +117,16 @@ TEST(Hn4Loss, NamesTheSlotWhereTheEntryWas) {
 
 TEST(Hn4Loss, WhatIsLeftCanBeReadAndWhatIsMissingIsListed) {
   for (const bool foreign : {false, true}) {
-    for_each_loss("t", foreign, [&](filled& v, std::size_t shard, bool) {
+    for_each_loss("t", foreign, [&](damaged_volume& v, std::size_t shard, bool) {
       const hn4_volume volume = or_throw(open_on(*v.device));
-      const hn4_stream stream = or_throw(volume.stream("t", left()));
+      const hn4_stream stream = or_throw(volume.stream("t", what_is_left()));
       byte_vector rest = v.bytes;
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(2000 * shard),
                  rest.begin() + static_cast<std::ptrdiff_t>(2000 * (shard + 1)));
       EXPECT_TRUE(or_throw(stream.read_all()) == rest);
       ASSERT_EQ(stream.warnings().size(), 1U);
       EXPECT_NE(stream.warnings()[0].find("missing"), std::string::npos);
-      const std::string place =
-          fmt::format("(at byte {} of the stream)", 2000 * shard);
+      const std::string place = fmt::format("(at byte {} of the stream)", 2000 * shard);
       EXPECT_TRUE(foreign || stream.warnings()[0].find(place) != std::string::npos)
           << stream.warnings()[0];
     });
@@ -133,7 +134,7 @@ TEST(Hn4Loss, WhatIsLeftCanBeReadAndWhatIsMissingIsListed) {
 }
 
 TEST(Hn4Loss, TheStrictModeLeavesTheShardOutAsTheReferenceDoes) {
-  for_each_loss("t", true, [](filled& v, std::size_t, bool) {
+  for_each_loss("t", true, [](damaged_volume& v, std::size_t, bool) {
     hn4_stream_options strict;
     strict.strict = true;
     EXPECT_EQ(or_throw(read_tag(*v.device, "t", strict)).size(), 4000U);
@@ -141,7 +142,7 @@ TEST(Hn4Loss, TheStrictModeLeavesTheShardOutAsTheReferenceDoes) {
 }
 
 TEST(Hn4Loss, ATagThatIsNotWholeIsNotListedButNamed) {
-  for_each_loss("t", false, [](filled& v, std::size_t, bool) {
+  for_each_loss("t", false, [](damaged_volume& v, std::size_t, bool) {
     const hn4_volume volume = or_throw(open_on(*v.device));
     const auto damaged = or_throw(volume.damaged_tags());
     for (const hn4_tag& tag : or_throw(volume.tags())) {
@@ -161,14 +162,14 @@ TEST(Hn4Loss, ATagThatIsNotWholeIsNotListedButNamed) {
 TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
   for (const std::string& tag : {std::string("t"), long_name}) {
     for (const bool foreign : {false, true}) {
-      filled v(tag, 1);
+      damaged_volume v(tag, 1);
       if (foreign) {
         make_foreign(*v.device, tag);
       }
       const auto core = mounted(*v.device);
       const hn4::entry e = shards_of(*core, tag).front();
-      or_throw(v.device->write(core->slot_offset(e.slot),
-                               byte_vector(hn4::anchor_bytes)));
+      or_throw(
+          v.device->write(core->slot_offset(e.slot), byte_vector(hn4::anchor_bytes)));
       const error refused = read_tag(*v.device, tag).error();
       EXPECT_EQ(code_of(refused), hn4_code::data_rot) << refused.message();
       EXPECT_FALSE(checked(*v.device).findings.empty());
@@ -176,14 +177,14 @@ TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
           << "its shards have numbers, and all are there";
     }
   }
-  filled v("t", 1);
+  damaged_volume v("t", 1);
   EXPECT_EQ(read_tag(*v.device, "nobody").error().code(), errc::not_found);
 }
 
 TEST(Hn4Loss, EndsWhenTheTagIsStoredAgain) {
   const byte_vector again = noise(9000, 4);
   for (const std::string& tag : {std::string("t"), long_name}) {
-    for_each_loss(tag, false, [&](filled& v, std::size_t, bool whole_sector) {
+    for_each_loss(tag, false, [&](damaged_volume& v, std::size_t, bool whole_sector) {
       {
         hn4_volume volume = or_throw(open_on(*v.device, device_mode::writable));
         hn4_put_options put = fixed_put(2);
@@ -208,7 +209,7 @@ TEST(Hn4Loss, EndsWhenTheTagIsStoredAgain) {
 
 TEST(Hn4Loss, EndsWhenTheTagIsRemoved) {
   for (const std::string& tag : {std::string("t"), long_name}) {
-    for_each_loss(tag, false, [&](filled& v, std::size_t, bool whole_sector) {
+    for_each_loss(tag, false, [&](damaged_volume& v, std::size_t, bool whole_sector) {
       {
         hn4_volume volume = or_throw(open_on(*v.device, device_mode::writable));
         ASSERT_TRUE(volume.remove(tag));
@@ -227,13 +228,12 @@ TEST(Hn4Loss, EndsWhenTheTagIsRemoved) {
 
 // Blocks of a lost shard are in use until somebody ends its tag.
 TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
-  filled v("t", 1);
+  damaged_volume v("t", 1);
   const auto core = mounted(*v.device);
   const hn4::entry e = shards_of(*core, "t").front();
   byte_vector entry_before(hn4::anchor_bytes);
   or_throw(v.device->read(core->slot_offset(e.slot), entry_before));
-  or_throw(
-      v.device->write(core->slot_offset(e.slot), byte_vector(hn4::anchor_bytes)));
+  or_throw(v.device->write(core->slot_offset(e.slot), byte_vector(hn4::anchor_bytes)));
   {
     hn4_volume volume = or_throw(open_on(*v.device, device_mode::writable));
     while (volume.put(fmt::format("more {}", or_throw(volume.tags()).size()),
@@ -317,8 +317,8 @@ TEST(Hn4Loss, LeavesATagWhereItIsWhenTheOthersMoveTogether) {
   const std::uint64_t block =
       *hn4::trajectory(core->space, shards_of(*core, "broken")[1].a).block(3);
   const flipped_byte rot(*device, block * core->geometry.block + 100, 1);
-  const flipped_byte bit(
-      *device, core->slot_offset(shards_of(*core, "lost")[0].slot) + 0x20, 1);
+  const flipped_byte bit(*device,
+                         core->slot_offset(shards_of(*core, "lost")[0].slot) + 0x20, 1);
   hn4_volume again = or_throw(open_on(*device, device_mode::writable));
   const hn4_compaction done = or_throw(again.compact());
   EXPECT_EQ(done.moves, 1U);
@@ -327,7 +327,7 @@ TEST(Hn4Loss, LeavesATagWhereItIsWhenTheOthersMoveTogether) {
   EXPECT_EQ(done.left[1].name, "broken");
   EXPECT_TRUE(or_throw(read_tag(*device, "moves")) == noise(30'000, 1));
   EXPECT_EQ(code_of(read_tag(*device, "broken").error()), hn4_code::payload_rot);
-  EXPECT_EQ(or_throw(read_tag(*device, "lost", left())).size(), 15'000U);
+  EXPECT_EQ(or_throw(read_tag(*device, "lost", what_is_left())).size(), 15'000U);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Damaged bits, bytes and sectors of volumes, ours and those of the reference: every tag
-/// gives the same bytes as before or an error with a place, and a check finds what is lost.
+/// gives the same bytes as before or an error with a place, and a check finds what is
+/// lost.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "foreign.hpp"
-#include "support.hpp"
+#include "storage/hn4/damage/foreign.hpp"
+#include "storage/hn4/support.hpp"
 #include "support/fixtures.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -153,7 +154,8 @@ fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
     f.text = fmt::format("byte {}", at);
   } else {
     f.is_sector = true;
-    const byte_vector lost = kind == 6 ? byte_vector(sector_bytes) : noise(sector_bytes, bits(3));
+    const byte_vector lost =
+        kind == 6 ? byte_vector(sector_bytes) : noise(sector_bytes, bits(3));
     for (std::uint64_t i = 0; i < sector_bytes; ++i) {
       f.bytes[align_down(at, sector_bytes) + i] = lost[static_cast<std::size_t>(i)];
     }
@@ -171,8 +173,8 @@ bool expect_same_or_error(const subject& s, const hn4_volume& volume,
   const auto bytes = stream ? stream->read_all() : result<byte_vector>(stream.error());
   if (bytes) {
     EXPECT_TRUE(*bytes == s.tags.at(tag) || (f.is_sector && !s.closed_cleanly))
-        << s.name << ", " << f.text << ": WRONG BYTES of " << tag << ", "
-        << bytes->size() << " instead of " << s.tags.at(tag).size();
+        << s.name << ", " << f.text << ": WRONG BYTES of " << tag << ", " << bytes->size()
+        << " instead of " << s.tags.at(tag).size();
     return true;
   }
   EXPECT_NE(bytes.error().where().find(s.device->name() + ":"), std::string::npos)
@@ -193,11 +195,11 @@ void expect_nothing_new(const subject& s, const hn4_volume& volume, const fault&
   }
 }
 
-struct tally {
+struct fault_tally {
   std::uint64_t faults = 0, errors = 0;
 };
 
-void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, tally& t) {
+void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally& t) {
   const philox random(seed, s.size);
   for (std::uint64_t i = 0; i < count && !testing::Test::HasFailure(); ++i, ++t.faults) {
     const fault f = draw_fault(s, random, i);
@@ -215,11 +217,11 @@ void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, tally& t) {
     }
     t.errors += lost ? 1 : 0;
     if (lost || i % 8 == 0) {
-      const auto now =
-          findings_of(std::make_unique<patched_device>(*s.device, f.bytes));
+      const auto now = findings_of(std::make_unique<patched_device>(*s.device, f.bytes));
       EXPECT_TRUE(!lost || !std::includes(s.findings.begin(), s.findings.end(),
                                           now.begin(), now.end()))
-          << s.name << ", " << f.text << ": a tag is lost, and a check finds nothing more";
+          << s.name << ", " << f.text
+          << ": a tag is lost, and a check finds nothing more";
     }
   }
 }
@@ -232,9 +234,11 @@ std::uint64_t number_of_faults(std::uint64_t usual) {
 // Tags of ours, one with a name that takes a block, and tags of another writer.
 std::unique_ptr<memory_device> mixed_volume() {
   auto device = formatted_small();
-  for (const auto& [tag, shards] :
-       std::vector<std::pair<std::string, std::uint32_t>>{
-           {"one", 1}, {"three", 3}, {"foreign", 4}, {"foreign alone", 1},
+  for (const auto& [tag, shards] : std::vector<std::pair<std::string, std::uint32_t>>{
+           {"one", 1},
+           {"three", 3},
+           {"foreign", 4},
+           {"foreign alone", 1},
            {"a name that takes a block of its own", 2}}) {
     hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
     or_throw(volume.put(tag, noise(700, 3), fixed_put(shards)));
@@ -250,7 +254,7 @@ TEST(Hn4Flips, OfAVolumeOfOursGiveTheSameBytesOrAnError) {
   subject s = examined("mixed", mixed_volume());
   ASSERT_EQ(s.tags.size(), 5U);
   ASSERT_TRUE(s.findings.empty()) << *s.findings.begin();
-  tally t;
+  fault_tally t;
   try_faults(s, number_of_faults(600), seed, t);
   EXPECT_GT(t.errors, t.faults / 6);
 }
@@ -261,7 +265,7 @@ TEST(Hn4Flips, OfTheReferencesVolumesGiveTheSameBytesOrAnError) {
   const byte_vector text =
       or_throw(read_file(posix_file_system(), folder + "/manifest.json"));
   const nlohmann::json manifest = nlohmann::json::parse(as_text(text));
-  tally t;
+  fault_tally t;
   for (const nlohmann::json& image : manifest["images"]) {
     if (image.contains("extents")) {
       continue;  // each of its blocks has 64 MiB

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "support.hpp"
+#include "storage/hn4/support.hpp"
 #include "weir/storage/hn4_check.hpp"
 
 namespace weir::storage::test {
@@ -52,8 +52,7 @@ class failing_device final : public borrowed_device {
   result<void> write(std::uint64_t offset, bytes_view from) override {
     if (calls_left_-- == 0) {
       // Half of it arrives, in whole sectors, as media do.
-      const std::uint64_t half =
-          align_down(offset + from.size() / 2, sector_bytes);
+      const std::uint64_t half = align_down(offset + from.size() / 2, sector_bytes);
       const std::uint64_t end = std::max(offset, half);
       WEIR_CHECK(borrowed_device::write(
           offset, from.first(static_cast<std::size_t>(end - offset))));

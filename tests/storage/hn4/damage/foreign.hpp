@@ -3,9 +3,9 @@
 /// Shards as a writer without group marks leaves them.
 #pragma once
 
-#include "../../../storage/hn4/directory/directory.hpp"
-#include "../../../storage/hn4/write/allocation.hpp"
-#include "support.hpp"
+#include "hn4/directory/directory.hpp"
+#include "hn4/write/allocation.hpp"
+#include "storage/hn4/support.hpp"
 
 namespace weir::storage::test {
 
