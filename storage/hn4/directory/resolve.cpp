@@ -343,7 +343,7 @@ result<void> resolver::suspect_entries() {
 void resolver::suspect_names() {
   for (const auto& [e, name_at] : named_.misnamed) {
     const bool explained = stands_in(out_.shards, e.slot);
-    if (explained || (closed() && e.a.write_gen <= *top_)) {
+    if (explained || (closed() && (!group_of(e.a) || e.a.write_gen <= *top_))) {
       continue;
     }
     out_.lost.push_back(
