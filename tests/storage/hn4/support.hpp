@@ -9,6 +9,7 @@
 
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,18 @@
 namespace weir::storage::test {
 
 inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
+
+/// How often a random test tries: as often as the variable says, else `usual` times, and
+/// less often where the code is instrumented and many times slower.
+inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  usual = 1 + usual / 10;
+#endif
+#endif
+  const char* asked = std::getenv(variable);
+  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
+}
 
 /// Reproducible bytes.
 inline byte_vector noise(std::size_t count, std::uint64_t seed) {

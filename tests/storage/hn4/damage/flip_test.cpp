@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -226,11 +225,6 @@ void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally
   }
 }
 
-std::uint64_t number_of_faults(std::uint64_t usual) {
-  const char* asked = std::getenv("WEIR_TEST_FAULTS");
-  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
-}
-
 // Tags of ours, one with a name that takes a block, and tags of another writer.
 std::unique_ptr<memory_device> mixed_volume() {
   auto device = formatted_small();
@@ -255,7 +249,7 @@ TEST(Hn4Flips, OfAVolumeOfOursGiveTheSameBytesOrAnError) {
   ASSERT_EQ(s.tags.size(), 5U);
   ASSERT_TRUE(s.findings.empty()) << *s.findings.begin();
   fault_tally t;
-  try_faults(s, number_of_faults(600), seed, t);
+  try_faults(s, number_of_tries("WEIR_TEST_FAULTS", 600), seed, t);
   EXPECT_GT(t.errors, t.faults / 6);
 }
 
@@ -273,7 +267,7 @@ TEST(Hn4Flips, OfTheReferencesVolumesGiveTheSameBytesOrAnError) {
     subject s = examined(image["name"],
                          unpack_image(folder + "/" + image["file"].get<std::string>(),
                                       image["raw_bytes"]));
-    try_faults(s, number_of_faults(25), seed, t);
+    try_faults(s, number_of_tries("WEIR_TEST_FAULTS", 25), seed, t);
   }
   EXPECT_GT(t.errors, t.faults / 6);
 }

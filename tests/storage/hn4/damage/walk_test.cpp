@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "storage/hn4/damage/foreign.hpp"
@@ -289,28 +288,10 @@ void walk::step() {
   }
 }
 
-std::uint64_t number_of_walks() {
-  const char* asked = std::getenv("WEIR_TEST_WALKS");
-  if (asked != nullptr) {
-    return std::strtoull(asked, nullptr, 10);
-  }
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return 3;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  return 3;
-#else
-  return 20;
-#endif
-#else
-  return 20;
-#endif
-}
-
 TEST(Hn4Walks, LeaveEveryTagAsItWasOrAsItShouldBe) {
   constexpr std::uint64_t steps = 300;
   std::uint64_t crashes = 0, refusals = 0;
-  const std::uint64_t walks = number_of_walks();
+  const std::uint64_t walks = number_of_tries("WEIR_TEST_WALKS", 20);
   for (std::uint64_t seed = 1; seed <= walks && !HasFailure(); ++seed) {
     walk w(seed);
     for (std::uint64_t i = 0; i < steps && !HasFailure(); ++i) {
