@@ -17,6 +17,10 @@ result<local<tag_streams>> open_tags(const device_opener& open_device,
   std::vector<std::string> tags = spec.tags;
   if (tags.empty()) {
     WEIR_TRY(const auto all, volume.tags());
+    WEIR_TRY(const auto damaged, volume.damaged_tags());
+    if (!damaged.empty()) {
+      return damaged.front().problem;
+    }
     for (const storage::hn4_tag& each : all) {
       tags.push_back(each.name);
     }

@@ -109,24 +109,77 @@ std::uint64_t slot_hash(hn4_id seed) noexcept {
   return h;
 }
 
+entry_role role_of(const anchor& a) noexcept {
+  if (!a.has(class_bits::valid)) {
+    return entry_role::ended;
+  }
+  if (!a.has(class_bits::tombstone)) {
+    return entry_role::live;
+  }
+  const auto mark = group_of(a);
+  return mark && mark->index == group_mark::grave ? entry_role::grave
+         : mark && mark->announced                ? entry_role::announced
+                                                  : entry_role::ended;
+}
+
 std::optional<group_mark> group_of(const anchor& a) noexcept {
   if (a.public_id.hi != mark_magic) {
     return std::nullopt;
   }
+  const std::uint64_t bits = a.public_id.lo;
   group_mark mark;
-  mark.index = static_cast<std::uint32_t>(a.public_id.lo & 0xFFFFU);
-  mark.distance = static_cast<std::uint32_t>(a.public_id.lo >> 16 & 0x7FFFU);
-  mark.grown = (a.public_id.lo >> 31 & 1U) != 0;
-  mark.count = static_cast<std::uint32_t>(a.public_id.lo >> 32);
+  mark.index = static_cast<std::uint32_t>(bits & 0xFFFFU);
+  mark.distance = static_cast<std::uint32_t>(bits >> 16 & 0x7FFFU);
+  mark.grown = (bits >> 31 & 1U) != 0;
+  mark.count = static_cast<std::uint32_t>(bits >> 32 & 0x3FFFFFFFU);
+  mark.over_foreign = (bits >> 62 & 1U) != 0;
+  mark.announced = bits >> 63 != 0;
   return mark;
 }
 
 hn4_id public_id_of(group_mark mark) noexcept {
   hn4_id id;
   id.hi = mark_magic;
-  id.lo = std::uint64_t{mark.count} << 32 | std::uint64_t{mark.grown} << 31 |
+  id.lo = std::uint64_t{mark.announced} << 63 | std::uint64_t{mark.over_foreign} << 62 |
+          std::uint64_t{mark.count} << 32 | std::uint64_t{mark.grown} << 31 |
           std::uint64_t{mark.distance} << 16 | mark.index;
   return id;
+}
+
+anchor announced(anchor a) noexcept {
+  group_mark mark = group_of(a).value_or(group_mark{});
+  mark.announced = true;
+  a.public_id = public_id_of(mark);
+  a.data_class |= class_bits::tombstone;
+  return a;
+}
+
+anchor made_live(anchor a) noexcept {
+  group_mark mark = group_of(a).value_or(group_mark{});
+  mark.announced = false;
+  a.public_id = public_id_of(mark);
+  a.data_class &= ~class_bits::tombstone;
+  return a;
+}
+
+hn4_id identity_of(hn4_id volume, std::uint64_t high, std::uint32_t content) noexcept {
+  std::array<std::byte, 28> proven{};
+  store_id(volume, proven.data());
+  store_le(proven.data() + 16, high);
+  store_le(proven.data() + 24, content);
+  hn4_id id;
+  id.hi = high;
+  id.lo = std::uint64_t{content} << 32 | (xxh3_64(proven) & 0xFFFFFFFFU);
+  return id;
+}
+
+bool is_ours(hn4_id volume, hn4_id identity) noexcept {
+  return identity == sibling_of(volume, identity, 0);
+}
+
+hn4_id sibling_of(hn4_id volume, hn4_id identity, std::int64_t steps) noexcept {
+  return identity_of(volume, identity.hi + static_cast<std::uint64_t>(steps),
+                     static_cast<std::uint32_t>(identity.lo >> 32));
 }
 
 }  // namespace weir::storage::hn4

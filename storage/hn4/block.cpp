@@ -28,7 +28,7 @@ error mismatch(hn4_code code, std::string_view what, const std::string& expected
 
 error no_block(bytes_view header) {
   bool poisoned = true;
-  for (const std::byte b : header.first(std::min<std::size_t>(header.size(), 64))) {
+  for (const std::byte b : header.first(std::min(header.size(), poison_bytes))) {
     poisoned = poisoned && b == std::byte{0xCC};
   }
   if (poisoned) {
@@ -69,6 +69,12 @@ block_header load_header(bytes_view header) noexcept {
   h.data_crc = load_le<std::uint32_t>(p + 0x24);
   h.compression = load_le<std::uint32_t>(p + 0x28);
   return h;
+}
+
+bool is_block_header(bytes_view header) noexcept {
+  return load_le<std::uint32_t>(header.data() + 0x20) == block_magic &&
+         load_le<std::uint32_t>(header.data() + 0x2C) ==
+             crc32(header_seed, header.first(0x2C));
 }
 
 bool names_itself(bytes_view header, hn4_id seed, std::uint64_t number) noexcept {

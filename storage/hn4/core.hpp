@@ -66,6 +66,16 @@ struct mount_options {
   bool examine = false;
 };
 
+struct loss_traces;
+
+/// What killed verbs left to do. An object that may write does it before anything else;
+/// its `entries` and `bits` are already what they will be then.
+struct unfinished_work {
+  std::vector<entry> live;    ///< announced entries of stores that count, and grown ones
+  std::vector<entry> ended;   ///< tombstones for what no reader counts
+  std::vector<entry> graves;  ///< tombstones for graves: the last thing of a removal
+};
+
 /// Everything known about an open volume.
 struct core {
   std::shared_ptr<block_device> device;
@@ -84,6 +94,9 @@ struct core {
   std::string read_only_reason;
   bool recoverable = true;  ///< nothing else is wrong than what `recover` mends
   std::shared_ptr<const block_bits> bits;
+  /// Where the object may write: the bits that the device holds.
+  std::shared_ptr<const block_bits> bits_on_device;
+  std::optional<unfinished_work> unfinished;
   mutable std::vector<entry> entries;  ///< slots in use with a good checksum, by slot
   mutable std::vector<entry> damaged;  ///< slots in use with a bad one
   std::vector<std::string> warnings;
@@ -93,6 +106,11 @@ struct core {
   [[nodiscard]] result<void> need_directory() const;
   mutable std::mutex directory_mutex;
   mutable bool directory_read = false;
+  /// The damaged entry in a slot, if there is one.
+  [[nodiscard]] const entry* damaged_in(std::uint64_t slot) const;
+  /// The traces of lost entries, found out once. @error{io}
+  [[nodiscard]] result<std::shared_ptr<const hn4::loss_traces>> loss_traces() const;
+  mutable std::shared_ptr<const hn4::loss_traces> traces;
 
   /// The bits as the reference sees them, found out once.
   [[nodiscard]] std::shared_ptr<const block_bits> strict_bits() const;
@@ -120,57 +138,15 @@ struct core {
 /// The bits that the reference holds in memory after opening an unclean volume.
 /// @source{HN4 on-disk format, 1.8}
 [[nodiscard]] std::shared_ptr<const block_bits> rebuilt_bits(const core& c);
-/// Takes the index beside the image if it belongs to it.
-[[nodiscard]] bool load_index(core& c);
-/// The live entries of a tag through the index, each verified; nothing if the index does
-/// not know all of them for certain.
-[[nodiscard]] std::optional<std::vector<entry>> look_up_index(const core& c,
-                                                              std::string_view tag);
-[[nodiscard]] result<void> write_index(const core& c);
 /// Blocks that never hold data: everything but the data region, and the superblock copies
 /// inside it.
 void reserve_metadata(const hn4_geometry& g, block_bits& bits);
 
-/// An entry's full name; `whole` is false if the chain that holds it contradicts the
-/// entry's filter.
-struct full_name {
-  std::string text;
-  bool whole = true;
-  std::uint64_t block = 0;  ///< byte offset of the last chain block read, 0 if none
-};
-[[nodiscard]] result<full_name> name_of_entry(const core& c, const anchor& a);
-
-/// The entries that make up a tag, in no particular order.
-struct selection {
-  std::vector<entry> shards;
-  std::vector<std::string> warnings;
-};
-/// @error{as hn4_volume::stream}
-/// `recover`: a damaged entry that may belong to the tag is a warning, not an error.
-[[nodiscard]] result<selection> select_tag(const core& c, std::string_view tag,
-                                           bool recover);
-/// All live entries under a name, complete or not.
-[[nodiscard]] result<std::vector<entry>> live_entries(const core& c,
-                                                      std::string_view tag);
-[[nodiscard]] result<std::vector<hn4_tag>> list_tags(const core& c);
-/// Whether the bits of `mask` are all set in `filter`.
-[[nodiscard]] constexpr bool covers(std::uint64_t filter, std::uint64_t mask) noexcept {
-  return (filter & mask) == mask;
-}
 /// Blocks that a shard of so many bytes takes.
 [[nodiscard]] constexpr std::uint64_t blocks_for(const hn4_geometry& g,
                                                  std::uint64_t bytes) noexcept {
   return bytes / g.payload + (bytes % g.payload != 0 ? 1 : 0);
 }
-/// Picks, among the live entries of one name, those that make up its stream.
-[[nodiscard]] result<selection> choose_shards(const core& c, std::string_view tag,
-                                              std::vector<entry> matches);
-/// Index of a removal: all shards of `tag` up to this identity are gone.
-[[nodiscard]] result<std::optional<hn4_id>> grave_of(const core& c, std::string_view tag);
-
-/// What the reference finds under a tag, in its order.
-[[nodiscard]] result<selection> select_strictly(const core& c, std::string_view tag);
-
 /// One shard as a stream needs it.
 struct shard_source {
   trajectory path;
@@ -209,6 +185,11 @@ struct stream_map {
 };
 [[nodiscard]] result<std::shared_ptr<const stream_map>> map_stream(
     const core& c, std::string_view tag, const hn4_stream_options& options);
+/// Whether a shard that begins at `offset` of its stream can be part of it.
+/// @error{as hn4_volume::stream}
+[[nodiscard]] result<void> check_shard(const core& c, std::string_view tag,
+                                       std::size_t index, const entry& e,
+                                       std::uint64_t offset, bool strict);
 
 [[nodiscard]] result<void> put_stream(core& c, std::string_view tag, bytes_view source,
                                       const hn4_put_options& options);

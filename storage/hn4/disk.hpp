@@ -148,10 +148,19 @@ void store_anchor(const anchor& from, mutable_bytes to) noexcept;
 [[nodiscard]] std::uint64_t tag_mask(std::string_view tag) noexcept;
 [[nodiscard]] std::uint64_t slot_hash(hn4_id seed) noexcept;
 
+/// What an entry of the directory stands for.
+enum class entry_role : std::uint8_t {
+  live,       ///< a shard that every reader sees
+  announced,  ///< a shard of ours whose store counts once one entry of it is live
+  grave,      ///< all shards of its tag up to its identity are removed
+  ended,      ///< nothing: it was removed, or it is not valid
+};
+[[nodiscard]] entry_role role_of(const anchor& a) noexcept;
+
 /// What our writer keeps in `public_id`, which no look-up uses: place and number of the
 /// shards stored together, so that a missing shard is noticed.
 struct group_mark {
-  /// `index` of a grave: all shards of the tag up to its identity are removed.
+  /// `index` of a grave.
   static constexpr std::uint32_t grave = 0xFFFF;
   /// `distance` of a group that was appended to shards of another writer.
   static constexpr std::uint32_t after_foreign = 0x7FFF;
@@ -163,9 +172,27 @@ struct group_mark {
   std::uint32_t distance = 0;
   /// Another group continues this one, complete for certain.
   bool grown = false;
+  /// The entry was written before its store counted; it is a tombstone until then.
+  bool announced = false;
+  /// The store replaced shards of another writer: those with lower identities.
+  bool over_foreign = false;
 };
 [[nodiscard]] std::optional<group_mark> group_of(const anchor& a) noexcept;
 [[nodiscard]] hn4_id public_id_of(group_mark mark) noexcept;
+
+/// An entry of ours as it is written before its store counts, and as it is from then on.
+[[nodiscard]] anchor announced(anchor a) noexcept;
+[[nodiscard]] anchor made_live(anchor a) noexcept;
+
+/// The identity that our writer gives a shard: the low half holds 32 bits that depend on
+/// the content of the whole store and 32 bits that prove whose identity it is.
+[[nodiscard]] hn4_id identity_of(hn4_id volume, std::uint64_t high,
+                                 std::uint32_t content) noexcept;
+/// Whether our writer gave this identity on this volume.
+[[nodiscard]] bool is_ours(hn4_id volume, hn4_id identity) noexcept;
+/// The identity of the shard that stands `steps` further in the same store.
+[[nodiscard]] hn4_id sibling_of(hn4_id volume, hn4_id identity,
+                                std::int64_t steps) noexcept;
 
 // --- addresses
 // -------------------------------------------------------------------------------------
@@ -211,6 +238,8 @@ class trajectory {
 // -----------------------------------------------------------------------------------
 
 inline constexpr std::size_t header_bytes = 48;
+/// A block that begins with so many bytes 0xCC was poisoned. @source{5 item 6}
+inline constexpr std::size_t poison_bytes = 64;
 
 /// @source{HN4 on-disk format, 3}
 struct block_header {
@@ -234,8 +263,8 @@ struct block_claim {
   bool older = false;  ///< a lower generation will do
 };
 
-/// Checks 48 bytes against the claim; the first contradiction is the error (without its
-/// place).
+/// Checks 48 bytes against the claim, and 64 for poison if there are as many; the first
+/// contradiction is the error (without its place).
 /// @error{corrupt; generation_skew; unsupported; io, the block is poisoned} @source{5
 /// item 6}
 [[nodiscard]] result<block_header> check_header(bytes_view header,
@@ -246,6 +275,8 @@ void store_header(const block_header& from, mutable_bytes to) noexcept;
 
 /// The fields of a header, unchecked.
 [[nodiscard]] block_header load_header(bytes_view header) noexcept;
+/// Whether the bytes are the header of some shard's block: magic and checksum are right.
+[[nodiscard]] bool is_block_header(bytes_view header) noexcept;
 /// A block of this shard and number by its magic and identity, whatever else is wrong.
 [[nodiscard]] bool names_itself(bytes_view header, hn4_id seed,
                                 std::uint64_t number) noexcept;

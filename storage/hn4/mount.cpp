@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-#include "core.hpp"
+#include "hn4/directory/directory.hpp"
+#include "hn4/write/allocation.hpp"
+#include "hn4/write/leftovers.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -135,16 +137,6 @@ result<void> check_state(core& c) {
   }
   c.unclean = (c.state & (dirty | panic | degraded)) != 0 &&
               c.geometry.bitmap - c.geometry.cortex <= largest_rebuild;
-  return {};
-}
-
-result<void> check_intent(core& c) {
-  if (c.strict && (c.sb.mount_intent & intent_bits::wormhole) != 0) {
-    return hn4_error(hn4_code::hw_io,
-                     "cannot open the volume: expected a device with strict flushes, "
-                     "which its mount intent asks for")
-        .at(c.place(0, "superblock"));
-  }
   return {};
 }
 
@@ -289,7 +281,6 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
   c->examine = options.examine;
   WEIR_CHECK(vote(*c));
   c->state = c->sb.state;
-  WEIR_CHECK(check_intent(*c));
   WEIR_CHECK(check_geometry(*c));
   WEIR_CHECK(check_epoch(*c));
   WEIR_CHECK(check_state(*c));
@@ -309,6 +300,13 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
   }
   if (c->writable && !c->read_only_reason.empty()) {
     WEIR_CHECK(recover(*c));
+  }
+  if (c->writable) {
+    WEIR_CHECK(find_unfinished(*c));
+    if (c->device->modified_ns() != 0) {  // a file
+      WEIR_CHECK(hn4_remove_leftovers(c->device->name()));
+      WEIR_CHECK(remove_index_leftovers(index_path(*c)));
+    }
   }
   return c;
 }

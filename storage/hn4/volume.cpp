@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The public face of an open volume.
-#include "core.hpp"
+#include "hn4/directory/directory.hpp"
 
 namespace weir::storage {
 
@@ -45,7 +45,25 @@ const std::vector<std::string>& hn4_volume::warnings() const noexcept {
 }
 
 result<std::vector<hn4_tag>> hn4_volume::tags() const {
-  return hn4::list_tags(*core_);
+  WEIR_TRY(auto names, hn4::list_names(*core_));
+  std::vector<hn4_tag> whole;
+  for (hn4::listed_tag& listed : names) {
+    if (listed.exists && !listed.problem) {
+      whole.push_back(std::move(listed.tag));
+    }
+  }
+  return whole;
+}
+
+result<std::vector<hn4_damaged_tag>> hn4_volume::damaged_tags() const {
+  WEIR_TRY(auto names, hn4::list_names(*core_));
+  std::vector<hn4_damaged_tag> damaged;
+  for (hn4::listed_tag& listed : names) {
+    if (listed.problem) {
+      damaged.push_back({std::move(listed.tag.name), std::move(*listed.problem)});
+    }
+  }
+  return damaged;
 }
 
 result<hn4_stream> hn4_volume::stream(std::string_view tag,

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "core.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -166,6 +167,58 @@ void note_lost_copies(core& c, const ballot& votes) {
   }
 }
 
+// What decides how a volume is read, and never changes while it lives: copies that differ
+// in it were not written by one writer.
+struct vote_field {
+  const char* name;
+  std::uint64_t (*of)(const superblock& sb);
+};
+constexpr std::array<vote_field, 7> lasting_fields{
+    vote_field{"mount intent", [](const superblock& sb) { return sb.mount_intent; }},
+    vote_field{"incompatible features",
+               [](const superblock& sb) { return sb.incompatible; }},
+    vote_field{"read-only features",
+               [](const superblock& sb) { return sb.read_only_compatible; }},
+    vote_field{"hardware features", [](const superblock& sb) { return sb.hardware; }},
+    vote_field{"profile", [](const superblock& sb) { return std::uint64_t{sb.profile}; }},
+    vote_field{"device type",
+               [](const superblock& sb) { return std::uint64_t{sb.device_type}; }},
+    vote_field{"capacity", [](const superblock& sb) { return sb.capacity; }}};
+
+void note_disagreements(core& c, const ballot& votes, const found_copy& best) {
+  for (const found_copy& copy : votes.copies) {
+    if (copy.sb.uuid != best.sb.uuid) {
+      continue;
+    }
+    for (const vote_field& field : lasting_fields) {
+      const std::uint64_t wanted = field.of(best.sb), found = field.of(copy.sb);
+      if (wanted != found) {
+        c.warnings.push_back(fmt::format(
+            "superblock copies at bytes {} and {} disagree about the {}: "
+            "{:#x} and {:#x}; the one at byte {} is used",
+            best.offset, copy.offset, field.name, wanted, found, best.offset));
+      }
+    }
+  }
+}
+
+// The reference does not mount a volume that may be a wormhole on a device without strict
+// flushes: one copy of the newest generation that says so is enough.
+result<void> refuse_wormholes(const core& c, const ballot& votes,
+                              const found_copy& best) {
+  for (const found_copy& copy : votes.copies) {
+    if (c.strict && copy.sb.uuid == best.sb.uuid &&
+        copy.sb.generation == best.sb.generation &&
+        (copy.sb.mount_intent & intent_bits::wormhole) != 0) {
+      return hn4_error(hn4_code::hw_io,
+                       "cannot open the volume: expected a device with strict flushes, "
+                       "which the mount intent of this superblock copy asks for")
+          .at(c.place(copy.offset, "superblock"));
+    }
+  }
+  return {};
+}
+
 error nothing_valid(const core& c, const ballot& votes) {
   // Of a volume that was cut, the first bytes still tell what it was.
   std::array<std::byte, 8> head{};
@@ -195,7 +248,8 @@ result<void> vote(core& c) {
   c.sb = best->sb;
   c.elected_at = best->offset;
   note_lost_copies(c, votes);
-  return {};
+  note_disagreements(c, votes, *best);
+  return refuse_wormholes(c, votes, *best);
 }
 
 }  // namespace weir::storage::hn4

@@ -2,6 +2,7 @@
 /// @file
 /// `weir hn4 check`: findings as text or JSON, a picture, and a new image.
 #include <array>
+#include <optional>
 
 #include "hn4/verbs.hpp"
 #include "weir/base/file.hpp"
@@ -15,6 +16,7 @@ namespace {
 
 using storage::hn4_check_report;
 using storage::hn4_finding;
+using storage::hn4_lost_range;
 using storage::hn4_use;
 
 void print_list(const std::vector<hn4_finding>& list, output& out) {
@@ -24,6 +26,18 @@ void print_list(const std::vector<hn4_finding>& list, output& out) {
               json_quote(f.kind), f.offset, json_quote(f.text));
     comma = ",";
   }
+}
+
+std::string json_number(const std::optional<std::uint64_t>& n) {
+  return n ? std::to_string(*n) : "null";
+}
+
+// "12 bytes from byte 4048 on", as far as that is known.
+std::string range_text(const hn4_lost_range& l) {
+  const std::string bytes =
+      l.bytes ? counted(*l.bytes, "byte") : "an unknown number of bytes";
+  return l.offset ? fmt::format("{} from byte {} on", bytes, *l.offset)
+                  : bytes + " at an unknown place";
 }
 
 void print_json(const hn4_options& options, const hn4_check_report& r,
@@ -37,10 +51,17 @@ void print_json(const hn4_options& options, const hn4_check_report& r,
   print_list(r.findings, out);
   out.write("], \"notes\": [");
   print_list(r.notes, out);
+  out.write("], \"lost\": [");
+  const char* comma = "";
+  for (const hn4_lost_range& l : r.lost) {
+    out.print("{}\n  {{\"tag\": {}, \"offset\": {}, \"bytes\": {}}}", comma,
+              json_quote(l.tag), json_number(l.offset), json_number(l.bytes));
+    comma = ",";
+  }
   out.write("]");
   if (!options.repair.empty()) {
     out.write(", \"saved\": [");
-    const char* comma = "";
+    comma = "";
     for (const auto& tag : saved) {
       out.print("{}\n  {{\"tag\": {}, \"size\": {}, \"problem\": {}}}", comma,
                 json_quote(tag.name), tag.bytes, json_quote(tag.problem));
@@ -58,6 +79,9 @@ void print_text(const hn4_options& options, const hn4_check_report& r,
   }
   for (const hn4_finding& f : r.notes) {
     out.print("note    {:16} byte {:>14}  {}\n", f.kind, f.offset, f.text);
+  }
+  for (const hn4_lost_range& l : r.lost) {
+    out.print("lost    {}: {}\n", l.tag, range_text(l));
   }
   for (const auto& tag : saved) {
     out.print("saved   {}: {}\n", tag.name,
@@ -107,6 +131,7 @@ command_result hn4_check_command(const hn4_options& options, output& out) {
     WEIR_TRY(saved, storage::hn4_repair(options.volume, options.repair));
   }
   if (!options.map.empty()) {
+    WEIR_CHECK(storage::hn4_remove_leftovers(options.map));
     WEIR_CHECK(write_file_atomically(posix_file_system(), options.map,
                                      as_view(picture_of(report))));
   }

@@ -26,6 +26,13 @@ void note(const std::vector<std::string>& warnings) {
   }
 }
 
+void note_damaged(const std::vector<storage::hn4_damaged_tag>& damaged) {
+  for (const storage::hn4_damaged_tag& tag : damaged) {
+    fmt::print(stderr, "note: tag \"{}\" is not whole and is not listed: {}\n", tag.name,
+               tag.problem.message());
+  }
+}
+
 void note_recoveries(const hn4_stream& stream) {
   for (const auto& r : stream.recoveries()) {
     fmt::print(stderr, "note: tag \"{}\", {}\n", stream.tag(), to_text(r));
@@ -98,6 +105,7 @@ result<void> write_new_file(const std::string& path, bool force,
                               fmt::format("cannot write \"{}\": the file exists", path))
         .hint("choose another name, or use --force");
   }
+  WEIR_CHECK(storage::hn4_remove_leftovers(path));
   return write_file_atomically(files, path, [&](file& f) {
     std::uint64_t at = 0;
     return fill([&](bytes_view bytes) -> result<void> {
@@ -169,23 +177,26 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
 
 }  // namespace
 
+// A list that leaves something out says so, and its command ends with 1.
 command_result hn4_ls(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
   WEIR_TRY(const auto tags, volume.tags());
+  WEIR_TRY(const auto damaged, volume.damaged_tags());
   if (!options.json) {
     for (const auto& tag : tags) {
       out.print("{:32} {:>14} bytes  {}  generation {}\n", tag.name, tag.bytes,
                 counted(tag.shards, "shard"), tag.generation);
     }
-    return 0;
+  } else {
+    out.write("[");
+    for (std::size_t i = 0; i < tags.size(); ++i) {
+      out.print("{}\n  {{\"tag\": {}, \"shards\": {}, \"size\": {}}}", i == 0 ? "" : ",",
+                json_quote(tags[i].name), tags[i].shards, tags[i].bytes);
+    }
+    out.write("]\n");
   }
-  out.write("[");
-  for (std::size_t i = 0; i < tags.size(); ++i) {
-    out.print("{}\n  {{\"tag\": {}, \"shards\": {}, \"size\": {}}}", i == 0 ? "" : ",",
-              json_quote(tags[i].name), tags[i].shards, tags[i].bytes);
-  }
-  out.write("]\n");
-  return 0;
+  note_damaged(damaged);
+  return damaged.empty() ? 0 : 1;
 }
 
 command_result hn4_cat(const hn4_options& options, output& out) {
@@ -270,15 +281,17 @@ command_result hn4_stat(const hn4_options& options, output& out) {
     return stat_tag(options, volume, out);
   }
   WEIR_TRY(const auto tags, volume.tags());
+  WEIR_TRY(const auto damaged, volume.damaged_tags());
+  note_damaged(damaged);
   const auto& g = volume.geometry();
   if (options.json) {
     out.print(
         "{{\"volume\": {}, \"label\": {}, \"profile\": \"{}\", \"capacity\": {}, "
         "\"sector\": {}, \"block\": {}, \"payload\": {}, \"state\": \"{:#x}\", "
-        "\"uuid\": \"{:016x}{:016x}\", \"tags\": {}}}\n",
+        "\"uuid\": \"{:016x}{:016x}\", \"tags\": {}, \"damaged\": {}}}\n",
         json_quote(options.volume), json_quote(volume.label()), name_of(g.profile),
         g.capacity, g.sector, g.block, g.payload, volume.state(), volume.uuid().hi,
-        volume.uuid().lo, tags.size());
+        volume.uuid().lo, tags.size(), damaged.size());
   } else {
     out.print(
         "{}: \"{}\", profile {}, {} in blocks of {}, sectors of {}, state {:#x}, "

@@ -99,17 +99,21 @@ void add_writers(verb_maker& make, hn4_options& o) {
   storing(import);
   make.json(
       make.tagged("rm", "Remove a tag", "weir hn4 rm weights.hn4 licence", &hn4_rm));
-  make.json(make.add("compact", "Move tags together, so that free space is in one piece",
-                     "weir hn4 compact weights.hn4", &hn4_compact));
+  make.json(
+      make.add("compact",
+               "Move tags together, so that free space is in one piece; exit 1 if a "
+               "tag cannot be read",
+               "weir hn4 compact weights.hn4", &hn4_compact));
 }
 
 void add_readers(verb_maker& make, hn4_options& o) {
   const auto recovering = [&o](CLI::App* verb) {
     verb->add_flag("--recover", o.recover,
                    "Read what is left of a tag that has lost shards, and list what is "
-                   "missing; without this it is an error");
+                   "missing; without this, a tag that may have lost one is an error");
   };
-  auto* ls = make.add("ls", "List the tags", "weir hn4 ls weights.hn4", &hn4_ls);
+  auto* ls = make.add("ls", "List the tags that are whole; exit 1 if another one is not",
+                      "weir hn4 ls weights.hn4", &hn4_ls);
   make.json(ls);
   auto* cat =
       make.tagged("cat", "Write a tag to standard output, every checksum verified",
@@ -120,7 +124,7 @@ void add_readers(verb_maker& make, hn4_options& o) {
   cat->add_flag(
       "--strict", o.strict,
       "Exactly what the reference implementation reads: a shard whose directory "
-      "entry is damaged is left out");
+      "entry is damaged or gone is left out, holes are zeros, and the verb ends with 0");
   recovering(cat);
   auto* get =
       make.tagged("get", "Write a tag, or one tensor of it, to a file",

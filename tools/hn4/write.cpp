@@ -139,14 +139,18 @@ command_result hn4_rm(const hn4_options& options, output& out) {
 
 command_result hn4_compact(const hn4_options& options, output& out) {
   WEIR_TRY(hn4_volume volume, open_for_writing(options));
-  WEIR_TRY(const std::size_t moved, volume.compact());
+  WEIR_TRY(const storage::hn4_compaction done, volume.compact());
   WEIR_CHECK(volume.write_index());
-  if (options.json) {
-    out.print("{{\"moved\": {}}}\n", moved);
-  } else {
-    out.print("{}: {}\n", options.volume, counted(moved, "move"));
+  for (const storage::hn4_damaged_tag& tag : done.left) {
+    fmt::print(stderr, "note: tag \"{}\" was left where it is: {}\n", tag.name,
+               tag.problem.message());
   }
-  return 0;
+  if (options.json) {
+    out.print("{{\"moved\": {}, \"left\": {}}}\n", done.moves, done.left.size());
+  } else {
+    out.print("{}: {}\n", options.volume, counted(done.moves, "move"));
+  }
+  return done.left.empty() ? 0 : 1;
 }
 
 }  // namespace weir::tools

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
+#include "hn4/read/reader.hpp"
 #include "hn4/write/allocation.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -44,17 +45,57 @@ result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
 std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
                                                 std::uint64_t hinted) {
   byte_vector scratch;
+  std::array<std::byte, header_bytes> head{};
   bool compressed = false;
   for (unsigned k = 0; k < orbits; ++k) {
     const auto block =
         ballistic(c.space, e.a.gravity, e.a.orbit_vector, n, e.a.fractal_scale, k);
-    if (block && *block < c.geometry.blocks && *block != hinted &&
-        c.device->read(*block * c.geometry.block, buffer) &&
+    if (!block || *block >= c.geometry.blocks || *block == hinted) {
+      continue;
+    }
+    const std::uint64_t byte = *block * c.geometry.block;
+    if (c.device->read(byte, head) && names_itself(head, e.a.seed, n) &&
+        c.device->read(byte, buffer) &&
         verify(e.a, n, c.geometry.payload, buffer, scratch, compressed)) {
       return block;
     }
   }
   return std::nullopt;
+}
+
+// What a reader would say of a block; nothing if it could read it all the same.
+std::optional<std::string> checker::why_unreadable(const entry& e, std::uint64_t n) {
+  const auto place = stream_places.find(e.slot);
+  if (place == stream_places.end()) {
+    return "no tag has it";
+  }
+  const std::uint64_t begin = n * c.geometry.payload;
+  byte_vector bytes(static_cast<std::size_t>(
+      std::min<std::uint64_t>(c.geometry.payload, e.a.mass - begin)));
+  const auto read = reader(*place->second.map).read(place->second.offset + begin, bytes);
+  return read ? std::nullopt : std::optional(read.error().text());
+}
+
+// The bytes of the stream that a reader cannot get; those of blocks in a row are one
+// range.
+void checker::lose(const entry& e, std::uint64_t n) {
+  const auto place = stream_places.find(e.slot);
+  if (place == stream_places.end()) {
+    return;
+  }
+  const std::uint64_t begin = n * c.geometry.payload;
+  const std::uint64_t offset = place->second.offset + begin;
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(c.geometry.payload, e.a.mass - begin);
+  if (!report.lost.empty()) {
+    hn4_lost_range& last = report.lost.back();
+    if (last.tag == *place->second.tag && last.offset && last.bytes &&
+        *last.offset + *last.bytes == offset) {
+      *last.bytes += bytes;
+      return;
+    }
+  }
+  report.lost.push_back({*place->second.tag, offset, bytes});
 }
 
 // Adds what is wrong; false if the block is lost where it should be.
@@ -78,18 +119,31 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     }
     return true;
   }
-  if (const auto other = elsewhere(e, n, block)) {
+  const auto other = elsewhere(e, n, block);
+  const auto why = why_unreadable(e, n);
+  if (why) {
+    lose(e, n);
+  }
+  if (other) {
     claim(*other, what);
+  } else {
+    broken.push_back(block);
+  }
+  if (quiet) {
+    return false;
+  }
+  if (other) {
     find("hint", *other * c.geometry.block,
          fmt::format("{}: expected it at block {}, found it at block {}", what, block,
                      *other));
-    return false;
-  }
-  broken.push_back(block);
-  if (marked) {
-    find("block", byte, fmt::format("{}: {}", what, good.error().text()));
+  } else if (marked) {
+    find("block", byte,
+         fmt::format("{}: {}{}", what, good.error().text(),
+                     why ? "; its bytes are lost: " + *why : "; it can be read"));
   } else {
-    find("hole", byte, fmt::format("{}: expected a block, found a hole", what));
+    find("hole", byte,
+         fmt::format("{}: expected a block, found a hole{}", what,
+                     why ? "; its bytes are lost: " + *why : "; it can be read"));
   }
   return false;
 }
@@ -109,29 +163,35 @@ result<void> checker::shard(const entry& e) {
   const trajectory path(c.space, e.a);
   std::size_t bad = 0;
   for (std::uint64_t n = 0; n < blocks; ++n) {
+    quiet = bad >= most_per_shard;
     const auto block = path.block(n);
-    if (!block) {
+    if (!block && !quiet) {
       find("address", at,
            fmt::format("directory slot {}: block {} lies outside the volume", e.slot, n));
     }
-    bad += block && block_is_good(e, n, *block) ? 0 : 1;
-    if (bad == most_per_shard) {
-      find("block", at,
-           fmt::format("directory slot {}: {} bad blocks, the rest is not looked at",
-                       e.slot, bad));
-      break;
+    if (!block && why_unreadable(e, n)) {
+      lose(e, n);
     }
+    bad += block && block_is_good(e, n, *block) ? 0 : 1;
+  }
+  quiet = false;
+  if (bad > most_per_shard) {
+    find("block", at,
+         fmt::format("directory slot {}: {} bad blocks, of which {} are listed", e.slot,
+                     bad, most_per_shard));
   }
   return {};
 }
 
 result<void> checker::blocks() {
   for (const entry& e : c.entries) {
-    if (e.slot != 0 && e.a.live() && repeated.count(e.slot) == 0) {
+    if (e.slot != 0 && repeated.count(e.slot) == 0 && ended.count(e.slot) == 0 &&
+        (e.a.live() || stream_places.count(e.slot) != 0)) {
       WEIR_CHECK(shard(e));
     }
   }
   std::sort(claimed.begin(), claimed.end());
+  std::sort(idle.begin(), idle.end());
   for (std::size_t i = 1; i < claimed.size(); ++i) {
     if (claimed[i] == claimed[i - 1]) {
       find("overlap", claimed[i] * c.geometry.block,
@@ -159,7 +219,24 @@ void checker::bits_of_reserved() {
   }
 }
 
+// Blocks that are in use although no entry names them show that entries are lost.
+result<void> checker::orphans() {
+  WEIR_TRY(const auto traces, c.loss_traces());
+  for (const orphan& o : traces->shards) {
+    find("orphan", o.byte,
+         "expected a directory entry for every block in use, found " + to_text(o));
+  }
+  for (const orphan_name& name : traces->names) {
+    find("orphan", name.byte,
+         fmt::format("long name \"...{}\": expected a directory entry that points to it, "
+                     "found none",
+                     name.text));
+  }
+  return {};
+}
+
 result<void> checker::bitmap() {
+  WEIR_CHECK(orphans());
   if (c.geometry.profile == hn4_profile::pico) {
     byte_vector region(static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap));
     WEIR_CHECK(c.device->read(c.geometry.bitmap, region));
@@ -180,7 +257,8 @@ result<void> checker::bitmap() {
     auto rest = static_cast<unsigned>(c.bits->bits[i] & ~reserved.bits[i]);
     for (; rest != 0; rest &= rest - 1) {
       const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
-      if (!std::binary_search(claimed.begin(), claimed.end(), block)) {
+      if (!std::binary_search(claimed.begin(), claimed.end(), block) &&
+          !std::binary_search(idle.begin(), idle.end(), block)) {
         first = unowned++ == 0 ? block : first;
       }
     }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The order of a check, and saving what can be read.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
+#include "hn4/write/leftovers.hpp"
 #include "hn4/write/utf8.hpp"
+#include "weir/base/file.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -87,44 +91,93 @@ result<hn4_volume> hn4_volume::open_damaged(std::unique_ptr<block_device> device
   return hn4_volume(std::move(c));
 }
 
-result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
-                                              const std::string& to) {
-  WEIR_TRY(auto device, open_file_device(from, device_mode::read_only));
-  WEIR_TRY(const hn4_volume source, hn4_volume::open_damaged(std::move(device)));
+namespace hn4 {
+
+namespace {
+
+// Stores a tag as it was: as many shards, compressed or not.
+hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& tag) {
+  hn4_saved_tag row;
+  row.name = tag.name;
+  const auto copied = [&]() -> result<void> {
+    WEIR_TRY(const hn4_stream stream, source.stream(tag.name));
+    WEIR_TRY(const byte_vector bytes, stream.read_all());
+    const auto shards = stream.shards();
+    hn4_put_options put;
+    put.shards = static_cast<std::uint32_t>(shards.size());
+    put.compress = std::any_of(shards.begin(), shards.end(),
+                               [](const hn4_shard& s) { return s.compressed; });
+    row.bytes = bytes.size();
+    auto stored = target.put(tag.name, bytes, put);
+    if (!stored && code_of(stored.error()) == hn4_code::no_space) {
+      put.shards = 0;  // shards that were scattered may not fit in one piece
+      stored = target.put(tag.name, bytes, put);
+    }
+    return stored;
+  }();
+  if (!copied) {
+    row.problem = copied.error().message();
+  }
+  return row;
+}
+
+result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
+                                            const std::string& to) {
   const hn4_geometry& g = source.geometry();
   hn4_format_options options;
   options.profile = g.profile;
   options.capacity = g.capacity;
   options.sector = g.sector;
-  options.label = hn4::is_utf8(source.label()) ? source.label() : "";
-  WEIR_CHECK(hn4_format(to, options));
-  WEIR_TRY(hn4_volume target, hn4_volume::open(to, device_mode::writable));
+  options.label = is_utf8(source.label()) ? source.label() : "";
+  WEIR_TRY(auto device, create_file_device(to, g.capacity));
+  WEIR_CHECK(hn4_format(*device, options));
+  WEIR_TRY(hn4_volume target, hn4_volume::open(std::move(device), device_mode::writable));
   WEIR_TRY(const auto tags, source.tags());
+  WEIR_TRY(const auto damaged, source.damaged_tags());
   std::vector<hn4_saved_tag> saved;
   for (const hn4_tag& tag : tags) {
-    hn4_saved_tag row;
-    row.name = tag.name;
-    const auto copied = [&]() -> result<void> {
-      WEIR_TRY(const hn4_stream stream, source.stream(tag.name));
-      WEIR_TRY(const byte_vector bytes, stream.read_all());
-      const auto shards = stream.shards();
-      hn4_put_options put;
-      put.shards = static_cast<std::uint32_t>(shards.size());
-      put.compress = std::any_of(shards.begin(), shards.end(),
-                                 [](const hn4_shard& s) { return s.compressed; });
-      row.bytes = bytes.size();
-      auto stored = target.put(tag.name, bytes, put);
-      if (!stored && code_of(stored.error()) == hn4_code::no_space) {
-        put.shards = 0;  // shards that were scattered may not fit in one piece
-        stored = target.put(tag.name, bytes, put);
-      }
-      return stored;
-    }();
-    if (!copied) {
-      row.problem = copied.error().message();
-    }
-    saved.push_back(std::move(row));
+    saved.push_back(save(source, target, tag));
   }
+  for (const hn4_damaged_tag& tag : damaged) {
+    saved.push_back({tag.name, 0, tag.problem.message()});
+  }
+  std::sort(
+      saved.begin(), saved.end(),
+      [](const hn4_saved_tag& x, const hn4_saved_tag& y) { return x.name < y.name; });
+  return saved;
+}
+
+}  // namespace
+
+}  // namespace hn4
+
+// The new volume has its name only once everything is in it.
+result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
+                                              const std::string& to) {
+  WEIR_TRY(auto device, open_file_device(from, device_mode::read_only));
+  WEIR_TRY(const hn4_volume source, hn4_volume::open_damaged(std::move(device)));
+  file_system& files = posix_file_system();
+  if (files.exists(to)) {
+    return hn4_error(
+               hn4_code::exists,
+               fmt::format("cannot make an HN4 volume at \"{}\": the file exists", to))
+        .hint("choose another name");
+  }
+  WEIR_CHECK(hn4_remove_leftovers(to));
+  const std::string temporary = hn4::temporary_path_of(to);
+  auto saved = hn4::save_all(source, temporary);
+  if (saved) {
+    if (auto renamed = files.rename(temporary, to); !renamed) {
+      saved = std::move(renamed).error();
+    }
+  }
+  if (!saved) {
+    if (files.exists(temporary)) {
+      (void)files.remove(temporary);  // the first failure is the one to report
+    }
+    return saved;
+  }
+  WEIR_CHECK(files.sync_folder(folder_of(to)));
   return saved;
 }
 

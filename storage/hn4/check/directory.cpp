@@ -110,38 +110,96 @@ void checker::entry_of(const entry& e, const std::string& name) {
   }
 }
 
-void checker::order_of(const std::string& tag, std::vector<entry> shards) {
-  std::stable_sort(shards.begin(), shards.end(),
-                   [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
-  const std::uint64_t at = c.slot_offset(shards.front().slot);
+void checker::order_of(const listed_tag& tag) {
+  std::vector<entry> shards = tag.entries.shards;
+  for (const entry& e : c.entries) {
+    if (repeated.count(e.slot) != 0 &&
+        std::any_of(shards.begin(), shards.end(),
+                    [&](const entry& x) { return x.a.seed == e.a.seed; })) {
+      shards.push_back(e);
+    }
+  }
+  std::stable_sort(shards.begin(), shards.end(), [](const entry& x, const entry& y) {
+    return x.a.seed != y.a.seed ? x.a.seed < y.a.seed : x.slot < y.slot;
+  });
   for (std::size_t i = 1; i < shards.size(); ++i) {
     const entry &x = shards[i - 1], &y = shards[i];
     if (x.a.seed == y.a.seed) {
       find("duplicate", c.slot_offset(y.slot),
-           fmt::format("tag \"{}\": one shard stands in directory slots {} and {}", tag,
-                       x.slot, y.slot));
+           fmt::format("tag \"{}\": one shard stands in directory slots {} and {}",
+                       tag.tag.name, x.slot, y.slot));
     } else if (x.a.create_clock > y.a.create_clock) {
       find("order", c.slot_offset(y.slot),
            fmt::format("tag \"{}\": creation times contradict the order of identities in "
                        "directory slots {} and {}",
-                       tag, x.slot, y.slot));
+                       tag.tag.name, x.slot, y.slot));
     }
   }
-  const auto grave = grave_of(c, tag);
-  if (grave && *grave) {
-    note("removal", at, fmt::format("tag \"{}\": a removal was interrupted", tag));
+}
+
+void checker::losses_of(const listed_tag& tag) {
+  for (const lost_shard& lost : tag.entries.lost) {
+    report.lost.push_back({tag.tag.name, lost.offset, lost.bytes});
+    find("lost", c.slot_offset(lost.slot),
+         fmt::format("tag \"{}\": {}", tag.tag.name, lost.text));
+  }
+}
+
+// A name that a reader finds, or would find if nothing were lost.
+void checker::tag_of(const listed_tag& tag) {
+  order_of(tag);
+  losses_of(tag);
+  if (!tag.problem) {
+    report.tags += 1;
+  } else if (tag.entries.lost.empty()) {
+    report.lost.push_back({tag.tag.name, 0, tag.tag.bytes});
+    find("tag", c.geometry.cortex, tag.problem->text());
+  }
+  for (const std::string& warning : tag.entries.warnings) {
+    note("tag", c.geometry.cortex, warning);
+  }
+}
+
+// The places that a reader who asks for what is left gives the shards.
+void checker::place_shards(const listed_tag& tag) {
+  hn4_stream_options left;
+  left.recover = true;
+  const auto map = map_shards(c, tag.tag.name, {tag.entries.shards, {}}, left);
+  if (!map) {
     return;
   }
-  const auto chosen = choose_shards(c, tag, shards);
-  if (!chosen) {
-    find("group", at, chosen.error().text());
-    return;
+  for (std::size_t i = 0; i < (*map)->shards.size(); ++i) {
+    stream_places[(*map)->sources[i].slot] = {&tag.tag.name, *map,
+                                              (*map)->shards[i].offset};
   }
-  report.tags += 1;
-  for (const std::string& warning : chosen->warnings) {
-    if (warning.find("interrupted") != std::string::npos) {
-      note("group", at, warning);
+}
+
+// What killed verbs left is no damage: the next store or removal ends it.
+void checker::find_unfinished() {
+  std::uint64_t count = 0;
+  const auto hold = [&](const entry& e) {
+    count += 1;
+    for_each_block(c, e.a, [&](std::uint64_t block) { idle.push_back(block); });
+  };
+  for (const listed_tag& tag : tags) {
+    for (const entry& e : tag.entries.ended) {
+      if (e.a.live()) {
+        ended.insert(e.slot);
+        hold(e);
+      }
     }
+  }
+  for (const entry& e : c.entries) {
+    const entry_role role = role_of(e.a);
+    if (role == entry_role::announced || role == entry_role::grave) {
+      hold(e);
+    }
+  }
+  if (count != 0) {
+    note("unfinished", c.geometry.cortex,
+         fmt::format("{} entries of stores and removals that were interrupted; the next "
+                     "store or removal ends them",
+                     count));
   }
 }
 
@@ -162,31 +220,24 @@ void checker::find_repeated() {
   }
 }
 
-result<void> checker::directory() {
-  find_repeated();
+// Every live entry, whether a reader counts it or not.
+result<void> checker::entries() {
   std::vector<std::uint64_t> occupied;
-  for (const entry& e : c.damaged) {
-    occupied.push_back(e.slot);
-    find("anchor", c.slot_offset(e.slot),
-         fmt::format("{}: the entry has a bad checksum", slot_text(e)));
-  }
-  for (const entry& e : c.entries) {
-    occupied.push_back(e.slot);
+  for (const auto* list : {&c.damaged, &c.entries}) {
+    for (const entry& e : *list) {
+      occupied.push_back(e.slot);
+    }
   }
   std::sort(occupied.begin(), occupied.end());
-  const bool root = !c.entries.empty() && c.entries.front().slot == 0 &&
-                    root_is_good(c.entries.front().a);
-  if (!root) {
-    find("root", c.geometry.cortex,
-         "directory slot 0: expected the root, found something else");
-  }
-  std::map<std::string, std::vector<entry>> tags;
   std::map<std::uint64_t, std::size_t> masks;
-  std::uint64_t graves = 0, idle = 0;
+  std::uint64_t tombstones = 0, invalid = 0;
   for (const entry& e : c.entries) {
     if (e.slot == 0 || !e.a.live()) {
-      graves += e.a.has(class_bits::tombstone) ? 1 : 0;
-      idle += e.slot != 0 && !e.a.has(class_bits::tombstone) ? 1 : 0;
+      tombstones += role_of(e.a) == entry_role::ended && e.a.has(class_bits::tombstone);
+      invalid += e.slot != 0 && !e.a.has(class_bits::valid);
+      continue;
+    }
+    if (ended.count(e.slot) != 0) {
       continue;
     }
     slot_of(e, occupied);
@@ -194,10 +245,6 @@ result<void> checker::directory() {
     WEIR_CHECK(name_of(e, name));
     entry_of(e, name);
     masks[e.a.tag_filter] += 1;
-    tags[name].push_back(e);
-  }
-  for (auto& [tag, shards] : tags) {
-    order_of(tag, std::move(shards));
   }
   for (const auto& [mask, count] : masks) {
     if (count >= most_candidates) {
@@ -206,11 +253,35 @@ result<void> checker::directory() {
                        most_candidates, count));
     }
   }
-  if (graves != 0) {
-    note("tombstone", c.geometry.cortex, fmt::format("{} removed entries", graves));
+  if (tombstones != 0) {
+    note("tombstone", c.geometry.cortex, fmt::format("{} removed entries", tombstones));
   }
-  if (idle != 0) {
-    note("entry", c.geometry.cortex, fmt::format("{} entries are not valid", idle));
+  if (invalid != 0) {
+    note("entry", c.geometry.cortex, fmt::format("{} entries are not valid", invalid));
+  }
+  return {};
+}
+
+result<void> checker::directory() {
+  find_repeated();
+  for (const entry& e : c.damaged) {
+    find("anchor", c.slot_offset(e.slot),
+         fmt::format("{}: the entry has a bad checksum", slot_text(e)));
+  }
+  const bool root = !c.entries.empty() && c.entries.front().slot == 0 &&
+                    root_is_good(c.entries.front().a);
+  if (!root) {
+    find("root", c.geometry.cortex,
+         "directory slot 0: expected the root, found something else");
+  }
+  WEIR_TRY(tags, list_names(c));
+  find_unfinished();
+  WEIR_CHECK(entries());
+  for (const listed_tag& tag : tags) {
+    if (tag.exists) {
+      tag_of(tag);
+      place_shards(tag);
+    }
   }
   return {};
 }

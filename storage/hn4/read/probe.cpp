@@ -26,6 +26,11 @@ struct reader::probe_state {
   std::vector<std::uint64_t> seen;
 };
 
+result<void> reader::check_payload_at(std::uint64_t byte, const block_header& header) {
+  WEIR_TRY(const bytes_view bytes, fetch(byte));
+  return check_payload(header, crc32(0, bytes.subspan(header_bytes)));
+}
+
 void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
                      probe_state& state) {
   if (std::find(state.seen.begin(), state.seen.end(), block) != state.seen.end()) {
@@ -34,16 +39,17 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
   state.seen.push_back(block);
   const std::uint64_t byte = block * map_.geometry.block;
   const bool allocated = map_.bits->test(block) || map_.unclean;
-  auto bytes = fetch(byte);
-  if (!bytes) {
+  // A header alone says what most places hold; blocks can be large.
+  std::array<std::byte, poison_bytes> head{};
+  if (!map_.device->read(byte, head)) {
     state.doubtful = state.doubtful || at_hint;
     return;
   }
   block_claim wanted = claim(n);
   wanted.older = true;
-  auto header = check_header(*bytes, wanted);
-  auto good = header ? check_payload(*header, crc32(0, bytes->subspan(header_bytes)))
-                     : result<void>(std::move(header).error());
+  auto header = check_header(head, wanted);
+  auto good =
+      header ? check_payload_at(byte, *header) : result<void>(std::move(header).error());
   if (good) {
     if (header->generation == wanted.generation) {
       state.exact = byte;
@@ -55,7 +61,7 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
     }
     return;
   }
-  if (names_itself(*bytes, wanted.seed, n)) {
+  if (names_itself(head, wanted.seed, n)) {
     state.doubtful = true;
     if (!state.damage) {
       state.damage = std::move(good).error();
@@ -64,11 +70,11 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
   } else if (at_hint && allocated) {
     // A sound block of somebody else stands there by right; anything else may be what is
     // left of ours.
-    const block_header other = load_header(*bytes);
+    const block_header other = load_header(head);
     block_claim theirs{other.well,     other.number, wanted.generation,
                        wanted.payload, false,        true};
     theirs.generation = UINT32_MAX;
-    state.doubtful = state.doubtful || !check_header(*bytes, theirs);
+    state.doubtful = state.doubtful || !check_header(head, theirs);
   }
 }
 

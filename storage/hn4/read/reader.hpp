@@ -49,6 +49,7 @@ class reader {
   result<void> probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
                      std::optional<error> first, std::optional<place> hinted);
   void look_at(std::uint64_t n, std::uint64_t block, bool at_hint, probe_state& state);
+  result<void> check_payload_at(std::uint64_t byte, const block_header& header);
   result<void> deliver(std::uint64_t n, const block_header& h, bytes_view payload,
                        std::size_t skip, mutable_bytes to);
   result<void> take(std::uint64_t n, bytes_view header, bytes_view payload,

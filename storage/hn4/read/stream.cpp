@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "hn4/directory/directory.hpp"
 #include "hn4/read/reader.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -38,17 +39,8 @@ error bad_shard(const core& c, std::string_view tag, std::size_t index, const en
           fmt::format("tag \"{}\", shard {}, directory slot {}", tag, index, e.slot)));
 }
 
-result<void> add_shard(const core& c, stream_map& map, const entry& e) {
-  const std::size_t index = map.shards.size();
+void add_shard(const core& c, stream_map& map, const entry& e) {
   const anchor& a = e.a;
-  if (a.mass == 0) {
-    return bad_shard(c, map.tag, index, e, hn4_code::data_rot,
-                     "expected a shard of at least 1 byte, found 0");
-  }
-  if (a.has(class_bits::nano) && !map.strict) {
-    return bad_shard(c, map.tag, index, e, hn4_code::algorithm_unknown,
-                     "expected a shard in blocks, found a nano object");
-  }
   hn4_shard shard;
   shard.seed = a.seed;
   shard.offset = map.size;
@@ -57,24 +49,56 @@ result<void> add_shard(const core& c, stream_map& map, const entry& e) {
   shard.generation = a.write_gen;
   shard.create_clock = a.create_clock;
   shard.compressed = a.has(class_bits::compressed);
-  if (!checked_add(map.size, a.mass, map.size)) {
-    return bad_shard(c, map.tag, index, e, hn4_code::geometry,
-                     fmt::format("expected shards of less than 2^64 bytes together, "
-                                 "found {} bytes behind {}",
-                                 a.mass, shard.offset));
-  }
-  if (!map.strict && shard.blocks > c.geometry.blocks) {
-    return bad_shard(
-        c, map.tag, index, e, hn4_code::geometry,
-        fmt::format("expected a shard that fits the volume's {} blocks, found {} bytes",
-                    c.geometry.blocks, a.mass));
-  }
+  map.size += a.mass;
   map.shards.push_back(shard);
   map.sources.push_back({trajectory(c.space, a), a, e.slot});
+}
+
+// A shard that cannot be part of a stream is an error; where what is left is asked for,
+// it is left out, unless nothing else is left.
+result<void> add_shards(const core& c, stream_map& map, const std::vector<entry>& shards,
+                        bool recover) {
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    auto good = check_shard(c, map.tag, i, shards[i], map.size, map.strict);
+    if (good) {
+      add_shard(c, map, shards[i]);
+    } else if (!recover || (i + 1 == shards.size() && map.shards.empty())) {
+      return good;
+    } else {
+      map.warnings.push_back(fmt::format("tag \"{}\": a shard is left out: {}", map.tag,
+                                         good.error().text()));
+    }
+  }
   return {};
 }
 
 }  // namespace
+
+result<void> check_shard(const core& c, std::string_view tag, std::size_t index,
+                         const entry& e, std::uint64_t offset, bool strict) {
+  std::uint64_t end = 0;
+  if (e.a.mass == 0) {
+    return bad_shard(c, tag, index, e, hn4_code::data_rot,
+                     "expected a shard of at least 1 byte, found 0");
+  }
+  if (e.a.has(class_bits::nano) && !strict) {
+    return bad_shard(c, tag, index, e, hn4_code::algorithm_unknown,
+                     "expected a shard in blocks, found a nano object");
+  }
+  if (!checked_add(offset, e.a.mass, end)) {
+    return bad_shard(c, tag, index, e, hn4_code::geometry,
+                     fmt::format("expected shards of less than 2^64 bytes together, "
+                                 "found {} bytes behind {}",
+                                 e.a.mass, offset));
+  }
+  if (!strict && blocks_for(c.geometry, e.a.mass) > c.geometry.blocks) {
+    return bad_shard(
+        c, tag, index, e, hn4_code::geometry,
+        fmt::format("expected a shard that fits the volume's {} blocks, found {} bytes",
+                    c.geometry.blocks, e.a.mass));
+  }
+  return {};
+}
 
 result<std::shared_ptr<const stream_map>> map_stream(const core& c, std::string_view tag,
                                                      const hn4_stream_options& options) {
@@ -84,6 +108,13 @@ result<std::shared_ptr<const stream_map>> map_stream(const core& c, std::string_
   }
   WEIR_TRY(selection chosen,
            strict ? select_strictly(c, tag) : select_tag(c, tag, options.recover));
+  return map_shards(c, tag, std::move(chosen), options);
+}
+
+result<std::shared_ptr<const stream_map>> map_shards(const core& c, std::string_view tag,
+                                                     selection chosen,
+                                                     const hn4_stream_options& options) {
+  const bool strict = c.strict || options.strict;
   auto map = std::make_shared<stream_map>();
   map->device = c.device;
   map->bits = strict ? c.strict_bits() : c.bits;
@@ -102,9 +133,7 @@ result<std::shared_ptr<const stream_map>> map_stream(const core& c, std::string_
         tag, order == hn4_order::seed ? "identity" : "creation time"));
     put_in_order(chosen.shards, order);
   }
-  for (const entry& e : chosen.shards) {
-    WEIR_CHECK(add_shard(c, *map, e));
-  }
+  WEIR_CHECK(add_shards(c, *map, chosen.shards, !strict && options.recover));
   return std::shared_ptr<const stream_map>(std::move(map));
 }
 

@@ -38,15 +38,16 @@ class scanner {
     if (set && k == 0) {
       return true;
     }
-    if (!c_.device->read(*block * c_.geometry.block, buffer_) ||
-        !names_itself(buffer_, a.seed, n)) {
+    std::array<std::byte, header_bytes> head{};
+    const std::uint64_t byte = *block * c_.geometry.block;
+    if (!c_.device->read(byte, head) || !names_itself(head, a.seed, n)) {
       return false;
     }
     if (set) {
       return true;
     }
-    const block_header h = load_header(buffer_);
-    if (h.generation != a.write_gen ||
+    const block_header h = load_header(head);
+    if (h.generation != a.write_gen || !c_.device->read(byte, buffer_) ||
         h.data_crc != crc32(0, bytes_view(buffer_).subspan(header_bytes))) {
       return false;
     }

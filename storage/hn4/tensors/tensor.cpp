@@ -185,10 +185,15 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
 result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                                std::string_view tag) {
   std::vector<std::string> tags, known;
+  std::optional<error> unreadable;  // the first tag that may have had the tensor
   if (tag.empty()) {
     WEIR_TRY(const auto all, volume.tags());
+    WEIR_TRY(const auto damaged, volume.damaged_tags());
     for (const hn4_tag& t : all) {
       tags.push_back(t.name);
+    }
+    if (!damaged.empty()) {
+      unreadable = damaged.front().problem;
     }
   } else {
     tags.emplace_back(tag);
@@ -203,6 +208,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
       if (!tag.empty()) {
         return std::move(directory).error();
       }
+      unreadable = unreadable ? unreadable : directory.error();
       continue;
     }
     for (const stored_tensor& t : directory->tensors()) {
@@ -220,6 +226,13 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
       what = *found;
       where.emplace(std::move(*stream));
     }
+  }
+  if (!where && unreadable) {
+    return hn4_error(hn4_code::data_rot,
+                     fmt::format("cannot find tensor \"{}\": expected every tag to be "
+                                 "whole, found one that is not and may hold it",
+                                 name))
+        .because(std::move(*unreadable));
   }
   if (!where) {
     return hn4_error(hn4_code::not_found,

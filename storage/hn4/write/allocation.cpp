@@ -79,15 +79,18 @@ void for_each_block(const core& c, const anchor& a,
   }
 }
 
-block_bits allocation_of(const core& c) {
-  const bool ours = c.damaged.empty() &&
-                    std::all_of(c.entries.begin(), c.entries.end(), [](const entry& e) {
-                      return !e.a.live() || is_root(e.a) || group_of(e.a);
-                    });
+result<block_bits> allocation_of(const core& c) {
+  WEIR_TRY(const auto traces, c.loss_traces());
   block_bits bits = *c.bits;
   bits.blind = false;
-  if (ours) {
-    std::fill(bits.bits.begin(), bits.bits.end(), std::byte{0});
+  const bool ours =
+      c.damaged.empty() && traces->empty() &&
+      std::all_of(c.entries.begin(), c.entries.end(), [](const entry& e) {
+        return role_of(e.a) == entry_role::ended || is_root(e.a) || group_of(e.a);
+      });
+  for (std::size_t i = 0; i < bits.bits.size(); ++i) {
+    const std::byte stray = ours ? traces->stray.bits[i] : std::byte{0};
+    bits.bits[i] &= ~(traces->removed.bits[i] | stray);
   }
   reserve_metadata(c.geometry, bits);
   for (const entry& e : c.entries) {
@@ -156,24 +159,30 @@ void reserve_metadata(const hn4_geometry& g, block_bits& bits) {
   bits.set_range(g.journal / bs, g.blocks);
 }
 
-result<void> write_bits(core& c, const block_bits& from, const block_bits& to) {
+result<void> write_bits(core& c, const block_bits& bits) {
   byte_vector before, after;
-  bytes_view old_bytes = from.bits, new_bytes = to.bits;
+  bytes_view old_bytes = c.bits_on_device->bits, new_bytes = bits.bits;
   if (c.geometry.profile == hn4_profile::pico) {
     const auto region = static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap);
-    before = to_armored(from, region);
-    after = to_armored(to, region);
+    before = to_armored(*c.bits_on_device, region);
+    after = to_armored(bits, region);
     old_bytes = before;
     new_bytes = after;
   }
+  bool same = true;
   for (std::size_t at = 0; at < new_bytes.size(); at += bitmap_unit) {
     const bytes_view now =
         new_bytes.subspan(at, std::min(bitmap_unit, new_bytes.size() - at));
     if (std::memcmp(now.data(), old_bytes.data() + at, now.size()) != 0) {
       WEIR_CHECK(c.device->write(c.geometry.bitmap + at, now));
+      same = false;
     }
   }
-  return {};
+  if (same) {
+    return {};
+  }
+  c.bits_on_device = std::make_shared<const block_bits>(bits);
+  return c.device->sync();
 }
 
 result<void> write_anchor(core& c, const anchor& a, std::uint64_t slot) {
@@ -182,10 +191,27 @@ result<void> write_anchor(core& c, const anchor& a, std::uint64_t slot) {
   return c.device->write(c.slot_offset(slot), bytes);
 }
 
+result<void> write_entries(core& c, const std::vector<entry>& entries) {
+  if (entries.empty()) {
+    return {};
+  }
+  for (const entry& e : entries) {
+    WEIR_CHECK(write_anchor(c, e.a, e.slot));
+  }
+  return c.device->sync();
+}
+
+std::vector<entry> buried(std::vector<entry> entries) {
+  for (entry& e : entries) {
+    e.a = buried(e.a);
+  }
+  return entries;
+}
+
 anchor buried(anchor a) {
   a.data_class = (a.data_class & ~class_bits::extended) | class_bits::tombstone;
   if (group_of(a)) {
-    a.public_id = public_id_of({0, 1, 0, false});
+    a.public_id = public_id_of({0, 1, 0, false, false, false});
   }
   a.mass = 0;
   a.gravity = 0;
@@ -194,7 +220,50 @@ anchor buried(anchor a) {
   return a;
 }
 
+result<void> free_lost_names(const core& c, std::string_view tag,
+                             const resolved_tag& found, block_bits& bits) {
+  if (found.lost.empty() || tag.size() <= fragment_bytes) {
+    return {};
+  }
+  WEIR_TRY(const auto traces, c.loss_traces());
+  for (const orphan_name& name : traces->names) {
+    if (name.text == tag.substr(fragment_bytes)) {
+      bits.clear(name.byte / c.geometry.block);
+    }
+  }
+  return {};
+}
+
+std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
+                                 std::set<std::uint64_t> used) {
+  for (const auto* list : {&c.entries, &c.damaged}) {
+    for (const entry& e : *list) {
+      used.insert(e.slot);
+    }
+  }
+  std::vector<entry> tombstones;
+  for (const lost_shard& lost : found.lost) {
+    if (!lost.seed) {
+      continue;
+    }
+    entry e;
+    e.a.seed = *lost.seed;
+    e.a.data_class = class_bits::valid;
+    e.a.public_id = public_id_of({});
+    e.a = buried(e.a);
+    e.slot = lost.slot;
+    while (!used.insert(e.slot).second) {
+      e.slot = (e.slot + 1) % c.slots();
+    }
+    tombstones.push_back(e);
+  }
+  return tombstones;
+}
+
 void adopt_entries(core& c, std::vector<entry> changed) {
+  for (const entry& e : changed) {
+    std::erase_if(c.damaged, [&](const entry& d) { return d.slot == e.slot; });
+  }
   const auto by_slot = [](const entry& x, const entry& y) { return x.slot < y.slot; };
   std::sort(changed.begin(), changed.end(), by_slot);
   const auto old_end = static_cast<std::ptrdiff_t>(c.entries.size());
@@ -209,6 +278,7 @@ void adopt_entries(core& c, std::vector<entry> changed) {
   }
   std::inplace_merge(c.entries.begin(), c.entries.begin() + old_end, c.entries.end(),
                      by_slot);
+  c.traces = nullptr;
 }
 
 error write_failed(core& c, std::string what, error cause) {

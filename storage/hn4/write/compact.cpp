@@ -18,15 +18,50 @@ struct placed_tag {
   std::uint64_t end = 0;
 };
 
-result<std::vector<placed_tag>> tags_from_the_front(const core& c) {
-  WEIR_TRY(const auto tags, list_tags(c));
+class compactor {
+ public:
+  compactor(core& c, const hn4_volume& volume) : c_(c), volume_(volume) {}
+
+  result<hn4_compaction> compact();
+
+ private:
+  result<std::vector<placed_tag>> tags_from_the_front();
+  [[nodiscard]] bool may_move(const placed_tag& t) const;
+  result<bool> move_down(const placed_tag& t);
+  void leave(const std::string& name, error problem);
+  [[nodiscard]] bool is_left(const std::string& name) const;
+
+  core& c_;
+  const hn4_volume& volume_;
+  hn4_compaction done_;
+};
+
+void compactor::leave(const std::string& name, error problem) {
+  if (!is_left(name)) {
+    done_.left.push_back({name, std::move(problem)});
+  }
+}
+
+bool compactor::is_left(const std::string& name) const {
+  return std::any_of(done_.left.begin(), done_.left.end(),
+                     [&](const hn4_damaged_tag& t) { return t.name == name; });
+}
+
+result<std::vector<placed_tag>> compactor::tags_from_the_front() {
+  WEIR_TRY(auto names, list_names(c_));
   std::vector<placed_tag> placed;
-  for (const hn4_tag& tag : tags) {
-    placed_tag one{tag, 0};
-    WEIR_TRY(const auto entries, live_entries(c, tag.name));
-    for (const entry& e : entries) {
+  for (listed_tag& listed : names) {
+    if (listed.problem) {
+      leave(listed.tag.name, std::move(*listed.problem));
+      continue;
+    }
+    if (!listed.exists) {
+      continue;
+    }
+    placed_tag one{std::move(listed.tag), 0};
+    for (const entry& e : listed.entries.shards) {
       for_each_block(
-          c, e.a, [&](std::uint64_t block) { one.end = std::max(one.end, block + 1); });
+          c_, e.a, [&](std::uint64_t block) { one.end = std::max(one.end, block + 1); });
     }
     placed.push_back(std::move(one));
   }
@@ -39,55 +74,62 @@ result<std::vector<placed_tag>> tags_from_the_front(const core& c) {
 
 // Whether its largest shard finds room below where the tag ends: most tags do not, and
 // need not be read.
-bool may_move(const core& c, const block_bits& bits, const placed_tag& t) {
+bool compactor::may_move(const placed_tag& t) const {
   const std::uint64_t shards = std::max<std::uint64_t>(t.tag.shards, 1);
   const std::uint64_t largest =
       t.tag.bytes / shards + (t.tag.bytes % shards != 0 ? 1 : 0);
-  const std::uint64_t blocks = blocks_for(c.geometry, largest);
-  return t.end != 0 &&
-         free_run_in(bits, c.space.flux, t.end - 1, blocks).blocks >= blocks;
+  const std::uint64_t blocks = blocks_for(c_.geometry, largest);
+  return t.end != 0 && !is_left(t.tag.name) &&
+         free_run_in(*c_.bits, c_.space.flux, t.end - 1, blocks).blocks >= blocks;
 }
 
-// Whether it was moved.
-result<bool> move_down(core& c, const hn4_stream& stream, const placed_tag& t) {
-  WEIR_TRY(const byte_vector bytes, stream.read_all());
-  const auto shards = stream.shards();
+// Whether the tag was moved. A tag that cannot be read stays where it is.
+result<bool> compactor::move_down(const placed_tag& t) {
+  auto stream = volume_.stream(t.tag.name);
+  auto bytes = stream ? stream->read_all() : result<byte_vector>(stream.error());
+  if (!bytes) {
+    leave(t.tag.name, std::move(bytes).error());
+    return false;
+  }
+  const auto shards = stream->shards();
   hn4_put_options options;
   options.shards = static_cast<std::uint32_t>(shards.size());
   options.compress = std::any_of(shards.begin(), shards.end(),
                                  [](const hn4_shard& s) { return s.compressed; });
-  auto moved = put_below(c, t.tag.name, bytes, options, t.end - 1);
-  if (!moved && code_of(moved.error()) == hn4_code::no_space && c.writable) {
+  auto moved = put_below(c_, t.tag.name, *bytes, options, t.end - 1);
+  if (!moved && code_of(moved.error()) == hn4_code::no_space && c_.writable) {
     return false;
   }
   return moved;
+}
+
+// Every move lowers the end of one tag, so that this comes to an end. What killed verbs
+// left is done even if nothing moves.
+result<hn4_compaction> compactor::compact() {
+  if (auto done = c_.writable ? finish(c_) : result<void>(); !done) {
+    return write_failed(c_, "compact the volume", std::move(done).error());
+  }
+  for (bool again = true; again;) {
+    again = false;
+    WEIR_TRY(const auto tags, tags_from_the_front());
+    for (const placed_tag& t : tags) {
+      if (!may_move(t)) {
+        continue;
+      }
+      WEIR_TRY(const bool moved, move_down(t));
+      done_.moves += moved ? 1 : 0;
+      again = again || moved;
+    }
+  }
+  return std::move(done_);
 }
 
 }  // namespace
 
 }  // namespace hn4
 
-// Every move lowers the end of one tag, so that this comes to an end.
-result<std::size_t> hn4_volume::compact() {
-  std::size_t moves = 0;
-  for (bool again = true; again;) {
-    again = false;
-    WEIR_TRY(const auto tags, hn4::tags_from_the_front(*core_));
-    hn4::block_bits bits = hn4::allocation_of(*core_);
-    for (const hn4::placed_tag& t : tags) {
-      if (!hn4::may_move(*core_, bits, t)) {
-        continue;
-      }
-      WEIR_TRY(const hn4_stream before, stream(t.tag.name));
-      WEIR_TRY(const bool moved, hn4::move_down(*core_, before, t));
-      if (moved) {
-        ++moves;
-        again = true;
-        bits = hn4::allocation_of(*core_);
-      }
-    }
-  }
-  return moves;
+result<hn4_compaction> hn4_volume::compact() {
+  return hn4::compactor(*core_, *this).compact();
 }
 
 }  // namespace weir::storage

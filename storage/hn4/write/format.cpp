@@ -9,6 +9,7 @@
 #include <random>
 
 #include "hn4/core.hpp"
+#include "hn4/write/leftovers.hpp"
 #include "hn4/write/utf8.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
@@ -228,10 +229,8 @@ result<void> hn4_format(const std::string& path, const hn4_format_options& optio
                fmt::format("cannot make an HN4 volume at \"{}\": the file exists", path))
         .hint("choose another name, or ask to overwrite it");
   }
-  const std::string temporary = path + ".new";
-  if (files.exists(temporary)) {
-    WEIR_CHECK(files.remove(temporary));
-  }
+  WEIR_CHECK(hn4_remove_leftovers(path));
+  const std::string temporary = hn4::temporary_path_of(path);
   auto made = [&]() -> result<void> {
     WEIR_TRY(const auto device, create_file_device(temporary, options.capacity));
     WEIR_CHECK(hn4_format(*device, options));

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "weir/base/hash.hpp"
-#include "weir/base/philox.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
@@ -24,10 +24,10 @@ constexpr std::uint32_t read_write = 3;
 }  // namespace
 
 // The new group goes behind the shards that stay.
-result<void> planner::continue_group(const selection& kept) {
-  kept_ = kept.shards.size();
+result<void> planner::continue_group(const std::vector<entry>& kept) {
+  kept_ = kept.size();
   std::uint32_t top = 0;
-  for (const entry& e : kept.shards) {
+  for (const entry& e : kept) {
     earliest_clock_ = std::max(earliest_clock_, e.a.create_clock);
     const auto mark = group_of(e.a);
     if (mark && e.a.write_gen >= top) {
@@ -47,10 +47,36 @@ result<void> planner::continue_group(const selection& kept) {
   return {};
 }
 
+error planner::exists(const resolved_tag& found) const {
+  const std::uint64_t slot =
+      found.shards.empty() ? found.lost.front().slot : found.shards.front().slot;
+  return hn4_error(
+             hn4_code::exists,
+             fmt::format("cannot store tag \"{}\": it exists already{}", tag_,
+                         found.lost.empty() ? "" : ", although not all of it is there"))
+      .at(c_.place(c_.slot_offset(slot), fmt::format("directory slot {}", slot)))
+      .hint("ask to replace it, or to append to it");
+}
+
 result<void> planner::collect() {
-  WEIR_TRY(replaced, live_entries(c_, tag_));
-  WEIR_TRY(const auto grave, grave_of(c_, tag_));
-  std::vector<entry> standing;
+  bits = *c_.bits;
+  bits.blind = false;
+  WEIR_TRY(const named_entries named, entries_named(c_, tag_));
+  auto found = resolve_tag(c_, tag_, named);
+  if (!found && options_.existing != hn4_existing::replace) {
+    return std::move(found).error();
+  }
+  const resolved_tag known = found ? std::move(*found) : resolved_tag{};
+  if (options_.existing == hn4_existing::refuse &&
+      (!known.shards.empty() || !known.lost.empty())) {
+    return exists(known);
+  }
+  if (options_.existing == hn4_existing::append && !known.lost.empty()) {
+    return refusal_of(c_, tag_, known.lost.front());
+  }
+  replaced = entries_of_tag(named, known);
+  WEIR_TRY(discarded, damaged_named(c_, tag_));
+  lost_ = known;
   for (const entry& e : replaced) {
     if (e.a.write_gen == UINT32_MAX) {
       return error(
@@ -59,30 +85,13 @@ result<void> planner::collect() {
                       tag_));
     }
     generation_ = std::max(generation_, e.a.write_gen + 1);
-    if (!grave || *grave < e.a.seed) {
-      standing.push_back(e);
-    }
   }
-  bits = allocation_of(c_);
-  if (standing.empty()) {
-    return {};
-  }
-  auto kept = choose_shards(c_, tag_, standing);
-  if (options_.existing == hn4_existing::refuse && kept) {
-    return hn4_error(hn4_code::exists,
-                     fmt::format("cannot store tag \"{}\": it exists already", tag_))
-        .at(c_.place(c_.slot_offset(standing.front().slot), "directory"))
-        .hint("ask to replace it, or to append to it");
-  }
-  if (options_.existing == hn4_existing::append) {
-    if (!kept) {
-      return std::move(kept).error();
-    }
+  if (options_.existing == hn4_existing::append && !known.shards.empty()) {
     std::erase_if(replaced, [&](const entry& e) {
-      return std::any_of(kept->shards.begin(), kept->shards.end(),
+      return std::any_of(known.shards.begin(), known.shards.end(),
                          [&](const entry& k) { return k.slot == e.slot; });
     });
-    return continue_group(*kept);
+    return continue_group(known.shards);
   }
   return {};
 }
@@ -244,21 +253,30 @@ result<void> planner::identify(bytes_view whole) {
     return error(errc::out_of_range,
                  "cannot store: expected an identity above all others, found none left");
   }
-  const philox random(c_.sb.uuid.lo ^ xxh3_64(whole), high);
+  const auto content = static_cast<std::uint32_t>(xxh3_64(whole));
+  const bool over_foreign =
+      std::any_of(replaced.begin(), replaced.end(),
+                  [](const entry& e) { return e.a.live() && !group_of(e.a); });
   for (std::size_t i = 0; i < shards.size(); ++i) {
     anchor& a = shards[i].a;
-    a.seed.hi = high + 1 + i;
-    a.seed.lo = random.bits(i);
-    a.public_id =
-        public_id_of({static_cast<std::uint32_t>(i),
-                      static_cast<std::uint32_t>(shards.size()), distance_, false});
+    a.seed = identity_of(c_.sb.uuid, high + 1 + i, content);
+    a.public_id = public_id_of({static_cast<std::uint32_t>(i),
+                                static_cast<std::uint32_t>(shards.size()), distance_,
+                                false, false, over_foreign});
     a.create_clock = seconds;
     a.mod_clock = time;
   }
   return {};
 }
 
-void planner::free_replaced() {
+result<void> planner::free_replaced() {
+  std::set<std::uint64_t> used;
+  for (const planned_shard& s : shards) {
+    used.insert(s.slot);
+  }
+  for (const entry& e : tombstones_of(c_, lost_, std::move(used))) {
+    discarded.push_back(e);
+  }
   bits_free = bits;
   if (!replaced.empty()) {
     free_blocks(c_, replaced, bits_free);
@@ -269,6 +287,7 @@ void planner::free_replaced() {
       bits_free.set(s.name_block);
     }
   }
+  return free_lost_names(c_, tag_, lost_, bits_free);
 }
 
 std::uint64_t planner::end() const noexcept {
@@ -287,8 +306,7 @@ result<void> planner::plan() {
   WEIR_CHECK(name_and_place());
   WEIR_CHECK(identify(whole));
   WEIR_CHECK(find_slots());
-  free_replaced();
-  return {};
+  return free_replaced();
 }
 
 }  // namespace weir::storage::hn4

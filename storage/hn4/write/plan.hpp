@@ -29,19 +29,23 @@ class planner {
 
   std::vector<planned_shard> shards;
   std::vector<entry> replaced;  ///< entries that end with this store
-  std::optional<entry> grown;   ///< of the group that this one continues
-  block_bits bits;              ///< allocation once the new shards are in
-  block_bits bits_free;         ///< allocation once the replaced shards are out
+  /// Entries that end too, and say nothing of their blocks: damaged ones of the name, and
+  /// tombstones for lost ones.
+  std::vector<entry> discarded;
+  std::optional<entry> grown;  ///< of the group that this one continues
+  block_bits bits;             ///< allocation once the new shards are in
+  block_bits bits_free;        ///< allocation once the replaced shards are out
 
  private:
   result<void> collect();
-  result<void> continue_group(const selection& kept);
+  result<void> continue_group(const std::vector<entry>& kept);
+  [[nodiscard]] error exists(const resolved_tag& found) const;
   result<void> split();
   result<void> add(std::uint64_t bytes, bool whole);
   result<void> name_and_place();
   result<void> identify(bytes_view whole);
   result<void> find_slots();
-  void free_replaced();
+  result<void> free_replaced();
   free_run run_for(std::uint64_t blocks);
   error full(std::uint64_t bytes, bool whole);
 
@@ -49,6 +53,7 @@ class planner {
   std::string_view tag_;
   bytes_view source_;
   const hn4_put_options& options_;
+  resolved_tag lost_;  // what the tag was, with what it has lost
   std::uint32_t generation_ = 1;
   std::uint32_t distance_ = 0;
   std::uint32_t earliest_clock_ = 0;

@@ -78,54 +78,58 @@ result<void> write_long_name(core& c, const planned_shard& s, std::string_view t
   return c.device->write(s.name_block * c.geometry.block, block);
 }
 
+std::vector<entry> entries_of(const planner& p) {
+  std::vector<entry> entries;
+  for (const planned_shard& s : p.shards) {
+    entries.push_back({s.a, s.slot});
+  }
+  return entries;
+}
+
 // The first entry of the group before says that another one follows.
-result<void> mark_grown(core& c, planner& p) {
+std::vector<entry> grown_entry(const planner& p) {
   if (!p.grown) {
     return {};
   }
-  group_mark mark = group_of(p.grown->a).value();
+  entry e = *p.grown;
+  group_mark mark = group_of(e.a).value();
   mark.grown = true;
-  p.grown->a.public_id = public_id_of(mark);
-  WEIR_CHECK(write_anchor(c, p.grown->a, p.grown->slot));
-  return c.device->sync();
+  e.a.public_id = public_id_of(mark);
+  return {e};
 }
 
+// What ends with the store, as tombstones.
+std::vector<entry> ended_entries(const planner& p) {
+  std::vector<entry> ended = buried(p.replaced);
+  for (const entry& e : p.discarded) {
+    ended.push_back({buried(e.a), e.slot});
+  }
+  return ended;
+}
+
+// See README.md for what each step makes certain.
 result<void> carry_out(core& c, planner& p, std::string_view tag,
                        const hn4_put_options& options) {
   for (const planned_shard& s : p.shards) {
     WEIR_CHECK(write_data(c, s, options.compress));
     WEIR_CHECK(write_long_name(c, s, tag));
   }
-  WEIR_CHECK(write_bits(c, *c.bits, p.bits));
-  WEIR_CHECK(c.device->sync());
-  for (const planned_shard& s : p.shards) {
-    WEIR_CHECK(write_anchor(c, s.a, s.slot));
+  std::vector<entry> first = entries_of(p);
+  for (entry& e : first) {
+    e.a = announced(e.a);
   }
-  WEIR_CHECK(c.device->sync());
-  WEIR_CHECK(mark_grown(c, p));
-  if (p.replaced.empty()) {
-    return {};
-  }
-  for (const entry& e : p.replaced) {
-    WEIR_CHECK(write_anchor(c, buried(e.a), e.slot));
-  }
-  WEIR_CHECK(c.device->sync());
-  WEIR_CHECK(write_bits(c, p.bits, p.bits_free));
-  return c.device->sync();
+  WEIR_CHECK(write_entries(c, first));
+  WEIR_CHECK(write_bits(c, p.bits));
+  WEIR_CHECK(write_entries(c, entries_of(p)));
+  WEIR_CHECK(write_entries(c, grown_entry(p)));
+  WEIR_CHECK(write_bits(c, p.bits_free));
+  return write_entries(c, ended_entries(p));
 }
 
 void adopt(core& c, planner& p) {
-  std::vector<entry> changed;
-  for (const entry& e : p.replaced) {
-    changed.push_back({buried(e.a), e.slot});
-  }
-  if (p.grown) {
-    changed.push_back(*p.grown);
-  }
-  for (const planned_shard& s : p.shards) {
-    changed.push_back({s.a, s.slot});
-  }
-  adopt_entries(c, std::move(changed));
+  adopt_entries(c, ended_entries(p));
+  adopt_entries(c, grown_entry(p));
+  adopt_entries(c, entries_of(p));
   p.bits_free.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(p.bits_free));
 }
@@ -166,7 +170,10 @@ result<bool> put_below(core& c, std::string_view tag, bytes_view source,
   if (p.end() > end) {
     return false;
   }
-  auto done = carry_out(c, p, tag, options);
+  auto done = finish(c);
+  if (done) {
+    done = carry_out(c, p, tag, options);
+  }
   if (!done) {
     return write_failed(c, fmt::format("store tag \"{}\"", tag), std::move(done).error());
   }

@@ -38,22 +38,24 @@ result<void> write_superblocks(block_device& device, const superblock& sb) {
 
 result<void> recover(core& c) {
   block_bits found = *rebuilt_bits(c);
+  const bool blind = found.blind;
   found.blind = false;
-  const block_bits on_disk = *c.bits;
-  c.bits = std::make_shared<const block_bits>(found);
-  block_bits bits = allocation_of(c);
-  WEIR_CHECK(write_bits(c, on_disk, bits));
+  c.bits_on_device = c.bits;
+  c.bits = std::make_shared<const block_bits>(std::move(found));
+  WEIR_TRY(block_bits bits, allocation_of(c));
+  WEIR_CHECK(write_bits(c, bits));
   WEIR_CHECK(mend_epoch(c));
   WEIR_CHECK(c.device->sync());
   c.sb.state = state_bits::clean | state_bits::zeroed;
   c.sb.generation += 1;
   WEIR_CHECK(write_superblocks(*c.device, c.sb));
   WEIR_CHECK(c.device->sync());
-  bits.blind = on_disk.blind;
+  bits.blind = blind;
   c.bits = std::make_shared<const block_bits>(std::move(bits));
   c.warnings.push_back(fmt::format("recovered before writing: {}", c.read_only_reason));
   c.read_only_reason.clear();
   c.unclean = false;
+  c.traces = nullptr;
   c.state = c.sb.state;
   return {};
 }

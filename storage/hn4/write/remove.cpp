@@ -12,27 +12,42 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-// One write decides: the entry with the highest identity becomes a grave that stands for
-// all of them. The rest is tidying up.
-result<void> carry_out(core& c, const std::vector<entry>& all, const block_bits& bits) {
+// The entry with the highest identity becomes a grave, which stands for all of them: that
+// one write decides. The grave is there until nothing is left that it ends.
+struct removal {
+  std::vector<entry> grave;   ///< none where only damaged entries bear the name
+  std::vector<entry> others;  ///< as tombstones
+  block_bits bits;            ///< allocation without them
+};
+
+removal plan_removal(const core& c, std::vector<entry> all,
+                     std::vector<entry> discarded) {
+  removal r{{}, buried(std::move(discarded)), *c.bits};
+  r.bits.blind = false;
+  if (all.empty()) {
+    return r;
+  }
+  free_blocks(c, all, r.bits);
   const auto last = std::max_element(
       all.begin(), all.end(),
       [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
-  anchor grave = last->a;
-  grave.data_class |= class_bits::tombstone;
-  grave.public_id = public_id_of({group_mark::grave, 1, 0, false});
-  WEIR_CHECK(write_anchor(c, grave, last->slot));
-  WEIR_CHECK(c.device->sync());
+  entry grave = *last;
+  grave.a.data_class |= class_bits::tombstone;
+  grave.a.public_id = public_id_of({group_mark::grave, 1, 0, false, false, false});
+  r.grave.push_back(grave);
+  all.erase(last);
   for (const entry& e : all) {
-    if (e.slot != last->slot) {
-      WEIR_CHECK(write_anchor(c, buried(e.a), e.slot));
-    }
+    r.others.push_back({buried(e.a), e.slot});
   }
-  WEIR_CHECK(c.device->sync());
-  WEIR_CHECK(write_anchor(c, buried(grave), last->slot));
-  WEIR_CHECK(c.device->sync());
-  WEIR_CHECK(write_bits(c, *c.bits, bits));
-  return c.device->sync();
+  return r;
+}
+
+result<void> carry_out(core& c, const removal& r) {
+  WEIR_CHECK(finish(c));
+  WEIR_CHECK(write_entries(c, r.grave));
+  WEIR_CHECK(write_bits(c, r.bits));
+  WEIR_CHECK(write_entries(c, r.others));
+  return write_entries(c, buried(r.grave));
 }
 
 }  // namespace
@@ -45,27 +60,31 @@ result<void> remove_tag(core& c, std::string_view tag) {
                     c.read_only_reason.empty() ? "the volume was opened for reading"
                                                : c.read_only_reason));
   }
-  WEIR_TRY(const std::vector<entry> all, live_entries(c, tag));
-  if (all.empty() || tag.empty()) {
+  WEIR_TRY(const named_entries named, entries_named(c, tag));
+  WEIR_TRY(std::vector<entry> discarded, damaged_named(c, tag));
+  const auto resolved = resolve_tag(c, tag, named);
+  const resolved_tag found = resolved ? *resolved : resolved_tag{};
+  if (tag.empty() || (named.live.empty() && found.shards.empty() && discarded.empty())) {
     return hn4_error(hn4_code::not_found,
                      fmt::format("cannot remove tag \"{}\" from \"{}\": it is not there",
                                  tag, c.device->name()))
         .at(c.place(c.geometry.cortex, "directory"));
   }
-  block_bits bits = allocation_of(c);
-  free_blocks(c, all, bits);
-  auto done = carry_out(c, all, bits);
+  for (const entry& e : tombstones_of(c, found, {})) {
+    discarded.push_back(e);
+  }
+  std::vector<entry> all = entries_of_tag(named, found);
+  removal r = plan_removal(c, std::move(all), std::move(discarded));
+  WEIR_CHECK(free_lost_names(c, tag, found, r.bits));
+  auto done = carry_out(c, r);
   if (!done) {
     return write_failed(c, fmt::format("remove tag \"{}\"", tag),
                         std::move(done).error());
   }
-  std::vector<entry> changed;
-  for (const entry& e : all) {
-    changed.push_back({buried(e.a), e.slot});
-  }
-  adopt_entries(c, std::move(changed));
-  bits.blind = c.bits->blind;
-  c.bits = std::make_shared<const block_bits>(std::move(bits));
+  adopt_entries(c, r.others);
+  adopt_entries(c, buried(r.grave));
+  r.bits.blind = c.bits->blind;
+  c.bits = std::make_shared<const block_bits>(std::move(r.bits));
   return {};
 }
 

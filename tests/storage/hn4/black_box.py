@@ -115,6 +115,50 @@ class Verbs(Case):
         self.assertIn(b"<svg", (self.folder / "m.svg").read_bytes())
         self.assertEqual(self.listed("w"), [])
 
+    def lose_a_shard(self, tag, index):
+        """Zeros over the directory entry of a live shard."""
+        image = bytearray((self.folder / "v").read_bytes())
+        at = image.find(b"WERSHRD1")
+        while at >= 0:
+            entry = image[at - 0x18:at - 0x18 + 128]
+            if (entry[0x68:].rstrip(b"\0") == tag.encode() and struct.unpack_from("<H", entry, 0x10)[0] == index
+                    and struct.unpack_from("<Q", entry, 0x30)[0] >> 8 & 3 == 1):
+                image[at - 0x18:at - 0x18 + 128] = bytes(128)
+                (self.folder / "v").write_bytes(image)
+                return (at - 0x18 - struct.unpack_from("<Q", image, 0x30)[0] * 512) // 128
+            at = image.find(b"WERSHRD1", at + 1)
+        self.fail("no such entry")
+
+    def test_a_lost_shard_is_an_error_of_every_reader(self):
+        content = random.Random(6).randbytes(9000)
+        self.weir("mkfs", "v", "--profile", "pico", "--size", "4MiB")
+        self.weir("put", "v", "whole", stdin=b"whole")
+        self.weir("put", "v", "a", "--shards", 3, stdin=content)
+        slot = self.lose_a_shard("a", 1)
+        for verb in (("cat",), ("get",), ("export", "out"), ("stat",), ("bench",), ("cat", "--offset", 10)):
+            done = self.fails(f"shard 1 is missing, its entry in directory slot {slot} is gone",
+                              verb[0], "v", "a", *verb[1:])
+            self.assertEqual((done.returncode, done.stdout), (4, b""), verb)
+        self.assertFalse((self.folder / "out").exists())
+        for verb in (("cat", "--recover"), ("cat", "--strict"), ("get", "--recover")):
+            done = self.weir(verb[0], "v", "a", *verb[1:])
+            self.assertEqual(done.stdout, content[:3000] + content[6000:], verb)
+            self.assertEqual(b"at byte 3000 of the stream" in done.stderr, "--recover" in verb, verb)
+        done = self.run_weir("ls", "v", "--json")
+        self.assertEqual((done.returncode, [row["tag"] for row in json.loads(done.stdout)]), (1, ["whole"]))
+        self.assertIn(b'tag "a" is not whole and is not listed', done.stderr)
+        done = self.run_weir("check", "v", "--json")
+        self.assertEqual(json.loads(done.stdout)["lost"], [{"tag": "a", "offset": 3000, "bytes": None}])
+        self.assertIn(b"lost    a: an unknown number of bytes from byte 3000 on", self.run_weir("check", "v").stdout)
+        self.assertEqual(self.run_weir("compact", "v").returncode, 1)
+        self.assertEqual(self.weir("cat", "v", "whole").stdout, b"whole")
+        self.fails("-0x610", "put", "v", "a", stdin=content)
+        self.weir("put", "v", "a", "--replace", stdin=content)
+        self.assertEqual(self.weir("cat", "v", "a").stdout, content)
+        self.assertEqual(len(self.listed("v")), 2)
+        self.weir("compact", "v")
+        self.assertEqual(json.loads(self.weir("check", "v", "--json").stdout)["findings"], [])
+
     def test_images_of_another_size_are_findings_and_geometry(self):
         self.weir("mkfs", "v")
         self.weir("put", "v", "a", stdin=b"1")

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/fixtures.hpp"
 #include "support/temp_folder.hpp"
@@ -16,18 +16,6 @@
 
 namespace weir::storage::test {
 namespace {
-
-hn4_check_report checked(block_device& device) {
-  return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
-}
-
-std::string all_of(const std::vector<hn4_finding>& list) {
-  std::string text;
-  for (const hn4_finding& f : list) {
-    text += f.kind + " " + std::to_string(f.offset) + ": " + f.text + "\n";
-  }
-  return text;
-}
 
 bool has(const std::vector<hn4_finding>& list, const std::string& kind) {
   return std::any_of(list.begin(), list.end(),
@@ -85,6 +73,64 @@ TEST(Hn4Check, EachKindOfDamageIsFound) {
                                               << all_of(report.findings);
   }
   EXPECT_TRUE(checked(*device).findings.empty());
+}
+
+// As many blocks of one shard as listed, and many more.
+TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
+  const auto device = formatted_small();
+  {
+    hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
+    or_throw(volume.put("first", noise(1000, 1), fixed_put()));
+    or_throw(volume.put("t", noise(150'000, 2), fixed_put(2)));
+  }
+  const hn4_stream whole = or_throw(or_throw(open_on(*device)).stream("t"));
+  const std::uint64_t cap = whole.payload();
+  const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+  auto shards = or_throw(hn4::entries_named(*core, "t")).live;
+  std::sort(shards.begin(), shards.end(),
+            [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
+  const auto break_block = [&](const hn4::entry& e, std::uint64_t n) {
+    const std::uint64_t block = *hn4::trajectory(core->space, e.a).block(n);
+    const std::uint64_t at = block * core->geometry.block + 60;
+    byte_vector byte(1);
+    or_throw(device->read(at, byte));
+    byte[0] ^= std::byte{1};
+    or_throw(device->write(at, byte));
+  };
+  for (std::uint64_t n = 3; n < 143; ++n) {
+    break_block(shards[0], n);
+  }
+  break_block(shards[1], 5);
+  const hn4_check_report report = checked(*device);
+  ASSERT_EQ(report.lost.size(), 2U) << all_of(report.findings);
+  EXPECT_EQ(report.lost[0].tag, "t");
+  EXPECT_EQ(report.lost[0].offset, 3 * cap);
+  EXPECT_EQ(report.lost[0].bytes, 140 * cap);
+  EXPECT_EQ(report.lost[1].offset, 75'000 + 5 * cap);
+  EXPECT_EQ(report.lost[1].bytes, cap);
+  EXPECT_EQ(report.tags, 2U) << "the directory has all of both";
+  byte_vector some(10);
+  EXPECT_TRUE(whole.read(3 * cap - 10, some));
+  EXPECT_FALSE(whole.read(3 * cap, some));
+}
+
+TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
+  const auto device = filled();
+  const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+  auto shards = or_throw(hn4::entries_named(*core, "a")).live;
+  std::sort(shards.begin(), shards.end(),
+            [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
+  ASSERT_EQ(shards.size(), 2U);
+  or_throw(
+      device->write(core->slot_offset(shards[1].slot), byte_vector(hn4::anchor_bytes)));
+  const hn4_check_report report = checked(*device);
+  ASSERT_EQ(report.lost.size(), 1U) << all_of(report.findings);
+  EXPECT_EQ(report.lost[0].tag, "a");
+  EXPECT_EQ(report.lost[0].offset, 6000U);
+  EXPECT_FALSE(report.lost[0].bytes) << "nobody knows how long it was";
+  EXPECT_TRUE(has(report.findings, "lost")) << all_of(report.findings);
+  EXPECT_TRUE(has(report.findings, "orphan")) << all_of(report.findings);
+  EXPECT_EQ(report.tags, 1U);
 }
 
 // All copies alike, so that the vote has nothing to say.

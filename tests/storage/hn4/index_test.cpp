@@ -2,10 +2,13 @@
 /// @file
 /// The index beside an image: used where it belongs to it, never believed.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/temp_folder.hpp"
 
@@ -86,6 +89,48 @@ TEST(Hn4Index, ADamagedOrForeignIndexChangesNothing) {
     const hn4_volume volume = or_throw(hn4_volume::open(v.path));
     ASSERT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(30'000, 1))
         << "seed " << seed << " case " << i;
+  }
+}
+
+// A process that is certainly gone, and one that is certainly there.
+pid_t gone() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
+  const indexed v;
+  const auto name = [](pid_t process, const std::string& of) {
+    return of + "." + std::to_string(process) + "-3.tmp";
+  };
+  const std::vector<std::string> leftovers{name(gone(), "v"), name(gone(), "v.index"),
+                                           name(::getppid(), "v.index")};
+  const std::vector<std::string> others{
+      name(::getppid(), "v"),   "v.12-x.tmp", name(gone(), "v2"),
+      name(gone(), "v.a"),      "v.12.tmp",   "v.index.tmp",
+      name(gone(), "v2.index"), "v.-1.tmp",   "v.99999999999999-1.tmp"};
+  const auto make = [&](const std::string& file) {
+    or_throw(write_file_atomically(posix_file_system(), v.scratch / file, as_view("x")));
+  };
+  std::for_each(leftovers.begin(), leftovers.end(), make);
+  std::for_each(others.begin(), others.end(), make);
+  (void)or_throw(hn4_volume::open(v.path));
+  for (const std::string& file : leftovers) {
+    EXPECT_TRUE(std::filesystem::exists(v.scratch / file)) << "reading removes nothing";
+  }
+  {
+    hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
+    EXPECT_FALSE(volume.remove("not there"));
+  }
+  for (const std::string& file : leftovers) {
+    EXPECT_FALSE(std::filesystem::exists(v.scratch / file)) << file;
+  }
+  for (const std::string& file : others) {
+    EXPECT_TRUE(std::filesystem::exists(v.scratch / file)) << file;
   }
 }
 

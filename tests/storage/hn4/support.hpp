@@ -9,6 +9,7 @@
 
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,10 +18,23 @@
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/storage/hn4.hpp"
+#include "weir/storage/hn4_check.hpp"
 
 namespace weir::storage::test {
 
 inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
+
+/// How often a random test tries: as often as the variable says, else `usual` times, and
+/// less often where the code is instrumented and many times slower.
+inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  usual = 1 + usual / 10;
+#endif
+#endif
+  const char* asked = std::getenv(variable);
+  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
+}
 
 /// Reproducible bytes.
 inline byte_vector noise(std::size_t count, std::uint64_t seed) {
@@ -55,6 +69,18 @@ inline std::unique_ptr<memory_device> formatted(std::uint32_t sector = 512) {
   return device;
 }
 
+/// A volume of the smallest size: its copies and checks take little time.
+inline std::unique_ptr<memory_device> formatted_small() {
+  auto device = std::make_unique<memory_device>(std::uint64_t{2} << 20, "vol.img");
+  hn4_format_options options = fixed_format();
+  options.profile = hn4_profile::pico;
+  or_throw(hn4_format(*device, options));
+  return device;
+}
+
+/// Devices write whole sectors: what a crash keeps, and what damage takes.
+inline constexpr std::uint64_t sector_bytes = 512;
+
 /// Passes everything on to a device that outlives it, so that a test can go on using it.
 class borrowed_device : public block_device {
  public:
@@ -79,6 +105,19 @@ class borrowed_device : public block_device {
 inline result<hn4_volume> open_on(block_device& device,
                                   device_mode mode = device_mode::read_only) {
   return hn4_volume::open(std::make_unique<borrowed_device>(device), mode);
+}
+
+inline hn4_check_report checked(block_device& device) {
+  return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
+}
+
+/// What a check found, one line each.
+inline std::string all_of(const std::vector<hn4_finding>& list) {
+  std::string text;
+  for (const hn4_finding& f : list) {
+    text += f.kind + " " + std::to_string(f.offset) + ": " + f.text + "\n";
+  }
+  return text;
 }
 
 /// Opens, finds and reads a tag whole.

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/hash.hpp"

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "../../../storage/hn4/core.hpp"
+#include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
 #include "support/fixtures.hpp"
 #include "support/temp_folder.hpp"
@@ -292,8 +292,8 @@ TEST(Hn4Writer, CompactingMovesTagsTogether) {
     ASSERT_TRUE(volume.remove(fmt::format("t{}", i)));
   }
   const std::uint64_t before = end_of_shards(*device);
-  EXPECT_EQ(or_throw(volume.compact()), 3U);
-  EXPECT_EQ(or_throw(volume.compact()), 0U) << "nothing moves up";
+  EXPECT_EQ(or_throw(volume.compact()).moves, 3U);
+  EXPECT_EQ(or_throw(volume.compact()).moves, 0U) << "nothing moves up";
   EXPECT_LT(end_of_shards(*device) + 10'000'000, before);
   for (std::uint64_t i = 1; i < 6; i += 2) {
     EXPECT_TRUE(or_throw(read_tag(*device, fmt::format("t{}", i))) ==
@@ -318,7 +318,7 @@ TEST(Hn4Writer, CompactingFindsSpaceThatIsMarkedInVain) {
   }
   ASSERT_TRUE(device->write(bitmap, marks));
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
-  EXPECT_EQ(or_throw(volume.compact()), 1U);
+  EXPECT_EQ(or_throw(volume.compact()).moves, 1U);
   EXPECT_TRUE(or_throw(read_tag(*device, "t1")) == noise(5'000'000, 1));
   EXPECT_TRUE(
       or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
@@ -349,7 +349,7 @@ TEST(Hn4Writer, CompactingDoesNotReadWhatCannotMove) {
   }
   ASSERT_TRUE(volume.remove("t1"));
   read = 0;
-  EXPECT_EQ(or_throw(volume.compact()), 0U);
+  EXPECT_EQ(or_throw(volume.compact()).moves, 0U);
   EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap";
 }
 

@@ -36,10 +36,11 @@ typedef struct hn4_tensor_ctx_t hn4_tensor_ctx_t;
 #define HN4_ERR_BUSY (-0x615)
 
 /** Accept, order, read and refuse exactly what the reference implementation does. A shard
- * whose directory entry is damaged is left out without an error, as there. */
+ * whose directory entry is damaged or gone is left out without an error, as there. */
 #define HN4_VOLUME_STRICT 1u
-/** Read what is left of a tag where a directory entry that may be a shard of it is
- * damaged. Without this, opening such a tag is HN4_ERR_DATA_ROT. */
+/** Read what is left of a tag that has lost shards. Without this, opening a tag is
+ * HN4_ERR_DATA_ROT where the directory shows, by a damaged entry, a missing number or
+ * blocks in use by nobody, that a shard of it may be lost. */
 #define HN4_VOLUME_RECOVER 2u
 
 /** Opens a volume for reading. */

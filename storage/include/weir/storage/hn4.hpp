@@ -92,6 +92,11 @@ struct hn4_geometry {
                 journal = 0;
 };
 
+/// Removes the temporary files that killed processes left of the file at `path`; those of
+/// processes that still run stay. Every call that makes or writes a volume does it.
+/// @error{io}
+[[nodiscard]] result<void> hn4_remove_leftovers(const std::string& path);
+
 /// Order of the shards of one tag. They differ only where creation times contradict the
 /// identities; a stream opened then says so in `warnings`.
 enum class hn4_order : std::uint8_t {
@@ -137,6 +142,18 @@ struct hn4_tag {
   std::uint64_t bytes = 0;
   std::uint32_t generation = 0;    ///< highest write generation among its shards
   std::uint32_t create_clock = 0;  ///< seconds since 1970 of its newest shard
+};
+
+/// A tag whose stream is not whole.
+struct hn4_damaged_tag {
+  std::string name;
+  error problem;  ///< why it cannot be read
+};
+
+/// What `compact` did.
+struct hn4_compaction {
+  std::size_t moves = 0;
+  std::vector<hn4_damaged_tag> left;  ///< tags that could not be read, where they were
 };
 
 /// One shard of a stream.
@@ -289,9 +306,13 @@ class hn4_volume {
   /// damaged anchors.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
-  /// All tags with at least one live shard, sorted bytewise. Tags that cannot be opened
-  /// are listed too.
+  /// The tags that can be opened, sorted bytewise: all of their shards are there. What a
+  /// store has not finished, and what a removal has begun to remove, is not.
+  /// @error{io}
   [[nodiscard]] result<std::vector<hn4_tag>> tags() const;
+  /// The names under which the directory holds shards that make up no whole stream,
+  /// sorted bytewise. @error{io}
+  [[nodiscard]] result<std::vector<hn4_damaged_tag>> damaged_tags() const;
 
   /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a
   /// directory entry that may
@@ -320,9 +341,9 @@ class hn4_volume {
   [[nodiscard]] result<void> remove(std::string_view tag);
   /// Stores again, lower, every tag that fits below where it ends, so that free space
   /// grows together at the end. Tags keep their number of shards and their compression;
-  /// each is held in memory while it moves. Returns how many moves that took.
-  /// @error{as put; as read}
-  [[nodiscard]] result<std::size_t> compact();
+  /// each is held in memory while it moves. A tag that cannot be read stays where it is.
+  /// @error{as put}
+  [[nodiscard]] result<hn4_compaction> compact();
   /// Writes the index beside the image (IMAGE.index) that lets later opens find a tag
   /// without reading the whole directory. It is a hint: it counts only while length,
   /// identity, generation and time of the image are the same, and every entry it names is

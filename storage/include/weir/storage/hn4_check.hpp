@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,15 +21,25 @@ struct hn4_finding {
   std::string text;
 };
 
+/// Bytes of a tag that no reader can get: of its stream, or of what `recover` leaves of
+/// it where shards are missing.
+struct hn4_lost_range {
+  std::string tag;
+  std::optional<std::uint64_t> offset;  ///< unset: nobody knows where they are
+  std::optional<std::uint64_t> bytes;   ///< unset: nobody knows how many they are
+};
+
 /// What a cell of the map is mostly used for; the worst of what lies in it wins.
 enum class hn4_use : std::uint8_t { free, reserved, data, unowned, damaged };
 
 struct hn4_check_report {
   std::vector<hn4_finding> findings;  ///< what is wrong
   std::vector<hn4_finding> notes;     ///< what is unusual and allowed
+  std::vector<hn4_lost_range> lost;
   hn4_geometry geometry;
   std::string label;
-  std::uint64_t tags = 0, shards = 0;
+  std::uint64_t tags = 0;    ///< that can be opened: those that `hn4_volume::tags` lists
+  std::uint64_t shards = 0;  ///< live ones
   std::uint64_t blocks = 0, compressed = 0;  ///< of live shards
   std::uint64_t bytes = 0;
   std::vector<hn4_use> map;       ///< the volume in cells of equal size, from its start

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "../../../../storage/hn4/core.hpp"
+#include "../../../../storage/hn4/directory/directory.hpp"
 #include "storage/hn4/fuzz/volumes.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"

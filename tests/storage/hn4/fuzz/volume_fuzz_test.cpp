@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "../../../../storage/hn4/core.hpp"
+#include "../../../../storage/hn4/directory/directory.hpp"
 #include "storage/hn4/support.hpp"
 #include "support/fixtures.hpp"
 #include "weir/base/hash.hpp"

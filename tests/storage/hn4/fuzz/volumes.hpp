@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "../../../../storage/hn4/core.hpp"
+#include "../../../../storage/hn4/directory/directory.hpp"
 #include "storage/hn4/support.hpp"
 
 namespace weir::storage::test::fuzz {

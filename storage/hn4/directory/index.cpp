@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "core.hpp"
+#include "hn4/directory/directory.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 
@@ -115,22 +115,21 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
   return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
+// Only tags of which there is nothing to say are in it: who finds one looks no further.
 result<void> write_index(const core& c) {
   file_system& files = posix_file_system();
-  const bool graves = std::any_of(c.entries.begin(), c.entries.end(), [](const entry& e) {
-    const auto mark = group_of(e.a);
-    return mark && mark->index == group_mark::grave;
-  });
-  if (c.device->modified_ns() == 0 || !c.damaged.empty() || graves ||
+  if (c.device->modified_ns() == 0 || !c.damaged.empty() || c.unfinished ||
       c.slots() > UINT32_MAX) {
     return files.exists(index_path(c)) ? files.remove(index_path(c)) : result<void>();
   }
+  WEIR_TRY(const auto names, list_names(c));
   std::vector<row> rows;
-  for (const entry& e : c.entries) {
-    if (e.a.live()) {
-      WEIR_TRY(const full_name name, name_of_entry(c, e.a));
-      rows.push_back({xxh3_64(as_view(name.text)), static_cast<std::uint32_t>(e.slot),
-                      checksum_of(e.a)});
+  for (const listed_tag& listed : names) {
+    const std::uint64_t hash = xxh3_64(as_view(listed.tag.name));
+    for (const entry& e : listed.entries.shards) {
+      if (listed.exists && !listed.problem && listed.entries.warnings.empty()) {
+        rows.push_back({hash, static_cast<std::uint32_t>(e.slot), checksum_of(e.a)});
+      }
     }
   }
   std::sort(rows.begin(), rows.end(), [](const row& x, const row& y) {
@@ -147,8 +146,6 @@ result<void> write_index(const core& c) {
   }
   store_le(bytes.data() + bytes.size() - 4,
            crc32(0, bytes_view(bytes).first(bytes.size() - 4)));
-  // The volume is locked: whoever wrote one before was killed.
-  WEIR_CHECK(remove_unfinished(files, index_path(c)));
   return write_file_atomically(files, index_path(c), bytes);
 }
 

@@ -2,12 +2,14 @@
 /// @file
 /// One damaged byte anywhere: the right bytes, or an error that names the file and the
 /// place.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "../../../storage/hn4/core.hpp"
-#include "support.hpp"
+#include "hn4/directory/directory.hpp"
+#include "storage/hn4/damage/foreign.hpp"
+#include "storage/hn4/support.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -120,17 +122,22 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
       ASSERT_EQ(look(s, 0), outcome::same);
       EXPECT_NE(read_tag(*s.device, long_tag).error().where().find(std::to_string(start)),
                 std::string::npos);
-      // Its shard is listed under what is left of its name, and that name says the same.
-      const auto tags = or_throw(or_throw(open_on(*s.device)).tags());
-      std::uint64_t shards = 0;
-      for (const hn4_tag& tag : tags) {
-        shards += tag.shards;
-        if (tag.name != long_tag && tag.name.starts_with(long_tag.substr(0, 16))) {
-          EXPECT_EQ(code_of(read_tag(*s.device, tag.name).error()), hn4_code::data_rot)
-              << byte;
-        }
+      // Neither its name nor what is left of it is a whole tag; both say what is wrong.
+      const hn4_volume volume = or_throw(open_on(*s.device));
+      ASSERT_EQ(or_throw(volume.tags()).size(), 2U) << byte;
+      const auto damaged = or_throw(volume.damaged_tags());
+      for (const hn4_damaged_tag& tag : damaged) {
+        EXPECT_TRUE(tag.name.starts_with(long_tag.substr(0, 16))) << tag.name;
+        EXPECT_EQ(code_of(read_tag(*s.device, tag.name).error()), hn4_code::data_rot)
+            << byte;
       }
-      ASSERT_EQ(shards, 7U) << byte;
+      // What is left of a name may be nothing.
+      ASSERT_GE(damaged.size(), 1U) << byte;
+      hn4_stream_options left;
+      left.recover = true;
+      const hn4_stream stream = or_throw(volume.stream(long_tag, left));
+      EXPECT_TRUE(or_throw(stream.read_all()) == s.bytes[2]) << "no byte of it is lost";
+      EXPECT_EQ(stream.warnings().size(), 1U);
     }
   }
 }
@@ -207,6 +214,116 @@ TEST(Hn4Damage, ASuperblockWithImpossibleSizesAndAGoodChecksumIsRefused) {
         hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device));
     ASSERT_FALSE(strict) << block;
     (void)hn4_check(std::make_unique<borrowed_device>(*device));
+  }
+}
+
+// One copy says "wormhole", the others do not.
+TEST(Hn4Damage, CopiesThatDisagreeAboutTheMountIntentAreNamed) {
+  stored s = make_stored();
+  const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
+  for (const std::uint64_t start :
+       {std::uint64_t{0}, places.east, places.west, places.south}) {
+    const auto device = s.device->clone();
+    byte_vector sb(hn4::superblock_bytes);
+    ASSERT_TRUE(device->read(start, sb));
+    sb[0xA4] |= std::byte{1};
+    store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
+    ASSERT_TRUE(device->write(start, sb));
+    const hn4_volume volume = or_throw(open_on(*device));
+    ASSERT_EQ(volume.warnings().size(), start == 0 ? 3U : 1U);
+    for (const std::string& warning : volume.warnings()) {
+      EXPECT_NE(warning.find("mount intent"), std::string::npos) << warning;
+      EXPECT_NE(warning.find(fmt::format(" {} ", start)), std::string::npos) << warning;
+    }
+    EXPECT_TRUE(or_throw(read_tag(*device, s.tags[0])) == s.bytes[0]);
+    const auto strict =
+        hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device));
+    ASSERT_FALSE(strict) << start;
+    EXPECT_EQ(code_of(strict.error()), hn4_code::hw_io);
+    EXPECT_NE(strict.error().where().find(fmt::format(":{} (", start)), std::string::npos)
+        << strict.error().message();
+  }
+}
+
+/// Counts what is read through it.
+class metered_device final : public borrowed_device {
+ public:
+  metered_device(block_device& to, std::uint64_t& bytes)
+      : borrowed_device(to), bytes_(bytes) {}
+  result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    bytes_ += to.size();
+    return borrowed_device::read(offset, to);
+  }
+
+ private:
+  std::uint64_t& bytes_;
+};
+
+// What each of these needs of the device; whether it succeeds does not matter.
+std::vector<std::uint64_t> costs(block_device& device,
+                                 const std::vector<std::string>& tags) {
+  std::vector<std::uint64_t> bytes(4);
+  const auto metered = [&](std::size_t i) {
+    return std::make_unique<metered_device>(device, bytes[i]);
+  };
+  if (const auto v = hn4_volume::open(metered(0), device_mode::read_only)) {
+    (void)v->tags();
+    for (const std::string& tag : tags) {
+      (void)v->stream(tag);
+    }
+  }
+  if (const auto v = hn4_volume::open(metered(1), device_mode::read_only)) {
+    for (const std::string& tag : tags) {
+      const auto stream = v->stream(tag);
+      (void)(stream ? stream->read_all() : result<byte_vector>(stream.error()));
+    }
+  }
+  if (const auto v = hn4_volume::open_strictly(metered(2))) {
+    for (const std::string& tag : tags) {
+      (void)v->stream(tag);
+    }
+  }
+  (void)hn4_check(metered(3));
+  return bytes;
+}
+
+// A volume whose blocks have 64 KiB, with tags of both writers, and with an epoch entry
+// as the reference leaves it: it rebuilds bits when it opens such a volume.
+TEST(Hn4Damage, CostsAtMostTwiceWhatASoundVolumeCosts) {
+  auto device = std::make_unique<memory_device>(small_capacity, "vol.img");
+  hn4_format_options options = fixed_format();
+  options.profile = hn4_profile::usb;
+  or_throw(hn4_format(*device, options));
+  const std::vector<std::string> tags{"t", "foreign"};
+  for (const std::string& tag : tags) {
+    or_throw(or_throw(open_on(*device, device_mode::writable))
+                 .put(tag, noise(900, 1), fixed_put(1)));
+  }
+  make_foreign(*device, "foreign");
+  const flipped_byte epoch(*device, or_throw(open_on(*device)).geometry().epoch + 124,
+                           0x10);
+  const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
+  const hn4_geometry& g = core->geometry;
+  std::vector<std::uint64_t> places{
+      3, 0x30, 0x88, g.epoch + 9, g.cortex + 17, g.cortex + 100'000, g.journal + 4};
+  for (const hn4::entry& e : core->entries) {
+    const std::uint64_t at = core->slot_offset(e.slot);
+    places.insert(places.end(), {at, at + 0x23, at + 0x2B, at + 0x31, at + 0x70});
+    if (const auto block = hn4::trajectory(core->space, e.a).block(0)) {
+      const std::uint64_t byte = *block * g.block;
+      places.insert(places.end(),
+                    {byte, byte + 0x20, byte + 0x29, byte + 5000, g.bitmap + *block / 8});
+    }
+  }
+  const auto sound = costs(*device, tags);
+  for (const std::uint64_t at : places) {
+    for (const unsigned bit : {0x01U, 0x80U}) {
+      const flipped_byte flip(*device, at, bit);
+      const auto damaged = costs(*device, tags);
+      for (std::size_t i = 0; i < sound.size(); ++i) {
+        EXPECT_LE(damaged[i], 2 * sound[i]) << "byte " << at << ", part " << i;
+      }
+    }
   }
 }
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The names of directory entries, and the entries of a name.
+#include "hn4/directory/directory.hpp"
+
+#include <algorithm>
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint32_t chain_magic = 0x4D455441U;
+constexpr std::uint32_t chain_long_name = 2;
+constexpr unsigned longest_chain = 16;
+constexpr std::size_t chain_header = 16;
+
+// Byte offset of a chain pointer's block, if it points into the data region.
+std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
+  const hn4_geometry& g = c.geometry;
+  if (sector < g.flux / g.sector || sector >= g.capacity / g.sector ||
+      sector % (g.block / g.sector) != 0 || sector * g.sector > g.capacity - g.block) {
+    return std::nullopt;
+  }
+  return sector * g.sector;
+}
+
+// Follows the chain of a long name. Its last link leads nowhere; where the first does, or
+// where a link leads to something else, the name is not whole.
+result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name) {
+  std::array<std::byte, chain_header + longest_name> head;
+  std::uint64_t previous = UINT64_MAX;
+  for (unsigned depth = 0; depth < longest_chain && pointer != previous; ++depth) {
+    const auto offset = chain_offset(c, pointer);
+    if (!offset) {
+      name.linked = depth != 0;
+      return {};
+    }
+    name.block = *offset;
+    const mutable_bytes bytes =
+        mutable_bytes(head).first(std::min<std::size_t>(head.size(), c.geometry.block));
+    WEIR_CHECK(c.device->read(*offset, bytes));
+    if (load_le<std::uint32_t>(bytes.data()) != chain_magic) {
+      name.linked = false;
+      return {};
+    }
+    if (load_le<std::uint32_t>(bytes.data() + 4) == chain_long_name) {
+      std::string_view part = as_text(bytes.subspan(chain_header));
+      const std::size_t nul = part.find('\0');
+      part = part.substr(0, std::min(nul, longest_name - name.text.size()));
+      name.text += part;
+      if (nul != std::string_view::npos || name.text.size() == longest_name) {
+        return {};
+      }
+    }
+    previous = pointer;
+    pointer = load_le<std::uint64_t>(bytes.data() + 8);
+  }
+  return {};
+}
+
+// Of a long name that is damaged, the filter and the fragment in the entry are left.
+bool may_be_named(const anchor& a, std::string_view tag) {
+  const std::string fragment = inline_name(a);
+  const std::uint64_t mask = tag_mask(tag);
+  return mask != 0 && (group_of(a) ? a.tag_filter == mask : covers(a.tag_filter, mask)) &&
+         (fragment.empty() || tag.substr(0, fragment_bytes) == fragment);
+}
+
+void add(named_entries& to, const entry& e) {
+  switch (role_of(e.a)) {
+    case entry_role::live: to.live.push_back(e); break;
+    case entry_role::announced: to.announced.push_back(e); break;
+    case entry_role::grave: to.graves.push_back(e); break;
+    case entry_role::ended: break;
+  }
+}
+
+}  // namespace
+
+result<full_name> name_of_entry(const core& c, const anchor& a) {
+  full_name name;
+  name.text = inline_name(a);
+  if (a.has(class_bits::extended)) {
+    WEIR_CHECK(follow_chain(c, load_le<std::uint64_t>(a.name.data()), name));
+    const std::uint64_t mask = tag_mask(name.text);
+    name.whole =
+        name.linked && (group_of(a) ? mask == a.tag_filter : covers(a.tag_filter, mask));
+  }
+  return name;
+}
+
+result<named_entries> entries_named(const core& c, std::string_view tag) {
+  const std::uint64_t mask = tag_mask(tag);
+  named_entries found;
+  for (const entry& e : c.entries) {
+    if (role_of(e.a) == entry_role::ended || !covers(e.a.tag_filter, mask)) {
+      continue;
+    }
+    WEIR_TRY(const full_name name, name_of_entry(c, e.a));
+    if (name.whole && name.text == tag) {
+      add(found, e);
+    } else if (!name.whole && e.a.live() && may_be_named(e.a, tag)) {
+      found.misnamed.push_back({e, name.block});
+    }
+  }
+  return found;
+}
+
+result<std::map<std::string, named_entries>> all_names(
+    const core& c, const std::set<std::uint64_t>* filters) {
+  std::map<std::string, named_entries> names;
+  std::vector<named_entries::misnamed_entry> misnamed;
+  for (const entry& e : c.entries) {
+    if (role_of(e.a) == entry_role::ended ||
+        (filters != nullptr && filters->count(e.a.tag_filter) == 0)) {
+      continue;
+    }
+    auto name = name_of_entry(c, e.a);
+    if (!name || (name->whole && name->text.empty())) {
+      continue;
+    }
+    // No reader finds an entry under a name that its filter does not cover.
+    if (name->whole) {
+      if (covers(e.a.tag_filter, tag_mask(name->text))) {
+        add(names[std::move(name->text)], e);
+      }
+    } else if (e.a.live()) {
+      misnamed.push_back({e, name->block});
+      // A writer that repeats the fragment in the chain did no damage.
+      if (!name->text.empty() && (!name->linked || group_of(e.a))) {
+        names[std::move(name->text)].misnamed.push_back(misnamed.back());
+      }
+    }
+  }
+  // It may be a shard of more than one tag.
+  for (const auto& m : misnamed) {
+    for (auto& [name, entries] : names) {
+      if (may_be_named(m.e.a, name) &&
+          std::none_of(entries.misnamed.begin(), entries.misnamed.end(),
+                       [&](const auto& x) { return x.e.slot == m.e.slot; })) {
+        entries.misnamed.push_back(m);
+      }
+    }
+  }
+  return names;
+}
+
+result<std::vector<entry>> damaged_named(const core& c, std::string_view tag) {
+  std::vector<entry> found;
+  for (const entry& e : c.damaged) {
+    WEIR_TRY(const full_name name, name_of_entry(c, e.a));
+    if (name.text == tag) {
+      found.push_back(e);
+    }
+  }
+  return found;
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which entries of one name make up its stream: duplicates, groups stored together,
+/// groups appended to them, shards of other writers; and what is missing.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/directory/directory.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+using entries = std::vector<entry>;
+
+constexpr std::uint32_t most_in_group = 4095;
+
+bool newer(const entry& x, const entry& y) {
+  if (x.a.write_gen != y.a.write_gen) {
+    return static_cast<std::int32_t>(x.a.write_gen - y.a.write_gen) > 0;
+  }
+  return x.a.mod_clock > y.a.mod_clock;
+}
+
+bool by_seed(const entry& x, const entry& y) {
+  return x.a.seed < y.a.seed;
+}
+
+// One entry per identity: the one written last.
+result<entries> without_duplicates(const core& c, std::string_view tag, entries all,
+                                   std::vector<std::string>& warnings) {
+  std::stable_sort(all.begin(), all.end(), by_seed);
+  entries kept;
+  for (const entry& e : all) {
+    if (kept.empty() || kept.back().a.seed != e.a.seed) {
+      kept.push_back(e);
+      continue;
+    }
+    entry& before = kept.back();
+    const bool tie = !newer(e, before) && !newer(before, e);
+    if (tie && before.a.mass != e.a.mass) {
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot open tag \"{}\": two different directory "
+                                   "entries claim one shard",
+                                   tag))
+          .at(c.place(c.slot_offset(e.slot),
+                      fmt::format("directory slots {} and {}", before.slot, e.slot)));
+    }
+    warnings.push_back(fmt::format(
+        "tag \"{}\": one shard stands in directory slots {} and {}; the newer is used",
+        tag, before.slot, e.slot));
+    if (newer(e, before)) {
+      before = e;
+    }
+  }
+  return kept;
+}
+
+// The shards of one store, sorted by identity.
+struct group {
+  entries members;
+  // One live entry is enough: all entries are durable before the first becomes live.
+  bool counts = false;
+};
+
+bool stands_in(const std::vector<entry>& all, std::uint64_t slot) {
+  return std::any_of(all.begin(), all.end(),
+                     [&](const entry& e) { return e.slot == slot; });
+}
+
+class resolver {
+ public:
+  resolver(const core& c, std::string_view tag, const named_entries& named, bool vouched)
+      : c_(c), tag_(tag), named_(named), vouched_(vouched) {}
+
+  result<resolved_tag> resolve();
+
+ private:
+  result<void> sort_out();
+  void follow(std::uint32_t generation);
+  void take(std::uint32_t generation, const group& g);
+  void miss(std::uint32_t index, std::uint32_t generation, const group& g);
+  void miss_group(std::uint32_t generation);
+  void miss_growth();
+  void add_foreign(bool before, const hn4_id& border);
+  void add_foreign_around(const group& first);
+  [[nodiscard]] result<bool> concerns(const entry& damaged) const;
+  result<void> suspect_entries();
+  void suspect_names();
+  result<void> suspect_traces();
+  void locate_losses();
+  void end_the_rest();
+  [[nodiscard]] bool closed() const;
+
+  const core& c_;
+  std::string_view tag_;
+  const named_entries& named_;
+  bool vouched_;
+  resolved_tag out_;
+  std::map<std::uint32_t, group, std::greater<>> groups_;  // by generation
+  entries foreign_;
+  std::optional<std::uint32_t> top_;  // generation of the newest store that counts
+  std::vector<std::uint32_t> used_;
+  // Of each missing shard of ours: the high half of its identity, which orders shards.
+  std::vector<std::uint64_t> missing_;
+};
+
+result<void> resolver::sort_out() {
+  std::optional<hn4_id> grave;
+  for (const entry& e : named_.graves) {
+    grave = grave ? std::max(*grave, e.a.seed) : e.a.seed;
+  }
+  entries all;
+  for (const entries* list : {&named_.live, &named_.announced}) {
+    for (const entry& e : *list) {
+      const bool removed = grave && !(*grave < e.a.seed);
+      (removed ? out_.ended : all).push_back(e);
+    }
+  }
+  WEIR_TRY(const entries once,
+           without_duplicates(c_, tag_, std::move(all), out_.warnings));
+  for (const entry& e : once) {
+    if (group_of(e.a)) {
+      group& g = groups_[e.a.write_gen];
+      g.members.push_back(e);
+      g.counts = g.counts || e.a.live();
+    } else {
+      foreign_.push_back(e);
+    }
+  }
+  return {};
+}
+
+// A shard of ours that the group lacks. Its identity follows from that of any other one,
+// and its slot from the identity.
+void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& g) {
+  const entry& known = g.members.front();
+  const auto mark = group_of(known.a).value();
+  const auto steps = std::int64_t{index} - std::int64_t{mark.index};
+  const hn4_id seed = sibling_of(c_.sb.uuid, known.a.seed, steps);
+  const std::string text =
+      fmt::format("expected {} of generation {}, found {}: shard {} is missing",
+                  mark.count == 1 ? "1 shard" : fmt::format("{} shards", mark.count),
+                  generation, g.members.size(), index);
+  lost_shard lost{text, known.slot, errc::torn};
+  const auto named =
+      std::find_if(named_.misnamed.begin(), named_.misnamed.end(), [&](const auto& m) {
+        const auto own = group_of(m.e.a);
+        return own && own->index == index && m.e.a.write_gen == generation &&
+               m.e.a.seed.hi == seed.hi;
+      });
+  if (named != named_.misnamed.end()) {
+    lost.slot = named->e.slot;
+    lost.name_at = named->name_at;
+    lost.text = fmt::format(
+        "expected the long name of shard {}, found one that contradicts its filter",
+        index);
+    lost.kind = errc::corrupt;
+    lost.bytes = named->e.a.mass;
+    out_.shards.push_back(named->e);  // its bytes can be had all the same
+  } else if (is_ours(c_.sb.uuid, known.a.seed)) {
+    lost.slot = end_of_look_up(c_, seed);
+    const entry* damaged = c_.damaged_in(lost.slot);
+    lost.text += damaged != nullptr
+                     ? fmt::format(", its entry in directory slot {} has a bad checksum",
+                                   lost.slot)
+                     : fmt::format(", its entry in directory slot {} is gone", lost.slot);
+    if (damaged == nullptr) {
+      lost.seed = seed;
+    } else if (damaged->a.seed == seed) {
+      lost.bytes = damaged->a.mass;
+    }
+  }
+  out_.lost.push_back(std::move(lost));
+  missing_.push_back(seed.hi);
+}
+
+void resolver::miss_group(std::uint32_t generation) {
+  const std::uint64_t slot = out_.shards.empty() ? 0 : out_.shards.front().slot;
+  out_.lost.push_back({fmt::format("expected shards of generation {} before those of "
+                                   "directory slot {}, found none: all of them are "
+                                   "missing",
+                                   generation, slot),
+                       slot, errc::torn, 0});
+  missing_.push_back(0);
+}
+
+void resolver::miss_growth() {
+  out_.lost.push_back(
+      {fmt::format("expected the shards that were appended to generation {}, found none: "
+                   "all shards from {} on are missing",
+                   *top_, out_.shards.size()),
+       out_.shards.back().slot, errc::torn});
+  missing_.push_back(UINT64_MAX);
+}
+
+void resolver::take(std::uint32_t generation, const group& g) {
+  const std::uint32_t count = group_of(g.members.front().a)->count;
+  std::vector<bool> seen(std::min(count, most_in_group));
+  for (const entry& e : g.members) {
+    const auto mark = group_of(e.a);
+    if (mark->count == count && mark->index < seen.size()) {
+      seen[mark->index] = true;
+    }
+    out_.shards.push_back(e);
+    if (!e.a.live()) {
+      out_.announced.push_back(e);
+    }
+  }
+  used_.push_back(generation);
+  const std::size_t lost_before = out_.lost.size();
+  for (std::uint32_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) {
+      miss(i, generation, g);
+    }
+  }
+  if (out_.lost.size() == lost_before && g.members.size() != count) {
+    out_.lost.push_back({fmt::format("expected {} shards of generation {}, found {}",
+                                     count, generation, g.members.size()),
+                         g.members.front().slot,
+                         errc::corrupt,
+                         {},
+                         {},
+                         {}});
+    missing_.push_back(g.members.front().a.seed.hi);
+  }
+}
+
+void resolver::add_foreign(bool before, const hn4_id& border) {
+  for (const entry& e : foreign_) {
+    if (before == (e.a.seed < border)) {
+      out_.shards.push_back(e);
+    }
+  }
+}
+
+// Takes the group of this generation and those that it continues.
+void resolver::follow(std::uint32_t generation) {
+  for (;;) {
+    const auto found = groups_.find(generation);
+    if (found == groups_.end() || !found->second.counts) {
+      miss_group(generation);
+      return;
+    }
+    const group& g = found->second;
+    const auto grown = [](const entry& e) { return group_of(e.a)->grown; };
+    const bool marked = std::any_of(g.members.begin(), g.members.end(), grown);
+    take(generation, g);
+    if (generation == *top_ && marked) {
+      miss_growth();
+    } else if (generation != *top_ && !marked) {
+      out_.grown = g.members.front();
+    }
+    const std::uint32_t distance = group_of(g.members.front().a)->distance;
+    if (distance == group_mark::after_foreign) {
+      add_foreign(true, g.members.front().a.seed);
+    }
+    if (distance == 0 || distance == group_mark::after_foreign) {
+      return;
+    }
+    generation -= distance;
+  }
+}
+
+// What another writer added to a tag of ours; what the tag replaced has ended.
+void resolver::add_foreign_around(const group& first) {
+  if (foreign_.empty()) {
+    return;
+  }
+  const auto [low, high] =
+      std::minmax_element(out_.shards.begin(), out_.shards.end(), by_seed);
+  const hn4_id begin = low->a.seed, end = high->a.seed;
+  const std::size_t before = out_.shards.size();
+  add_foreign(false, end);
+  const auto mark = group_of(first.members.front().a);
+  if (mark->distance == 0 && mark->over_foreign) {
+    std::copy_if(foreign_.begin(), foreign_.end(), std::back_inserter(out_.ended),
+                 [&](const entry& e) { return e.a.seed < begin; });
+  } else if (mark->distance == 0) {
+    add_foreign(true, begin);
+  }
+  if (out_.shards.size() > before) {
+    out_.warnings.push_back(fmt::format(
+        "tag \"{}\": {} shards of another writer precede or follow those stored together",
+        tag_, out_.shards.size() - before));
+  }
+}
+
+// Whether all shards are ours: nothing can be missing but what the groups say.
+bool resolver::closed() const {
+  return top_ && std::all_of(out_.shards.begin(), out_.shards.end(),
+                             [](const entry& e) { return group_of(e.a).has_value(); });
+}
+
+// Whether an entry whose checksum fails may be a shard of the tag: its name is the tag's;
+// or name and filter contradict each other, so that one of them is damaged, and the
+// filter is no proof against it; or they agree, but only by chance, because the filter is
+// the tag's and no sound entry bears that name.
+result<bool> resolver::concerns(const entry& damaged) const {
+  const std::uint64_t mask = tag_mask(tag_), filter = damaged.a.tag_filter;
+  WEIR_TRY(const full_name name, name_of_entry(c_, damaged.a));
+  if (name.text == tag_ || mask == 0) {
+    return name.text == tag_;
+  }
+  if (filter != tag_mask(name.text)) {
+    return covers(filter, mask);
+  }
+  if (filter != mask) {
+    return false;
+  }
+  WEIR_TRY(const named_entries others, entries_named(c_, name.text));
+  return others.live.empty();
+}
+
+// A whole group of ours has lost nothing to an entry of ours that is not newer.
+result<void> resolver::suspect_entries() {
+  for (const entry& e : c_.damaged) {
+    const bool explained = std::any_of(out_.lost.begin(), out_.lost.end(),
+                                       [&](const auto& l) { return l.slot == e.slot; });
+    if (explained || tag_.empty() ||
+        (closed() && group_of(e.a) && e.a.write_gen <= *top_)) {
+      continue;
+    }
+    WEIR_TRY(const bool mine, concerns(e));
+    if (mine) {
+      out_.lost.push_back(
+          {fmt::format("expected directory entries with good checksums, found a damaged "
+                       "one that may be a shard of it: a shard is missing; as far as the "
+                       "entry in directory slot {} can be believed, it had the identity "
+                       "{:016x}{:016x} and {} bytes",
+                       e.slot, e.a.seed.hi, e.a.seed.lo, e.a.mass),
+           e.slot,
+           errc::corrupt,
+           {},
+           e.a.mass});
+    }
+  }
+  return {};
+}
+
+void resolver::suspect_names() {
+  for (const auto& [e, name_at] : named_.misnamed) {
+    const bool explained = stands_in(out_.shards, e.slot);
+    if (explained || (closed() && (!group_of(e.a) || e.a.write_gen <= *top_))) {
+      continue;
+    }
+    out_.lost.push_back(
+        {fmt::format("expected the long name of a shard, found one that contradicts its "
+                     "filter: the shard in directory slot {} may belong to it",
+                     e.slot),
+         e.slot,
+         errc::corrupt,
+         {},
+         e.a.mass,
+         {},
+         name_at});
+  }
+}
+
+// Shards of other writers have no numbers: whatever is lost may be one of theirs.
+result<void> resolver::suspect_traces() {
+  if (out_.shards.empty() || closed()) {
+    return {};
+  }
+  WEIR_TRY(const auto traces, c_.loss_traces());
+  for (const orphan& o : traces->shards) {
+    if (o.ours) {
+      continue;
+    }
+    const auto before = std::count_if(out_.shards.begin(), out_.shards.end(),
+                                      [&](const entry& e) { return e.a.seed < o.seed; });
+    out_.lost.push_back(
+        {fmt::format("expected a directory entry for every block in use, found {}; a "
+                     "shard is missing, which may be shard {} of it",
+                     to_text(o), before),
+         o.slot, errc::torn});
+  }
+  for (const gap& g : traces->gaps) {
+    out_.lost.push_back(
+        {fmt::format("expected a directory without gaps, found slot {} empty although "
+                     "the entry in slot {} was put behind it: a shard is missing, which "
+                     "may be a shard of it",
+                     g.slot, g.before),
+         g.slot, errc::torn});
+  }
+  return {};
+}
+
+// A missing shard begins where those before it end, if none of them is missing too.
+void resolver::locate_losses() {
+  if (missing_.empty()) {
+    return;
+  }
+  const auto first = std::min_element(missing_.begin(), missing_.end());
+  std::uint64_t offset = 0;
+  for (const entry& e : out_.shards) {
+    if (e.a.seed.hi < *first && !checked_add(offset, e.a.mass, offset)) {
+      return;
+    }
+  }
+  out_.lost[static_cast<std::size_t>(first - missing_.begin())].offset = offset;
+}
+
+void resolver::end_the_rest() {
+  for (const auto& [generation, g] : groups_) {
+    const bool used = std::find(used_.begin(), used_.end(), generation) != used_.end();
+    // Where something is lost, what is left may be all there is.
+    if (!g.counts || (!used && out_.lost.empty())) {
+      out_.ended.insert(out_.ended.end(), g.members.begin(), g.members.end());
+    }
+  }
+}
+
+result<resolved_tag> resolver::resolve() {
+  WEIR_CHECK(sort_out());
+  const auto top = std::find_if(groups_.begin(), groups_.end(),
+                                [](const auto& g) { return g.second.counts; });
+  if (top == groups_.end()) {
+    out_.shards = foreign_;
+  } else {
+    top_ = top->first;
+    follow(*top_);
+    add_foreign_around(groups_.at(used_.back()));
+  }
+  locate_losses();
+  if (!vouched_) {
+    WEIR_CHECK(suspect_entries());
+    suspect_names();
+    WEIR_CHECK(suspect_traces());
+  }
+  end_the_rest();
+  return std::move(out_);
+}
+
+}  // namespace
+
+result<resolved_tag> resolve_tag(const core& c, std::string_view tag,
+                                 const named_entries& named, bool vouched) {
+  return resolver(c, tag, named, vouched).resolve();
+}
+
+std::vector<entry> entries_of_tag(const named_entries& named, const resolved_tag& found) {
+  entries all;
+  for (const auto* list : {&named.live, &named.announced, &named.graves, &found.shards}) {
+    all.insert(all.end(), list->begin(), list->end());
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const entry& x, const entry& y) { return x.slot < y.slot; });
+  all.erase(std::unique(all.begin(), all.end(),
+                        [](const entry& x, const entry& y) { return x.slot == y.slot; }),
+            all.end());
+  return all;
+}
+
+error refusal_of(const core& c, std::string_view tag, const lost_shard& lost) {
+  return hn4_error(hn4_code::data_rot,
+                   fmt::format("cannot open tag \"{}\": {}", tag, lost.text), lost.kind)
+      .at(lost.name_at != 0
+              ? c.place(lost.name_at, fmt::format("name of directory slot {}", lost.slot))
+              : c.place(c.slot_offset(lost.slot),
+                        fmt::format("directory slot {}", lost.slot)))
+      .hint(
+          "--recover (hn4_stream_options::recover) reads what is left of the tag and "
+          "lists what is missing; `weir hn4 check` says what is lost");
+}
+
+}  // namespace weir::storage::hn4

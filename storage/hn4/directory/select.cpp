@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The shards that a reader takes for a tag, by our rules and by those of the reference,
+/// and the list of all tags.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "hn4/directory/directory.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4_code.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::size_t most_candidates = 4096;  // of the reference
+
+error not_found(const core& c, std::string_view tag,
+                const std::map<std::string, named_entries>& names) {
+  std::vector<std::string> known;
+  for (const auto& [name, entries] : names) {
+    if (!entries.live.empty()) {
+      known.push_back(name);
+    }
+  }
+  return hn4_error(
+             hn4_code::not_found,
+             fmt::format("cannot find tag \"{}\" in \"{}\": expected one of "
+                         "its {} tags{}",
+                         tag, c.device->name(), known.size(), did_you_mean(tag, known)))
+      .at(c.place(c.geometry.cortex, "directory"));
+}
+
+// A tag that no entry names may be one whose entries are all lost.
+result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
+  WEIR_TRY(const auto traces, c.loss_traces());
+  lost_shard lost{{}, 0, errc::torn};
+  const auto rest = tag.substr(std::min(tag.size(), fragment_bytes));
+  for (const orphan_name& name : traces->names) {
+    if (name.text == tag || (!rest.empty() && name.text == rest)) {
+      lost.text = fmt::format(
+          "expected a directory entry that points to the long name "
+          "at byte {}, found none: its shards are missing",
+          name.byte);
+      return hn4_error(hn4_code::data_rot,
+                       fmt::format("cannot open tag \"{}\": {}", tag, lost.text),
+                       lost.kind)
+          .at(c.place(name.byte, "long name"));
+    }
+  }
+  if (!traces->shards.empty()) {
+    const orphan& o = traces->shards.front();
+    lost.slot = o.slot;
+    lost.text = fmt::format(
+        "expected a directory entry for every block in use, found {}; "
+        "the tag may be lost",
+        to_text(o));
+    return refusal_of(c, tag, lost);
+  }
+  if (!traces->gaps.empty()) {
+    const gap& g = traces->gaps.front();
+    lost.slot = g.slot;
+    lost.text = fmt::format(
+        "expected a directory without gaps, found slot {} empty although the entry in "
+        "slot {} was put behind it: the tag may be lost",
+        g.slot, g.before);
+    return refusal_of(c, tag, lost);
+  }
+  return {};
+}
+
+result<selection> accept(const core& c, std::string_view tag, resolved_tag found,
+                         bool recover) {
+  if (!found.lost.empty() && (!recover || found.shards.empty())) {
+    return refusal_of(c, tag, found.lost.front());
+  }
+  for (const lost_shard& lost : found.lost) {
+    const std::string where =
+        lost.offset ? fmt::format(" (at byte {} of the stream)", *lost.offset) : "";
+    found.warnings.push_back(fmt::format("tag \"{}\": {}{}", tag, lost.text, where));
+  }
+  return selection{std::move(found.shards), std::move(found.warnings)};
+}
+
+void sum_up(listed_tag& row) {
+  auto& shards = row.entries.shards;
+  std::stable_sort(shards.begin(), shards.end(),
+                   [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
+  for (const entry& e : shards) {
+    row.tag.shards += 1;
+    if (!checked_add(row.tag.bytes, e.a.mass, row.tag.bytes)) {
+      row.tag.bytes = UINT64_MAX;
+    }
+    row.tag.generation = std::max(row.tag.generation, e.a.write_gen);
+    row.tag.create_clock = std::max(row.tag.create_clock, e.a.create_clock);
+  }
+}
+
+// Why a reader would refuse the tag.
+std::optional<error> problem_of(const core& c, const listed_tag& row) {
+  if (!row.entries.lost.empty()) {
+    return refusal_of(c, row.tag.name, row.entries.lost.front());
+  }
+  std::uint64_t offset = 0;
+  for (std::size_t i = 0; i < row.entries.shards.size(); ++i) {
+    const auto good =
+        check_shard(c, row.tag.name, i, row.entries.shards[i], offset, false);
+    if (!good) {
+      return good.error();
+    }
+    offset += row.entries.shards[i].a.mass;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+result<selection> select_tag(const core& c, std::string_view tag, bool recover) {
+  if (auto known = look_up_index(c, tag)) {
+    named_entries named;
+    named.live = std::move(*known);
+    WEIR_TRY(resolved_tag found, resolve_tag(c, tag, named, true));
+    return accept(c, tag, std::move(found), recover);
+  }
+  WEIR_CHECK(c.need_directory());
+  WEIR_TRY(named_entries named, entries_named(c, tag));
+  WEIR_TRY(resolved_tag found, resolve_tag(c, tag, named));
+  if (!found.shards.empty() || !found.lost.empty()) {
+    return accept(c, tag, std::move(found), recover);
+  }
+  WEIR_TRY(const auto names, all_names(c));
+  if (const auto row = names.find(std::string(tag));
+      row != names.end() && !row->second.misnamed.empty()) {
+    WEIR_TRY(found, resolve_tag(c, tag, row->second));
+    if (!found.lost.empty()) {
+      return accept(c, tag, std::move(found), recover);
+    }
+  }
+  WEIR_CHECK(refuse_a_lost_tag(c, tag));
+  return not_found(c, tag, names);
+}
+
+result<std::vector<listed_tag>> list_names(const core& c) {
+  WEIR_CHECK(c.need_directory());
+  WEIR_TRY(const auto names, all_names(c));
+  std::vector<listed_tag> rows;
+  for (const auto& [name, named] : names) {
+    listed_tag row;
+    row.tag.name = name;
+    auto resolved = resolve_tag(c, name, named);
+    if (resolved) {
+      row.entries = std::move(*resolved);
+    } else {
+      row.problem = std::move(resolved).error();
+      row.entries.shards = named.live;
+    }
+    row.exists = !row.entries.shards.empty() || !named.misnamed.empty();
+    sum_up(row);
+    if (row.exists && !row.problem) {
+      row.problem = problem_of(c, row);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+namespace {
+
+void warn_of_repeats(std::string_view tag, selection& found) {
+  std::map<hn4_id, std::uint64_t> slots;
+  for (const entry& e : found.shards) {
+    const auto [first, is_new] = slots.emplace(e.a.seed, e.slot);
+    if (!is_new) {
+      found.warnings.push_back(
+          fmt::format("tag \"{}\": one shard stands in directory slots {} and {} and is "
+                      "read twice, as the reference does",
+                      tag, first->second, e.slot));
+    }
+  }
+}
+
+}  // namespace
+
+result<selection> select_strictly(const core& c, std::string_view tag) {
+  const std::uint64_t mask = tag_mask(tag);
+  selection found;
+  std::size_t candidates = 0;
+  for (const entry& e : c.entries) {
+    if (!e.a.live() || !covers(e.a.tag_filter, mask)) {
+      continue;
+    }
+    if (candidates++ == most_candidates) {
+      found.warnings.push_back(
+          fmt::format("tag \"{}\": shards behind the first {} entries of its filter are "
+                      "left out, as the reference does",
+                      tag, most_candidates));
+      break;
+    }
+    const auto name = name_of_entry(c, e.a);
+    if (name && name->text == tag) {
+      found.shards.push_back(e);
+    }
+  }
+  const std::string at = c.place(c.geometry.cortex, "directory");
+  if (found.shards.empty() || tag.empty()) {
+    return hn4_error(hn4_code::not_found, fmt::format("cannot find tag \"{}\" in \"{}\"",
+                                                      tag, c.device->name()))
+        .at(at);
+  }
+  if (found.shards.size() == most_candidates) {
+    return hn4_error(hn4_code::tag_overflow,
+                     fmt::format("cannot open tag \"{}\": expected at most {} shards, "
+                                 "found more",
+                                 tag, most_candidates - 1))
+        .at(at);
+  }
+  warn_of_repeats(tag, found);
+  return found;
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The traces that lost directory entries leave: blocks that are in use and belong to no
+/// entry, and empty slots that a look-up should not meet.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "hn4/directory/directory.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+constexpr std::uint64_t most_probes = 1024;
+constexpr std::uint32_t chain_magic = 0x4D455441U;
+constexpr std::uint32_t chain_long_name = 2;
+constexpr std::size_t chain_header = 16;
+
+const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
+  const auto at =
+      std::lower_bound(sorted.begin(), sorted.end(), slot,
+                       [](const entry& e, std::uint64_t s) { return e.slot < s; });
+  return at != sorted.end() && at->slot == slot ? &*at : nullptr;
+}
+
+// Damage to one half of an identity leaves the other.
+bool shares_identity(const anchor& damaged, hn4_id seed) {
+  return damaged.seed.hi == seed.hi || damaged.seed.lo == seed.lo;
+}
+
+// Whether a damaged entry is certainly that of another shard.
+bool is_of_another(const anchor& damaged, hn4_id seed) {
+  const std::string name = inline_name(damaged);
+  return !damaged.has(class_bits::extended) && !name.empty() &&
+         damaged.tag_filter == tag_mask(name) && !shares_identity(damaged, seed);
+}
+
+class trace_finder {
+ public:
+  explicit trace_finder(const core& c) : c_(c), unclaimed_(*c.bits) {
+    out_.stray.bits.resize(unclaimed_.bits.size());
+    out_.removed.bits.resize(unclaimed_.bits.size());
+    seen_.bits.resize(unclaimed_.bits.size());
+  }
+
+  result<loss_traces> find();
+
+ private:
+  void claim_blocks();
+  void claim_shard(const anchor& a, std::uint64_t limit);
+  result<void> look_at_the_rest();
+  result<void> look_at(std::uint64_t block);
+  result<void> follow_claims(const anchor* a, std::uint64_t n, std::uint64_t found);
+  result<void> look_at_name(std::uint64_t block, bytes_view head);
+  void find_gaps();
+  void explain();
+
+  const core& c_;
+  block_bits unclaimed_;  // allocated, and not the place of an entry's block
+  struct known_shard {
+    const entry* e = nullptr;
+    bool removed = false;  // and ours
+  };
+  std::map<hn4_id, known_shard> known_;  // identities of the directory
+  std::map<hn4_id, orphan> orphans_;
+  block_bits seen_;  // claimed blocks that were looked at all the same, and orphans
+  std::optional<std::set<std::uint64_t>> chains_;  // bytes of all blocks of long names
+  loss_traces out_;
+};
+
+// The places that the entries name. A length that is a lie costs no more than what is
+// allocated.
+void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
+  const std::uint64_t blocks = std::min(blocks_for(c_.geometry, a.mass), limit);
+  const trajectory path(c_.space, a);
+  for (std::uint64_t n = 0; n < blocks; ++n) {
+    if (const auto block = path.block(n); block && *block < c_.geometry.blocks) {
+      unclaimed_.clear(*block);
+    }
+  }
+  if (a.has(class_bits::extended)) {
+    const std::uint64_t block =
+        load_le<std::uint64_t>(a.name.data()) / (c_.geometry.block / c_.geometry.sector);
+    if (block < c_.geometry.blocks) {
+      unclaimed_.clear(block);
+    }
+  }
+}
+
+void trace_finder::claim_blocks() {
+  std::uint64_t allocated = 0;
+  for (const std::byte b : unclaimed_.bits) {
+    allocated += static_cast<std::uint64_t>(std::popcount(static_cast<unsigned>(b)));
+  }
+  constexpr std::uint64_t slack = 1024;
+  for (const entry& e : c_.entries) {
+    const bool removed = role_of(e.a) == entry_role::ended && group_of(e.a);
+    const auto [at, is_new] = known_.emplace(e.a.seed, known_shard{&e, removed});
+    if (at->second.removed && !removed) {
+      at->second = {&e, false};
+    }
+    if (e.a.has(class_bits::valid) && e.a.seed != hn4_id{UINT64_MAX, UINT64_MAX}) {
+      claim_shard(e.a, 2 * allocated + slack);
+    }
+  }
+  for (const entry& e : c_.damaged) {
+    known_.emplace(e.a.seed, known_shard{&e, false});
+  }
+}
+
+result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
+  if (load_le<std::uint32_t>(head.data() + 4) != chain_long_name) {
+    out_.stray.set(block);
+    return {};
+  }
+  if (!chains_) {  // names may take several blocks; only now it matters
+    chains_.emplace();
+    for (const entry& e : c_.entries) {
+      if (e.a.has(class_bits::extended)) {
+        WEIR_TRY(const full_name name, name_of_entry(c_, e.a));
+        chains_->insert(name.block);
+      }
+    }
+  }
+  const std::uint64_t byte = block * c_.geometry.block;
+  if (chains_->count(byte) == 0) {
+    const std::string_view text = as_text(head.subspan(chain_header));
+    out_.names.push_back({byte, std::string(text.substr(0, text.find('\0')))});
+  }
+  return {};
+}
+
+result<void> trace_finder::look_at(std::uint64_t block) {
+  std::array<std::byte, chain_header + longest_name> bytes;
+  const mutable_bytes head =
+      mutable_bytes(bytes).first(std::min<std::size_t>(bytes.size(), c_.geometry.block));
+  const std::uint64_t byte = block * c_.geometry.block;
+  WEIR_CHECK(c_.device->read(byte, head));
+  if (load_le<std::uint32_t>(head.data()) == chain_magic) {
+    return look_at_name(block, head);
+  }
+  if (!is_block_header(head)) {
+    out_.stray.set(block);
+    return {};
+  }
+  const hn4_id seed = load_header(head).well;
+  const auto known = known_.find(seed);
+  if (known == known_.end()) {
+    if (!seen_.marked(block)) {
+      seen_.set(block);
+      orphan& o = orphans_[seed];
+      o.seed = seed;
+      o.byte = o.blocks == 0 ? byte : std::min(o.byte, byte);
+      o.blocks += 1;
+    }
+  } else if (known->second.removed) {
+    out_.removed.set(block);
+  } else {
+    return follow_claims(&known->second.e->a, load_header(head).number, block);
+  }
+  return {};
+}
+
+// A block of a shard that is not where its entry says: what lies there may be anybody's,
+// and so on from there.
+result<void> trace_finder::follow_claims(const anchor* a, std::uint64_t n,
+                                         std::uint64_t found) {
+  for (;;) {
+    const auto place = trajectory(c_.space, *a).block(n);
+    if (!place || *place == found || *place >= c_.geometry.blocks ||
+        !c_.bits->marked(*place) || seen_.marked(*place)) {
+      return {};
+    }
+    std::array<std::byte, header_bytes> head{};
+    WEIR_CHECK(c_.device->read(*place * c_.geometry.block, head));
+    if (!is_block_header(head)) {
+      return {};
+    }
+    const block_header h = load_header(head);
+    const auto known = known_.find(h.well);
+    if (known == known_.end()) {
+      return look_at(*place);
+    }
+    seen_.set(*place);
+    a = &known->second.e->a;
+    n = h.number;
+    found = *place;
+  }
+}
+
+// Blocks that were never written hold nothing: holes of the device are left out.
+result<void> trace_finder::look_at_the_rest() {
+  const hn4_geometry& g = c_.geometry;
+  block_bits reserved;
+  reserved.bits.resize(unclaimed_.bits.size());
+  reserve_metadata(g, reserved);
+  // Volumes of ours mark what they reserve, and no writer puts data there. The reference
+  // marks nothing, and does.
+  const bool marked = c_.bits->marked(0);
+  std::uint64_t hole_end = 0;
+  extent data;
+  for (std::size_t i = static_cast<std::size_t>(g.flux / g.block / 8);
+       i < unclaimed_.bits.size(); ++i) {
+    auto rest = static_cast<unsigned>(unclaimed_.bits[i] &
+                                      ~(marked ? reserved.bits[i] : std::byte{0}));
+    for (; rest != 0; rest &= rest - 1) {
+      const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
+      const std::uint64_t begin = block * g.block;
+      if (block < g.flux / g.block || block >= g.blocks) {
+        continue;
+      }
+      if (begin >= data.end() && begin >= hole_end) {
+        WEIR_TRY(data, c_.device->next_data(begin, g.blocks * g.block));
+        hole_end = data.size == 0 ? UINT64_MAX : data.offset;
+      }
+      const std::uint64_t end = begin + header_bytes;
+      if (data.size != 0 && end > data.offset && begin < data.end()) {
+        WEIR_CHECK(look_at(block));
+      } else {
+        out_.stray.set(block);
+      }
+    }
+  }
+  return {};
+}
+
+// An entry goes into the first empty slot from where its look-up starts, and no slot ever
+// becomes empty again. Writers that put entries anywhere are known by their distances.
+void trace_finder::find_gaps() {
+  std::set<std::uint64_t> seen;
+  const std::uint64_t slots = c_.slots();
+  for (const entry& e : c_.entries) {
+    if (!e.a.live() || e.slot == 0) {
+      continue;
+    }
+    const std::uint64_t start = slot_hash(e.a.seed) % slots;
+    const std::uint64_t distance = (e.slot + slots - start) % slots;
+    if (distance >= most_probes) {
+      out_.gaps.clear();
+      return;
+    }
+    for (std::uint64_t i = 0; i < distance; ++i) {
+      const std::uint64_t slot = (start + i) % slots;
+      if (in_slot(c_.entries, slot) == nullptr && in_slot(c_.damaged, slot) == nullptr &&
+          seen.insert(slot).second) {
+        out_.gaps.push_back({slot, e.slot});
+      }
+    }
+  }
+}
+
+// A damaged entry explains blocks that may be its own: its name says whose shard it is.
+// Lost shards explain gaps.
+void trace_finder::explain() {
+  std::set<std::uint64_t> empty;
+  for (auto& [seed, o] : orphans_) {
+    o.slot = end_of_look_up(c_, seed);
+    o.ours = is_ours(c_.sb.uuid, seed);
+    const entry* damaged = in_slot(c_.damaged, o.slot);
+    o.damaged = damaged != nullptr;
+    if (damaged == nullptr || !shares_identity(damaged->a, seed)) {
+      empty.insert(o.slot);
+      out_.shards.push_back(o);
+    }
+  }
+  std::erase_if(out_.gaps, [&](const gap& g) { return empty.count(g.slot) != 0; });
+}
+
+result<loss_traces> trace_finder::find() {
+  using namespace state_bits;
+  if ((c_.sb.state & dirty) != 0 || (c_.sb.state & clean) == 0) {
+    return std::move(out_);
+  }
+  claim_blocks();
+  WEIR_CHECK(look_at_the_rest());
+  find_gaps();
+  explain();
+  return std::move(out_);
+}
+
+}  // namespace
+
+std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
+  const std::uint64_t slots = c.slots();
+  const std::uint64_t start = slot_hash(seed) % slots;
+  for (std::uint64_t i = 0; i < most_probes; ++i) {
+    const std::uint64_t slot = (start + i) % slots;
+    const entry* damaged = in_slot(c.damaged, slot);
+    if (damaged != nullptr ? !is_of_another(damaged->a, seed)
+                           : in_slot(c.entries, slot) == nullptr) {
+      return slot;
+    }
+  }
+  return start;
+}
+
+std::string to_text(const orphan& o) {
+  return fmt::format(
+      "{} from byte {} on of shard {:016x}{:016x}: directory slot {}, where its entry "
+      "belongs, {}",
+      o.blocks == 1 ? "1 block" : fmt::format("{} blocks", o.blocks), o.byte, o.seed.hi,
+      o.seed.lo, o.slot, o.damaged ? "has a bad checksum" : "is empty");
+}
+
+const entry* core::damaged_in(std::uint64_t slot) const {
+  return in_slot(damaged, slot);
+}
+
+result<std::shared_ptr<const loss_traces>> core::loss_traces() const {
+  WEIR_CHECK(need_directory());
+  const std::lock_guard lock(directory_mutex);
+  if (!traces) {
+    WEIR_TRY(auto found, find_traces(*this));
+    traces = std::make_shared<const hn4::loss_traces>(std::move(found));
+  }
+  return traces;
+}
+
+result<loss_traces> find_traces(const core& c) {
+  return trace_finder(c).find();
+}
+
+}  // namespace weir::storage::hn4

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finishing what killed verbs began: a store that counts gets all of its entries, what a
+/// store or a removal ended becomes tombstones, and the blocks of all of these are free.
+#include <algorithm>
+
+#include "hn4/directory/directory.hpp"
+#include "hn4/write/allocation.hpp"
+
+namespace weir::storage::hn4 {
+
+namespace {
+
+// The high half of the identity that shard 0 of its store has: no other store has it.
+std::uint64_t store_of(const anchor& a) {
+  return a.seed.hi - group_of(a).value().index;
+}
+
+// Entries that were announced for a store that does not count. They are known without
+// their names, which may never have reached the device.
+std::vector<entry> never_counted(const core& c) {
+  std::set<std::uint64_t> stores;
+  for (const entry& e : c.entries) {
+    if (e.a.live() && group_of(e.a)) {
+      stores.insert(store_of(e.a));
+    }
+  }
+  std::vector<entry> found;
+  for (const entry& e : c.entries) {
+    if (role_of(e.a) == entry_role::announced && stores.count(store_of(e.a)) == 0) {
+      found.push_back(e);
+    }
+  }
+  return found;
+}
+
+// Names need reads of the device. Only filters of entries that are no finished store's
+// can hide something to do: announced entries, graves, two stores under one name, shards
+// of another writer under one that replaced such shards.
+std::set<std::uint64_t> filters_to_look_at(const core& c) {
+  std::set<std::uint64_t> filters, over_foreign;
+  std::map<std::uint64_t, std::uint32_t> generations;
+  for (const entry& e : c.entries) {
+    const entry_role role = role_of(e.a);
+    const auto mark = group_of(e.a);
+    if (role == entry_role::announced || role == entry_role::grave) {
+      filters.insert(e.a.tag_filter);
+    } else if (role == entry_role::live && mark) {
+      const auto [at, is_new] = generations.emplace(e.a.tag_filter, e.a.write_gen);
+      if (!is_new && at->second != e.a.write_gen) {
+        filters.insert(e.a.tag_filter);
+      }
+      if (mark->over_foreign) {
+        over_foreign.insert(e.a.tag_filter);
+      }
+    }
+  }
+  for (const entry& e : c.entries) {
+    if (e.a.live() && !group_of(e.a) && over_foreign.count(e.a.tag_filter) != 0) {
+      filters.insert(e.a.tag_filter);
+    }
+  }
+  return filters;
+}
+
+void add_grown(unfinished_work& work, entry e) {
+  group_mark mark = group_of(e.a).value();
+  mark.grown = true;
+  e.a.public_id = public_id_of(mark);
+  work.live.push_back(e);
+}
+
+// What is wrong with a tag stays as it is: a check has to find it.
+void add_work(unfinished_work& work, const named_entries& named,
+              const resolved_tag& found) {
+  work.ended.insert(work.ended.end(), found.ended.begin(), found.ended.end());
+  if (named.misnamed.empty()) {
+    work.graves.insert(work.graves.end(), named.graves.begin(), named.graves.end());
+  }
+  if (!found.lost.empty()) {
+    return;
+  }
+  for (entry e : found.announced) {
+    e.a = made_live(e.a);
+    work.live.push_back(e);
+  }
+  if (found.grown) {
+    add_grown(work, *found.grown);
+  }
+}
+
+result<unfinished_work> work_of(const core& c) {
+  unfinished_work work;
+  work.ended = never_counted(c);
+  const auto filters = filters_to_look_at(c);
+  if (!filters.empty()) {
+    WEIR_TRY(const auto names, all_names(c, &filters));
+    for (const auto& [name, named] : names) {
+      if (const auto found = resolve_tag(c, name, named)) {
+        add_work(work, named, *found);
+      }
+    }
+  }
+  const auto by_slot = [](const entry& x, const entry& y) { return x.slot < y.slot; };
+  std::stable_sort(work.ended.begin(), work.ended.end(), by_slot);
+  work.ended.erase(
+      std::unique(work.ended.begin(), work.ended.end(),
+                  [](const entry& x, const entry& y) { return x.slot == y.slot; }),
+      work.ended.end());
+  return work;
+}
+
+}  // namespace
+
+result<void> find_unfinished(core& c) {
+  c.bits_on_device = c.bits;
+  WEIR_TRY(unfinished_work work, work_of(c));
+  adopt_entries(c, work.live);
+  WEIR_TRY(block_bits bits, allocation_of(c));
+  std::vector<entry> gone = work.ended;
+  gone.insert(gone.end(), work.graves.begin(), work.graves.end());
+  if (!gone.empty()) {
+    free_blocks(c, gone, bits);
+  }
+  bits.blind = c.bits->blind;
+  c.bits = std::make_shared<const block_bits>(std::move(bits));
+  work.ended = buried(std::move(work.ended));
+  work.graves = buried(std::move(work.graves));
+  adopt_entries(c, work.ended);
+  adopt_entries(c, work.graves);
+  if (!work.live.empty() || !work.ended.empty() || !work.graves.empty()) {
+    c.unfinished = std::move(work);
+  }
+  return {};
+}
+
+// Each step is durable before the next: blocks are marked as long as an entry that names
+// them is there, and a grave as long as one of the shards that it ends.
+result<void> finish(core& c) {
+  const unfinished_work work = c.unfinished.value_or(unfinished_work{});
+  WEIR_CHECK(write_entries(c, work.live));
+  WEIR_CHECK(write_bits(c, *c.bits));
+  WEIR_CHECK(write_entries(c, work.ended));
+  WEIR_CHECK(write_entries(c, work.graves));
+  c.unfinished.reset();
+  return {};
+}
+
+}  // namespace weir::storage::hn4
