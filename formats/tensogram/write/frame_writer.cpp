@@ -121,9 +121,13 @@ class preparation {
   /// Masks first; else a look for what is not finite, unless another pass over the
   /// elements will look anyway.
   result<void> look_at_values() {
+    const bool masks_allowed = options_.masks.nan || options_.masks.infinity;
+    if (packed() && masks_allowed && descriptor_.type == dtype::fp64) {
+      WEIR_CHECK(settle_constant(descriptor_.parameters, elements_, descriptor_.order));
+    }
     const bool computed =
         packed() && descriptor_.parameters.find("sp_reference_value") == nullptr;
-    if ((options_.masks.nan || options_.masks.infinity) && !computed) {
+    if (masks_allowed && !computed) {
       WEIR_TRY(taken_, take_masks(elements_, descriptor_, options_.masks,
                                   options_.floats == non_finite::store));
       elements_ = taken_ ? bytes_view(taken_->elements) : elements_;
