@@ -61,6 +61,11 @@ struct content_checks {
                                          const preamble& head, const object_place& place,
                                          const read_options& options,
                                          const element_memory& memory);
+/// Whether the payload and the masks of an object decode, without a look at the digest and
+/// without elements. @error{those of decode_object}
+[[nodiscard]] result<void> check_object(const byte_source& source, std::uint64_t message,
+                                        const object_place& place,
+                                        const read_options& options);
 /// `count` elements from `first` on, without a look at the digest.
 /// @error{those of decode_object}
 [[nodiscard]] result<void> decode_object_range(const byte_source& source,

@@ -174,6 +174,26 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
   return finish_elements(source, message, place, plan, options, 0, to);
 }
 
+result<void> check_object(const byte_source& source, std::uint64_t message,
+                          const object_place& place, const read_options& options) {
+  WEIR_TRY(const pipeline plan,
+           plan_reading(place.descriptor, place.payload_length, options));
+  if (!plan.raw()) {
+    piece_reader pieces(source);
+    WEIR_TRY(const bytes_view bytes,
+             pieces.at(message + place.payload_offset, place.payload_length));
+    WEIR_CHECK(check_payload(plan, bytes));
+  }
+  if (place.descriptor.masks.empty()) {
+    return {};
+  }
+  piece_reader pieces(source);
+  WEIR_TRY(const bytes_view region,
+           pieces.at(message + place.payload_offset, place.region_length));
+  return check_masks(place.descriptor.masks, region,
+                     static_cast<std::uint64_t>(element_count(place.descriptor.shape)));
+}
+
 result<void> decode_object_range(const byte_source& source, std::uint64_t message,
                                  const object_place& place, const read_options& options,
                                  std::uint64_t first, std::uint64_t count,

@@ -143,8 +143,12 @@ class message_validation {
           plan.error().text());
       return {};
     }
+    const bool values = options_.level >= validation_level::fidelity;
     byte_vector elements;
-    if (auto done = decode(place, elements); !done) {
+    const auto done = values ? decode(place, elements)
+                             : formats::check_object(source_, report_.span.offset, place,
+                                                     trial());
+    if (!done) {
       if (done.error().code() == errc::io) {
         return done;
       }
@@ -152,7 +156,7 @@ class message_validation {
           done.error().text());
       return {};
     }
-    if (options_.level >= validation_level::fidelity) {
+    if (values) {
       check_values(descriptor, elements, i);
     }
     return {};
