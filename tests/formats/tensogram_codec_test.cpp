@@ -18,19 +18,6 @@ namespace {
 
 using namespace formats;
 
-/// Numbers of a seed, one after the other.
-class numbers {
- public:
-  explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
-  std::uint64_t next() { return random_.bits(at_++); }
-  std::uint64_t below(std::uint64_t n) { return next() % n; }
-  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  philox random_;
-  std::uint64_t at_ = 0;
-};
-
 aec_parameters random_parameters(numbers& random) {
   aec_parameters p;
   p.bits = static_cast<unsigned>(1 + random.below(32));

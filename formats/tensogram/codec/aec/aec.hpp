@@ -160,9 +160,11 @@ class aec_decoder {
   template <class Use>
   result<void> decode(std::uint64_t samples, const Use& use);
   result<void> fill();
+  result<void> look_behind();
   result<void> decode_block(std::uint32_t* d);
   result<void> decode_last_block(std::uint32_t* d, unsigned wanted);
   result<void> low_entropy(std::uint32_t* d, unsigned wanted);
+  [[nodiscard]] std::uint32_t blocks_of_run(std::uint32_t code) const noexcept;
   result<void> take_empty_run();
   result<void> take_pairs(std::uint32_t* d, unsigned known, unsigned first, unsigned end);
   void take_plain(std::uint32_t* d, unsigned first, unsigned end) noexcept;

@@ -9,6 +9,9 @@ namespace weir::formats {
 
 namespace {
 
+/// The last pair of sum 12: no writer uses pairs beyond.
+constexpr std::uint32_t largest_pair = 90;
+
 error ends_early() {
   return error(errc::corrupt,
                "cannot decompress payload: expected more bits of szip, found the end");
@@ -156,7 +159,11 @@ result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
   if (pairs) {
     WEIR_CHECK(take_pairs(d, first, 0, wanted));
     enough = enough || !bits_.overrun();
-    WEIR_CHECK(take_pairs(d, 0, align_up(wanted, 2u), p_.block));
+    // Behind half a pair nobody looks at the next one.
+    auto rest = take_pairs(d, 0, align_up(wanted, 2u), p_.block);
+    if (!rest && wanted % 2 == 0) {
+      return rest;
+    }
   } else {
     WEIR_CHECK(take_empty_run());
     enough = enough || !bits_.overrun();
@@ -165,12 +172,17 @@ result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
   return enough ? result<void>() : result<void>(ends_early());
 }
 
+/// How many empty blocks a code stands for.
+std::uint32_t aec_decoder::blocks_of_run(std::uint32_t code) const noexcept {
+  const std::uint32_t to_end =
+      std::min(p_.rsi - block_, aec_segment - block_ % aec_segment);
+  return code == 4 ? to_end : (code < 4 ? code + 1 : code);
+}
+
 /// This block and some that follow it hold zeros only.
 result<void> aec_decoder::take_empty_run() {
-  const std::uint32_t code = bits_.get_unary();
+  const std::uint32_t run = blocks_of_run(bits_.get_unary());
   const std::uint32_t left = p_.rsi - block_;
-  const std::uint32_t to_end = std::min(left, aec_segment - block_ % aec_segment);
-  const std::uint32_t run = code == 4 ? to_end : (code < 4 ? code + 1 : code);
   if (run > left && !bits_.overrun()) {
     return error(errc::corrupt,
                  fmt::format("cannot decompress payload: expected a run of at most {} "
@@ -185,14 +197,13 @@ result<void> aec_decoder::take_empty_run() {
 /// are one: s (s + 1) / 2 + the second.
 result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned first,
                                      unsigned end) {
-  constexpr std::uint32_t largest = 90;  // of sum 12: no writer uses pairs beyond
   for (unsigned i = first; i < end; i += 2) {
     const std::uint32_t code = bits_.get_unary();
-    if (code > largest) {
+    if (code > largest_pair) {
       return error(errc::corrupt,
                    fmt::format("cannot decompress payload: expected a pair of szip of at "
                                "most {}, found {}",
-                               largest, code));
+                               largest_pair, code));
     }
     std::uint32_t sum = 0;
     std::uint32_t below = 0;
@@ -245,7 +256,27 @@ result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
     next_ += count;
     samples -= count;
   }
-  return {};
+  return left_ == 0 && end_ > 0 && next_ == end_ ? look_behind() : result<void>();
+}
+
+/// libaec goes on behind the last sample as far as that needs no room, and refuses a
+/// stream that has an impossible code there. What it refuses no other reader opens.
+result<void> aec_decoder::look_behind() {
+  const bool whole_block = end_ % p_.block == 0 && empty_ == 0;
+  const bool reference = p_.preprocess && block_ == 0;
+  aec_bits here = bits_;
+  const std::uint32_t id = here.get(p_.id_bits());
+  const bool pairs = here.get(1) == 1;
+  if (!whole_block || reference || id != 0 || here.overrun()) {
+    return {};
+  }
+  const std::uint32_t code = here.get_unary();
+  const bool possible =
+      pairs ? code <= largest_pair : blocks_of_run(code) <= p_.rsi - block_;
+  return possible || here.overrun() ? result<void>()
+                  : error(errc::corrupt,
+                          "cannot decompress payload: expected the end of the szip "
+                          "stream behind its last sample, found an impossible code");
 }
 
 result<void> aec_decoder::read(mutable_bytes to) {
