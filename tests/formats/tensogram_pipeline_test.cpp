@@ -5,6 +5,8 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -233,6 +235,35 @@ TEST(tensogram_pipeline, masks_hold_each_value_in_one_list) {
   const byte_vector half = or_throw(encode(object, options));
   EXPECT_TRUE(
       or_throw(or_throw(message_reader::open(half)).masks(0)).positive_infinity.empty());
+}
+
+TEST(tensogram_pipeline, zero_bits_pack_the_first_value_and_leave_the_rest_to_masks) {
+  sample_object object = doubles(3);
+  object.descriptor.encoding = "simple_packing";
+  object.descriptor.parameters = {{"sp_bits_per_value", 0}};
+  const auto set = [&](std::size_t i, double value) {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    object.descriptor.order == byte_order::little
+        ? store_le(object.data.data() + 8 * i, bits)
+        : store_be(object.data.data() + 8 * i, bits);
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  message_options options;
+  for (const byte_order order : {byte_order::little, byte_order::big}) {
+    object.descriptor.order = order;
+    set(0, 1);
+    set(1, infinity);
+    set(2, 3);
+    EXPECT_EQ(encode(object).error().code(), errc::invalid_argument);
+    options.masks.infinity = true;
+    const byte_vector message = or_throw(encode(object, options));
+    const auto reader = or_throw(message_reader::open(message));
+    const byte_vector back = or_throw(reader.decode(0));
+    const std::array<double, 3> expected{1, infinity, 1};
+    EXPECT_EQ(std::memcmp(back.data(), expected.data(), back.size()), 0);
+    set(0, infinity);
+    EXPECT_EQ(encode(object, options).error().code(), errc::unknown_key);
+  }
 }
 
 TEST(tensogram_pipeline, small_masks_are_stored_as_they_are) {

@@ -74,10 +74,13 @@ struct content_checks {
                                                const read_options& options,
                                                std::uint64_t first, std::uint64_t count,
                                                const element_memory& memory);
-/// @error{corrupt; unsupported; what the source returns}
+/// The masks of an object. A small mask may stand for any number of elements, so the
+/// payload must show that it has them before memory is taken for many.
+/// @error{corrupt; unsupported; out_of_range; out_of_memory; what the source returns}
 [[nodiscard]] result<value_masks> read_masks(const byte_source& source,
                                              std::uint64_t message,
-                                             const object_place& place);
+                                             const object_place& place,
+                                             const read_options& options);
 /// Verifies the digest of an object as `options` ask. @error{missing_hash; hash_mismatch}
 [[nodiscard]] result<void> verify_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,

@@ -217,7 +217,7 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
 result<value_masks> message_reader::masks(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   auto out = read_masks(*state_->source, state_->layout.span.offset,
-                        state_->contents.objects[i]);
+                        state_->contents.objects[i], state_->options);
   if (!out) {
     return state_->located(std::move(out).error(), i);
   }

@@ -183,7 +183,7 @@ class message_validation {
     };
     WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
                              memory));
-    WEIR_CHECK(read_masks(source_, report_.span.offset, place));
+    WEIR_CHECK(read_masks(source_, report_.span.offset, place, trial()));
     return {};
   }
 

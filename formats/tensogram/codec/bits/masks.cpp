@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "tensogram/codec/bits/bits.hpp"
 #include "tensogram/codec/blosc2/blosc2.hpp"
@@ -275,7 +276,14 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
       WEIR_CHECK(
           decode_mask(mask.blob, count, mask.method, decode_target::nowhere(bytes)));
     }
-    bits.resize(bytes);
+    try {
+      bits.resize(bytes);
+    } catch (const std::exception&) {
+      return error(errc::out_of_memory,
+                   fmt::format("cannot read mask: expected memory for {} bytes, found "
+                               "too little",
+                               bytes));
+    }
     return decode_mask(mask.blob, count, mask.method, bits);
   };
   const std::array<byte_vector*, mask_kinds.size()> lists{
