@@ -31,8 +31,8 @@ struct packing_rules {
                                              unsigned threads);
 
 /// Parameters for writing with 0 bits, which store nothing but a reference value, the
-/// first of the values: the others need not be finite if masks take them out. Does nothing
-/// for more bits, or where a reference value is given.
+/// first of the values: the others need not be finite if masks take them out. Does
+/// nothing for more bits, or where a reference value is given.
 /// @error{unknown_key, a first value that is not finite}
 [[nodiscard]] result<void> settle_constant(cbor_map& parameters, bytes_view values,
                                            byte_order order);

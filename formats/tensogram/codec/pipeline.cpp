@@ -246,8 +246,7 @@ payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t
   if (plan.compression == codec::none) {
     out.offset = part.offset;
     out.length = part.length;
-  } else if (plan.compression == codec::szip && plan.offsets_marked &&
-             part.length != 0) {
+  } else if (plan.compression == codec::szip && plan.offsets_marked && part.length != 0) {
     const szip_intervals intervals = intervals_of(plan.aec, plan.offsets, stored,
                                                   plan.encoded, part.offset, part.length);
     out.offset = intervals.first_byte;

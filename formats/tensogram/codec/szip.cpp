@@ -77,8 +77,8 @@ padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
     done += count;
   }
   out.digest = digest.digest();
-  out.good = decoder.padding_clear() &&
-             (decoder.position() + 7) / 8 == stream.bytes.size();
+  out.good =
+      decoder.padding_clear() && (decoder.position() + 7) / 8 == stream.bytes.size();
   return out;
 }
 

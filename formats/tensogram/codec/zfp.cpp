@@ -55,8 +55,9 @@ zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
   return out;
 }
 
-/// Decodes some blocks at a time. The library reads on behind the end of what it is given,
-/// so it is given a piece of the stream, followed by more bytes than those blocks can have.
+/// Decodes some blocks at a time. The library reads on behind the end of what it is
+/// given, so it is given a piece of the stream, followed by more bytes than those blocks
+/// can have.
 class block_decoder {
  public:
   /// Values that are decoded at a time, at most.
@@ -116,10 +117,11 @@ class block_decoder {
 };
 
 error wrong_length(std::uint64_t bits, std::uint64_t bytes) {
-  return error(errc::corrupt,
-               fmt::format("cannot decompress payload: expected a zfp stream of {} bytes, "
-                           "found {}",
-                           (bits + 7) / 8, bytes));
+  return error(
+      errc::corrupt,
+      fmt::format("cannot decompress payload: expected a zfp stream of {} bytes, "
+                  "found {}",
+                  (bits + 7) / 8, bytes));
 }
 
 error no_memory() {
@@ -166,10 +168,10 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
     // The library does not write to a field that it compresses.
     const auto field = owned(zfp_field_1d(const_cast<std::byte*>(from.data()),
                                           zfp_type_double, from.size() / 8));
-    WEIR_TRY(code_buffer out,
-             make_buffer(align_up(zfp_stream_maximum_size(stream.get(), field.get()),
-                                  word) +
-                         word));
+    WEIR_TRY(
+        code_buffer out,
+        make_buffer(align_up(zfp_stream_maximum_size(stream.get(), field.get()), word) +
+                    word));
     const auto bits = owned(stream_open(out.storage.get(), out.bytes.size()));
     zfp_stream_set_bit_stream(stream.get(), bits.get());
     zfp_stream_rewind(stream.get());
@@ -200,8 +202,8 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
     std::array<double, block_decoder::run_values> values{};
     for (std::uint64_t i = 0; i < count; i += values.size()) {
       const std::size_t n = std::min<std::uint64_t>(values.size(), count - i);
-      double* out = in_place ? reinterpret_cast<double*>(to.bytes().data()) + i
-                             : values.data();
+      double* out =
+          in_place ? reinterpret_cast<double*>(to.bytes().data()) + i : values.data();
       if (!decoder.next(out, n)) {
         return wrong_length(decoder.position(), from.size())
             .hint(fmt::format("it ends before value {} of {}", i + n, count));

@@ -52,17 +52,17 @@ struct content_checks {
                                                      const content_checks& checks,
                                                      issue_list& issues);
 
-/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked for
-/// once the payload has shown that it can fill it. The elements are in the byte order of
-/// the machine if `options.native_order`.
+/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked
+/// for once the payload has shown that it can fill it. The elements are in the byte order
+/// of the machine if `options.native_order`.
 /// @error{unsupported; missing_hash; hash_mismatch; corrupt; out_of_range; out_of_memory;
 /// what the source returns}
 [[nodiscard]] result<void> decode_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,
                                          const read_options& options,
                                          const element_memory& memory);
-/// Whether the payload and the masks of an object decode, without a look at the digest and
-/// without elements. @error{those of decode_object}
+/// Whether the payload and the masks of an object decode, without a look at the digest
+/// and without elements. @error{those of decode_object}
 [[nodiscard]] result<void> check_object(const byte_source& source, std::uint64_t message,
                                         const object_place& place,
                                         const read_options& options);

@@ -145,9 +145,9 @@ class message_validation {
     }
     const bool values = options_.level >= validation_level::fidelity;
     byte_vector elements;
-    const auto done = values ? decode(place, elements)
-                             : formats::check_object(source_, report_.span.offset, place,
-                                                     trial());
+    const auto done =
+        values ? decode(place, elements)
+               : formats::check_object(source_, report_.span.offset, place, trial());
     if (!done) {
       if (done.error().code() == errc::io) {
         return done;

@@ -20,9 +20,9 @@ namespace weir::formats {
 /// multiple of every element size.
 inline constexpr std::size_t copy_piece = 16 * 1024;
 
-/// Copies `from` to `to`, which is as large, past the caches: the target is not read first,
-/// and what the caches hold stays there. For targets that nobody reads soon, in pieces of
-/// one pass; finish_copies() ends the pass.
+/// Copies `from` to `to`, which is as large, past the caches: the target is not read
+/// first, and what the caches hold stays there. For targets that nobody reads soon, in
+/// pieces of one pass; finish_copies() ends the pass.
 inline void copy_past_caches(bytes_view from, std::byte* to) noexcept {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64;

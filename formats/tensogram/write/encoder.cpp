@@ -24,8 +24,8 @@ class message_encoder {
       : objects_(objects), options_(options) {}
 
   result<void> run(byte_vector& to) {
-    WEIR_CHECK(check_metadata(options_.extra, metadata_place::extra,
-                              "metadata of the message"));
+    WEIR_CHECK(
+        check_metadata(options_.extra, metadata_place::extra, "metadata of the message"));
     WEIR_CHECK(check_alignment());
     WEIR_CHECK(prepare_objects());
     align_descriptors();
@@ -167,7 +167,7 @@ class message_encoder {
     to.put(make_frame(frame_type::header_metadata, metadata_, options_.hashes));
     if (!objects_.empty()) {
       to.put(make_frame(frame_type::header_index, encode_cbor(make_index(index_)),
-                            options_.hashes));
+                        options_.hashes));
     }
     if (header_list()) {  // digests are known later and take the same room
       list_at_ = to.size();
@@ -183,7 +183,7 @@ class message_encoder {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
       const prepared_object& object = prepared_[i];
       to.put(make_frame_header(frame_type::object, object_flags(options_.hashes),
-                                   object.frame_length()));
+                               object.frame_length()));
       auto digest = pass_payload(object, options_.hashes, &to);
       if (!digest) {
         return std::move(digest).error().at(object_name(i));

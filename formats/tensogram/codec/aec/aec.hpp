@@ -174,13 +174,13 @@ class aec_decoder {
 
   const aec_parameters& p_;
   aec_bits bits_;
-  std::uint64_t left_;              ///< samples of the stream that are not in numbers_
+  std::uint64_t left_;  ///< samples of the stream that are not in numbers_
   std::vector<std::uint32_t> numbers_;  ///< samples of one segment
-  std::size_t next_ = 0;            ///< of numbers_, the first that was not handed out
-  std::size_t end_ = 0;             ///< how many of numbers_ are there
-  std::uint32_t block_ = 0;         ///< number of the next block in its interval
-  std::uint32_t empty_ = 0;         ///< blocks that a run of empty ones still has
-  std::uint32_t last_ = 0;          ///< the sample before the next one
+  std::size_t next_ = 0;     ///< of numbers_, the first that was not handed out
+  std::size_t end_ = 0;      ///< how many of numbers_ are there
+  std::uint32_t block_ = 0;  ///< number of the next block in its interval
+  std::uint32_t empty_ = 0;  ///< blocks that a run of empty ones still has
+  std::uint32_t last_ = 0;   ///< the sample before the next one
   bool padding_clear_ = true;
 };
 

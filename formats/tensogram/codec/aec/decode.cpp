@@ -60,8 +60,8 @@ aec_decoder::aec_decoder(bytes_view from, std::uint64_t start, const aec_paramet
     : p_(p),
       bits_(from, start),
       left_(samples),
-      numbers_(std::min<std::uint64_t>({p.rsi, aec_segment,
-                                        (samples + p.block - 1) / p.block}) *
+      numbers_(std::min<std::uint64_t>(
+                   {p.rsi, aec_segment, (samples + p.block - 1) / p.block}) *
                p.block) {}
 
 unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
@@ -82,7 +82,8 @@ result<void> aec_decoder::fill() {
   next_ = 0;
   for (std::size_t done = 0; done < end_; done += p_.block, ++block_) {
     std::uint32_t* d = numbers_.data() + done;
-    const auto wanted = static_cast<unsigned>(std::min<std::size_t>(p_.block, end_ - done));
+    const auto wanted =
+        static_cast<unsigned>(std::min<std::size_t>(p_.block, end_ - done));
     if (empty_ > 0) {
       --empty_;
       std::fill_n(d, wanted, 0u);
@@ -273,10 +274,11 @@ result<void> aec_decoder::look_behind() {
   const std::uint32_t code = here.get_unary();
   const bool possible =
       pairs ? code <= largest_pair : blocks_of_run(code) <= p_.rsi - block_;
-  return possible || here.overrun() ? result<void>()
-                  : error(errc::corrupt,
-                          "cannot decompress payload: expected the end of the szip "
-                          "stream behind its last sample, found an impossible code");
+  return possible || here.overrun()
+             ? result<void>()
+             : error(errc::corrupt,
+                     "cannot decompress payload: expected the end of the szip "
+                     "stream behind its last sample, found an impossible code");
 }
 
 result<void> aec_decoder::read(mutable_bytes to) {

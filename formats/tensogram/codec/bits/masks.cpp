@@ -304,8 +304,8 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
     if (!mask) {
       continue;
     }
-    WEIR_CHECK(decode_mask(mask->blob, count, mask->method,
-                           decode_target::nowhere(bytes)));
+    WEIR_CHECK(
+        decode_mask(mask->blob, count, mask->method, decode_target::nowhere(bytes)));
     if (mask->method == mask_method::lz4 || mask->method == mask_method::zstd) {
       WEIR_TRY(code_buffer bits, make_buffer(bytes));
       WEIR_CHECK(decode_mask(mask->blob, count, mask->method, bits.writable()));

@@ -198,7 +198,8 @@ class block_decoder {
     const auto start =
         load_le<std::uint32_t>(chunk_.bytes.data() + blosc2_chunk_header + 4 * b);
     if (must_be_shown(size, chunk_.bytes.size())) {
-      WEIR_CHECK(block_reader(chunk_, start).read(decode_target::nowhere(size), is_short));
+      WEIR_CHECK(
+          block_reader(chunk_, start).read(decode_target::nowhere(size), is_short));
     }
     WEIR_CHECK(take_memory(block_));
     block_.bytes = {block_.storage.get(), size};

@@ -105,7 +105,12 @@ std::vector<boast> lies() {
   std::vector<boast> out;
   out.push_back({"raw", dtype::fp64, g, "none", "none", {}, zeros});
   out.push_back({"one bit", dtype::fp64, g, "simple_packing", "none", one_bit, zeros});
-  out.push_back({"lz4", dtype::uint8, 250'000, "none", "lz4", {},
+  out.push_back({"lz4",
+                 dtype::uint8,
+                 250'000,
+                 "none",
+                 "lz4",
+                 {},
                  with_size(250'000, false, byte_vector(1000, std::byte{0xFF}))});
   out.push_back({"zstd", dtype::uint8, zstd_bytes, "none", "zstd", {}, zstd});
   out.push_back({"zstd of bits", dtype::fp64, 8 * zstd_bytes, "simple_packing", "zstd",
@@ -122,12 +127,21 @@ std::vector<boast> lies() {
     out.push_back({"empty zfp", dtype::fp64, g, "none", "zfp", keys, {}});
   }
   const byte_vector one_run = from_hex("00 FFFFFFFF7F");
-  out.push_back({"rle", dtype::bitmask, 32 * g, "none", "rle", {},
-                 with_size(0, true, one_run)});
-  out.push_back({"long rle", dtype::bitmask, (std::int64_t{1} << 32) - 8, "none", "rle",
-                 {}, with_size(0xFFFF'FFF8, true, one_run)});
-  out.push_back({"roaring", dtype::bitmask, (std::int64_t{1} << 32) - 8, "none",
-                 "roaring", {},
+  out.push_back(
+      {"rle", dtype::bitmask, 32 * g, "none", "rle", {}, with_size(0, true, one_run)});
+  out.push_back({"long rle",
+                 dtype::bitmask,
+                 (std::int64_t{1} << 32) - 8,
+                 "none",
+                 "rle",
+                 {},
+                 with_size(0xFFFF'FFF8, true, one_run)});
+  out.push_back({"roaring",
+                 dtype::bitmask,
+                 (std::int64_t{1} << 32) - 8,
+                 "none",
+                 "roaring",
+                 {},
                  with_size(0xFFFF'FFF8, true, from_hex("3A300000 FFFFFFFF"))});
   return out;
 }
@@ -241,7 +255,8 @@ byte_vector inflated(numbers& random, const message_reader& reader) {
   d.strides.clear();
   byte_vector payload = or_throw(reader.stored_region(i));
   if (!payload.empty() && random.below(2) == 0) {
-    payload[random.below(payload.size())] ^= static_cast<std::byte>(1u << random.below(8));
+    payload[random.below(payload.size())] ^=
+        static_cast<std::byte>(1u << random.below(8));
   }
   if (payload.size() >= 4 && random.below(2) == 0) {
     // What lz4, rle and roaring say in front, so that it agrees with the shape.
@@ -295,8 +310,7 @@ TEST(tensogram_memory, mutations_take_little_more_than_the_sound_file) {
       const allocation_meter meter;
       const std::uint64_t decoded = read_all(other, options);
       // A mutation may be sound, and larger.
-      EXPECT_LT(meter.peak(),
-                need + allowance + 4 * static_cast<std::int64_t>(decoded));
+      EXPECT_LT(meter.peak(), need + allowance + 4 * static_cast<std::int64_t>(decoded));
     }
   }
 }

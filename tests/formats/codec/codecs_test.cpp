@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codecs by themselves: against other implementations, against their definition, against
 // damage.
-#include <gtest/gtest.h>
 #include <fmt/core.h>
+#include <gtest/gtest.h>
 #include <libaec.h>
 #include <zfp.h>
 
@@ -132,8 +132,8 @@ TEST(aec, ranges_are_read_from_offsets_that_are_right_or_from_the_start) {
       or_throw(szip_decode_range({bytes, p, wrong, samples.size()}, first, part));
       EXPECT_EQ(part, copy(expected));
       part.assign(part.size(), std::byte{});
-      const auto intervals = intervals_of(p, code.offsets, bytes.size(), samples.size(),
-                                          first, part.size());
+      const auto intervals =
+          intervals_of(p, code.offsets, bytes.size(), samples.size(), first, part.size());
       const bytes_view piece = bytes.subspan(intervals.first_byte, intervals.bytes);
       or_throw(szip_decode_intervals(piece, p, intervals, first, part));
       EXPECT_EQ(part, copy(expected));
@@ -340,9 +340,9 @@ TEST(zfp, a_stream_of_another_length_is_refused_in_every_mode) {
     }
     std::vector<double> back(count);
     const mutable_bytes to = std::as_writable_bytes(std::span(back));
-    for (const zfp_parameters& p :
-         {zfp_parameters{formats::zfp_mode::rate, 16}, zfp_parameters{formats::zfp_mode::precision, 20},
-          zfp_parameters{formats::zfp_mode::accuracy, 1e-3}}) {
+    for (const zfp_parameters& p : {zfp_parameters{formats::zfp_mode::rate, 16},
+                                    zfp_parameters{formats::zfp_mode::precision, 20},
+                                    zfp_parameters{formats::zfp_mode::accuracy, 1e-3}}) {
       SCOPED_TRACE(fmt::format("{} values, mode {}", count, static_cast<int>(p.mode)));
       const auto code = or_throw(zfp_encode(std::as_bytes(std::span(values)), p));
       EXPECT_TRUE(zfp_decode(code.bytes, p, to).has_value());
@@ -387,7 +387,8 @@ TEST(zfp, values_are_those_of_the_library) {
 }
 
 /// A frame of one chunk whose blocks went through the delta filter, as c-blosc2 has it:
-/// numbers of the first block xor those before them, of the others xor those of the first.
+/// numbers of the first block xor those before them, of the others xor those of the
+/// first.
 byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
   const auto plain = or_throw(blosc2_encode(data, {blosc2_codec::lz4, 0, width}));
   byte_vector frame = copy(plain.bytes);
@@ -395,8 +396,8 @@ byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
   const std::size_t blocks = (data.size() + block - 1) / block;
   byte_vector body(blosc2_chunk_header);
   std::copy_n(frame.begin() + chunk, body.size(), body.begin());
-  body[2] = static_cast<std::byte>(blosc2_flag::extended | blosc2_flag::whole_blocks |
-                                   1u << 5);
+  body[2] =
+      static_cast<std::byte>(blosc2_flag::extended | blosc2_flag::whole_blocks | 1u << 5);
   store_le(body.data() + 8, static_cast<std::uint32_t>(block));
   body[16 + 5] = std::byte{3};
   body.resize(body.size() + 4 * blocks);

@@ -2,7 +2,7 @@
 /// @file
 /// szip: ranges that are right whatever the offsets say, intervals that end at bytes, and
 /// damaged streams as libaec reads them.
-#include "formats/szip_messages.hpp"
+#include "formats/codec/szip_messages.hpp"
 
 #include <libaec.h>
 
@@ -103,9 +103,9 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
       object.descriptor.parameters.find("szip_rsi")->uint64().value() *
       object.descriptor.parameters.find("szip_block_size")->uint64().value();
   const byte_vector part = or_throw(other.decode_range(0, 20 * interval, 5));
-  EXPECT_TRUE(std::equal(part.begin(), part.end(),
-                         object.data.begin() +
-                             static_cast<std::ptrdiff_t>(2 * 20 * interval)));
+  EXPECT_TRUE(
+      std::equal(part.begin(), part.end(),
+                 object.data.begin() + static_cast<std::ptrdiff_t>(2 * 20 * interval)));
 
   descriptor.order = byte_order::little;
   const object_to_write decoded{descriptor, {}, object.data};
@@ -131,9 +131,8 @@ padded_stream pad_intervals(const aec_code& code) {
       for (unsigned k = 0; k < 8; ++k) {
         const std::uint64_t bit = at + k;
         const unsigned value =
-            bit < end
-                ? std::to_integer<unsigned>(from[bit / 8]) >> (7 - bit % 8) & 1u
-                : 0u;
+            bit < end ? std::to_integer<unsigned>(from[bit / 8]) >> (7 - bit % 8) & 1u
+                      : 0u;
         byte = byte << 1 | value;
       }
       out.bytes.push_back(static_cast<std::byte>(byte));
@@ -156,7 +155,8 @@ TEST(tensogram_szip, the_flag_for_padded_intervals_is_looked_up_in_the_stream) {
     const aec_code dense = or_throw(aec_encode(samples, p, 1));
     const padded_stream padded = pad_intervals(dense);
     p.padded = true;
-    const auto decodes = [&](bytes_view bytes, const std::vector<std::uint64_t>& offsets) {
+    const auto decodes = [&](bytes_view bytes,
+                             const std::vector<std::uint64_t>& offsets) {
       byte_vector back(samples.size());
       const auto done = szip_decode({bytes, p, offsets, samples.size()}, back, 1);
       if (!done && done.error().code() == errc::unsupported) {

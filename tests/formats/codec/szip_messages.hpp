@@ -33,8 +33,8 @@ inline sample_object random_szip_object(std::uint64_t seed, std::size_t most) {
                              dtype::int32, dtype::fp32,   dtype::fp64};
   sample_object out;
   out.descriptor.type = types[random.below(types.size())];
-  out.descriptor.order = random.below(4) == 0 ? formats::byte_order::big
-                                              : formats::byte_order::little;
+  out.descriptor.order =
+      random.below(4) == 0 ? formats::byte_order::big : formats::byte_order::little;
   out.descriptor.compression = "szip";
   const std::size_t count = 1 + random.below(most);
   out.descriptor.shape = {static_cast<std::int64_t>(count)};
