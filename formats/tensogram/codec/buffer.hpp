@@ -6,7 +6,6 @@
 
 #include <fmt/core.h>
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -58,9 +57,7 @@ inline constexpr std::uint64_t trusted_ratio = 16;
 class decode_target {
  public:
   decode_target(mutable_bytes to) noexcept : data_(to.data()), size_(to.size()) {}
-  template <class Bytes>
-    requires std::convertible_to<Bytes&, mutable_bytes>
-  decode_target(Bytes& to) noexcept : decode_target(mutable_bytes(to)) {}
+  decode_target(byte_vector& to) noexcept : decode_target(mutable_bytes(to)) {}
   [[nodiscard]] static decode_target nowhere(std::uint64_t size) noexcept {
     decode_target out{mutable_bytes()};
     out.size_ = size;
