@@ -205,8 +205,11 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
       double* out =
           in_place ? reinterpret_cast<double*>(to.bytes().data()) + i : values.data();
       if (!decoder.next(out, n)) {
-        return wrong_length(decoder.position(), from.size())
-            .hint(fmt::format("it ends before value {} of {}", i + n, count));
+        return error(errc::corrupt,
+                     fmt::format("cannot decompress payload: expected a zfp stream with "
+                                 "{} values, found the end of its {} bytes before value "
+                                 "{}",
+                                 count, from.size(), i + n));
       }
       if (to.kept() && !in_place) {
         std::memcpy(to.bytes().data() + i * sizeof(double), values.data(),
