@@ -49,6 +49,19 @@ inline byte_vector load(const std::string& path) {
   return or_throw(read_file(posix_file_system(), path));
 }
 
+/// Numbers of a seed, one after the other.
+class numbers {
+ public:
+  explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
+  std::uint64_t next() { return random_.bits(at_++); }
+  std::uint64_t below(std::uint64_t n) { return next() % n; }
+  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+ private:
+  philox random_;
+  std::uint64_t at_ = 0;
+};
+
 /// Pseudo-random bytes, a function of the seed.
 inline byte_vector random_bytes(std::uint64_t seed, std::size_t size) {
   const philox random(seed, 7);

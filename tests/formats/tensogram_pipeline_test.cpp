@@ -5,6 +5,8 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -19,7 +21,7 @@ namespace {
 
 using namespace formats;
 
-sample_object doubles(std::size_t n) {
+sample_object smooth_field(std::size_t n) {
   sample_object out = sample(1, dtype::fp64, {static_cast<std::int64_t>(n)});
   for (std::size_t i = 0; i < n; ++i) {
     const double value =
@@ -46,7 +48,7 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
         << message.error().text();
     EXPECT_EQ(message.error().where(), "object 0");
   };
-  sample_object szip = doubles(100);
+  sample_object szip = smooth_field(100);
   szip.descriptor.compression = "szip";
   szip.descriptor.parameters = szip_keys();
   refusal(szip, "32 bits");
@@ -59,7 +61,7 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
   szip.descriptor.parameters.set("szip_flags", 8);
   szip.descriptor.parameters.set("szip_block_size", 10);
   refusal(szip, "8, 16, 32 or 64");
-  sample_object zfp = doubles(100);
+  sample_object zfp = smooth_field(100);
   zfp.descriptor.compression = "zfp";
   refusal(zfp, "zfp_mode");
   zfp.descriptor.parameters = {{"zfp_mode", "fixed_rate"}, {"zfp_rate", 8}};
@@ -76,7 +78,7 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
   floats.descriptor.compression = "blosc2";
   floats.descriptor.parameters = {{"blosc2_codec", "zlib"}};
   refusal(floats, "only read");
-  sample_object packed = doubles(99);
+  sample_object packed = smooth_field(99);
   packed.descriptor.encoding = "simple_packing";
   packed.descriptor.compression = "blosc2";
   packed.descriptor.parameters = {{"sp_bits_per_value", 27}};
@@ -84,20 +86,20 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
   packed.descriptor.compression = "none";
   packed.descriptor.parameters.set("sp_reference_value", 1.0);
   refusal(packed, "or neither");
-  sample_object shuffled = doubles(99);
+  sample_object shuffled = smooth_field(99);
   shuffled.descriptor.filter = "shuffle";
   shuffled.descriptor.parameters = {{"shuffle_element_size", 7}};
   refusal(shuffled, "divisor");
   message_options blosc;
   blosc.masks = {
       true, true, mask_method::blosc2, mask_method::blosc2, mask_method::blosc2, 0};
-  sample_object holes = doubles(99);
+  sample_object holes = smooth_field(99);
   store_le<std::uint64_t>(holes.data.data(), 0x7FF8'0000'0000'0000);
   EXPECT_EQ(encode(holes, blosc).error().code(), errc::unsupported);
 }
 
 std::vector<sample_object> staged_objects(std::size_t n) {
-  std::vector<sample_object> out(7, doubles(n));
+  std::vector<sample_object> out(7, smooth_field(n));
   out[1].descriptor.encoding = "simple_packing";
   out[1].descriptor.parameters = {{"sp_bits_per_value", 24}};
   out[2].descriptor = out[1].descriptor;
@@ -200,7 +202,7 @@ TEST(tensogram_pipeline, payloads_stand_where_they_are_asked_to) {
   }
   message_options odd;
   odd.payload_alignment = 24;
-  EXPECT_EQ(encode(doubles(3), odd).error().code(), errc::invalid_argument);
+  EXPECT_EQ(encode(smooth_field(3), odd).error().code(), errc::invalid_argument);
 }
 
 TEST(tensogram_pipeline, masks_hold_each_value_in_one_list) {
@@ -235,9 +237,38 @@ TEST(tensogram_pipeline, masks_hold_each_value_in_one_list) {
       or_throw(or_throw(message_reader::open(half)).masks(0)).positive_infinity.empty());
 }
 
+TEST(tensogram_pipeline, zero_bits_pack_the_first_value_and_leave_the_rest_to_masks) {
+  sample_object object = smooth_field(3);
+  object.descriptor.encoding = "simple_packing";
+  object.descriptor.parameters = {{"sp_bits_per_value", 0}};
+  const auto set = [&](std::size_t i, double value) {
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    object.descriptor.order == byte_order::little
+        ? store_le(object.data.data() + 8 * i, bits)
+        : store_be(object.data.data() + 8 * i, bits);
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  message_options options;
+  for (const byte_order order : {byte_order::little, byte_order::big}) {
+    object.descriptor.order = order;
+    set(0, 1);
+    set(1, infinity);
+    set(2, 3);
+    EXPECT_EQ(encode(object).error().code(), errc::invalid_argument);
+    options.masks.infinity = true;
+    const byte_vector message = or_throw(encode(object, options));
+    const auto reader = or_throw(message_reader::open(message));
+    const byte_vector back = or_throw(reader.decode(0));
+    const std::array<double, 3> expected{1, infinity, 1};
+    EXPECT_EQ(std::memcmp(back.data(), expected.data(), back.size()), 0);
+    set(0, infinity);
+    EXPECT_EQ(encode(object, options).error().code(), errc::unknown_key);
+  }
+}
+
 TEST(tensogram_pipeline, small_masks_are_stored_as_they_are) {
   for (const std::int64_t n : {1024, 1032}) {
-    sample_object object = doubles(static_cast<std::size_t>(n));
+    sample_object object = smooth_field(static_cast<std::size_t>(n));
     store_le<std::uint64_t>(object.data.data() + 800, 0x7FF8'0000'0000'0000);
     message_options options;
     options.masks.nan = true;
@@ -338,7 +369,7 @@ TEST(tensogram_pipeline, lz4_blocks_must_keep_the_size_in_front_of_them) {
 }
 
 TEST(tensogram_pipeline, packing_keys_of_old_writers_are_read_on_request) {
-  sample_object object = doubles(64);
+  sample_object object = smooth_field(64);
   object.descriptor.encoding = "simple_packing";
   object.descriptor.parameters = {{"sp_bits_per_value", 16}};
   const byte_vector now = or_throw(encode(object));
@@ -360,7 +391,7 @@ TEST(tensogram_pipeline, packing_keys_of_old_writers_are_read_on_request) {
 }
 
 TEST(tensogram_pipeline, a_shape_asks_for_no_more_than_the_limit) {
-  sample_object object = doubles(64);
+  sample_object object = smooth_field(64);
   object.descriptor.encoding = "simple_packing";
   object.descriptor.parameters = {{"sp_bits_per_value", 0}};
   byte_vector message = or_throw(encode(object));
@@ -380,16 +411,17 @@ TEST(tensogram_scan, messages_are_the_same_from_either_end) {
     append(stream, piece);
     return result<void>();
   }));
-  or_throw(writer.write(doubles(5).to_write()));
+  or_throw(writer.write(smooth_field(5).to_write()));
   or_throw(writer.finish());
   for (const bool streams : {false, true}) {
     bytes.clear();
     bytes.reserve(1 << 16);
     append(bytes, as_view("garbage"));
     for (int k = 0; k < 7; ++k) {
-      append(bytes, streams && k % 3 == 1
-                        ? stream
-                        : or_throw(encode(doubles(3u + 7u * static_cast<unsigned>(k)))));
+      append(bytes,
+             streams && k % 3 == 1
+                 ? stream
+                 : or_throw(encode(smooth_field(3u + 7u * static_cast<unsigned>(k)))));
       append(bytes, as_view(k == 3 ? "39277777" : ""));
     }
     const memory_source source{bytes_view(bytes)};
@@ -409,20 +441,20 @@ TEST(tensogram_scan, messages_are_the_same_from_either_end) {
 TEST(tensogram_source, a_mapped_file_is_read_in_place) {
   const temp_folder folder;
   const std::string path = folder / "mapped.tgm";
-  const byte_vector message = or_throw(encode(doubles(100)));
+  const byte_vector message = or_throw(encode(smooth_field(100)));
   or_throw(write_file_atomically(posix_file_system(), path, message));
   const auto source = or_throw(mapped_source::open(path));
   const auto reader = or_throw(message_reader::open(source, or_throw(scan(*source))[0]));
   EXPECT_EQ(or_throw(reader.view(0)).data(),
             source->view()->data() + reader.frames().back().offset + 16);
-  EXPECT_EQ(or_throw(reader.decode(0)), doubles(100).data);
+  EXPECT_EQ(or_throw(reader.decode(0)), smooth_field(100).data);
   EXPECT_EQ(mapped_source::open(folder / "absent").error().code(), errc::not_found);
   or_throw(write_file_atomically(posix_file_system(), path, bytes_view()));
   EXPECT_EQ(or_throw(mapped_source::open(path))->size(), 0u);
 }
 
 TEST(tensogram_metadata, the_first_frame_alone_gives_it) {
-  sample_object object = doubles(3);
+  sample_object object = smooth_field(3);
   object.metadata = {{"name", "t"}};
   byte_vector message = or_throw(encode(object));
   const auto found = or_throw(read_metadata(message));

@@ -6,7 +6,6 @@
 
 #include <fmt/core.h>
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -40,14 +39,14 @@ struct code_buffer {
   return out;
 }
 
-/// Decoded bytes for which memory is taken on the word of a shape, and how many of them a
-/// stored byte may stand for beyond that. What is larger must be shown first: a message of
-/// some hundred bytes can claim terabytes.
+/// Decoded bytes for which memory is taken on the word of a shape, and how many of them
+/// a stored byte may stand for beyond that. What is larger must be shown first: some
+/// hundred bytes can claim terabytes.
 inline constexpr std::uint64_t trusted_bytes = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t trusted_ratio = 16;
 
-/// Whether `stored` bytes must be decoded to nowhere before memory is taken for the `size`
-/// bytes that they are said to decode to.
+/// Whether `stored` bytes must be decoded to nowhere before memory is taken for the
+/// `size` bytes that they are said to decode to.
 [[nodiscard]] constexpr bool must_be_shown(std::uint64_t size,
                                            std::uint64_t stored) noexcept {
   return size > trusted_bytes && size / trusted_ratio > stored;
@@ -58,9 +57,7 @@ inline constexpr std::uint64_t trusted_ratio = 16;
 class decode_target {
  public:
   decode_target(mutable_bytes to) noexcept : data_(to.data()), size_(to.size()) {}
-  template <class Bytes>
-    requires std::convertible_to<Bytes&, mutable_bytes>
-  decode_target(Bytes& to) noexcept : decode_target(mutable_bytes(to)) {}
+  decode_target(byte_vector& to) noexcept : decode_target(mutable_bytes(to)) {}
   [[nodiscard]] static decode_target nowhere(std::uint64_t size) noexcept {
     decode_target out{mutable_bytes()};
     out.size_ = size;
@@ -85,10 +82,10 @@ class decode_target {
   bool kept_ = true;
 };
 
-/// Decodes to nowhere with a library that writes to memory: beginnings of the stream, each
-/// `trusted_ratio` times as long as the one before, up to the last that is shorter than
-/// the whole. So memory stays a multiple of what has been shown.
-/// `decode(to)` fills `to` with the beginning or fails. @error{out_of_memory; of `decode`}
+/// Decodes to nowhere with a library that writes to memory: beginnings of the stream,
+/// each `trusted_ratio` times as long as the one before, up to the last that is shorter
+/// than the whole. So memory stays a multiple of what has been shown. `decode(to)` fills
+/// `to` with the beginning or fails. @error{out_of_memory; what `decode` returns}
 template <class Decode>
 [[nodiscard]] result<void> show_beginnings(std::uint64_t size, const Decode& decode) {
   for (std::uint64_t n = trusted_bytes; n < size; n *= trusted_ratio) {

@@ -23,11 +23,11 @@ char* chars(std::byte* bytes) noexcept {
 
 /// `size` is what the library returned: negative for damage.
 error bad_block(std::uint64_t expected, int size) {
-  return error(errc::corrupt,
-               fmt::format("cannot decompress payload: expected an LZ4 block of {} "
-                           "bytes, found {}",
-                           expected,
-                           size < 0 ? "a damaged one" : fmt::format("{} bytes", size)));
+  return error(
+      errc::corrupt,
+      fmt::format("cannot decompress payload: expected an LZ4 block of {} "
+                  "bytes, found {}",
+                  expected, size < 0 ? "a damaged one" : fmt::format("{} bytes", size)));
 }
 
 }  // namespace

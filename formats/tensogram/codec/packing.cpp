@@ -3,6 +3,7 @@
 /// Packing and unpacking of doubles, any width, and the choice of the parameters.
 #include "tensogram/codec/packing.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -289,6 +290,30 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values,
                                            static_cast<std::int32_t>(decimal), threads));
   store_packing(computed, parameters);
   return computed;
+}
+
+result<void> settle_constant(cbor_map& parameters, bytes_view values, byte_order order) {
+  const cbor_value* bits = parameters.find("sp_bits_per_value");
+  const bool constant = bits != nullptr && bits->int64() == 0 &&
+                        parameters.find("sp_reference_value") == nullptr &&
+                        parameters.find("sp_binary_scale_factor") == nullptr;
+  if (!constant || values.empty()) {
+    return {};
+  }
+  std::array<std::byte, sizeof(double)> first{};
+  std::copy_n(values.begin(), first.size(), first.begin());
+  if (order != native_byte_order) {
+    std::reverse(first.begin(), first.end());
+  }
+  const double reference = value_at(first, 0);
+  if (!std::isfinite(reference)) {
+    return bad_parameter(errc::unknown_key, "sp_reference_value",
+                         "a finite first value to pack with 0 bits",
+                         std::isnan(reference) ? "NaN" : "an infinity");
+  }
+  parameters.set("sp_reference_value", reference);
+  parameters.set("sp_binary_scale_factor", 0);
+  return {};
 }
 
 void pack_values(bytes_view values, const packing& p, mutable_bytes to,

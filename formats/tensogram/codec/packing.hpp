@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "weir/formats/tensogram.hpp"
 #include "weir/formats/tensogram_packing.hpp"
 
 namespace weir::formats {
@@ -28,6 +29,13 @@ struct packing_rules {
 /// does not fit, a value that is not finite}
 [[nodiscard]] result<packing> settle_packing(cbor_map& parameters, bytes_view values,
                                              unsigned threads);
+
+/// Parameters for writing with 0 bits, which store nothing but a reference value, the
+/// first of the values: the others need not be finite if masks take them out. Does
+/// nothing for more bits, or where a reference value is given.
+/// @error{unknown_key, a first value that is not finite}
+[[nodiscard]] result<void> settle_constant(cbor_map& parameters, bytes_view values,
+                                           byte_order order);
 
 /// Packs native doubles into `to`, which has packed_size(n, bits).
 void pack_values(bytes_view values, const packing& p, mutable_bytes to, unsigned threads);

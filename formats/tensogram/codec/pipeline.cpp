@@ -227,6 +227,15 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored,
   return {};
 }
 
+result<void> check_payload(const pipeline& plan, bytes_view stored) {
+  if (plan.compression != codec::lz4 && plan.compression != codec::zstd) {
+    return decompress(plan, stored, decode_target::nowhere(plan.encoded), 1);
+  }
+  WEIR_CHECK(show_size(plan, stored));
+  WEIR_TRY(code_buffer encoded, make_buffer(plan.encoded));
+  return decompress(plan, stored, encoded.writable(), 1);
+}
+
 payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t first,
                        std::uint64_t count) {
   payload_range out{first, count, 0, stored};
@@ -237,8 +246,7 @@ payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t
   if (plan.compression == codec::none) {
     out.offset = part.offset;
     out.length = part.length;
-  } else if (plan.compression == codec::szip && plan.offsets_marked &&
-             part.length != 0) {
+  } else if (plan.compression == codec::szip && plan.offsets_marked && part.length != 0) {
     const szip_intervals intervals = intervals_of(plan.aec, plan.offsets, stored,
                                                   plan.encoded, part.offset, part.length);
     out.offset = intervals.first_byte;

@@ -97,6 +97,11 @@ using element_memory = std::function<result<mutable_bytes>(std::uint64_t bytes)>
 [[nodiscard]] result<void> decode_payload(const pipeline& plan, bytes_view stored,
                                           const element_memory& memory, unsigned threads);
 
+/// Whether a payload decodes to the size that it must have. Nothing is kept: of codecs
+/// that cannot go without, memory is taken for what is behind encoding and filter.
+/// @error{those of decode_payload}
+[[nodiscard]] result<void> check_payload(const pipeline& plan, bytes_view stored);
+
 /// Elements of an object, and the stored bytes that hold them: all of them where nobody
 /// can tell.
 struct payload_range {

@@ -287,8 +287,8 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
   WEIR_TRY(pipeline plan, planner(descriptor, {kind, false}).run(packed));
   WEIR_CHECK(check_sizes(plan, stored, options.max_object_bytes));
   if (plan.compression == codec::szip) {
-    WEIR_TRY(plan.offsets, read_szip_offsets(descriptor.parameters,
-                                             interval_count(plan), stored, kind));
+    WEIR_TRY(plan.offsets, read_szip_offsets(descriptor.parameters, interval_count(plan),
+                                             stored, kind));
     plan.offsets_marked =
         !plan.aec.padded && !plan.offsets.empty() &&
         descriptor.szip_offsets == szip_offsets_digest(plan.offsets, stored);
@@ -330,8 +330,8 @@ result<void> check_stored(const object_descriptor& descriptor, std::uint64_t sto
                          descriptor.compression);
   }
   if (offsets) {
-    WEIR_CHECK(read_szip_offsets(descriptor.parameters, interval_count(plan), stored,
-                                 kind));
+    WEIR_CHECK(
+        read_szip_offsets(descriptor.parameters, interval_count(plan), stored, kind));
   }
   if (plan.compression == codec::none && stored != plan.encoded) {
     return error(kind, fmt::format("cannot write object: expected {} stored bytes, found "

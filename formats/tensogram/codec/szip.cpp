@@ -51,30 +51,43 @@ bool decode_groups(const szip_stream& stream, mutable_bytes to, unsigned threads
 struct padding_fit {
   bool good = false;           ///< it decodes, up to its last byte
   std::size_t agreements = 0;  ///< offsets that are those of the stream
+  std::uint64_t digest = 0;    ///< of what it decodes to
 };
 
 padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
   padding_fit out;
   const std::uint64_t step = interval_bytes(p);
+  const std::uint64_t most = std::min<std::uint64_t>(step, 16384 * p.sample_bytes);
+  byte_vector samples(static_cast<std::size_t>(most));
+  xxh3_stream digest;
   aec_decoder decoder(stream.bytes, 0, p, stream.size / p.sample_bytes);
-  std::size_t i = 0;
-  for (std::uint64_t done = 0; done < stream.size; done += step, ++i) {
-    out.agreements +=
-        i < stream.offsets.size() && stream.offsets[i] == decoder.position() ? 1 : 0;
-    if (!decoder.skip(std::min(step, stream.size - done))) {
+  for (std::uint64_t done = 0; done < stream.size;) {
+    const std::uint64_t inside = done % step;
+    const std::uint64_t interval = done / step;
+    out.agreements += inside == 0 && interval < stream.offsets.size() &&
+                              stream.offsets[interval] == decoder.position()
+                          ? 1
+                          : 0;
+    const std::uint64_t count = std::min({most, step - inside, stream.size - done});
+    const auto part = mutable_bytes(samples).first(static_cast<std::size_t>(count));
+    if (!decoder.read(part)) {
       return out;
     }
+    digest.update(part);
+    done += count;
   }
-  out.good = decoder.padding_clear() &&
-             (decoder.position() + 7) / 8 == stream.bytes.size();
+  out.digest = digest.digest();
+  out.good =
+      decoder.padding_clear() && (decoder.position() + 7) / 8 == stream.bytes.size();
   return out;
 }
 
 /// The parameters with which a stream is decoded. libaec as it is usually built writes no
 /// padding when it is asked to, but expects it when it reads: the flag says nothing, so
 /// the stream is looked at.
-aec_parameters settled(const szip_stream& stream) {
-  aec_parameters padded = stream.parameters;
+/// @error{unsupported, a stream that can be read both ways to different values}
+result<aec_parameters> settled(const szip_stream& stream) {
+  const aec_parameters& padded = stream.parameters;
   if (!padded.padded || stream.size <= interval_bytes(padded)) {
     return padded;
   }
@@ -82,6 +95,13 @@ aec_parameters settled(const szip_stream& stream) {
   dense.padded = false;
   const padding_fit with = fit_of(stream, padded);
   const padding_fit without = fit_of(stream, dense);
+  if (with.good && without.good && with.agreements == without.agreements &&
+      with.digest != without.digest) {
+    return error(errc::unsupported,
+                 "cannot decompress payload: expected szip_block_offsets to tell whether "
+                 "intervals are padded (flag 32), found a stream that can be read both "
+                 "ways");
+  }
   const bool is_dense =
       without.good && (!with.good || without.agreements > with.agreements);
   return is_dense ? dense : padded;
@@ -180,7 +200,7 @@ std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
 
 result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                          unsigned threads) {
-  const aec_parameters p = settled(stream);
+  WEIR_TRY(const aec_parameters p, settled(stream));
   const szip_stream known{stream.bytes, p, stream.offsets, stream.size};
   threads = worth_threads(threads, to.size());
   if (threads > 1 && to.kept() && stream.offsets.size() > 1 &&
@@ -192,7 +212,7 @@ result<void> szip_decode(const szip_stream& stream, const decode_target& to,
 
 result<void> szip_decode_range(const szip_stream& stream, std::uint64_t first,
                                const decode_target& to) {
-  const aec_parameters p = settled(stream);
+  WEIR_TRY(const aec_parameters p, settled(stream));
   return decode_from_start({stream.bytes, p, stream.offsets, stream.size}, first, to);
 }
 

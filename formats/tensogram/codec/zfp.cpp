@@ -55,33 +55,37 @@ zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
   return out;
 }
 
-/// Decodes block by block. The library reads on behind the end of what it is given, so it
-/// is given a piece of the stream at a time, followed by more bytes than a block can have.
+/// Decodes some blocks at a time. The library reads on behind the end of what it is
+/// given, so it is given a piece of the stream, followed by more bytes than those blocks
+/// can have.
 class block_decoder {
  public:
+  /// Values that are decoded at a time, at most.
+  static constexpr std::size_t run_values = 32 * block_values;
+
   block_decoder(bytes_view from, const zfp_parameters& p)
-      : from_(from), stream_(open_stream(p)) {
-    window_.resize((window_bytes + largest_block) / word);
-    bits_ = owned(stream_open(window_.data(), window_bytes + largest_block));
+      : from_(from), window_(window_bytes / word), stream_(open_stream(p)) {
+    bits_ = owned(stream_open(window_.data(), window_bytes));
     zfp_stream_set_bit_stream(stream_.get(), bits_.get());
     load(0);
   }
 
-  /// Decodes up to 4 values. False if the stream ends before.
+  /// Decodes up to `run_values` values; only of the last ones there may be fewer than a
+  /// block has. False if the stream ends before.
   bool next(double* to, std::size_t count) {
-    if (count == block_values) {
-      zfp_decode_block_double_1(stream_.get(), to);
-    } else {
-      zfp_decode_partial_block_strided_double_1(stream_.get(), to, count, 1);
+    std::size_t i = 0;
+    for (; i + block_values <= count; i += block_values) {
+      zfp_decode_block_double_1(stream_.get(), to + i);
     }
-    if (const std::uint64_t inside = stream_rtell(bits_.get());
-        inside >= 8 * window_bytes || ends_here_) {
-      if (position() > 8 * std::uint64_t{from_.size()}) {
-        return false;
-      }
-      if (inside >= 8 * window_bytes) {
-        load(position());
-      }
+    if (i < count) {
+      zfp_decode_partial_block_strided_double_1(stream_.get(), to + i, count - i, 1);
+    }
+    const std::uint64_t now = position();
+    if (now > 8 * std::uint64_t{from_.size()}) {
+      return false;
+    }
+    if (now - 8 * begin_ >= 8 * step_bytes) {
+      load(now);
     }
     return true;
   }
@@ -91,7 +95,9 @@ class block_decoder {
   }
 
  private:
-  static constexpr std::size_t window_bytes = std::size_t{64} << 10;
+  static constexpr std::size_t step_bytes = std::size_t{64} << 10;
+  static constexpr std::size_t window_bytes =
+      step_bytes + run_values / block_values * largest_block;
 
   /// Puts the stream from bit `position` on into the window, from a whole word on.
   void load(std::uint64_t position) {
@@ -100,23 +106,22 @@ class block_decoder {
     const std::size_t count = std::min<std::uint64_t>(to.size(), from_.size() - begin_);
     std::copy_n(from_.begin() + static_cast<std::ptrdiff_t>(begin_), count, to.begin());
     std::fill(to.begin() + static_cast<std::ptrdiff_t>(count), to.end(), std::byte{});
-    ends_here_ = count < to.size();
     stream_rseek(bits_.get(), static_cast<std::size_t>(position - 8 * begin_));
   }
 
   bytes_view from_;
   std::uint64_t begin_ = 0;  ///< byte of the stream where the window starts
-  bool ends_here_ = false;   ///< the window has the end of the stream
   std::vector<std::uint64_t> window_;
   zfp_pointer<bitstream> bits_;
   zfp_pointer<zfp_stream> stream_;
 };
 
 error wrong_length(std::uint64_t bits, std::uint64_t bytes) {
-  return error(errc::corrupt,
-               fmt::format("cannot decompress payload: expected a zfp stream of {} bytes, "
-                           "found {}",
-                           (bits + 7) / 8, bytes));
+  return error(
+      errc::corrupt,
+      fmt::format("cannot decompress payload: expected a zfp stream of {} bytes, "
+                  "found {}",
+                  (bits + 7) / 8, bytes));
 }
 
 error no_memory() {
@@ -163,10 +168,10 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
     // The library does not write to a field that it compresses.
     const auto field = owned(zfp_field_1d(const_cast<std::byte*>(from.data()),
                                           zfp_type_double, from.size() / 8));
-    WEIR_TRY(code_buffer out,
-             make_buffer(align_up(zfp_stream_maximum_size(stream.get(), field.get()),
-                                  word) +
-                         word));
+    WEIR_TRY(
+        code_buffer out,
+        make_buffer(align_up(zfp_stream_maximum_size(stream.get(), field.get()), word) +
+                    word));
     const auto bits = owned(stream_open(out.storage.get(), out.bytes.size()));
     zfp_stream_set_bit_stream(stream.get(), bits.get());
     zfp_stream_rewind(stream.get());
@@ -190,15 +195,23 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
     return {};
   }
   try {
+    const bool in_place =
+        to.kept() &&
+        reinterpret_cast<std::uintptr_t>(to.bytes().data()) % alignof(double) == 0;
     block_decoder decoder(from, p);
-    std::array<double, block_values> values{};
-    for (std::uint64_t i = 0; i < count; i += block_values) {
-      const std::size_t n = std::min<std::uint64_t>(block_values, count - i);
-      if (!decoder.next(values.data(), n)) {
-        return wrong_length(decoder.position(), from.size())
-            .hint(fmt::format("it ends before value {} of {}", i, count));
+    std::array<double, block_decoder::run_values> values{};
+    for (std::uint64_t i = 0; i < count; i += values.size()) {
+      const std::size_t n = std::min<std::uint64_t>(values.size(), count - i);
+      double* out =
+          in_place ? reinterpret_cast<double*>(to.bytes().data()) + i : values.data();
+      if (!decoder.next(out, n)) {
+        return error(errc::corrupt,
+                     fmt::format("cannot decompress payload: expected a zfp stream with "
+                                 "{} values, found the end of its {} bytes before value "
+                                 "{}",
+                                 count, from.size(), i + n));
       }
-      if (to.kept()) {
+      if (to.kept() && !in_place) {
         std::memcpy(to.bytes().data() + i * sizeof(double), values.data(),
                     n * sizeof(double));
       }

@@ -48,9 +48,8 @@ error bad_frames(std::uint64_t expected, std::size_t code) {
       errc::corrupt,
       fmt::format("cannot decompress payload: expected zstd frames of {} bytes, found {}",
                   expected,
-                  ZSTD_isError(code) != 0
-                      ? fmt::format("\"{}\"", ZSTD_getErrorName(code))
-                      : fmt::format("{} bytes", code)));
+                  ZSTD_isError(code) != 0 ? fmt::format("\"{}\"", ZSTD_getErrorName(code))
+                                          : fmt::format("{} bytes", code)));
 }
 
 }  // namespace

@@ -52,15 +52,20 @@ struct content_checks {
                                                      const content_checks& checks,
                                                      issue_list& issues);
 
-/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked for
-/// once the payload has shown that it can fill it. The elements are in the byte order of
-/// the machine if `options.native_order`.
+/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked
+/// for once the payload has shown that it can fill it. The elements are in the byte order
+/// of the machine if `options.native_order`.
 /// @error{unsupported; missing_hash; hash_mismatch; corrupt; out_of_range; out_of_memory;
 /// what the source returns}
 [[nodiscard]] result<void> decode_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,
                                          const read_options& options,
                                          const element_memory& memory);
+/// Whether the payload and the masks of an object decode, without a look at the digest
+/// and without elements. @error{those of decode_object}
+[[nodiscard]] result<void> check_object(const byte_source& source, std::uint64_t message,
+                                        const object_place& place,
+                                        const read_options& options);
 /// `count` elements from `first` on, without a look at the digest.
 /// @error{those of decode_object}
 [[nodiscard]] result<void> decode_object_range(const byte_source& source,
@@ -69,10 +74,13 @@ struct content_checks {
                                                const read_options& options,
                                                std::uint64_t first, std::uint64_t count,
                                                const element_memory& memory);
-/// @error{corrupt; unsupported; what the source returns}
+/// The masks of an object. A small mask may stand for any number of elements, so the
+/// payload must show that it has them before memory is taken for many.
+/// @error{corrupt; unsupported; out_of_range; out_of_memory; what the source returns}
 [[nodiscard]] result<value_masks> read_masks(const byte_source& source,
                                              std::uint64_t message,
-                                             const object_place& place);
+                                             const object_place& place,
+                                             const read_options& options);
 /// Verifies the digest of an object as `options` ask. @error{missing_hash; hash_mismatch}
 [[nodiscard]] result<void> verify_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,

@@ -113,6 +113,36 @@ element_memory noting(const element_memory& memory, mutable_bytes& where) {
   };
 }
 
+result<bytes_view> region_of(piece_reader& pieces, std::uint64_t message,
+                             const object_place& place) {
+  return pieces.at(message + place.payload_offset, place.region_length);
+}
+
+std::uint64_t count_of(const object_place& place) {
+  return static_cast<std::uint64_t>(element_count(place.descriptor.shape));
+}
+
+/// Masks of an object whose payload is known to have its elements.
+result<value_masks> masks_of_elements(const byte_source& source, std::uint64_t message,
+                                      const object_place& place) {
+  piece_reader pieces(source);
+  WEIR_TRY(const bytes_view region, region_of(pieces, message, place));
+  return load_masks(place.descriptor.masks, region, count_of(place));
+}
+
+/// Whether the payload decodes to the elements of the shape.
+result<void> check_elements(const byte_source& source, std::uint64_t message,
+                            const object_place& place, const read_options& options) {
+  WEIR_TRY(const pipeline plan,
+           plan_reading(place.descriptor, place.payload_length, options));
+  if (plan.raw()) {
+    return {};
+  }
+  piece_reader pieces(source);
+  WEIR_TRY(const bytes_view region, region_of(pieces, message, place));
+  return check_payload(plan, region.first(place.payload_length));
+}
+
 /// What decoding leaves to do: byte order and masks. `first` is the number of the first
 /// element in `to`.
 result<void> finish_elements(const byte_source& source, std::uint64_t message,
@@ -126,7 +156,7 @@ result<void> finish_elements(const byte_source& source, std::uint64_t message,
     swap_units(to, info_of(descriptor.type).swap_unit);
   }
   if (options.restore_non_finite && !descriptor.masks.empty()) {
-    WEIR_TRY(const value_masks masks, read_masks(source, message, place));
+    WEIR_TRY(const value_masks masks, masks_of_elements(source, message, place));
     restore_values(masks, descriptor.type, want, first, to);
   }
   return {};
@@ -174,6 +204,17 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
   return finish_elements(source, message, place, plan, options, 0, to);
 }
 
+result<void> check_object(const byte_source& source, std::uint64_t message,
+                          const object_place& place, const read_options& options) {
+  WEIR_CHECK(check_elements(source, message, place, options));
+  if (place.descriptor.masks.empty()) {
+    return {};
+  }
+  piece_reader pieces(source);
+  WEIR_TRY(const bytes_view region, region_of(pieces, message, place));
+  return check_masks(place.descriptor.masks, region, count_of(place));
+}
+
 result<void> decode_object_range(const byte_source& source, std::uint64_t message,
                                  const object_place& place, const read_options& options,
                                  std::uint64_t first, std::uint64_t count,
@@ -203,15 +244,21 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
 }
 
 result<value_masks> read_masks(const byte_source& source, std::uint64_t message,
-                               const object_place& place) {
+                               const object_place& place, const read_options& options) {
   if (place.descriptor.masks.empty()) {
     return value_masks{};
   }
-  piece_reader pieces(source);
-  WEIR_TRY(const bytes_view region,
-           pieces.at(message + place.payload_offset, place.region_length));
-  return load_masks(place.descriptor.masks, region,
-                    static_cast<std::uint64_t>(element_count(place.descriptor.shape)));
+  if (place.decoded > options.max_object_bytes) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot read masks: expected an object of at most {} bytes, "
+                             "found {}",
+                             options.max_object_bytes, place.decoded))
+        .hint("raise max_object_bytes");
+  }
+  if (must_be_shown(place.decoded, place.region_length)) {
+    WEIR_CHECK(check_elements(source, message, place, options));
+  }
+  return masks_of_elements(source, message, place);
 }
 
 }  // namespace weir::formats

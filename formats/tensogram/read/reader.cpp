@@ -113,9 +113,9 @@ std::optional<std::size_t> message_reader::find(std::string_view name) const {
 result<byte_vector> message_reader::decode(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   byte_vector out;
-  auto done = decode_object(*state_->source, state_->layout.span.offset,
-                            state_->layout.head, state_->contents.objects[i],
-                            state_->options, memory_of(out));
+  auto done =
+      decode_object(*state_->source, state_->layout.span.offset, state_->layout.head,
+                    state_->contents.objects[i], state_->options, memory_of(out));
   if (!done) {
     return state_->located(std::move(done).error(), i);
   }
@@ -132,9 +132,8 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
                      object.decoded, to.size()))
         .at(state_->place_of(i));
   }
-  auto done =
-      decode_object(*state_->source, state_->layout.span.offset, state_->layout.head,
-                    object, state_->options, memory_at(to));
+  auto done = decode_object(*state_->source, state_->layout.span.offset,
+                            state_->layout.head, object, state_->options, memory_at(to));
   if (!done) {
     return state_->located(std::move(done).error(), i);
   }
@@ -178,7 +177,7 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
 result<value_masks> message_reader::masks(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   auto out = read_masks(*state_->source, state_->layout.span.offset,
-                        state_->contents.objects[i]);
+                        state_->contents.objects[i], state_->options);
   if (!out) {
     return state_->located(std::move(out).error(), i);
   }

@@ -143,8 +143,12 @@ class message_validation {
           plan.error().text());
       return {};
     }
+    const bool values = options_.level >= validation_level::fidelity;
     byte_vector elements;
-    if (auto done = decode(place, elements); !done) {
+    const auto done =
+        values ? decode(place, elements)
+               : formats::check_object(source_, report_.span.offset, place, trial());
+    if (!done) {
       if (source_failed(done.error())) {
         return done;
       }
@@ -152,7 +156,7 @@ class message_validation {
           done.error().text());
       return {};
     }
-    if (options_.level >= validation_level::fidelity) {
+    if (values) {
       check_values(descriptor, elements, i);
     }
     return {};
@@ -180,7 +184,7 @@ class message_validation {
     };
     WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
                              memory));
-    WEIR_CHECK(read_masks(source_, report_.span.offset, place));
+    WEIR_CHECK(read_masks(source_, report_.span.offset, place, trial()));
     return {};
   }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copying and hashing in one pass: each piece is hashed while the caches still hold it.
+/// Copying in one pass with hashing: each piece is hashed while the caches still hold it.
 #pragma once
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "weir/base/bytes.hpp"
@@ -14,6 +19,41 @@ namespace weir::formats {
 /// Bytes at a time: source and target fit in a first-level cache, half of it each. A
 /// multiple of every element size.
 inline constexpr std::size_t copy_piece = 16 * 1024;
+
+/// Copies `from` to `to`, which is as large, past the caches: the target is not read
+/// first, and what the caches hold stays there. For targets that nobody reads soon, in
+/// pieces of one pass; finish_copies() ends the pass.
+inline void copy_past_caches(bytes_view from, std::byte* to) noexcept {
+#if defined(__SSE2__)
+  constexpr std::size_t line = 64;
+  const std::size_t before =
+      std::min(from.size(), (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
+  std::memcpy(to, from.data(), before);
+  std::size_t i = before;
+  for (; i + line <= from.size(); i += line) {
+    const auto* source = reinterpret_cast<const __m128i*>(from.data() + i);
+    auto* target = reinterpret_cast<__m128i*>(to + i);
+    const __m128i a = _mm_loadu_si128(source);
+    const __m128i b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2);
+    const __m128i d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(target, a);
+    _mm_stream_si128(target + 1, b);
+    _mm_stream_si128(target + 2, c);
+    _mm_stream_si128(target + 3, d);
+  }
+  std::memcpy(to + i, from.data() + i, from.size() - i);
+#else
+  std::memcpy(to, from.data(), from.size());
+#endif
+}
+
+/// From here on other threads see what copy_past_caches() has written.
+inline void finish_copies() noexcept {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 /// Copies `from` to `to`, which is as large, and feeds it to `digest`.
 inline void copy_and_hash(bytes_view from, mutable_bytes to, xxh3_stream& digest) {

@@ -28,8 +28,8 @@ namespace weir::formats {
 /// @error{those of make_descriptor but the last}
 [[nodiscard]] result<cbor_map> tensor_entry(const object_descriptor& from);
 
-/// The entry `base[i]._reserved_` of an object: its tensor, and `szip_offsets`, the mark of
-/// a writer that vouches for the offsets of szip, as 16 hexadecimal digits.
+/// The entry `base[i]._reserved_` of an object: its tensor, and `szip_offsets`, the mark
+/// of a writer that vouches for the offsets of szip, as 16 hexadecimal digits.
 /// @error{those of tensor_entry}
 [[nodiscard]] result<cbor_map> make_reserved(const object_descriptor& from);
 /// That mark; 0 if there is none.
@@ -39,8 +39,8 @@ namespace weir::formats {
 /// @error{corrupt, not a map, key not text, base, _extra_ or _reserved_ of the wrong
 /// kind, key in two places}
 [[nodiscard]] result<message_metadata> parse_metadata(cbor_value from);
-/// The map that parse_metadata() reads back. A key of extra that is too deep for `_extra_`
-/// stands at the top, where readers look for it as well.
+/// The map that parse_metadata() reads back. A key of extra that is too deep for
+/// `_extra_` stands at the top, where readers look for it as well.
 [[nodiscard]] cbor_map make_metadata(const message_metadata& from);
 /// Whether a value that a reader accepts at the top of the message's map would be nested
 /// too deep inside `_extra_`.

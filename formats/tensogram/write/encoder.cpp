@@ -24,18 +24,18 @@ class message_encoder {
       : objects_(objects), options_(options) {}
 
   result<void> run(byte_vector& to) {
-    WEIR_CHECK(check_metadata(options_.extra, metadata_place::extra,
-                              "metadata of the message"));
+    WEIR_CHECK(
+        check_metadata(options_.extra, metadata_place::extra, "metadata of the message"));
     WEIR_CHECK(check_alignment());
     WEIR_CHECK(prepare_objects());
     align_descriptors();
     align_first();
-    to.clear();
-    to.reserve(total_);
-    write_header(to);
-    WEIR_CHECK(write_objects(to));
-    write_end(to);
-    WEIR_EXPECT(to.size() == total_);
+    message_buffer out(to, total_);
+    write_header(out);
+    WEIR_CHECK(write_objects(out));
+    write_end(out);
+    WEIR_EXPECT(out.size() == total_);
+    out.finish();
     return {};
   }
 
@@ -162,16 +162,16 @@ class message_encoder {
     return static_cast<std::uint16_t>(flags);
   }
 
-  void write_header(byte_vector& to) {
-    append(to, make_preamble({flags(), total_}));
-    append(to, make_frame(frame_type::header_metadata, metadata_, options_.hashes));
+  void write_header(message_buffer& to) {
+    to.put(make_preamble({flags(), total_}));
+    to.put(make_frame(frame_type::header_metadata, metadata_, options_.hashes));
     if (!objects_.empty()) {
-      append(to, make_frame(frame_type::header_index, encode_cbor(make_index(index_)),
-                            options_.hashes));
+      to.put(make_frame(frame_type::header_index, encode_cbor(make_index(index_)),
+                        options_.hashes));
     }
     if (header_list()) {  // digests are known later and take the same room
       list_at_ = to.size();
-      append(to, digest_frame(frame_type::header_hashes));
+      to.put(digest_frame(frame_type::header_hashes));
     }
   }
 
@@ -179,31 +179,30 @@ class message_encoder {
     return make_frame(type, encode_cbor(make_digests(digests_)), options_.hashes);
   }
 
-  result<void> write_objects(byte_vector& to) {
+  result<void> write_objects(message_buffer& to) {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
       const prepared_object& object = prepared_[i];
-      append(to, make_frame_header(frame_type::object, object_flags(options_.hashes),
-                                   object.frame_length()));
+      to.put(make_frame_header(frame_type::object, object_flags(options_.hashes),
+                               object.frame_length()));
       auto digest = pass_payload(object, options_.hashes, &to);
       if (!digest) {
         return std::move(digest).error().at(object_name(i));
       }
       digests_[i] = *digest;
-      append(to, make_object_end(object, digests_[i]));
+      to.put(make_object_end(object, digests_[i]));
     }
     return {};
   }
 
-  void write_end(byte_vector& to) {
+  void write_end(message_buffer& to) {
     if (header_list()) {
       const byte_vector frame = digest_frame(frame_type::header_hashes);
-      std::copy(frame.begin(), frame.end(),
-                to.begin() + static_cast<std::ptrdiff_t>(list_at_));
+      to.replace(list_at_, frame);
     }
     if (footer_list()) {
-      append(to, digest_frame(frame_type::footer_hashes));
+      to.put(digest_frame(frame_type::footer_hashes));
     }
-    append(to, make_postamble({footer_, total_}));
+    to.put(make_postamble({footer_, total_}));
   }
 
   std::span<const object_to_write> objects_;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "tensogram/codec/bits/masks.hpp"
+#include "tensogram/wire/copy_hash.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/write/finite.hpp"
 #include "weir/base/hash.hpp"
@@ -60,6 +61,11 @@ result<void> check_size(const object_to_write& object) {
 /// Bytes that are hashed and looked at: few enough to be read from the first-level cache
 /// the second time. A multiple of every element size.
 constexpr std::size_t look_piece = 4 * 1024;
+
+/// Payloads from this size on are copied past the caches, piece by piece as they are
+/// hashed: nobody reads so much of a message again while the caches hold it. Into new
+/// memory they are copied at once, which the library does as well.
+constexpr std::size_t streamed_payload = std::size_t{2} << 20;
 
 /// `first` is the index of the first element of the piece.
 result<void> check_finite(bytes_view elements, const object_descriptor& descriptor,
@@ -121,9 +127,13 @@ class preparation {
   /// Masks first; else a look for what is not finite, unless another pass over the
   /// elements will look anyway.
   result<void> look_at_values() {
+    const bool masks_allowed = options_.masks.nan || options_.masks.infinity;
+    if (packed() && masks_allowed && descriptor_.type == dtype::fp64) {
+      WEIR_CHECK(settle_constant(descriptor_.parameters, elements_, descriptor_.order));
+    }
     const bool computed =
         packed() && descriptor_.parameters.find("sp_reference_value") == nullptr;
-    if ((options_.masks.nan || options_.masks.infinity) && !computed) {
+    if (masks_allowed && !computed) {
       WEIR_TRY(taken_, take_masks(elements_, descriptor_, options_.masks,
                                   options_.floats == non_finite::store));
       elements_ = taken_ ? bytes_view(taken_->elements) : elements_;
@@ -228,32 +238,39 @@ byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
 }
 
 result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
-                                   byte_vector* to) {
+                                   message_buffer* to) {
   const bytes_view payload = object.payload.bytes;
-  const bool at_once = to != nullptr && payload.size() <= look_piece;
+  const bool small = to != nullptr && payload.size() <= look_piece;
+  mutable_bytes streamed;
+  if (to != nullptr && payload.size() >= streamed_payload) {
+    streamed = to->take(payload.size());
+  }
+  if (to != nullptr && streamed.empty()) {
+    to->put(payload);
+  }
   std::optional<xxh3_stream> digest;
-  if (hashed && !at_once) {
+  if (hashed && !small) {
     digest.emplace();
   }
-  if (to != nullptr) {
-    append(*to, payload);  // at once: large copies need not read their target
-  }
-  for (std::size_t at = 0; at < payload.size(); at += look_piece) {
-    const bytes_view piece =
-        payload.subspan(at, std::min(look_piece, payload.size() - at));
+  for (std::size_t i = 0; i < payload.size(); i += look_piece) {
+    const bytes_view piece = payload.subspan(i, std::min(look_piece, payload.size() - i));
     if (digest) {
       digest->update(piece);  // first: it computes while the memory delivers
     }
     if (object.unchecked != nullptr) {
       const std::size_t width =
           std::max<std::size_t>(1, info_of(object.unchecked->type).size);
-      WEIR_CHECK(check_finite(piece, *object.unchecked, at / width));
+      WEIR_CHECK(check_finite(piece, *object.unchecked, i / width));
+    }
+    if (!streamed.empty()) {
+      copy_past_caches(piece, streamed.data() + i);
     }
   }
+  finish_copies();
   for (const bytes_view part :
        {bytes_view(object.masks), bytes_view(object.descriptor)}) {
     if (to != nullptr) {
-      append(*to, part);
+      to->put(part);
     }
     if (digest) {
       digest->update(part);
@@ -264,7 +281,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
   }
   const std::size_t body =
       payload.size() + object.masks.size() + object.descriptor.size();
-  return hashed ? xxh3_64(bytes_view(*to).last(body)) : std::uint64_t{0};
+  return hashed ? xxh3_64(to->last(body)) : std::uint64_t{0};
 }
 
 byte_vector make_object_end(const prepared_object& object, std::uint64_t digest) {

@@ -10,6 +10,7 @@
 
 #include "tensogram/codec/pipeline.hpp"
 #include "tensogram/wire/wire.hpp"
+#include "tensogram/write/message_buffer.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::formats {
@@ -66,11 +67,11 @@ void add_reserved(cbor_map& base, const cbor_map& reserved);
 }
 
 /// One pass over the payload, piece by piece: looks for non-finite values if prepare()
-/// left that, appends it to `to` with the descriptor behind it unless `to` is null, and
+/// left that, writes it to `to` with the descriptor behind it unless `to` is null, and
 /// returns the digest, 0 if not `hashed`.
 /// @error{invalid_argument, a non-finite value}
 [[nodiscard]] result<std::uint64_t> pass_payload(const prepared_object& object,
-                                                 bool hashed, byte_vector* to);
+                                                 bool hashed, message_buffer* to);
 /// What follows the descriptor of a data object: tail and padding.
 [[nodiscard]] byte_vector make_object_end(const prepared_object& object,
                                           std::uint64_t digest);

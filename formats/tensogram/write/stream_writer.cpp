@@ -125,8 +125,8 @@ result<stream_writer> stream_writer::open(byte_sink sink, message_options option
         "cannot open stream: expected the digest list in the footer, found it in the "
         "header");
   }
-  WEIR_CHECK(check_metadata(options.extra, metadata_place::extra,
-                            "metadata of the message"));
+  WEIR_CHECK(
+      check_metadata(options.extra, metadata_place::extra, "metadata of the message"));
   for (const cbor_map& entry : header_base) {
     WEIR_CHECK(check_metadata(entry, metadata_place::base_entry, "base entry"));
   }

@@ -136,7 +136,10 @@ inline void codecs(bytes_view input) {
   const bytes_view stored = input.subspan(choices);
   if (const auto plan = formats::plan_reading(d, stored.size(), options())) {
     byte_vector elements(plan->decoded);
-    (void)formats::decode_payload(*plan, stored, formats::memory_at(elements), 1);
+    const bool decoded =
+        formats::decode_payload(*plan, stored, formats::memory_at(elements), 1)
+            .has_value();
+    WEIR_EXPECT(formats::check_payload(*plan, stored).has_value() == decoded);
   }
   for (const auto count : {std::uint64_t{9}, std::uint64_t{70'000}}) {
     byte_vector bits((count + 7) / 8);

@@ -304,8 +304,8 @@ struct read_options {
   /// one ends in `out_of_range` before memory is taken for it.
   std::uint64_t max_object_bytes = default_max_object_bytes;
   bool restore_non_finite = true;  ///< put masked values back; false: zeros stay
-  bool legacy_packing = false;  ///< accept packing keys without `sp_`, as before 0.19
-  unsigned threads = 0;         ///< to decode with, besides the caller's
+  bool legacy_packing = false;     ///< accept packing keys without `sp_`, as before 0.19
+  unsigned threads = 0;            ///< to decode with, besides the caller's
 };
 
 /// A frame of a message, as found. Offsets count from the start of the message.

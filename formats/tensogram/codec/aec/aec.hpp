@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tensogram/codec/buffer.hpp"
@@ -71,10 +72,26 @@ class aec_bits {
   /// Zeros before the next one, which is taken too; the one that never comes counts as
   /// an overrun.
   std::uint32_t get_unary() noexcept {
+    std::uint64_t zeros = 0;
     if (left_ < 32) {
       refill();
     }
-    return bits_ != 0 ? take_unary(0) : long_unary();
+    while (bits_ == 0) {
+      zeros += left_;
+      if (at_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
+        overrun_ = true;
+        return 0;
+      }
+      skip(left_);
+      refill();
+    }
+    const auto more = static_cast<unsigned>(std::countl_zero(bits_));
+    if (more >= left_) {
+      overrun_ = true;
+      return 0;
+    }
+    skip(more + 1);
+    return static_cast<std::uint32_t>(zeros + more);
   }
   /// Goes on at the next byte. Returns whether the bits passed over are zeros.
   bool align() noexcept { return get(left_ % 8) == 0; }
@@ -84,16 +101,6 @@ class aec_bits {
   }
 
  private:
-  std::uint32_t take_unary(std::uint64_t zeros) noexcept {
-    const auto more = static_cast<unsigned>(std::countl_zero(bits_));
-    if (more >= left_) {
-      overrun_ = true;
-      return 0;
-    }
-    skip(more + 1);
-    return static_cast<std::uint32_t>(zeros + more);
-  }
-  std::uint32_t long_unary() noexcept;
   void refill() noexcept {
     if (end_ - at_ >= 8) {
       bits_ |= load_be<std::uint64_t>(at_) >> left_;
@@ -153,24 +160,27 @@ class aec_decoder {
   template <class Use>
   result<void> decode(std::uint64_t samples, const Use& use);
   result<void> fill();
-  result<void> decode_block(std::uint32_t* d, unsigned wanted);
+  result<void> look_behind();
+  result<void> decode_block(std::uint32_t* d);
+  result<void> decode_last_block(std::uint32_t* d, unsigned wanted);
+  result<void> low_entropy(std::uint32_t* d, unsigned wanted);
+  [[nodiscard]] std::uint32_t blocks_of_run(std::uint32_t code) const noexcept;
   result<void> take_empty_run();
   result<void> take_pairs(std::uint32_t* d, unsigned known, unsigned first, unsigned end);
   void take_plain(std::uint32_t* d, unsigned first, unsigned end) noexcept;
-  void take_unary(std::uint32_t* d, unsigned k, unsigned first) noexcept;
-  void take_low_bits(std::uint32_t* d, unsigned k, unsigned first, unsigned end) noexcept;
+  void take_split(std::uint32_t* d, unsigned k, unsigned first, unsigned end) noexcept;
   unsigned take_reference(std::uint32_t* d) noexcept;
   void unfold(std::size_t known) noexcept;
 
   const aec_parameters& p_;
   aec_bits bits_;
-  std::uint64_t left_;              ///< samples of the stream that are not in numbers_
+  std::uint64_t left_;  ///< samples of the stream that are not in numbers_
   std::vector<std::uint32_t> numbers_;  ///< samples of one segment
-  std::size_t next_ = 0;            ///< of numbers_, the first that was not handed out
-  std::size_t end_ = 0;             ///< how many of numbers_ are there
-  std::uint32_t block_ = 0;         ///< number of the next block in its interval
-  std::uint32_t empty_ = 0;         ///< blocks that a run of empty ones still has
-  std::uint32_t last_ = 0;          ///< the sample before the next one
+  std::size_t next_ = 0;     ///< of numbers_, the first that was not handed out
+  std::size_t end_ = 0;      ///< how many of numbers_ are there
+  std::uint32_t block_ = 0;  ///< number of the next block in its interval
+  std::uint32_t empty_ = 0;  ///< blocks that a run of empty ones still has
+  std::uint32_t last_ = 0;   ///< the sample before the next one
   bool padding_clear_ = true;
 };
 

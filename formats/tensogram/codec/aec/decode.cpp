@@ -2,13 +2,15 @@
 /// @file
 /// The decoder: blocks of numbers, then samples out of their differences.
 #include <algorithm>
-#include <limits>
 
 #include "tensogram/codec/aec/aec.hpp"
 
 namespace weir::formats {
 
 namespace {
+
+/// The last pair of sum 12: no writer uses pairs beyond.
+constexpr std::uint32_t largest_pair = 90;
 
 error ends_early() {
   return error(errc::corrupt,
@@ -53,27 +55,13 @@ std::uint32_t unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits,
 
 }  // namespace
 
-std::uint32_t aec_bits::long_unary() noexcept {
-  std::uint64_t zeros = 0;
-  while (bits_ == 0) {
-    zeros += left_;
-    if (at_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
-      overrun_ = true;
-      return 0;
-    }
-    skip(left_);
-    refill();
-  }
-  return take_unary(zeros);
-}
-
 aec_decoder::aec_decoder(bytes_view from, std::uint64_t start, const aec_parameters& p,
                          std::uint64_t samples)
     : p_(p),
       bits_(from, start),
       left_(samples),
-      numbers_(std::min<std::uint64_t>({p.rsi, aec_segment,
-                                        (samples + p.block - 1) / p.block}) *
+      numbers_(std::min<std::uint64_t>(
+                   {p.rsi, aec_segment, (samples + p.block - 1) / p.block}) *
                p.block) {}
 
 unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
@@ -93,8 +81,15 @@ result<void> aec_decoder::fill() {
   end_ = static_cast<std::size_t>(std::min<std::uint64_t>(blocks * p_.block, left_));
   next_ = 0;
   for (std::size_t done = 0; done < end_; done += p_.block, ++block_) {
-    const auto wanted = static_cast<unsigned>(std::min<std::size_t>(p_.block, end_ - done));
-    WEIR_CHECK(decode_block(numbers_.data() + done, wanted));
+    std::uint32_t* d = numbers_.data() + done;
+    const auto wanted =
+        static_cast<unsigned>(std::min<std::size_t>(p_.block, end_ - done));
+    if (empty_ > 0) {
+      --empty_;
+      std::fill_n(d, wanted, 0u);
+      continue;
+    }
+    WEIR_CHECK(wanted == p_.block ? decode_block(d) : decode_last_block(d, wanted));
   }
   left_ -= end_;
   if (p_.preprocess) {
@@ -119,49 +114,76 @@ void aec_decoder::unfold(std::size_t known) noexcept {
                        : unfold_unsigned(from, end_ - known, p_.bits, last_);
 }
 
-/// Of the last block of a stream only the `wanted` first numbers are needed. Bits that
-/// only the others need may be missing.
-result<void> aec_decoder::decode_block(std::uint32_t* d, unsigned wanted) {
-  if (empty_ > 0) {
-    --empty_;
-    std::fill_n(d, wanted, 0u);
-    return {};
-  }
+result<void> aec_decoder::decode_block(std::uint32_t* d) {
   const std::uint32_t id = bits_.get(p_.id_bits());
-  const bool plain = id == (1u << p_.id_bits()) - 1;
-  const bool pairs = id == 0 && bits_.get(1) == 1;
-  const unsigned first = plain ? 0 : take_reference(d);
-  if (id == 0 && !pairs) {
-    WEIR_CHECK(take_empty_run());
-    std::fill(d + first, d + wanted, 0u);
-  } else if (pairs) {
-    WEIR_CHECK(take_pairs(d, first, 0, wanted));
-  } else if (plain) {
-    take_plain(d, 0, wanted);
+  if (id == 0) {
+    WEIR_CHECK(low_entropy(d, p_.block));
+  } else if (id == (1u << p_.id_bits()) - 1) {
+    take_plain(d, 0, p_.block);
   } else {
-    take_unary(d, id - 1, first);
-    take_low_bits(d, id - 1, first, wanted);
+    const unsigned first = take_reference(d);
+    take_split(d, id - 1, first, p_.block);
   }
-  if (bits_.overrun()) {
-    return ends_early();
+  return bits_.overrun() ? result<void>(ends_early()) : result<void>();
+}
+
+/// Of the last block of a stream only the `wanted` first numbers are needed. Bits that
+/// only the others need may be missing; where they are there, they are taken as well, so
+/// that the position is the end of the block.
+result<void> aec_decoder::decode_last_block(std::uint32_t* d, unsigned wanted) {
+  const std::uint32_t id = bits_.get(p_.id_bits());
+  bool enough = false;
+  if (id == 0) {
+    return low_entropy(d, wanted);
   }
-  if (wanted == p_.block || (id == 0 && !pairs)) {
-    return {};
+  if (id == (1u << p_.id_bits()) - 1) {
+    take_plain(d, 0, wanted);
+    enough = !bits_.overrun();
+    take_plain(d, wanted, p_.block);
+  } else {
+    const unsigned first = take_reference(d);
+    enough = first == wanted && !bits_.overrun();
+    take_split(d, id - 1, first, wanted);
+    enough = enough || !bits_.overrun();
+    for (unsigned i = wanted; i < p_.block; ++i) {
+      static_cast<void>(bits_.get(id - 1));
+    }
   }
-  // So that the position is the end of the block.
+  return enough ? result<void>() : result<void>(ends_early());
+}
+
+/// A run of empty blocks, or a block of pairs.
+result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
+  const bool pairs = bits_.get(1) == 1;
+  const unsigned first = take_reference(d);
+  bool enough = first == wanted && !bits_.overrun();
   if (pairs) {
-    return take_pairs(d, 0, align_up(wanted, 2u), p_.block);
+    WEIR_CHECK(take_pairs(d, first, 0, wanted));
+    enough = enough || !bits_.overrun();
+    // Behind half a pair nobody looks at the next one.
+    auto rest = take_pairs(d, 0, align_up(wanted, 2u), p_.block);
+    if (!rest && wanted % 2 == 0) {
+      return rest;
+    }
+  } else {
+    WEIR_CHECK(take_empty_run());
+    enough = enough || !bits_.overrun();
+    std::fill(d + first, d + wanted, 0u);
   }
-  plain ? take_plain(d, wanted, p_.block) : take_low_bits(d, id - 1, wanted, p_.block);
-  return {};
+  return enough ? result<void>() : result<void>(ends_early());
+}
+
+/// How many empty blocks a code stands for.
+std::uint32_t aec_decoder::blocks_of_run(std::uint32_t code) const noexcept {
+  const std::uint32_t to_end =
+      std::min(p_.rsi - block_, aec_segment - block_ % aec_segment);
+  return code == 4 ? to_end : (code < 4 ? code + 1 : code);
 }
 
 /// This block and some that follow it hold zeros only.
 result<void> aec_decoder::take_empty_run() {
-  const std::uint32_t code = bits_.get_unary();
+  const std::uint32_t run = blocks_of_run(bits_.get_unary());
   const std::uint32_t left = p_.rsi - block_;
-  const std::uint32_t to_end = std::min(left, aec_segment - block_ % aec_segment);
-  const std::uint32_t run = code == 4 ? to_end : (code < 4 ? code + 1 : code);
   if (run > left && !bits_.overrun()) {
     return error(errc::corrupt,
                  fmt::format("cannot decompress payload: expected a run of at most {} "
@@ -176,14 +198,13 @@ result<void> aec_decoder::take_empty_run() {
 /// are one: s (s + 1) / 2 + the second.
 result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned first,
                                      unsigned end) {
-  constexpr std::uint32_t largest = 90;  // of sum 12: no writer uses pairs beyond
   for (unsigned i = first; i < end; i += 2) {
     const std::uint32_t code = bits_.get_unary();
-    if (code > largest) {
+    if (code > largest_pair) {
       return error(errc::corrupt,
                    fmt::format("cannot decompress payload: expected a pair of szip of at "
                                "most {}, found {}",
-                               largest, code));
+                               largest_pair, code));
     }
     std::uint32_t sum = 0;
     std::uint32_t below = 0;
@@ -206,24 +227,19 @@ void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noe
   }
 }
 
-/// What numbers have above their `k` low bits.
-void aec_decoder::take_unary(std::uint32_t* d, unsigned k, unsigned first) noexcept {
+/// What the numbers of a block have above their `k` low bits, then those bits of numbers
+/// `first` to `end`.
+void aec_decoder::take_split(std::uint32_t* d, unsigned k, unsigned first,
+                             unsigned end) noexcept {
   const unsigned block = p_.block;
   aec_bits from = bits_;  // in registers
   for (unsigned i = first; i < block; ++i) {
-    d[i] = from.get_unary() << k;
+    d[i] = from.get_unary();
   }
-  bits_ = from;
-}
-
-void aec_decoder::take_low_bits(std::uint32_t* d, unsigned k, unsigned first,
-                                unsigned end) noexcept {
-  if (k == 0) {
-    return;
-  }
-  aec_bits from = bits_;  // in registers
-  for (unsigned i = first; i < end; ++i) {
-    d[i] += from.get(k);
+  if (k > 0) {
+    for (unsigned i = first; i < end; ++i) {
+      d[i] = (d[i] << k) + from.get(k);
+    }
   }
   bits_ = from;
 }
@@ -241,7 +257,28 @@ result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
     next_ += count;
     samples -= count;
   }
-  return {};
+  return left_ == 0 && end_ > 0 && next_ == end_ ? look_behind() : result<void>();
+}
+
+/// libaec goes on behind the last sample as far as that needs no room, and refuses a
+/// stream that has an impossible code there. What it refuses no other reader opens.
+result<void> aec_decoder::look_behind() {
+  const bool whole_block = end_ % p_.block == 0 && empty_ == 0;
+  const bool reference = p_.preprocess && block_ == 0;
+  aec_bits here = bits_;
+  const std::uint32_t id = here.get(p_.id_bits());
+  const bool pairs = here.get(1) == 1;
+  if (!whole_block || reference || id != 0 || here.overrun()) {
+    return {};
+  }
+  const std::uint32_t code = here.get_unary();
+  const bool possible =
+      pairs ? code <= largest_pair : blocks_of_run(code) <= p_.rsi - block_;
+  return possible || here.overrun()
+             ? result<void>()
+             : error(errc::corrupt,
+                     "cannot decompress payload: expected the end of the szip "
+                     "stream behind its last sample, found an impossible code");
 }
 
 result<void> aec_decoder::read(mutable_bytes to) {

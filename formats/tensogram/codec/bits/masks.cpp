@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "tensogram/codec/bits/bits.hpp"
 #include "tensogram/codec/blosc2/blosc2.hpp"
@@ -187,6 +188,31 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
   return {};
 }
 
+constexpr std::array<std::string_view, 3> mask_kinds{"nan", "inf+", "inf-"};
+
+struct stored_mask {
+  mask_method method = mask_method::none;
+  bytes_view blob;
+};
+
+/// The mask of a kind; nothing if there is none.
+/// @pre the contents of the message have been checked: its keys are there and in bounds
+result<std::optional<stored_mask>> find_mask(const cbor_map& map, std::string_view kind,
+                                             bytes_view region) {
+  const cbor_value* entry = map.find(kind);
+  if (entry == nullptr) {
+    return std::optional<stored_mask>();
+  }
+  WEIR_EXPECT(entry->map() != nullptr);
+  const auto number = [&](const char* name) {
+    return entry->map()->find(name)->uint64().value_or(0);
+  };
+  WEIR_TRY(const mask_method method,
+           mask_method_named(*entry->map()->find("method")->text()));
+  return std::optional(
+      stored_mask{method, region.subspan(number("offset"), number("length"))});
+}
+
 }  // namespace
 
 error non_finite_error(dtype type, bool nan, std::uint64_t index) {
@@ -244,30 +270,48 @@ result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
 result<value_masks> load_masks(const cbor_map& map, bytes_view region,
                                std::uint64_t count) {
   value_masks out;
-  const auto take = [&](std::string_view key, byte_vector& bits) -> result<void> {
-    const cbor_value* entry = map.find(key);
-    if (entry == nullptr) {
-      return {};
+  const std::uint64_t bytes = (count + 7) / 8;
+  const auto load = [&](const stored_mask& mask, byte_vector& bits) -> result<void> {
+    if (must_be_shown(bytes, mask.blob.size())) {
+      WEIR_CHECK(
+          decode_mask(mask.blob, count, mask.method, decode_target::nowhere(bytes)));
     }
-    const auto number = [&](const char* name) {
-      return entry->map()->find(name)->uint64().value_or(0);
-    };
-    // The contents of the message have been checked: these keys are there and in bounds.
-    WEIR_EXPECT(entry->map() != nullptr);
-    WEIR_TRY(const mask_method method,
-             mask_method_named(*entry->map()->find("method")->text()));
-    const bytes_view blob = region.subspan(number("offset"), number("length"));
-    const std::uint64_t bytes = (count + 7) / 8;
-    if (must_be_shown(bytes, blob.size())) {
-      WEIR_CHECK(decode_mask(blob, count, method, decode_target::nowhere(bytes)));
+    try {
+      bits.resize(bytes);
+    } catch (const std::exception&) {
+      return error(errc::out_of_memory,
+                   fmt::format("cannot read mask: expected memory for {} bytes, found "
+                               "too little",
+                               bytes));
     }
-    bits.resize(bytes);
-    return decode_mask(blob, count, method, bits);
+    return decode_mask(mask.blob, count, mask.method, bits);
   };
-  WEIR_CHECK(take("nan", out.nan));
-  WEIR_CHECK(take("inf+", out.positive_infinity));
-  WEIR_CHECK(take("inf-", out.negative_infinity));
+  const std::array<byte_vector*, mask_kinds.size()> lists{
+      &out.nan, &out.positive_infinity, &out.negative_infinity};
+  for (std::size_t k = 0; k < mask_kinds.size(); ++k) {
+    WEIR_TRY(const auto mask, find_mask(map, mask_kinds[k], region));
+    if (mask) {
+      WEIR_CHECK(load(*mask, *lists[k]));
+    }
+  }
   return out;
+}
+
+result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t count) {
+  const std::uint64_t bytes = (count + 7) / 8;
+  for (const std::string_view kind : mask_kinds) {
+    WEIR_TRY(const auto mask, find_mask(map, kind, region));
+    if (!mask) {
+      continue;
+    }
+    WEIR_CHECK(
+        decode_mask(mask->blob, count, mask->method, decode_target::nowhere(bytes)));
+    if (mask->method == mask_method::lz4 || mask->method == mask_method::zstd) {
+      WEIR_TRY(code_buffer bits, make_buffer(bytes));
+      WEIR_CHECK(decode_mask(mask->blob, count, mask->method, bits.writable()));
+    }
+  }
+  return {};
 }
 
 void restore_values(const value_masks& masks, dtype type, byte_order order,

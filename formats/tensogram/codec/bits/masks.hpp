@@ -41,6 +41,10 @@ struct stored_masks {
 /// @error{corrupt; unsupported}
 [[nodiscard]] result<value_masks> load_masks(const cbor_map& map, bytes_view region,
                                              std::uint64_t count);
+/// Whether load_masks() would succeed, without memory for all bits at once.
+/// @error{those of load_masks}
+[[nodiscard]] result<void> check_masks(const cbor_map& map, bytes_view region,
+                                       std::uint64_t count);
 /// Writes quiet NaNs and infinities where the masks say so, into elements `first`, first
 /// + 1, ... in byte order `order`.
 void restore_values(const value_masks& masks, dtype type, byte_order order,

@@ -199,14 +199,15 @@ class roaring_reader {
 
   bool read_array(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.take_bytes(2 * std::size_t{cardinality});
+    byte_vector own(kept_ ? 0 : bitmap_bytes);  // to find what is there twice
+    const mutable_bytes bits = kept_ ? to_ : mutable_bytes(own);
     for (std::size_t i = 0; 2 * i < body.size(); ++i) {
-      const std::uint64_t at = base + load_le<std::uint16_t>(body.data() + 2 * i);
-      if (at >= count_ || (kept_ && bit_at(to_, at))) {
+      const std::uint64_t inside = load_le<std::uint16_t>(body.data() + 2 * i);
+      const std::uint64_t bit = kept_ ? base + inside : inside;
+      if (base + inside >= count_ || bit_at(bits, bit)) {
         return false;
       }
-      if (kept_) {
-        set_bit(to_, at);
-      }
+      set_bit(bits, bit);
     }
     return from_.good();
   }

@@ -170,17 +170,14 @@ class block_decoder {
     if ((chunk_.bytes.size() - blosc2_chunk_header) / 4 < blocks()) {
       return damaged_chunk("fewer blocks than announced");
     }
-    bool before = false;  // whether a filter is undone after the delta filter
     for (const unsigned filter : chunk_.filters) {
-      if (filter > truncate || (filter == delta && before)) {
+      if (filter > truncate) {
         return error(
             errc::unsupported,
-            fmt::format("cannot decompress payload: expected filters of blosc2 that are "
-                        "built (shuffle, bitshuffle, delta in front of them), found "
-                        "number {}",
+            fmt::format("cannot decompress payload: expected a filter of blosc2 that is "
+                        "built (shuffle, bitshuffle, delta, truncation), found number {}",
                         filter));
       }
-      before = before || filter == shuffle || filter == bit_shuffle || filter == delta;
     }
     return {};
   }
@@ -201,7 +198,8 @@ class block_decoder {
     const auto start =
         load_le<std::uint32_t>(chunk_.bytes.data() + blosc2_chunk_header + 4 * b);
     if (must_be_shown(size, chunk_.bytes.size())) {
-      WEIR_CHECK(block_reader(chunk_, start).read(decode_target::nowhere(size), is_short));
+      WEIR_CHECK(
+          block_reader(chunk_, start).read(decode_target::nowhere(size), is_short));
     }
     WEIR_CHECK(take_memory(block_));
     block_.bytes = {block_.storage.get(), size};
@@ -248,8 +246,8 @@ class block_decoder {
     return {};
   }
 
-  /// Numbers of the first block are those before them xor the stored ones, numbers of the
-  /// others are those of the first block xor the stored ones.
+  /// A number of the first block was stored as the xor with the number before it, one of
+  /// another block as the xor with that of the first block as it was before all filters.
   void undo_delta(std::uint64_t b) noexcept {
     const std::size_t width = delta_width(chunk_.type_size);
     const std::size_t count = block_.bytes.size() / width * width;

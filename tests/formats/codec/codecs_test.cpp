@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codecs by themselves: against other implementations, against their definition, against
 // damage.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <libaec.h>
+#include <zfp.h>
 
 #include <cmath>
 
@@ -17,19 +19,6 @@ namespace weir::test {
 namespace {
 
 using namespace formats;
-
-/// Numbers of a seed, one after the other.
-class numbers {
- public:
-  explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
-  std::uint64_t next() { return random_.bits(at_++); }
-  std::uint64_t below(std::uint64_t n) { return next() % n; }
-  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  philox random_;
-  std::uint64_t at_ = 0;
-};
 
 aec_parameters random_parameters(numbers& random) {
   aec_parameters p;
@@ -143,8 +132,8 @@ TEST(aec, ranges_are_read_from_offsets_that_are_right_or_from_the_start) {
       or_throw(szip_decode_range({bytes, p, wrong, samples.size()}, first, part));
       EXPECT_EQ(part, copy(expected));
       part.assign(part.size(), std::byte{});
-      const auto intervals = intervals_of(p, code.offsets, bytes.size(), samples.size(),
-                                          first, part.size());
+      const auto intervals =
+          intervals_of(p, code.offsets, bytes.size(), samples.size(), first, part.size());
       const bytes_view piece = bytes.subspan(intervals.first_byte, intervals.bytes);
       or_throw(szip_decode_intervals(piece, p, intervals, first, part));
       EXPECT_EQ(part, copy(expected));
@@ -336,9 +325,117 @@ TEST(zfp, all_modes_keep_their_bound_and_pad_to_words) {
               errc::corrupt);
     return out;
   };
-  EXPECT_LT(worst({zfp_mode::accuracy, 1e-3}), 1e-3);
-  EXPECT_LT(worst({zfp_mode::rate, 32}), 1e-4);
-  EXPECT_LT(worst({zfp_mode::precision, 40}), 1e-4);
+  EXPECT_LT(worst({formats::zfp_mode::accuracy, 1e-3}), 1e-3);
+  EXPECT_LT(worst({formats::zfp_mode::rate, 32}), 1e-4);
+  EXPECT_LT(worst({formats::zfp_mode::precision, 40}), 1e-4);
+}
+
+TEST(zfp, a_stream_of_another_length_is_refused_in_every_mode) {
+  numbers random(13);
+  for (const std::size_t count : {1u, 4u, 5u, 130u, 3001u}) {
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      // Blocks of zeros take one bit in two of the modes.
+      values[i] = i / 16 % 3 == 2 ? 0 : 100 * random.unit();
+    }
+    std::vector<double> back(count);
+    const mutable_bytes to = std::as_writable_bytes(std::span(back));
+    for (const zfp_parameters& p : {zfp_parameters{formats::zfp_mode::rate, 16},
+                                    zfp_parameters{formats::zfp_mode::precision, 20},
+                                    zfp_parameters{formats::zfp_mode::accuracy, 1e-3}}) {
+      SCOPED_TRACE(fmt::format("{} values, mode {}", count, static_cast<int>(p.mode)));
+      const auto code = or_throw(zfp_encode(std::as_bytes(std::span(values)), p));
+      EXPECT_TRUE(zfp_decode(code.bytes, p, to).has_value());
+      const std::size_t step = std::max<std::size_t>(1, code.bytes.size() / 200);
+      for (std::size_t size = 0; size + 8 <= code.bytes.size(); size += step) {
+        const bytes_view cut = code.bytes.first(size);
+        EXPECT_FALSE(zfp_decode(cut, p, to).has_value()) << size;
+        EXPECT_FALSE(zfp_decode(cut, p, decode_target::nowhere(to.size()))) << size;
+      }
+      byte_vector longer = copy(code.bytes);
+      longer.resize(longer.size() + 8);
+      EXPECT_FALSE(zfp_decode(longer, p, to).has_value());
+    }
+  }
+}
+
+TEST(zfp, values_are_those_of_the_library) {
+  numbers random(17);
+  std::vector<double> values(200'003);
+  for (double& value : values) {
+    value = 1000 * random.unit();
+  }
+  const zfp_parameters p{formats::zfp_mode::precision, 30};
+  const auto code = or_throw(zfp_encode(std::as_bytes(std::span(values)), p));
+  std::vector<double> expected(values.size());
+  byte_vector padded = copy(code.bytes);
+  padded.resize(padded.size() + 64);
+  zfp_stream* stream = zfp_stream_open(nullptr);
+  zfp_field* field = zfp_field_1d(expected.data(), zfp_type_double, expected.size());
+  bitstream* bits = stream_open(padded.data(), padded.size());
+  zfp_stream_set_precision(stream, 30);
+  zfp_stream_set_bit_stream(stream, bits);
+  zfp_stream_rewind(stream);
+  EXPECT_NE(zfp_decompress(stream, field), 0u);
+  stream_close(bits);
+  zfp_field_free(field);
+  zfp_stream_close(stream);
+  byte_vector back(8 * values.size() + 1);
+  const mutable_bytes odd = mutable_bytes(back).subspan(1);  // at an odd address
+  or_throw(zfp_decode(code.bytes, p, odd));
+  EXPECT_EQ(std::memcmp(odd.data(), expected.data(), odd.size()), 0);
+}
+
+/// A frame of one chunk whose blocks went through the delta filter, as c-blosc2 has it:
+/// numbers of the first block xor those before them, of the others xor those of the
+/// first.
+byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
+  const auto plain = or_throw(blosc2_encode(data, {blosc2_codec::lz4, 0, width}));
+  byte_vector frame = copy(plain.bytes);
+  constexpr std::size_t chunk = 97;
+  const std::size_t blocks = (data.size() + block - 1) / block;
+  byte_vector body(blosc2_chunk_header);
+  std::copy_n(frame.begin() + chunk, body.size(), body.begin());
+  body[2] =
+      static_cast<std::byte>(blosc2_flag::extended | blosc2_flag::whole_blocks | 1u << 5);
+  store_le(body.data() + 8, static_cast<std::uint32_t>(block));
+  body[16 + 5] = std::byte{3};
+  body.resize(body.size() + 4 * blocks);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    store_le(body.data() + blosc2_chunk_header + 4 * b,
+             static_cast<std::uint32_t>(body.size()));
+    const std::size_t size = std::min(block, data.size() - b * block);
+    body.resize(body.size() + 4);
+    store_le(body.data() + body.size() - 4, static_cast<std::uint32_t>(size));
+    for (std::size_t i = 0; i < size; ++i) {
+      const bool first = b == 0 && i < width;
+      const std::byte with = b > 0 ? data[i] : (first ? std::byte{} : data[i - width]);
+      body.push_back(data[b * block + i] ^ with);
+    }
+  }
+  store_le(body.data() + 12, static_cast<std::uint32_t>(body.size()));
+  const std::size_t behind = chunk + blosc2_chunk_header + data.size();
+  byte_vector out(frame.begin(), frame.begin() + chunk);
+  append(out, body);
+  append(out, bytes_view(frame).subspan(behind));
+  store_be<std::uint64_t>(out.data() + 0x10, out.size());
+  store_be<std::uint64_t>(out.data() + 0x27, body.size());
+  return out;
+}
+
+TEST(blosc2, the_delta_filter_refers_to_the_first_block) {
+  for (const unsigned width : {1u, 2u, 4u, 8u, 16u}) {
+    const byte_vector data = random_bytes(width, 16 * 67);
+    const unsigned number = width == 16 ? 8 : width;  // the filter knows no wider ones
+    byte_vector frame = delta_frame(data, 256, number);
+    frame[97 + 3] = static_cast<std::byte>(width);
+    byte_vector back(data.size());
+    or_throw(blosc2_decode(frame, data.size(), 0, back));
+    EXPECT_EQ(back, data) << width;
+    byte_vector part(100);  // behind the first block
+    or_throw(blosc2_decode(frame, data.size(), 700, part));
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), data.begin() + 700)) << width;
+  }
 }
 
 TEST(szip, damage_is_refused_or_gives_other_samples_but_never_harms) {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Counts what the allocator hands out. Sanitizers bring an allocator of their own, which
+/// calls hooks; otherwise the functions of the C library are replaced by ones that count.
+#include "support/allocation_meter.hpp"
+
+#include <malloc.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WEIR_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEIR_SANITIZED 1
+#endif
+#endif
+
+namespace weir::test {
+
+namespace {
+
+std::atomic<std::int64_t> allocated{0};
+std::atomic<std::int64_t> highest{0};
+
+void count(std::int64_t bytes) noexcept {
+  const std::int64_t now = allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t before = highest.load(std::memory_order_relaxed);
+  while (now > before &&
+         !highest.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+allocation_meter::allocation_meter() : before_(allocated.load()) {
+  highest = before_;
+}
+
+std::int64_t allocation_meter::peak() const {
+  return highest.load() - before_;
+}
+
+}  // namespace weir::test
+
+extern "C" {
+
+#ifdef WEIR_SANITIZED
+
+std::size_t __sanitizer_get_allocated_size(const volatile void* p);
+
+void __sanitizer_malloc_hook(const volatile void* p, std::size_t size) {
+  if (p != nullptr) {
+    weir::test::count(static_cast<std::int64_t>(size));
+  }
+}
+void __sanitizer_free_hook(const volatile void* p) {
+  if (p != nullptr) {
+    weir::test::count(-static_cast<std::int64_t>(__sanitizer_get_allocated_size(p)));
+  }
+}
+
+#else
+
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t count, std::size_t size);
+void* __libc_realloc(void* p, std::size_t size);
+void* __libc_memalign(std::size_t alignment, std::size_t size);
+void __libc_free(void* p);
+
+static std::int64_t size_of(void* p) {
+  return p == nullptr ? 0 : static_cast<std::int64_t>(malloc_usable_size(p));
+}
+static void* counted(void* p) {
+  weir::test::count(size_of(p));
+  return p;
+}
+
+void* malloc(std::size_t size) {
+  return counted(__libc_malloc(size));
+}
+void* calloc(std::size_t n, std::size_t size) {
+  return counted(__libc_calloc(n, size));
+}
+void* realloc(void* p, std::size_t size) {
+  const std::int64_t before = size_of(p);
+  void* out = __libc_realloc(p, size);
+  if (out != nullptr || size == 0) {
+    weir::test::count(size_of(out) - before);
+  }
+  return out;
+}
+void* memalign(std::size_t alignment, std::size_t size) {
+  return counted(__libc_memalign(alignment, size));
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  return counted(__libc_memalign(alignment, size));
+}
+int posix_memalign(void** to, std::size_t alignment, std::size_t size) {
+  void* out = counted(__libc_memalign(alignment, size));
+  if (out == nullptr) {
+    return ENOMEM;
+  }
+  *to = out;
+  return 0;
+}
+void free(void* p) {
+  weir::test::count(-size_of(p));
+  __libc_free(p);
+}
+
+#endif
+
+}  // extern "C"
