@@ -152,6 +152,35 @@ TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
 TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                           tessCopyKind kind, int rank,
                                           tessStream_t stream);
+/** A fourth kind of copy, for all calls that take a tessCopyKind: from the host to the
+ * host, in the order of the stream. */
+enum { TESS_COPY_H2H = 3 };
+
+/** Rows of bytes from one place to another. */
+typedef struct {
+  uint32_t structSize;
+  int32_t kind; /**< tessCopyKind, or TESS_COPY_H2H */
+  void* dst;
+  const void* src;
+  size_t width;  /**< bytes of a row */
+  size_t height; /**< rows; 0: one */
+  int32_t rank;  /**< as of tessMemcpyRankAsync; -1: as of tessMemcpyAsync */
+  int32_t reserved;
+  /** Bytes from the beginning of a row to that of the next, at least `width`. They only
+   * count where there is more than one row. */
+  size_t dstPitch, srcPitch;
+} tessCopyDesc;
+
+/** Copies the rows in the order of the stream. On both sides the bytes from the beginning
+ * of the first row to the end of the last have to lie in one allocation, and other
+ * operations on any of these bytes are ordered with the copy. What is read and what is
+ * written may lie between each other in one allocation but must not overlap.
+ * TESS_ERR_INVALID_VALUE: as for tessMemcpyAsync, a pitch below the width. */
+TESS_API tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream);
+/** The same as one call. A width or height of 0 copies nothing. */
+TESS_API tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
+                                        size_t srcPitch, size_t width, size_t height,
+                                        tessCopyKind kind, tessStream_t stream);
 /** Address of the rank's own instance. */
 TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
                                         void** rankPtr);
@@ -468,8 +497,43 @@ TESS_API tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats
 typedef struct tessGraph* tessGraph_t;
 typedef struct tessGraphExec* tessGraphExec_t;
 
-/** From here on the stream records instead of running. */
+/** What a capture does about calls of other threads: calls that would enqueue something
+ * on a stream of the capture, wait for one, or make another stream a part of it. */
+typedef enum {
+  /** They are TESS_ERR_INVALID_VALUE, and so is the end of the capture: a call that its
+   * author expects in the graph is missing there. */
+  TESS_CAPTURE_GLOBAL = 0,
+  /** They are TESS_ERR_INVALID_VALUE, and the capture goes on without them. */
+  TESS_CAPTURE_THREAD_LOCAL = 1,
+  /** They are recorded, in the order in which the library sees them. */
+  TESS_CAPTURE_RELAXED = 2
+} tessCaptureMode;
+
+/** From here on the stream records instead of running, and so does every stream that
+ * waits for an event of the capture.
+ *
+ * Launches, copies, fills, functions of the host, events, collectives and launches of
+ * graphs are recorded as they were called: arguments, addresses, policy and schedules
+ * stay. A graph that is launched becomes one node with the nodes that it has then; a
+ * graph with collectives of rank-bound streams, or one that leaves memory to the program,
+ * cannot be a node (TESS_ERR_UNSUPPORTED).
+ *
+ * tessMallocAsync gives memory with one address for all runs, which belongs to the graph.
+ * tessFreeAsync of it ends that: it is for memory of the same capture only. Memory that
+ * the capture does not give back is the program's after each launch of the graph, at the
+ * cost of the stream that it was launched on, until tessFreeAsync or tessFree gives it
+ * back; a launch before that is TESS_ERR_INVALID_VALUE.
+ *
+ * A collective of a rank-bound stream is the rank's share in each run: the run takes its
+ * place among the rank's collectives on the group when it is launched.
+ *
+ * What cannot be recorded is refused by its call: synchronizations and queries of events
+ * of the capture, waits for events from outside of it, persistent launches.
+ * Begins a capture with TESS_CAPTURE_GLOBAL. */
 TESS_API tessStatus_t tessStreamBeginCapture(tessStream_t stream);
+/** The same with another mode. */
+TESS_API tessStatus_t tessStreamBeginCaptureEx(tessStream_t stream, tessCaptureMode mode);
+/** Called by the thread that began the capture, unless its mode is relaxed. */
 TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* graph);
 /** The recording that launches with TESS_LAUNCH_CAPTURE made and a synchronization
  * closed. */
@@ -481,13 +545,31 @@ TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, cha
                                       size_t* size);
 TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);
 TESS_API tessStatus_t tessGraphInstantiate(tessGraph_t graph, tessGraphExec_t* exec);
+/** Runs the graph behind what the stream has. Runs of one executable graph, and of graphs
+ * with the same memory, go one after another. On a stream that captures, the graph
+ * becomes a node of the recording. */
 TESS_API tessStatus_t tessGraphLaunch(tessGraphExec_t exec, tessStream_t stream);
-/** From the next launch on, node `node` (a launch) runs with these arguments and shape.
- */
+/** The next four change a node from the next launch on and wait for the runs that were
+ * launched before. The node keeps its place and what it waits for. `stream` is one on the
+ * devices, and bound to the rank, that the node was recorded on. TESS_ERR_INVALID_VALUE:
+ * no such node, a node of another kind, an operation of no bytes or elements, and what
+ * the call of the operation itself would refuse. */
 TESS_API tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t exec, size_t node,
                                                 tessKernel_t kernel, tessLaunchConfig cfg,
                                                 const void* argBuffer, size_t argSize,
                                                 tessStream_t stream);
+/** Also from copies of one rank to copies of all, and from one direction to another. */
+TESS_API tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t exec, size_t node,
+                                              const tessCopyDesc* desc,
+                                              tessStream_t stream);
+TESS_API tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t exec, size_t node,
+                                              void* devPtr, int value, size_t bytes,
+                                              tessStream_t stream);
+/** Also from one kind of collective to another. Ranks that meet in a graph each update
+ * their own. */
+TESS_API tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t exec, size_t node,
+                                                    const tessCollectiveDesc* desc,
+                                                    tessStream_t stream);
 TESS_API tessStatus_t tessGraphExecDestroy(tessGraphExec_t exec);
 
 #ifdef __cplusplus

@@ -20,6 +20,12 @@ struct translated {
   memory_place place;
 };
 
+/// Random numbers depend on how many launches the stream has run before.
+bool draws_by_counter(const tessDeterminism& told) noexcept {
+  constexpr std::uint32_t stateless = 1U << 2;
+  return (told.policy & stateless) == 0;
+}
+
 /// What launches on the same terms in a row share, as long as one of them lives.
 struct launch_shape : counted {
   alignas(64) module_kernel kernel;  // apart from the count, which workers change
@@ -89,6 +95,18 @@ class launch_operation : public operation {
         "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
         g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
         occupancy(), told().digest, listed_arguments());
+  }
+  [[nodiscard]] std::uint32_t counted_launches() const noexcept override {
+    return draws_by_counter(shape_->told) ? 1 : 0;
+  }
+  void count_from(std::uint64_t stream, std::uint64_t& next) noexcept override {
+    if (!draws_by_counter(shape_->told)) {
+      return;
+    }
+    ordinal_ = next++;
+    prepared_->told.stream = stream;
+    prepared_->told.ordinal = ordinal_;
+    stream::seal(prepared_->told);
   }
   [[nodiscard]] ref<operation> clone() const override {
     auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
@@ -248,6 +266,9 @@ class launch_operation : public operation {
   }
   /// What its blocks are told of numbers.
   [[nodiscard]] tessDeterminism told() const noexcept {
+    if (prepared_) {
+      return prepared_->told;
+    }
     tessDeterminism out = shape_->told;
     out.ordinal = ordinal_;
     stream::seal(out);
@@ -515,7 +536,10 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
     ordinal = number;
     return {};
   };
-  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, make, accept));
+  // By the counter, only runs take numbers: of what is recorded, each run of the graph.
+  const bool counts =
+      policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
+  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));
   if (!shape) {
     return ref<operation>();
   }

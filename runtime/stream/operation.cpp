@@ -50,6 +50,8 @@ const char* task_name(operation::kind k) noexcept {
     case operation::kind::collective: return "collective";
     case operation::kind::host_function: return "host function";
     case operation::kind::marker: return "event";
+    case operation::kind::memory: return "memory";
+    case operation::kind::graph: return "graph";
     case operation::kind::other: break;
   }
   return "stream operation";
@@ -133,6 +135,8 @@ std::string_view operation::kind_name(kind k) noexcept {
     case kind::collective: return "collective";
     case kind::host_function: return "host";
     case kind::marker: return "event";
+    case kind::memory: return "memory";
+    case kind::graph: return "graph";
     case kind::other: break;
   }
   return "other";

@@ -149,7 +149,7 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   // ranks, and what is recorded keeps its schedule.
   const bool measures = of.measures(policy) && on.options().rank < 0 &&
                         what.chunk_bytes == 0 && what.wire == wire_format::plain &&
-                        !on.records();
+                        !what.in_graph && !on.records();
   sources.tuner = tuner_of(of, measures, out.trial);
   WEIR_TRY(out.how, choose_algorithm(what.call, ranks, shape, sources));
   if (what.chunk_bytes != 0) {
@@ -486,14 +486,6 @@ result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
 
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
   collective_request what = asked;
-  if (on.options().rank >= 0 && on.records()) {
-    return error(errc::unsupported,
-                 fmt::format("collective not posted \"{}\": expected one that can be "
-                             "captured, found the share of one rank on a stream that "
-                             "captures",
-                             name_of(what.call.kind)))
-        .hint("a collective on a stream of the whole mesh can be captured");
-  }
   const numerics_policy policy = on.of().policy();
   what.call.level = policy.level();
   what.call.wide = on.of().settings().numerics == numerics_mode::promote;

@@ -48,7 +48,7 @@ error out_of_step(const rank_share& share, const error& why) {
 rank_share::rank_share(std::shared_ptr<const collective_plan> plan_of,
                        collective_choice how_to, const collective_request& what,
                        std::vector<int> ranks_of, std::uint64_t descriptor_of)
-    : lane_operation(kind::other),
+    : meeting_operation(kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
       request(what),
@@ -63,6 +63,22 @@ void rank_share::admitted(submission_port::session& in, stream& of) {
   on = of.shared_from_this();
   of.hold();
   of.of().meetings().join(in, ref<rank_share>(this));
+}
+
+ref<operation> rank_share::clone() const {
+  const auto out = make_ref<rank_share>(plan, how, request, ranks, descriptor);
+  out->verify = verify;
+  out->source = source;
+  out->target = target;
+  return out;
+}
+
+result<void> rank_share::check(const stream& of) const {
+  return of.of().meetings().check(*this, of);
+}
+
+std::string rank_share::details() const {
+  return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
 }
 
 std::string rank_share::description() const {
@@ -97,6 +113,30 @@ void share_group::taken(submission_port::session& in, stream& of) {
   for (const ref<rank_share>& share : shares_) {
     share->taken(in, of);
   }
+}
+
+ref<operation> share_group::clone() const {
+  std::vector<ref<rank_share>> copies;
+  for (const ref<rank_share>& share : shares_) {
+    const ref<operation> copy = share->clone();
+    copies.emplace_back(static_cast<rank_share*>(copy.get()));
+  }
+  return make_ref<share_group>(std::move(copies));
+}
+
+result<void> share_group::check(const stream& of) const {
+  for (const ref<rank_share>& share : shares_) {
+    WEIR_CHECK(share->check(of));
+  }
+  return {};
+}
+
+memory_need share_group::needs() const noexcept {
+  memory_need out;  // its collectives may run at the same time
+  for (const ref<rank_share>& share : shares_) {
+    out.scratch += share->needs().scratch;
+  }
+  return out;
 }
 
 void share_group::admitted(submission_port::session& in, stream& of) {

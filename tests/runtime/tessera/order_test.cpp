@@ -482,12 +482,7 @@ TEST_F(TesseraMeeting, WhatWaitsFromBeforeARecoveryEndsWhenTheLastRankHasRecover
 }
 
 TEST_F(TesseraMeeting, WhatCannotBeCapturedIsRefusedByTheCall) {
-  std::int32_t* const x = numbers(1);
-  ASSERT_TESS(tessStreamBeginCapture(a[0]));
-  EXPECT_EQ(sum(x, a[0], nullptr), TESS_ERR_UNSUPPORTED);
   tessGraph_t graph = nullptr;
-  ASSERT_TESS(tessStreamEndCapture(a[0], &graph));
-  EXPECT_TESS(tessGraphDestroy(graph));
   static const registered_module::entry lasting{
       "o_lasting",
       [](const tessBlockContext*, const void*) { return 0; },

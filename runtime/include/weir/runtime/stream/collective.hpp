@@ -27,6 +27,7 @@ struct collective_request {
   wire_format wire = wire_format::plain;
   /// Of one rank's share; see arrival::patience_ns.
   std::int64_t patience_ns = 0;
+  bool in_graph = false;  ///< to be put into a graph, whose schedules are not measured
 };
 
 /// Null where there is nothing to do.

@@ -120,15 +120,17 @@ class context : public std::enable_shared_from_this<context> {
   /// is not enough, lets go of what pools keep and waits for what is about to be freed.
   /// @error{out_of_memory}
   [[nodiscard]] result<void*> allocate(const std::shared_ptr<mesh>& m, std::size_t bytes);
-  /// The same from the pool of the stream's mesh; counts against the stream's limit.
-  /// @error{out_of_memory; invalid_argument, a stream that only records: its capture is
-  /// lost}
+  /// The same from the pool of the stream's mesh; counts against the stream's limit. In a
+  /// capture it is the graph's memory, for which see graph_memory.
+  /// @error{out_of_memory; invalid_argument, a capture of another thread}
   [[nodiscard]] result<void*> allocate(stream& by, std::size_t bytes);
   /// Frees memory once all that its mesh's streams were given so far has ended.
-  /// @error{invalid_argument, no memory of this mesh begins there}
+  /// @error{invalid_argument, no memory of this mesh begins there, or a capture took it}
   [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
-  /// The same behind what one stream was given so far. Memory of the pool goes there.
-  /// @error{invalid_argument, as above, or a stream that only records}
+  /// The same behind what one stream was given so far. Memory of the pool goes there. In
+  /// a capture the graph gives it back.
+  /// @error{invalid_argument, as above; in a capture, memory that was not taken in it, or
+  /// a capture of another thread}
   [[nodiscard]] result<void> free_later(stream& by, void* at);
 
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
@@ -212,6 +214,11 @@ class context : public std::enable_shared_from_this<context> {
     /// With the axes that each is for; none: any.
     std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints;
   };
+  [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
+  [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
+  [[nodiscard]] result<void> free_behind(stream& by, void* at);
+  /// @error{invalid_argument, a capture that goes on took the memory there}
+  [[nodiscard]] result<void> check_free(const mesh& m, const void* at) const;
   /// Sets the policy that modules ask for, unless the program has set one. With the
   /// mutex.
   void suggest_policy();

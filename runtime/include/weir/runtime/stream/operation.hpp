@@ -75,8 +75,18 @@ class operation_observer {
 
 /// What an operation needs beside the memory that it was given, bytes on one device.
 struct memory_need {
-  std::size_t scratch = 0;  ///< while it runs
-  std::size_t copies = 0;   ///< as long as it is in a graph
+  std::size_t scratch = 0;   ///< while it runs
+  std::size_t in_graph = 0;  ///< as long as it is in a graph
+};
+
+/// One run of a graph, for the operations in it.
+/// @threads{written by the task that enters the graph, read by tasks behind it}
+struct graph_run_facts {
+  std::uint64_t number = 0;    ///< of the run in the stream that it was launched on
+  std::int64_t called_ns = 0;  ///< when it was launched
+  /// What launches draw random numbers by if these are not stateless.
+  std::uint64_t stream = 0;   ///< number of the stream that it was launched on
+  std::uint64_t ordinal = 0;  ///< of the first of them in that stream
 };
 
 /// @threads{built by one thread; `step` by workers, one at a time for each lane}
@@ -89,6 +99,8 @@ class operation : public counted {
     collective,
     host_function,
     marker,
+    memory,  ///< a graph takes memory or gives it back
+    graph,
     other
   };
 
@@ -114,6 +126,15 @@ class operation : public counted {
   virtual void admitted(submission_port::session&, stream&) {}
   /// The same once more, for a graph. Null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
+  /// It may wait for ranks for any time, so a graph with it does not run in one piece.
+  [[nodiscard]] virtual bool waits_for_ranks() const noexcept { return false; }
+  /// Launches in it whose random numbers depend on how many were before them, so that
+  /// each run of a graph takes as many numbers of its stream's counter.
+  [[nodiscard]] virtual std::uint32_t counted_launches() const noexcept { return 0; }
+  /// A run of its graph begins: it takes its numbers from `next`, which moves on.
+  virtual void count_from(std::uint64_t, std::uint64_t& next) noexcept {
+    next += counted_launches();
+  }
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
   [[nodiscard]] virtual memory_need needs() const noexcept { return {}; }
@@ -136,13 +157,12 @@ class operation : public counted {
   const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
   std::int64_t enqueued_ns = 0;              ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
-  /// Of an operation in a graph: whose observers hear of each run, and when that began.
+  /// Of an operation in a graph: whose observers hear of each run, and the run.
   const context* graph_of = nullptr;
-  const std::atomic<std::int64_t>* graph_began = nullptr;
+  const graph_run_facts* run_of_graph = nullptr;
 
   [[nodiscard]] std::int64_t enqueued() const noexcept {
-    return graph_began == nullptr ? enqueued_ns
-                                  : graph_began->load(std::memory_order_relaxed);
+    return run_of_graph == nullptr ? enqueued_ns : run_of_graph->called_ns;
   }
 
  protected:
