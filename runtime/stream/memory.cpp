@@ -33,6 +33,7 @@ class last_use : public counted {
 /// What a stream has when memory goes back to it.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.of().bell());
+  end->order_only = true;  // who takes the memory next did not fail
   end->when_reached([user] {});
   s.enqueue_beside(end);
   return end;

@@ -125,6 +125,10 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   if (&on->of() != of_.get()) {
     return not_launched(errc::invalid_argument, "a stream of its context", "another's");
   }
+  std::vector<ref<operation>> copies;
+  if (reissue_ != nullptr) {
+    WEIR_TRY(copies, reissue_->copies());
+  }
   auto in = of_->port().enter();
   // First: others may update it or begin a capture meanwhile.
   in.make_room((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) + on->lanes());
@@ -153,10 +157,6 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
                                     "limit leaves, found {} and {}",
                                     room, need.scratch, need.in_graph))));
     return {};
-  }
-  std::vector<ref<operation>> copies;
-  if (reissue_ != nullptr) {
-    WEIR_TRY(copies, reissue_->copies());
   }
   WEIR_TRY(auto first, lend_memory(*on));
   ++runs_;

@@ -61,7 +61,7 @@ result<void> graph_reissue::check() const {
 std::uint32_t graph_reissue::tasks() const {
   std::uint32_t out = 0;
   for (const auto& s : streams_) {
-    out += 3 * s->lanes();
+    out += 4 * s->lanes();
   }
   for (const graph_node& node : nodes) {
     out += node.what->tasks(streams_[node.chain]->lanes());
@@ -95,21 +95,29 @@ void graph_reissue::begin(submission_port::session& in, stream& on) {
 void graph_reissue::end(submission_port::session& in, stream& on) {
   ends_.clear();
   for (const auto& s : streams_) {
-    auto end = make_ref<point>(s->lanes(), of_.bell());
-    s->enqueue(in, end);
+    auto done = make_ref<point>(s->lanes(), of_.bell());
+    s->enqueue(in, done);
+    on.wait(in, std::move(done));
     s->enqueue(in, make_ref<sweeping>());
-    ends_.push_back(std::move(end));
-  }
-  for (const ref<point>& end : ends_) {
-    on.wait(in, end);
+    auto clean = make_ref<point>(s->lanes(), of_.bell());
+    clean->order_only = true;  // a run is none of the failures of the one before
+    s->enqueue(in, clean);
+    ends_.push_back(std::move(clean));
   }
   on.flush_waits(in);
 }
 
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
+  std::vector<ref<operation>> recorded;
+  {
+    const auto in = of_.port().enter();
+    for (const graph_node& node : nodes) {
+      recorded.push_back(node.what);
+    }
+  }
   std::vector<ref<operation>> out;
-  for (const graph_node& node : nodes) {
-    WEIR_TRY(auto copy, copy_for_graph(*node.what, of_, nullptr));
+  for (const ref<operation>& what : recorded) {
+    WEIR_TRY(auto copy, copy_for_graph(*what, of_, nullptr));
     out.push_back(std::move(copy));
   }
   return out;

@@ -24,7 +24,7 @@ class graph_reissue {
 
   /// @error{timeout, ranks that meet in it do not meet any more}
   [[nodiscard]] result<void> check() const;
-  /// Operations for one run. @error as of copy_for_graph
+  /// Operations for one run. Without the session. @error as of copy_for_graph
   [[nodiscard]] result<std::vector<ref<operation>>> copies() const;
   /// Runs them behind everything that the stream has, and the stream goes on behind them.
   void run(submission_port::session& in, stream& on, std::vector<ref<operation>> copies);
@@ -43,7 +43,7 @@ class graph_reissue {
 
   context& of_;
   std::vector<std::shared_ptr<stream>> streams_;  ///< by chain
-  std::vector<ref<point>> ends_;                  ///< of the run before, by chain
+  std::vector<ref<point>> ends_;                  ///< of the last run, by chain
 };
 
 }  // namespace weir::runtime
