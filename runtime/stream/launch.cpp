@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "stream/block_tuner.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/runtime/stream/work.hpp"
 
@@ -157,9 +158,6 @@ class launch_operation : public operation {
   }
 
  private:
-  static constexpr std::uint32_t whole = 0xFFFFFFF0;
-  static constexpr std::uint32_t opening = 0xFFFFFFF1;
-  static constexpr std::uint32_t closing = 0xFFFFFFF2;
   static constexpr std::int64_t no_slice = INT64_MAX;
 
   /// A run in slices on one device, and the failure of the lowest of them, so that timing
@@ -248,6 +246,11 @@ class launch_operation : public operation {
   }
 
  protected:
+  // Steps; others are numbers of slices.
+  static constexpr std::uint32_t whole = 0xFFFFFFF0;
+  static constexpr std::uint32_t opening = 0xFFFFFFF1;
+  static constexpr std::uint32_t closing = 0xFFFFFFF2;
+
   /// The launch on one device; `args` gets its arguments.
   [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
                                    const tessDeterminism& of_numbers) const {
@@ -279,6 +282,42 @@ class launch_operation : public operation {
   std::uint64_t ordinal_;
   std::unique_ptr<cut[]> cut_;                 ///< by lane, if it is cut into slices
   std::unique_ptr<prepared_launch> prepared_;  ///< in a graph
+};
+
+/// Whose time counts for the choice of later blocks.
+class measured_launch final : public launch_operation {
+ public:
+  measured_launch(ref<launch_shape> shape, ref<launch_arguments> args,
+                  std::uint64_t ordinal, block_trial trial, unsigned lanes)
+      : launch_operation(std::move(shape), std::move(args), ordinal),
+        trial_(std::move(trial)),
+        left_(lanes) {}
+
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
+    if (index == whole || index == opening) {
+      std::int64_t none = 0;  // the first of the lanes
+      began_.compare_exchange_strong(none, now_ns());
+    }
+    launch_operation::step(lanes, lane, index);
+    if (index != whole && index != closing) {
+      return;
+    }
+    if (lanes.of(lane).poison) {
+      failed_ = true;
+    }
+    if (left_.fetch_sub(1) == 1 && !failed_) {
+      static_cast<void>(guarded([&]() -> result<void> {
+        shape_->mesh->of->took(trial_, now_ns() - began_);
+        return {};
+      }));
+    }
+  }
+
+ private:
+  block_trial trial_;
+  std::atomic<std::int64_t> began_{0};
+  std::atomic<unsigned> left_;
+  std::atomic<bool> failed_{false};
 };
 
 /// Ends when its threads have; holds its stream until then.
@@ -443,17 +482,14 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
   grid.device = on.device_of(0);
   grid.grid = what.grid;
   grid.block = what.block;
-  const bool none = std::all_of(what.block.begin(), what.block.end(),
-                                [](std::int32_t n) { return n == 0; });
-  const bool no_default =
-      std::all_of(record.default_block.begin(), record.default_block.end(),
-                  [](std::uint32_t n) { return n == 0; });
+  if (is_zero(what.block)) {
+    grid.block = usual_block(record);
+  }
   constexpr std::int64_t too_many = std::int64_t{1} << 31;
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid.block[i] == 0) {
-      const auto usual = static_cast<std::int32_t>(record.default_block[i]);
-      grid.block[i] = none && no_default && i == 0 ? 128 : std::max(usual, 1);
+      grid.block[i] = std::max(static_cast<std::int32_t>(record.default_block[i]), 1);
     }
     threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
   }
@@ -518,11 +554,9 @@ ref<operation> over_limit(const stream& on, const kernel_record& record,
                         record.name, on.budget()->room(), bytes)));
 }
 
-}  // namespace
-
-result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  numerics_policy policy = on.of().policy();
-  policy.deterministic |= what.deterministic;
+/// `trial`: the launch is to be measured; may be null.
+result<ref<operation>> make_launch(stream& on, const launch_request& what,
+                                   const numerics_policy& policy, block_trial* trial) {
   const launch_terms terms{what.key,          what.grid,       what.block,
                            what.shared_bytes, what.persistent, on.describe(policy)};
   ref<launch_arguments> args;
@@ -563,11 +597,33 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
                           record.name)));
   } else if (!fits_shared(on, what, shape->slices.slices) && !only_records(on)) {
     out = over_limit(on, record, what.shared_bytes);
+  } else if (trial) {
+    out = make_ref<measured_launch>(std::move(shape), std::move(args), ordinal,
+                                    std::move(*trial), on.lanes());
   } else {
     out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
   }
   out->urgent = what.urgent;
   return out;
+}
+
+result<ref<operation>> make_launch_in_any_block(stream& on, const launch_request& what,
+                                                const numerics_policy& policy) {
+  WEIR_TRY(auto choice, choose_block(on, what, policy));
+  launch_request chosen = what;
+  chosen.block = choice.block;
+  return make_launch(on, chosen, policy, choice.trial ? &*choice.trial : nullptr);
+}
+
+}  // namespace
+
+result<ref<operation>> make_launch(stream& on, const launch_request& what) {
+  numerics_policy policy = on.of().policy();
+  policy.deterministic |= what.deterministic;
+  if (leaves_block(what)) {
+    return make_launch_in_any_block(on, what, policy);
+  }
+  return make_launch(on, what, policy, nullptr);
 }
 
 }  // namespace weir::runtime

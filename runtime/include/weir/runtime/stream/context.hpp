@@ -3,6 +3,7 @@
 /// A context: an engine, devices and their memory, policy, meshes and streams.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -36,6 +37,8 @@ namespace weir::runtime {
 class context;
 class meeting_point;
 class stream;
+struct block_key;
+struct block_trial;
 
 /// Devices along axes. Rank r is position r in `devices`.
 /// @threads{immutable but for its streams, which the session guards, and its pool}
@@ -143,12 +146,17 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
   [[nodiscard]] collective_tuner& tuner() noexcept { return *tuner_; }
-  /// Whether collectives are measured under this policy.
+  /// Of launches that leave their blocks to the runtime.
+  [[nodiscard]] measured_choice<block_key, std::array<std::int32_t, 3>>& blocks() noexcept {
+    return *blocks_;
+  }
+  /// Whether collectives and launches are measured under this policy.
   [[nodiscard]] bool measures(const numerics_policy& policy) const noexcept {
     return settings_.autotune.value_or(!policy.deterministic);
   }
-  /// A collective that was a trial took so long.
+  /// A collective or a launch that was a trial took so long.
   void took(const tuning_trial& trial, std::int64_t ns);
+  void took(const block_trial& trial, std::int64_t ns);
 
   /// Lanes for a stream, new or of one that has ended.
   [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
@@ -253,6 +261,7 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
   std::unique_ptr<collective_tuner> tuner_;
+  std::unique_ptr<measured_choice<block_key, std::array<std::int32_t, 3>>> blocks_;
   trust_policy trust_;
   std::vector<std::string> warnings_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
