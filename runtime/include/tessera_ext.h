@@ -492,6 +492,21 @@ TESS_API tessStatus_t tessCacheVerify(tessContext_t ctx);
 TESS_API tessStatus_t tessCacheClear(tessContext_t ctx);
 TESS_API tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats);
 
+/* Profiling */
+
+typedef struct {
+  uint32_t structSize;
+  uint32_t reserved;
+  /** The most operations and calls that are kept, the earliest; 0: as many as
+   * TESS_PROFILER_RECORDS says, or 262144, which take about 100 MB. */
+  uint64_t maxRecords;
+} tessProfilerDesc;
+
+/** As tessProfilerStart, with a limit of its own. What comes behind the limit is counted
+ * and dropped: "dropped_records" in the trace's metadata says how many. */
+TESS_API tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
+                                          tessProfiler_t* profiler);
+
 /* Graphs */
 
 typedef struct tessGraph* tessGraph_t;

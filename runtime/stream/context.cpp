@@ -34,6 +34,11 @@ class observers final : public operation_observer {
       one->ended(what, lane, start_ns, end_ns);
     }
   }
+  void called(const observed_call& what) noexcept override {
+    for (const auto& one : all_) {
+      one->called(what);
+    }
+  }
 
  private:
   std::vector<std::shared_ptr<operation_observer>> all_;

@@ -59,6 +59,13 @@ const char* task_name(operation::kind k) noexcept {
 
 }  // namespace
 
+std::uint32_t number_of_this_thread() noexcept {
+  static std::atomic<std::uint32_t> last{0};
+  thread_local const std::uint32_t own =
+      last.fetch_add(1, std::memory_order_relaxed) + 1;  // NOLINT: of the thread
+  return own;
+}
+
 bool inside_task() noexcept {
   return in_step;
 }

@@ -174,6 +174,7 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
   if (auto by = of().observer()) {
     what->observer = std::move(by);
     what->enqueued_ns = now_ns();
+    what->enqueued_by = number_of_this_thread();
   }
   if (recording_ != nullptr) {
     recording_->add(*this, what);

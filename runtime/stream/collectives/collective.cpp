@@ -198,6 +198,22 @@ std::string collective_operation::details() const {
       "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
       name_of(how_.how), name_of(how_.level), plan_->call().level, plan_->ranks());
 }
+double collective_operation::bus_factor() const noexcept {
+  const double others = plan_->ranks() - 1;
+  switch (plan_->call().kind) {
+    case collective_kind::all_reduce: return 2 * others / plan_->ranks();
+    case collective_kind::reduce_scatter:
+    case collective_kind::all_gather:
+    case collective_kind::gather:
+    case collective_kind::scatter:
+    case collective_kind::all_to_all: return others / plan_->ranks();
+    case collective_kind::broadcast:
+    case collective_kind::reduce:
+    case collective_kind::send: return 1;
+    case collective_kind::barrier: break;
+  }
+  return 0;
+}
 std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   const collective_group& g = groups_.front();
   for (std::size_t i = 0; i < g.streams.size(); ++i) {

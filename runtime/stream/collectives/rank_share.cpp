@@ -148,6 +148,7 @@ void share_group::admitted(submission_port::session& in, stream& of) {
     share->on_devices = on_devices;
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
+    share->enqueued_by = enqueued_by;
     share->admitted(in, of);
   }
   of.proceed(in);
@@ -263,6 +264,7 @@ void meeting_point::run(submission_port::session& in,
   all->on_devices = first.on->on()->devices.data();
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
+  all->enqueued_by = first.enqueued_by;
   submission to(in, first.on->chain(), all);
   all->submit_groups(to);
 }

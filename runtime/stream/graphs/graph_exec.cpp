@@ -58,7 +58,7 @@ class graph_run final : public operation {
     const auto found = what_->captures_.find(stream_number);
     WEIR_EXPECT(found != what_->captures_.end());
     static_cast<graph_frame&>(*found->second.frame.front())
-        .expect({number, enqueued_ns, stream_number, first_ordinal});
+        .expect({number, enqueued_ns, enqueued_by, stream_number, first_ordinal});
     auto first = to.session().to().replay(found->second.tasks, &graph_runs);
     WEIR_EXPECT(first.has_value());
   }

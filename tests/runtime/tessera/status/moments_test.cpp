@@ -407,6 +407,7 @@ TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   ASSERT_TESS(tessMemsetAsync(x, 1, 64, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
+  { const session another; }  // which comes and goes
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -82,6 +82,7 @@ class collective_operation final : public operation {
   [[nodiscard]] memory_need needs() const noexcept override;
   [[nodiscard]] std::string details() const override;
   [[nodiscard]] std::uint64_t stream_of(unsigned lane) const noexcept override;
+  [[nodiscard]] double bus_factor() const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
   /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
   void verify_by(std::shared_ptr<const collective_plan> plan) {

@@ -65,13 +65,26 @@ class submission {
   std::vector<access> held_;
 };
 
-/// Who hears how long operations took.
+/// One call of the interface by a thread of the program.
+struct observed_call {
+  const char* name = "";
+  std::uint32_t thread = 0;  ///< as of number_of_this_thread
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  const char* status = "";  ///< what it returned
+};
+
+/// Who hears how long operations and calls took.
 class operation_observer {
  public:
   virtual ~operation_observer() = default;
   virtual void ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept = 0;
+  virtual void called(const observed_call&) noexcept {}
 };
+
+/// A small number that this thread alone has, from 1 on in the order of first use.
+[[nodiscard]] std::uint32_t number_of_this_thread() noexcept;
 
 /// What an operation needs beside the memory that it was given, bytes on one device.
 struct memory_need {
@@ -84,6 +97,7 @@ struct memory_need {
 struct graph_run_facts {
   std::uint64_t number = 0;    ///< of the run in the stream that it was launched on
   std::int64_t called_ns = 0;  ///< when it was launched
+  std::uint32_t caller = 0;    ///< number of the thread that launched it
   /// What launches draw random numbers by if these are not stateless.
   std::uint64_t stream = 0;   ///< number of the stream that it was launched on
   std::uint64_t ordinal = 0;  ///< of the first of them in that stream
@@ -138,6 +152,10 @@ class operation : public counted {
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
   [[nodiscard]] virtual memory_need needs() const noexcept { return {}; }
+  /// By how much the bytes that cross a link of a ring exceed `bytes`, which tells how
+  /// well a collective uses what it runs on, however many ranks it has. 0 for others.
+  /// @source{nccl-tests, PERFORMANCE.md}
+  [[nodiscard]] virtual double bus_factor() const noexcept { return 0; }
   /// Members of a JSON object that say more, e.g. `"grid":[1,1,1]`; may be empty.
   [[nodiscard]] virtual std::string details() const { return {}; }
   /// Number of the stream that a lane of it belongs to.
@@ -152,6 +170,7 @@ class operation : public counted {
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
   bool touches_more = false;                 ///< `touched` has something to add
+  std::uint32_t enqueued_by = 0;             ///< number of the thread, if observed
   std::shared_ptr<const void> keeps;         ///< lives until the last step has ended
   std::uint64_t stream_number = 0;           ///< number of its stream
   const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
@@ -163,6 +182,9 @@ class operation : public counted {
 
   [[nodiscard]] std::int64_t enqueued() const noexcept {
     return run_of_graph == nullptr ? enqueued_ns : run_of_graph->called_ns;
+  }
+  [[nodiscard]] std::uint32_t enqueuer() const noexcept {
+    return run_of_graph == nullptr ? enqueued_by : run_of_graph->caller;
   }
 
  protected:
