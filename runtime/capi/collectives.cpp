@@ -230,6 +230,32 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   });
 }
 
+tessStatus_t tessMeshAbort(tessMesh_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMeshAbort"));
+    WEIR_TRY(const auto m, find(handle, "tessMeshAbort"));
+    auto in = m->of->port().enter();
+    m->of->meetings().abort(in, *m);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshQuery";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < 0 || rank >= ranks) {
+      return error(errc::invalid_argument,
+                   fmt::format("mesh not asked: expected a rank in [0, {}), found {}",
+                               ranks, rank));
+    }
+    const auto in = m->of->port().enter();
+    return m->of->meetings().state(*m, rank);
+  });
+}
+
 tessStatus_t tessGroupStart(void) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGroupStart"));

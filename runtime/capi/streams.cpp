@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events, launches, graphs.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -8,6 +10,10 @@
 
 namespace weir::capi {
 namespace {
+
+// A stream is urgent or it is not.
+constexpr int least_priority = 0;
+constexpr int greatest_priority = -1;
 
 result<void> open_stream(tessMesh_t handle, const runtime::stream_options& options,
                          tessStream_t* out, std::string_view call,
@@ -170,6 +176,33 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
     const auto in = s->what->of().port().enter();
     *capturing = s->what->recording() != nullptr && s->what->recording_only() ? 1 : 0;
     return {};
+  });
+}
+
+tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) {
+    *least = least_priority;
+  }
+  if (greatest != nullptr) {
+    *greatest = greatest_priority;
+  }
+  return TESS_OK;
+}
+
+tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
+    tessStreamInfo out{};
+    out.priority =
+        std::clamp(s->what->options().priority, greatest_priority, least_priority);
+    out.rank = s->what->options().rank;
+    out.nLanes = static_cast<int>(s->what->lanes());
+    out.id = s->what->number();
+    {
+      const auto in = s->what->of().port().enter();
+      out.capturing = s->what->recording() != nullptr && s->what->recording_only();
+    }
+    return copy_struct("tessStreamGetInfo", out, info);
   });
 }
 

@@ -85,7 +85,7 @@ TESS_API tessStatus_t tessMeshAxisGroup(tessMesh_t mesh, const char* axis, int r
 
 typedef struct {
   uint32_t structSize;
-  int32_t priority; /**< lower is more urgent */
+  int32_t priority; /**< lower is more urgent; see tessStreamGetPriorityRange */
   int32_t rank;     /**< bound to this rank: collectives on it are its share; -1: none */
   int32_t reserved;
   size_t memoryLimit; /**< bytes of tessMallocAsync, scratch and shared; 0: default */
@@ -100,6 +100,21 @@ TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
 /** `capturing` is 1 between tessStreamBeginCapture and tessStreamEndCapture, also on
  * streams that have joined by waiting for an event. */
 TESS_API tessStatus_t tessStreamIsCapturing(tessStream_t stream, int* capturing);
+/** The priorities that make a difference: others count as the nearest of these. `least`
+ * is that of streams that say nothing; either may be null. Needs no context. */
+TESS_API tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest);
+
+typedef struct {
+  uint32_t structSize;
+  int32_t priority; /**< within the range */
+  int32_t rank;     /**< that it is bound to, or -1 */
+  int32_t nLanes;   /**< one for each device that it runs on */
+  uint64_t id;      /**< its number in traces, graphs and tessDeterminism */
+  int32_t capturing;
+  int32_t reserved;
+} tessStreamInfo;
+
+TESS_API tessStatus_t tessStreamGetInfo(tessStream_t stream, tessStreamInfo* info);
 TESS_API tessStatus_t tessStreamSetTimeout(tessStream_t stream, int64_t milliseconds);
 TESS_API tessStatus_t tessStreamSetMemoryLimit(tessStream_t stream, size_t bytes);
 /** Asks persistent kernels that run on the stream to stop. */
@@ -454,6 +469,18 @@ TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_
  * before that still wait end with TESS_ERR_TIMEOUT. Failures that streams have kept are
  * taken by tessStreamSynchronize as always. TESS_ERR_INVALID_VALUE: no such rank. */
 TESS_API tessStatus_t tessMeshRecover(tessMesh_t mesh, int rank);
+
+/** Ends every collective of the mesh that waits for ranks, at once, as a rank that will
+ * not come would end it after its time: streams that wait get TESS_ERR_TIMEOUT, and so
+ * does every collective of a rank-bound stream from then on, until tessMeshRecover.
+ * Collectives whose ranks have all come run to their end. Persistent kernels go on; see
+ * tessStreamRequestStop. The call does not wait. */
+TESS_API tessStatus_t tessMeshAbort(tessMesh_t mesh);
+/** Whether collectives that this rank calls on its own streams meet those of others:
+ * TESS_ERR_TIMEOUT, with the same message as the collective's, if one of its groups is
+ * broken or was aborted. Does not wait and changes nothing. What went wrong in a stream
+ * says tessStreamQuery. */
+TESS_API tessStatus_t tessMeshQuery(tessMesh_t mesh, int rank);
 
 /** Collectives that this thread calls between the two are checked at once and begin
  * together at the outermost end: all, or none if one of the calls failed, whose status

@@ -131,7 +131,8 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
       devices(ids.begin(), ids.end()),
       shape(s),
       pool(of->memory(), devices, number),
-      recoveries(devices.size()) {
+      recoveries(devices.size()),
+      aborted(devices.size()) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     block_facts& told = places.emplace_back();
     told.rank = rank;

@@ -17,6 +17,8 @@ namespace weir::runtime {
 namespace {
 
 constexpr unsigned wire_bits = 56;
+constexpr const char* how_to_recover =
+    "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
 
 std::string words_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
@@ -35,6 +37,10 @@ error not_run(errc code, const rank_share& share, std::string_view expected,
               std::string_view found) {
   return {code, fmt::format("collective not run \"{}\": expected {}, found {}",
                             share.call_name(), expected, found)};
+}
+
+error aborted() {
+  return {errc::timeout, "that the collectives of the mesh were aborted"};
 }
 
 /// The error of a share whose group does not meet any more.
@@ -176,9 +182,13 @@ void meeting_point::number(rank_share& share, stream& on) {
     group = std::make_shared<rank_group>();
     group->number = ++numbers_;
     group->ranks = share.ranks;
-    const auto made =
-        meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
-    WEIR_EXPECT(made.has_value());  // its number is new
+    if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+      group->over = aborted();
+    } else {
+      const auto made =
+          meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
+      WEIR_EXPECT(made.has_value());  // its number is new
+    }
   }
   share.group = group;
   if (!group->over) {
@@ -191,15 +201,55 @@ void meeting_point::number(rank_share& share, stream& on) {
 
 result<void> meeting_point::check(const rank_share& share, const stream& on) {
   const auto found = groups_.find(key_of(share, on));
-  if (found == groups_.end() || !found->second->over) {
+  std::optional<error> why;
+  if (found != groups_.end()) {
+    why = found->second->over;
+  } else if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+    why = aborted();
+  }
+  if (!why) {
     return {};
   }
-  const error& why = *found->second->over;
-  return error(why.code(),
+  return error(why->code(),
                fmt::format("collective not posted \"{}\": expected {} to meet, found {}",
-                           share.call_name(), words_of(share.ranks), why.text()))
-      .hint(
-          "tessMeshRecover, called by every rank, makes the mesh's groups usable again");
+                           share.call_name(), words_of(share.ranks), why->text()))
+      .hint(how_to_recover);
+}
+
+result<void> meeting_point::state(const mesh& m, int rank) const {
+  const auto place = static_cast<std::size_t>(rank);
+  const auto broken = [&](std::string_view group, const error& why) {
+    return error(why.code(),
+                 fmt::format("collectives of rank {} do not meet: expected {} to meet, "
+                             "found {}",
+                             rank, group, why.text()))
+        .hint(how_to_recover);
+  };
+  if (m.is_aborted(place)) {
+    return broken("all ranks of the mesh", aborted());
+  }
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && key.era == m.recoveries[place] && group->over &&
+        std::find(key.ranks.begin(), key.ranks.end(), rank) != key.ranks.end()) {
+      return broken(words_of(key.ranks), *group->over);
+    }
+  }
+  return {};
+}
+
+void meeting_point::abort(submission_port::session& in, mesh& m) {
+  for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
+    m.aborted[r] = m.recoveries[r] + 1;
+  }
+  std::vector<std::shared_ptr<rank_group>> all;
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && !group->over) {
+      all.push_back(group);
+    }
+  }
+  for (const auto& group : all) {
+    end(in, group, aborted());
+  }
 }
 
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {

@@ -56,6 +56,14 @@ struct mesh {
   bool gone = false;  ///< its ranks meet no more
   /// By rank: how often it has recovered from a failed collective. Under the session.
   std::vector<std::uint64_t> recoveries;
+  /// By rank: how often it had recovered when its collectives were aborted, and one more;
+  /// 0: they never were. Under the session.
+  std::vector<std::uint64_t> aborted;
+
+  /// The rank meets nobody until it recovers. With the session in hand.
+  [[nodiscard]] bool is_aborted(std::size_t rank) const noexcept {
+    return aborted[rank] == recoveries[rank] + 1;
+  }
 
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
