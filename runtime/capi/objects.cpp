@@ -95,9 +95,7 @@ bool forked() noexcept {
 }
 
 call_watch::call_watch(const char* name) noexcept
-    : name_(name),
-      start_ns_(now_ns()),
-      before_(std::exchange(current_watch, this)) {}
+    : name_(name), start_ns_(now_ns()), before_(std::exchange(current_watch, this)) {}
 
 call_watch::~call_watch() {
   current_watch = before_;

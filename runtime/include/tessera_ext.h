@@ -100,8 +100,8 @@ TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
 /** `capturing` is 1 between tessStreamBeginCapture and tessStreamEndCapture, also on
  * streams that have joined by waiting for an event. */
 TESS_API tessStatus_t tessStreamIsCapturing(tessStream_t stream, int* capturing);
-/** The priorities that make a difference: others count as the nearest of these. `least`
- * is that of streams that say nothing; either may be null. Needs no context. */
+/** The priorities that make a difference; others count as the nearest. `least` is that of
+ * streams that say nothing. Either may be null. Needs no context. */
 TESS_API tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest);
 
 typedef struct {
@@ -167,8 +167,7 @@ TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
 TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                           tessCopyKind kind, int rank,
                                           tessStream_t stream);
-/** A fourth kind of copy, for all calls that take a tessCopyKind: from the host to the
- * host, in the order of the stream. */
+/** From host to host, for all calls that take a tessCopyKind. */
 enum { TESS_COPY_H2H = 3 };
 
 /** Rows of bytes from one place to another. */
@@ -181,16 +180,13 @@ typedef struct {
   size_t height; /**< rows; 0: one */
   int32_t rank;  /**< as of tessMemcpyRankAsync; -1: as of tessMemcpyAsync */
   int32_t reserved;
-  /** Bytes from the beginning of a row to that of the next, at least `width`. They only
-   * count where there is more than one row. */
-  size_t dstPitch, srcPitch;
+  size_t dstPitch, srcPitch; /**< from row to row, at least `width`; not of one row */
 } tessCopyDesc;
 
-/** Copies the rows in the order of the stream. On both sides the bytes from the beginning
- * of the first row to the end of the last have to lie in one allocation, and other
- * operations on any of these bytes are ordered with the copy. What is read and what is
- * written may lie between each other in one allocation but must not overlap.
- * TESS_ERR_INVALID_VALUE: as for tessMemcpyAsync, a pitch below the width. */
+/** Copies the rows in the order of the stream. On both sides all bytes from the first row
+ * to the last have to lie in one allocation, and other operations on any of them are
+ * ordered with the copy. What is read and what is written may lie between each other but
+ * must not overlap. TESS_ERR_INVALID_VALUE: as tessMemcpyAsync, pitch below width. */
 TESS_API tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream);
 /** The same as one call. A width or height of 0 copies nothing. */
 TESS_API tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
@@ -428,8 +424,8 @@ typedef struct {
   size_t chunkBytes;     /**< 0: chosen */
   int32_t wireDtype;     /**< 0, or a narrower type between ranks if the policy allows */
   int32_t packedShards;  /**< 1: shards stand at the beginning of a buffer of their own */
-  /** How long one rank's share waits for the others'; 0: as TESS_TIMEOUT_MS says, -1: for
-   * ever. The shortest of a group counts. */
+  /** How long one rank's share waits for the others'; 0: as TESS_COLL_TIMEOUT_MS says,
+   * -1: for ever. The shortest of a group counts. */
   int64_t timeoutMs;
 } tessCollectiveDesc;
 
@@ -456,38 +452,33 @@ TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_
 
 /** Makes collectives on streams of one rank usable again after one of them has failed.
  *
- * Ranks meet in the order in which each of them has called its collectives on a group of
- * ranks. A rank that does not come in time breaks the group: nobody can know whether its
- * next call is the missing one or the one after it. From then on every collective call on
- * that group returns TESS_ERR_TIMEOUT at once, with a message that names the operation
- * and the ranks that did not come; shares that wait end with the same status. Calls that
- * disagree (TESS_ERR_COLLECTIVE_MISMATCH) do not break it, as all ranks have come.
+ * A rank that does not come in time breaks its group: nobody can know whether its next
+ * call is the missing one or the one after it. From then on every collective call on that
+ * group returns TESS_ERR_TIMEOUT at once, with a message that names the operation and the
+ * ranks that did not come; shares that wait end with the same status. Calls that disagree
+ * (TESS_ERR_COLLECTIVE_MISMATCH) do not break it, as all ranks have come.
  *
- * Each rank calls this for itself, or one thread with `rank` -1 for all of them. What the
- * rank calls afterwards meets what the others call after their own recovery, on all
- * groups of the mesh. The call does not wait. Once all ranks have called it, shares from
- * before that still wait end with TESS_ERR_TIMEOUT. Failures that streams have kept are
- * taken by tessStreamSynchronize as always. TESS_ERR_INVALID_VALUE: no such rank. */
+ * Each rank calls this for itself, or one thread with `rank` -1 for all. What the rank
+ * calls afterwards meets what the others call after their own recovery, on all groups of
+ * the mesh. The call does not wait. Once all ranks have called it, shares from before
+ * that still wait end with TESS_ERR_TIMEOUT. TESS_ERR_INVALID_VALUE: no such rank. */
 TESS_API tessStatus_t tessMeshRecover(tessMesh_t mesh, int rank);
 
-/** Ends every collective of the mesh that waits for ranks, at once, as a rank that will
- * not come would end it after its time: streams that wait get TESS_ERR_TIMEOUT, and so
- * does every collective of a rank-bound stream from then on, until tessMeshRecover.
- * Collectives whose ranks have all come run to their end. Persistent kernels go on; see
- * tessStreamRequestStop. The call does not wait. */
+/** Ends every collective of the mesh that waits for ranks, as if they had not come in
+ * time: streams that wait get TESS_ERR_TIMEOUT, and so does every collective of a
+ * rank-bound stream until tessMeshRecover. What all ranks have come to runs to its end,
+ * and so do persistent kernels; see tessStreamRequestStop. The call does not wait. */
 TESS_API tessStatus_t tessMeshAbort(tessMesh_t mesh);
 /** Whether collectives that this rank calls on its own streams meet those of others:
- * TESS_ERR_TIMEOUT, with the same message as the collective's, if one of its groups is
- * broken or was aborted. Does not wait and changes nothing. What went wrong in a stream
- * says tessStreamQuery. */
+ * TESS_ERR_TIMEOUT, with the collective's message, if one of its groups is broken or was
+ * aborted. Does not wait and changes nothing. Of a stream's failures: tessStreamQuery. */
 TESS_API tessStatus_t tessMeshQuery(tessMesh_t mesh, int rank);
 
 /** Collectives that this thread calls between the two are checked at once and begin
  * together at the outermost end: all, or none if one of the calls failed, whose status
  * the end returns. Nothing of other threads comes between them. Those on the stream of
- * one rank wait for their peers together and may run in any order, so ranks need not
- * agree on it. All other calls take effect at once. An end without a start is
- * TESS_ERR_INVALID_VALUE. */
+ * one rank wait for their peers together and may run in any order. All other calls take
+ * effect at once. An end without a start is TESS_ERR_INVALID_VALUE. */
 TESS_API tessStatus_t tessGroupStart(void);
 TESS_API tessStatus_t tessGroupEnd(void);
 
@@ -524,13 +515,12 @@ TESS_API tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats
 typedef struct {
   uint32_t structSize;
   uint32_t reserved;
-  /** The most operations and calls that are kept, the earliest; 0: as many as
-   * TESS_PROFILER_RECORDS says, or 262144, which take about 100 MB. */
+  /** Operations and calls that are kept, the earliest; 0: as TESS_PROFILER_RECORDS says,
+   * or 262144, which take about 100 MB. */
   uint64_t maxRecords;
 } tessProfilerDesc;
 
-/** As tessProfilerStart, with a limit of its own. What comes behind the limit is counted
- * and dropped: "dropped_records" in the trace's metadata says how many. */
+/** With a limit of its own. The trace's metadata says how many were dropped. */
 TESS_API tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
                                           tessProfiler_t* profiler);
 
@@ -539,39 +529,29 @@ TESS_API tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerD
 typedef struct tessGraph* tessGraph_t;
 typedef struct tessGraphExec* tessGraphExec_t;
 
-/** What a capture does about calls of other threads: calls that would enqueue something
- * on a stream of the capture, wait for one, or make another stream a part of it. */
+/** What a capture does about calls of other threads that would enqueue something on its
+ * streams, wait for one, or make another stream a part of it. */
 typedef enum {
-  /** They are TESS_ERR_INVALID_VALUE, and so is the end of the capture: a call that its
-   * author expects in the graph is missing there. */
-  TESS_CAPTURE_GLOBAL = 0,
-  /** They are TESS_ERR_INVALID_VALUE, and the capture goes on without them. */
-  TESS_CAPTURE_THREAD_LOCAL = 1,
-  /** They are recorded, in the order in which the library sees them. */
-  TESS_CAPTURE_RELAXED = 2
+  TESS_CAPTURE_GLOBAL = 0, /**< TESS_ERR_INVALID_VALUE, and so is the capture's end */
+  TESS_CAPTURE_THREAD_LOCAL = 1, /**< TESS_ERR_INVALID_VALUE; the capture goes on */
+  TESS_CAPTURE_RELAXED = 2       /**< they are recorded */
 } tessCaptureMode;
 
 /** From here on the stream records instead of running, and so does every stream that
- * waits for an event of the capture.
- *
- * Launches, copies, fills, functions of the host, events, collectives and launches of
- * graphs are recorded as they were called: arguments, addresses, policy and schedules
- * stay. A graph that is launched becomes one node with the nodes that it has then; a
- * graph with collectives of rank-bound streams, or one that leaves memory to the program,
- * cannot be a node (TESS_ERR_UNSUPPORTED).
- *
- * tessMallocAsync gives memory with one address for all runs, which belongs to the graph.
- * tessFreeAsync of it ends that: it is for memory of the same capture only. Memory that
- * the capture does not give back is the program's after each launch of the graph, at the
- * cost of the stream that it was launched on, until tessFreeAsync or tessFree gives it
- * back; a launch before that is TESS_ERR_INVALID_VALUE.
- *
- * A collective of a rank-bound stream is the rank's share in each run: the run takes its
- * place among the rank's collectives on the group when it is launched.
- *
- * What cannot be recorded is refused by its call: synchronizations and queries of events
- * of the capture, waits for events from outside of it, persistent launches.
- * Begins a capture with TESS_CAPTURE_GLOBAL. */
+ * waits for an event of the capture. Arguments, addresses, policy and schedules stay as
+ * they are at the calls.
+ * * tessGraphLaunch becomes one node with the nodes that the graph has then. A graph with
+ *   collectives of rank-bound streams, or one that leaves memory to the program, cannot
+ *   be a node (TESS_ERR_UNSUPPORTED).
+ * * tessMallocAsync gives memory of the graph, with one address in all runs. What is not
+ *   given back by tessFreeAsync in the same capture is the program's after each launch,
+ *   at the cost of the stream that it was launched on, until the program gives it back; a
+ *   launch before that is TESS_ERR_INVALID_VALUE.
+ * * A collective of a rank-bound stream is the rank's share in each run, in the place
+ *   that the launch of the run has among the rank's collectives.
+ * What cannot be recorded is refused by its call: waiting for the stream or for an event
+ * of the capture, waits for events from outside, persistent launches. The mode is
+ * TESS_CAPTURE_GLOBAL. @source{docs/tessera.md, graphs} */
 TESS_API tessStatus_t tessStreamBeginCapture(tessStream_t stream);
 /** The same with another mode. */
 TESS_API tessStatus_t tessStreamBeginCaptureEx(tessStream_t stream, tessCaptureMode mode);
@@ -591,11 +571,10 @@ TESS_API tessStatus_t tessGraphInstantiate(tessGraph_t graph, tessGraphExec_t* e
  * with the same memory, go one after another. On a stream that captures, the graph
  * becomes a node of the recording. */
 TESS_API tessStatus_t tessGraphLaunch(tessGraphExec_t exec, tessStream_t stream);
-/** The next four change a node from the next launch on and wait for the runs that were
- * launched before. The node keeps its place and what it waits for. `stream` is one on the
- * devices, and bound to the rank, that the node was recorded on. TESS_ERR_INVALID_VALUE:
- * no such node, a node of another kind, an operation of no bytes or elements, and what
- * the call of the operation itself would refuse. */
+/** The next four change a node from the next launch on and wait for the runs before it.
+ * The node keeps its place and what it waits for. `stream` is one on the devices, and
+ * bound to the rank, that it was recorded on. TESS_ERR_INVALID_VALUE: no such node, one
+ * of another kind, no bytes or elements, and what the operation's own call refuses. */
 TESS_API tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t exec, size_t node,
                                                 tessKernel_t kernel, tessLaunchConfig cfg,
                                                 const void* argBuffer, size_t argSize,

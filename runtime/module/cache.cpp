@@ -13,7 +13,6 @@
 #include <new>
 #include <utility>
 
-#include "build_id.hpp"
 #include "cache_files.hpp"
 #include "tessera.h"
 #include "weir/base/file.hpp"

@@ -266,8 +266,8 @@ result<void> context::open(engine& workers) {
   }
   tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
                                                                 : store_in(*cache_));
-  blocks_ = std::make_unique<block_tuner>(
-      cache_ == nullptr ? block_tuner::store() : block_store_in(*cache_));
+  blocks_ = std::make_unique<block_tuner>(cache_ == nullptr ? block_tuner::store()
+                                                            : block_store_in(*cache_));
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
   backend_ = std::move(backend);
   meetings_ = std::make_unique<meeting_point>(*this);
@@ -518,7 +518,8 @@ void context::took(const block_trial& trial, std::int64_t ns) {
   // A worker neither writes lines of the log nor waits for files.
   cleaner_.later([self = weak_from_this(), key = trial.key] {
     if (const auto alive = self.lock()) {
-      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known", key.kernel);
+      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
+                 key.kernel);
       alive->blocks_->keep(key);
     }
   });

@@ -131,12 +131,8 @@ class copy_operation final : public lane_operation {
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    copy_work work{direction_,
-                   to_.on_rank(rank),
-                   from_.on_rank(rank),
-                   shape_.bytes,
-                   to_.device(*mesh_, rank),
-                   from_.device(*mesh_, rank)};
+    copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
+                   shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
     if (work.to == work.from) {
       return {};
     }
@@ -289,10 +285,10 @@ result<copy_shape> shape_of(const copy_request& what) {
   }
   for (const std::size_t pitch : {what.to_pitch, what.from_pitch}) {
     if (pitch < what.bytes) {
-      return refused("copy of rows",
-                     fmt::format("rows of {} bytes to begin at least as far apart",
-                                 what.bytes),
-                     fmt::format("{}", pitch));
+      return refused(
+          "copy of rows",
+          fmt::format("rows of {} bytes to begin at least as far apart", what.bytes),
+          fmt::format("{}", pitch));
     }
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
     if (what.bytes > most || pitch > (most - what.bytes) / (what.rows - 1)) {
@@ -326,20 +322,21 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
                    fmt::format("{}", what.rank));
   }
   WEIR_TRY(const copy_shape shape, shape_of(what));
-  WEIR_TRY(end_of_copy to, find_end(on, what.to, shape.span(shape.to_pitch),
-                                    has_device_target(what.kind), true,
-                                    "copy to its target"));
-  WEIR_TRY(end_of_copy from, find_end(on, what.from, shape.span(shape.from_pitch),
-                                      has_device_source(what.kind), false,
-                                      "copy from its source"));
+  WEIR_TRY(end_of_copy to,
+           find_end(on, what.to, shape.span(shape.to_pitch), has_device_target(what.kind),
+                    true, "copy to its target"));
+  WEIR_TRY(end_of_copy from,
+           find_end(on, what.from, shape.span(shape.from_pitch),
+                    has_device_source(what.kind), false, "copy from its source"));
   if (to.at == from.at && (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
     return ref<operation>();
   }
   const bool bound = on.options().rank >= 0;
   const int only = bound ? -1 : lane_that_copies(what, to, from);
   WEIR_CHECK(check_apart(on, shape, to, from, only));
-  return ref<operation>(make_ref<copy_operation>(
-      on.on(), on.options().rank, what.kind, std::move(to), std::move(from), shape, only));
+  return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
+                                                 std::move(to), std::move(from), shape,
+                                                 only));
 }
 
 result<ref<operation>> make_fill(stream& on, const fill_request& what) {

@@ -163,10 +163,11 @@ result<void> context::check_free(const mesh& m, const void* at) const {
   if (!m.pool.recorded(at)) {
     return {};
   }
-  return error(errc::invalid_argument,
-               fmt::format("memory not freed: expected memory that the program has, found "
-                           "that a capture took it at {}",
-                           at))
+  return error(
+             errc::invalid_argument,
+             fmt::format("memory not freed: expected memory that the program has, found "
+                         "that a capture took it at {}",
+                         at))
       .hint("give it back by tessFreeAsync on a stream of the capture");
 }
 
@@ -221,10 +222,9 @@ result<void> context::free_in_capture(stream& by, void* at) {
   } else {
     memory->hide();
   }
-  return record_memory(
-      by, seen,
-      make_ref<memory_node>(memory_node::direction::gives_back, std::move(memory),
-                            false));
+  return record_memory(by, seen,
+                       make_ref<memory_node>(memory_node::direction::gives_back,
+                                             std::move(memory), false));
 }
 
 }  // namespace weir::runtime

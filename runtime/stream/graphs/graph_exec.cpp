@@ -21,9 +21,9 @@ error not_launched(errc code, std::string_view expected, std::string_view found)
 }
 
 error not_updated(std::string_view expected, std::string_view found) {
-  return {errc::invalid_argument,
-          fmt::format("node of a graph not updated: expected {}, found {}", expected,
-                      found)};
+  return {
+      errc::invalid_argument,
+      fmt::format("node of a graph not updated: expected {}, found {}", expected, found)};
 }
 
 bool has_ranks_that_meet(const graph& what) {
@@ -38,9 +38,7 @@ class graph_run final : public operation {
  public:
   /// `recorded`: what a recording of the stream gets; may be null.
   graph_run(std::shared_ptr<graph_exec> what, ref<operation> recorded)
-      : operation(kind::graph),
-        what_(std::move(what)),
-        recorded_(std::move(recorded)) {}
+      : operation(kind::graph), what_(std::move(what)), recorded_(std::move(recorded)) {}
 
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     return what_->body_->tasks() + devices;

@@ -13,7 +13,6 @@
 #include <fstream>
 #include <thread>
 
-#include "module/build_id.hpp"
 #include "module_support.hpp"
 #include "support/temp_folder.hpp"
 

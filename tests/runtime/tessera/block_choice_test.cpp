@@ -128,8 +128,7 @@ TEST(TesseraBlocks, AreOnlyChosenForKernelsThatWorkWithAny) {
 
 TEST(TesseraBlocks, UnderADeterministicPolicyAreMeasuredOnDemandAndOnlyWhereBitsStay) {
   const temp_folder folder;
-  const std::map<std::string, std::string> cache = {
-      {"TESS_CACHE_DIR", folder / "cache"}};
+  const std::map<std::string, std::string> cache = {{"TESS_CACHE_DIR", folder / "cache"}};
   {
     blocks b(cache, any | fixed);
     EXPECT_EQ(b.tried().size(), 5U) << "at level 0";
@@ -188,9 +187,9 @@ TEST(TesseraBlocks, OfLaunchesThatFailAreNotCounted) {
   for (int i = 0; i < 40; ++i) {
     const cover_arguments args{b.out, 1000, 64};
     const tessLaunchConfig cfg{{0, 1, 1}, {0, 0, 0}, 0, 0};
-    EXPECT_EQ(tessLaunch((*b.m)["covering"], b.s->mesh, cfg, &args, sizeof args,
-                         b.s->stream),
-              TESS_ERR_INVALID_VALUE);
+    EXPECT_EQ(
+        tessLaunch((*b.m)["covering"], b.s->mesh, cfg, &args, sizeof args, b.s->stream),
+        TESS_ERR_INVALID_VALUE);
     EXPECT_EQ(tessLaunch((*b.m)["covering"], b.s->mesh, {{1, 1, 1}, {0, 0, 0}, 0, 0},
                          &args, 8, b.s->stream),
               TESS_ERR_INVALID_VALUE);

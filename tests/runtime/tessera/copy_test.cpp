@@ -105,7 +105,8 @@ TEST(TesseraCopy, ByADescriptionIsThatOfTheCalls) {
   d.dstPitch = 8;
   d.srcPitch = 16;
   ASSERT_TESS(tessCopyAsync(&d, s.stream));
-  EXPECT_EQ(s.read(x, 12, 2), (std::vector<uint8_t>{1, 2, 3, 4, 0, 0, 0, 0, 17, 18, 19, 20}));
+  EXPECT_EQ(s.read(x, 12, 2),
+            (std::vector<uint8_t>{1, 2, 3, 4, 0, 0, 0, 0, 17, 18, 19, 20}));
   for (const int rank : {-2, 3}) {
     d.rank = rank;
     EXPECT_EQ(tessCopyAsync(&d, s.stream), TESS_ERR_INVALID_VALUE);
@@ -131,12 +132,14 @@ TEST(TesseraCopy, FromHostToHostIsInTheOrderOfItsStream) {
     ASSERT_TESS(tessMemcpyRankAsync(a.data(), x, 16, TESS_COPY_D2H, 3, s.stream));
     ASSERT_TESS(tessMemcpyAsync(b.data(), a.data(), 16, host_to_host, s.stream));
     ASSERT_TESS(tessMemcpyRankAsync(x, b.data(), 8, TESS_COPY_H2D, 2, s.stream));
-    ASSERT_TESS(tessMemcpy2DAsync(c.data(), 8, b.data(), 4, 4, 2, host_to_host, s.stream));
+    ASSERT_TESS(
+        tessMemcpy2DAsync(c.data(), 8, b.data(), 4, 4, 2, host_to_host, s.stream));
     ASSERT_TESS(tessMemcpyAsync(a.data(), c.data(), 8, host_to_host, s.stream));
   }
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_EQ(b, std::vector<uint8_t>(16, 19));
-  EXPECT_EQ(c, (std::vector<uint8_t>{19, 19, 19, 19, 0, 0, 0, 0, 19, 19, 19, 19, 0, 0, 0, 0}));
+  EXPECT_EQ(
+      c, (std::vector<uint8_t>{19, 19, 19, 19, 0, 0, 0, 0, 19, 19, 19, 19, 0, 0, 0, 0}));
   EXPECT_EQ(tessMemcpyAsync(x, a.data(), 8, host_to_host, s.stream),
             TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessMemcpyAsync(a.data(), x, 8, host_to_host, s.stream),

@@ -504,8 +504,7 @@ TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
     EXPECT_EQ(sum(x, a[at(r)], "dp"), TESS_ERR_TIMEOUT) << r;
     EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
   }
-  ASSERT_TESS(
-      tessAllReduce(s.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));  // nobody meets there
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessMeshRecover(s.mesh, r));

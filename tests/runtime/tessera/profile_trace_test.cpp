@@ -426,8 +426,8 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
   tessProfiler_t profiler = nullptr;
   ASSERT_TESS(tessProfilerStart(s.context, &profiler));
   ASSERT_TESS(tessLaunchHostFunc(
-      s.stream,
-      [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, nullptr));
+      s.stream, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); },
+      nullptr));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   std::thread([&] {
     EXPECT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));

@@ -214,8 +214,8 @@ TEST(TesseraRandom, ASeedOfZeroIsASeed) {
         s.context, {{"seeded", seeded_kernel, {pointer_to("out", TESS_INT64)}}},
         runtime::policy_record{true, true, true, false, false, 31});
     auto* const out = s.memory<uint64_t>(1);
-    EXPECT_TESS(tessLaunch(m["seeded"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &out, 8,
-                           s.stream));
+    EXPECT_TESS(
+        tessLaunch(m["seeded"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &out, 8, s.stream));
     return s.read(out, 1)[0];
   };
   EXPECT_EQ(seed_with(""), 31U) << "not set: that of the module";

@@ -71,12 +71,8 @@ class generator : private writer {
     }
     emit_if(std::move(o));
   }
-  void copy(int stream) {
-    emit_if(stream == none ? std::nullopt : random_copy(stream));
-  }
-  void fill(int stream) {
-    emit_if(stream == none ? std::nullopt : random_fill(stream));
-  }
+  void copy(int stream) { emit_if(stream == none ? std::nullopt : random_copy(stream)); }
+  void fill(int stream) { emit_if(stream == none ? std::nullopt : random_fill(stream)); }
   void emit_if(std::optional<operation> o) {
     if (o) {
       emit(std::move(*o));

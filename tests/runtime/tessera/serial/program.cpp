@@ -27,10 +27,10 @@ std::vector<std::vector<int>> mesh_spec::groups(std::string_view axis) const {
 
 std::string_view name_of(verb what) {
   constexpr std::array<std::string_view, verbs> names = {
-      "launch",       "copy",          "fill",        "host function", "host write",
-      "record",       "wait",          "query event", "await event",   "query stream",
-      "synchronize",  "collective",    "take memory", "give memory",   "open stream",
-      "close stream", "begin capture", "end capture", "take graph",    "launch graph",
+      "launch",        "copy",          "fill",        "host function", "host write",
+      "record",        "wait",          "query event", "await event",   "query stream",
+      "synchronize",   "collective",    "take memory", "give memory",   "open stream",
+      "close stream",  "begin capture", "end capture", "take graph",    "launch graph",
       "discard graph", "update node"};
   return names[static_cast<std::size_t>(what)];
 }

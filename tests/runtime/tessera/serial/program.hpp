@@ -45,7 +45,7 @@ struct buffer_spec {
   memory_kind kind = memory_kind::device;
   int mesh = none;  ///< of device memory
   int words = 0;
-  bool pooled = false;  ///< taken and given back in a stream's order
+  bool pooled = false;    ///< taken and given back in a stream's order
   bool of_graph = false;  ///< taken in a capture
 
   /// It is not there from the beginning.
@@ -169,7 +169,7 @@ struct operation {
   int recorded_in = none;  ///< the graph that records it
   bool runs = true;        ///< also at its call
   // updates
-  int node = none;             ///< id of the recorded operation
+  int node = none;              ///< id of the recorded operation
   verb becomes = verb::launch;  ///< the kind of that
 
   [[nodiscard]] bool alters_memory() const {

@@ -251,8 +251,8 @@ void rules::take_capture(const operation& o) {
   switch (o.what) {
     case verb::begin_capture:
       at(streams_, o.stream).graph = o.graph;
-      graphs_[o.graph] = {std::make_unique<order>(p_), o.stream, 0,
-                          graph_state::recording, {}};
+      graphs_[o.graph] = {
+          std::make_unique<order>(p_), o.stream, 0, graph_state::recording, {}};
       break;
     case verb::end_capture:
       for (stream_state& s : streams_) {

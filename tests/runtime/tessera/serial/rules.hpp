@@ -43,12 +43,14 @@ class rules {
   /// Whether an operation that this graph records (none: one that runs) may use it.
   [[nodiscard]] bool usable(int buffer, int graph) const {
     const buffer_spec& b = at(p_.buffers, buffer);
-    return b.of_graph && graph != none ? at(inside_, buffer) == graph
+    return b.of_graph && graph != none  ? at(inside_, buffer) == graph
            : b.comes() && graph != none ? false  // a graph outlives it
                                         : there(buffer);
   }
   /// Whether a capture has ever taken it.
-  [[nodiscard]] bool taken_by_graph(int buffer) const { return at(owner_, buffer) != none; }
+  [[nodiscard]] bool taken_by_graph(int buffer) const {
+    return at(owner_, buffer) != none;
+  }
   [[nodiscard]] const graph_book& book() const { return book_; }
   [[nodiscard]] std::vector<int> graphs() const;
   [[nodiscard]] bool capture_could_end(int stream) const;
@@ -95,9 +97,9 @@ class rules {
   const program& p_;
   order outside_;
   std::vector<stream_state> streams_;
-  std::vector<char> there_;          ///< of buffers that come and go
-  std::vector<int> inside_;          ///< the capture that has the buffer now
-  std::vector<int> owner_;           ///< the graph that takes the buffer
+  std::vector<char> there_;  ///< of buffers that come and go
+  std::vector<int> inside_;  ///< the capture that has the buffer now
+  std::vector<int> owner_;   ///< the graph that takes the buffer
   graph_book book_;
   std::map<int, int> event_graphs_;  ///< of events that have been recorded
   std::map<int, recording> graphs_;

@@ -361,7 +361,8 @@ class run_of_program {
         return tessEventRecord(event, stream(o));
       }
       case verb::wait:
-        if (std::find(fault_.lost.begin(), fault_.lost.end(), o.id) != fault_.lost.end() ||
+        if (std::find(fault_.lost.begin(), fault_.lost.end(), o.id) !=
+                fault_.lost.end() ||
             (by_lane && marks_.await(o.event))) {
           return TESS_OK;
         }
@@ -550,7 +551,7 @@ class run_of_program {
   std::deque<host_work> work_;
   lane_marks marks_;
   graph_book book_;
-  std::set<int> noted_;  ///< operations that the book has
+  std::set<int> noted_;                            ///< operations that the book has
   std::map<int, std::vector<std::string>> kinds_;  ///< of nodes, by graph
 };
 

@@ -17,8 +17,8 @@ namespace weir::test::serial {
 /// What a runtime could do wrong, done by the caller instead.
 enum class fault_kind : std::uint8_t {
   none,
-  dropped_wait,         ///< one wait of a stream for an event is left out
-  event_of_one_lane,    ///< who waits for a mesh stream's event waits for its lane 0
+  dropped_wait,          ///< one wait of a stream for an event is left out
+  event_of_one_lane,     ///< who waits for a mesh stream's event waits for its lane 0
   pairing_by_admission,  ///< one rank's share overtakes the share before it
   /// What a stream waits for when it begins or joins a capture is not waited for behind
   /// the capture either.

@@ -47,8 +47,7 @@ void add_buffers(program& p, dice& d, const features& with) {
   }
   if (with.pooled_memory && d.one_in(3)) {
     for (std::int64_t i = d.in(1, 2); i > 0; --i) {
-      p.buffers.push_back(
-          {memory_kind::device, pick(d, count_of(p.meshes)), 24, true});
+      p.buffers.push_back({memory_kind::device, pick(d, count_of(p.meshes)), 24, true});
     }
   }
   if (with.graph_memory && d.one_in(2)) {

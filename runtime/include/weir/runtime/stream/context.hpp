@@ -155,7 +155,8 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
   [[nodiscard]] collective_tuner& tuner() noexcept { return *tuner_; }
   /// Of launches that leave their blocks to the runtime.
-  [[nodiscard]] measured_choice<block_key, std::array<std::int32_t, 3>>& blocks() noexcept {
+  [[nodiscard]] measured_choice<block_key, std::array<std::int32_t, 3>>&
+  blocks() noexcept {
     return *blocks_;
   }
   /// Whether collectives and launches are measured under this policy.

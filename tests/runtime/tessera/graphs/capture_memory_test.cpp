@@ -27,7 +27,8 @@ int add_kernel(const tessBlockContext*, const void* args) {
 
 class TesseraCaptureMemory : public testing::Test {
  protected:
-  void add(tessStream_t on, void* to, const void* from, int32_t value, bool slow = false) {
+  void add(tessStream_t on, void* to, const void* from, int32_t value,
+           bool slow = false) {
     const add_arguments args{static_cast<int32_t*>(to), static_cast<const int32_t*>(from),
                              value, slow ? 1 : 0};
     const tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
@@ -119,8 +120,7 @@ TEST_F(TesseraCaptureMemory, LeftByAGraphIsTheProgramsBehindEachLaunch) {
     EXPECT_EQ(used, 64U);
     EXPECT_EQ(tessGraphLaunch(exec, s.stream), TESS_ERR_INVALID_VALUE)
         << "the program still has it";
-    EXPECT_NE(std::string(tessGetLastErrorMessage()).find("64 bytes"),
-              std::string::npos);
+    EXPECT_NE(std::string(tessGetLastErrorMessage()).find("64 bytes"), std::string::npos);
     auto* const words = static_cast<int32_t*>(p);
     EXPECT_EQ(s.read(words, 16, run % 2), std::vector<int32_t>(16, 0x07070707));
     ASSERT_TESS(tessMemsetAsync(p, run, 64, s.stream));

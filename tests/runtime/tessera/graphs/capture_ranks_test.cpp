@@ -206,8 +206,7 @@ TEST_F(TesseraCaptureRanks, GroupsOfCallsAreCapturedToo) {
         const int peer = (r + 2) % ranks;
         const int source = i == 0 ? r : peer;
         const int target = i == 0 ? peer : r;
-        EXPECT_TESS(
-            tessSendRecv(s.mesh, x, x + 1, 1, TESS_INT32, source, target, of(r)));
+        EXPECT_TESS(tessSendRecv(s.mesh, x, x + 1, 1, TESS_INT32, source, target, of(r)));
       }
       EXPECT_TESS(tessGroupEnd());
     });

@@ -90,7 +90,10 @@ TEST_F(TesseraCapture, CallsOfOtherThreadsAreRefusedAndTheCaptureIsLostByDefault
       [&] {
         return tessAllReduce(s.mesh, x, 4, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream);
       },
-      [&] { return tessLaunchHostFunc(s.stream, [](void*) {}, nullptr); },
+      [&] {
+        return tessLaunchHostFunc(
+            s.stream, [](void*) {}, nullptr);
+      },
       [&] { return tessEventRecord(e, s.stream); },
       [&] {
         void* p = nullptr;
@@ -99,8 +102,8 @@ TEST_F(TesseraCapture, CallsOfOtherThreadsAreRefusedAndTheCaptureIsLostByDefault
       [&] { return tessStreamSynchronize(s.stream); },
       [&] {
         EXPECT_TESS(tessGroupStart());
-        EXPECT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT32, TESS_COLL_SUM, nullptr,
-                                  s.stream));
+        EXPECT_TESS(
+            tessAllReduce(s.mesh, x, 4, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
         return tessGroupEnd();
       },
   };
@@ -210,7 +213,8 @@ TEST_F(TesseraCapture, AGraphIsANodeOfAnotherAsItWasThen) {
   std::string text(4096, ' ');
   std::size_t size = text.size();
   ASSERT_TESS(tessGraphExport(graph, "json", text.data(), &size));
-  EXPECT_NE(text.find("\"kind\":\"graph\",\"name\":\"graph\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"kind\":\"graph\",\"name\":\"graph\""), std::string::npos)
+      << text;
   EXPECT_NE(text.find("\"nodes\":3"), std::string::npos) << text;
   ASSERT_TESS(tessGraphInstantiate(graph, &outer));
   ASSERT_TESS(tessGraphExecDestroy(inner));
@@ -344,9 +348,9 @@ TEST_F(TesseraCapture, CopiesAndFillsInGraphsCanBeChanged) {
     EXPECT_EQ(status, TESS_ERR_INVALID_VALUE);
     return std::string(tessGetLastErrorMessage());
   };
-  EXPECT_NE(refused(tessGraphExecUpdateFill(exec, 0, y, 0, 4, s.stream))
-                .find("found \"fill\""),
-            std::string::npos);
+  EXPECT_NE(
+      refused(tessGraphExecUpdateFill(exec, 0, y, 0, 4, s.stream)).find("found \"fill\""),
+      std::string::npos);
   EXPECT_NE(refused(tessGraphExecUpdateFill(exec, 1, y, 0, 0, s.stream))
                 .find("that does something"),
             std::string::npos);
