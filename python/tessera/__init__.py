@@ -24,4 +24,4 @@ from .errors import (AbiVersionMismatch, ArchMismatch, CacheCorrupt, CollectiveM
 from .graphs import Graph, GraphExec
 from .module import (CAPTURE, DEFAULT, DETERMINISTIC, LOW_LATENCY, PERSISTENT, Kernel, Module, launch, pack_args)
 from .profiler import Profiler
-from .streams import Event, Stream, default_stream
+from .streams import Event, Stream, default_stream, priority_range

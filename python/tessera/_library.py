@@ -51,6 +51,21 @@ class StreamDesc(Sized):
                 ("memoryLimit", c_size_t), ("timeoutMs", c_int64)]
 
 
+class StreamInfo(Sized):
+    _fields_ = [("structSize", c_uint32), ("priority", c_int32), ("rank", c_int32), ("nLanes", c_int32), ("id", c_uint64),
+                ("capturing", c_int32), ("reserved", c_int32)]
+
+
+class CopyDesc(Sized):
+    _fields_ = [("structSize", c_uint32), ("kind", c_int32), ("dst", c_void_p), ("src", c_void_p), ("width", c_size_t),
+                ("height", c_size_t), ("rank", c_int32), ("reserved", c_int32), ("dstPitch", c_size_t),
+                ("srcPitch", c_size_t)]
+
+
+class ProfilerDesc(Sized):
+    _fields_ = [("structSize", c_uint32), ("reserved", c_uint32), ("maxRecords", c_uint64)]
+
+
 class KernelInfo(Sized):
     _fields_ = [("structSize", c_uint32), ("flags", c_uint32), ("paramCount", c_uint32), ("argBytes", c_uint32),
                 ("argBytesPadded", c_uint32), ("defaultBlock", c_uint32 * 3), ("maxThreads", c_uint32),
@@ -132,6 +147,7 @@ _CALLS = {
     "tessMeshAxisGroup": [H, c_char_p, c_int, INT_OUT, INT_OUT],
     "tessStreamCreateEx": [H, POINTER(StreamDesc), OUT], "tessStreamDestroy": [H], "tessStreamSynchronize": [H],
     "tessStreamQuery": [H, INT_OUT], "tessStreamIsCapturing": [H, INT_OUT], "tessStreamSetTimeout": [H, c_int64], "tessStreamSetMemoryLimit": [H, c_size_t],
+    "tessStreamGetPriorityRange": [INT_OUT, INT_OUT], "tessStreamGetInfo": [H, POINTER(StreamInfo)],
     "tessStreamRequestStop": [H], "tessStreamWaitEvent": [H, H],
     "tessStreamGetLastMessage": [H, c_char_p, SIZE_OUT], "tessLaunchHostFunc": [H, HostFn, c_void_p],
     "tessEventCreate": [OUT], "tessEventDestroy": [H], "tessEventRecord": [H, H], "tessEventQuery": [H, INT_OUT],
@@ -139,6 +155,7 @@ _CALLS = {
     "tessMalloc": [H, c_size_t, OUT], "tessFree": [H, c_void_p],
     "tessMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, H],
     "tessMemcpyRankAsync": [c_void_p, c_void_p, c_size_t, c_int, c_int, H],
+    "tessCopyAsync": [POINTER(CopyDesc), H],
     "tessMemsetAsync": [c_void_p, c_int, c_size_t, H], "tessMemGetRankPtr": [H, c_void_p, c_int, OUT],
     "tessMemGetInfo": [H, c_int, SIZE_OUT, SIZE_OUT],
     "tessMallocAsync": [OUT, c_size_t, H], "tessFreeAsync": [c_void_p, H],
@@ -155,7 +172,7 @@ _CALLS = {
     "tessPackArgs": [H, OUT, c_int, c_void_p, SIZE_OUT], "tessExplain": [H, c_char_p, SIZE_OUT],
     "tessLaunch": [H, H, LaunchConfig, c_void_p, c_size_t, H],
     "tessCollective": [H, POINTER(CollectiveDesc), H], "tessGroupStart": [], "tessGroupEnd": [],
-    "tessMeshRecover": [H, c_int],
+    "tessMeshRecover": [H, c_int], "tessMeshAbort": [H], "tessMeshQuery": [H, c_int],
     "tessStreamGetDeterminism": [H, POINTER(Determinism)], "tessSetDeterminism": [H, c_uint64, c_uint32],
     "tessCacheVerify": [H], "tessCacheClear": [H],
     "tessCacheGetStats": [H, POINTER(CacheStats)],
@@ -165,11 +182,14 @@ _CALLS = {
     "tessFatbinSetPolicy": [H, POINTER(NumericsPolicy), c_int, c_uint64], "tessFatbinSetExplain": [H, c_char_p],
     "tessFatbinSetSourceHash": [H, c_char_p], "tessFatbinBuild": [H, c_char_p, c_char_p, SIZE_OUT],
     "tessSetNumericsPolicy": [H, POINTER(NumericsPolicy)], "tessGetNumericsPolicy": [H, POINTER(NumericsPolicy)],
-    "tessStreamBeginCapture": [H], "tessStreamEndCapture": [H, OUT], "tessStreamTakeGraph": [H, OUT],
+    "tessStreamBeginCaptureEx": [H, c_int], "tessStreamEndCapture": [H, OUT], "tessStreamTakeGraph": [H, OUT],
     "tessGraphGetNodeCount": [H, SIZE_OUT], "tessGraphExport": [H, c_char_p, c_char_p, SIZE_OUT],
     "tessGraphDestroy": [H], "tessGraphInstantiate": [H, OUT], "tessGraphLaunch": [H, H],
     "tessGraphExecUpdateLaunch": [H, c_size_t, H, LaunchConfig, c_void_p, c_size_t, H], "tessGraphExecDestroy": [H],
-    "tessProfilerStart": [H, OUT], "tessProfilerStop": [H, c_char_p], "tessSetLogCallback": [LogFn, c_void_p],
+    "tessGraphExecUpdateCopy": [H, c_size_t, POINTER(CopyDesc), H],
+    "tessGraphExecUpdateFill": [H, c_size_t, c_void_p, c_int, c_size_t, H],
+    "tessGraphExecUpdateCollective": [H, c_size_t, POINTER(CollectiveDesc), H],
+    "tessProfilerStartEx": [H, POINTER(ProfilerDesc), OUT], "tessProfilerStop": [H, c_char_p], "tessSetLogCallback": [LogFn, c_void_p],
 }
 
 

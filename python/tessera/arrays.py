@@ -77,7 +77,10 @@ class Array:
     def free(self):
         """Gives the memory back behind the work in flight. Views keep theirs."""
         if self._finish.alive:
-            c.check(_give_back(self.mesh.handle, self.address, self._stream and self._stream.handle))
+            stream = self._stream and self._stream.handle
+            # In a capture, memory that was taken in it is given back by its graph.
+            if stream is None or c.lib.tessFreeAsync(self.address, stream) != 0:
+                c.check(_give_back(self.mesh.handle, self.address, stream))
             self._finish.detach()
             self.address = None
 

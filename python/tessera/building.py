@@ -8,7 +8,7 @@ from .errors import invalid
 
 COLLECTIVES = ("any", "all_reduce", "reduce_scatter", "all_gather", "broadcast")
 ALGORITHMS = ("none", "ring", "tree", "hierarchical", "direct")
-DETERMINISTIC, USES_BARRIER, PER_THREAD, PERSISTENT_ONLY, PERSISTENT_CAPABLE = (1 << i for i in range(5))
+DETERMINISTIC, USES_BARRIER, PER_THREAD, PERSISTENT_ONLY, PERSISTENT_CAPABLE, ANY_BLOCK = (1 << i for i in range(6))
 
 
 def scalar(name, element_type):

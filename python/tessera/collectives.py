@@ -15,8 +15,9 @@ _KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "
 _OPS = {"sum": 0, "max": 1, "min": 2, "product": 3, "average": 4}
 
 
-def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=None, root=0, peer=0, algorithm=None,
-          chunk_bytes=0, wire=None, packed_shards=False, timeout_ms=0):
+def description(kind, source, out=None, op="sum", axis=None, count=None, root=0, peer=0, algorithm=None, chunk_bytes=0,
+                wire=None, packed_shards=False, timeout_ms=0):
+    """A collective as the C interface wants it."""
     if op not in _OPS:
         raise invalid(f"collective not posted: expected one of {', '.join(_OPS)}, found {op!r}")
     for array in () if kind == "barrier" else (source, source if out is None else out):
@@ -25,13 +26,17 @@ def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, count=
     if out is not None and out.dtype is not source.dtype:
         raise invalid(f"collective not posted: expected results of {source.dtype.name}, found {out.dtype.name}")
     full = max((a.size for a in (source, out) if a is not None), default=0)
-    desc = c.CollectiveDesc(
+    return c.CollectiveDesc(
         kind=_KINDS.index(kind), op=_OPS[op], root=root, peer=peer, chunkBytes=chunk_bytes,
         sendbuf=source.address if source is not None else None, recvbuf=out.address if out is not None else None,
         count=full if count is None else count, dtype=source.dtype.id if source is not None else dtype("fp32").id,
         axis=axis.encode() if axis else None, algorithm=algorithm.encode() if algorithm else None,
         wireDtype=dtype(wire).id if wire is not None else 0, packedShards=1 if packed_shards else 0,
         timeoutMs=timeout_ms)
+
+
+def _post(kind, mesh, source, out=None, op="sum", axis=None, stream=None, **how):
+    desc = description(kind, source, out, op, axis, **how)
     stream = stream or default_stream(mesh)
     c.call("tessCollective", mesh.handle, ctypes.byref(desc), stream.handle)
     note(stream, (source, out))

@@ -133,6 +133,14 @@ class Mesh:
         """Makes collectives of one rank's streams usable again after one has failed; every rank calls it (-1: all)."""
         c.call("tessMeshRecover", self.handle, rank)
 
+    def abort(self):
+        """Ends collectives that wait for ranks. Until `recover`, every collective of a rank's stream raises Timeout."""
+        c.call("tessMeshAbort", self.handle)
+
+    def check(self, rank=0):
+        """Raises Timeout if collectives that this rank calls for itself do not meet those of others any more."""
+        c.call("tessMeshQuery", self.handle, rank)
+
     def itself(self):
         """The mesh, also from a stream that only knows it weakly."""
         return self

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles: a trace that Perfetto and chrome://tracing open."""
+import ctypes
 import os
 
 from . import _library as c
@@ -7,11 +8,13 @@ from .contexts import current_context
 
 
 class Profiler:
-    """Watches a context from now on; `stop` writes what it saw. `with Profiler("trace.json"):` does both."""
+    """Watches a context from now on; `stop` writes what it saw. `with Profiler("trace.json"):` does both. The earliest
+    `max_records` operations and calls are kept; 0: as many as TESS_PROFILER_RECORDS says."""
 
-    def __init__(self, path=None, context=None):
+    def __init__(self, path=None, context=None, max_records=0):
         self.path = path
-        self.handle = c.made("tessProfilerStart", (context or current_context()).handle)
+        desc = c.ProfilerDesc(maxRecords=max_records)
+        self.handle = c.made("tessProfilerStartEx", (context or current_context()).handle, ctypes.byref(desc))
         self._finish = c.when_gone(self, c.quietly, "tessProfilerStop", self.handle, None)
 
     def stop(self, path=None):

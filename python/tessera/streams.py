@@ -101,9 +101,16 @@ class Stream:
         """Text of the failure that `synchronize` raised last."""
         return c.text("tessStreamGetLastMessage", self.handle)
 
-    def capture(self):
-        """`with stream.capture() as capture:` records instead of running; then `capture.graph`."""
-        return Capture(self)
+    def capture(self, mode="global"):
+        """`with stream.capture() as capture:` records instead of running; then `capture.graph`. `mode` says what becomes
+        of calls of other threads, see `Capture`."""
+        return Capture(self, mode)
+
+    def info(self):
+        """What the stream is, as a dictionary: priority, rank, nLanes, id (in traces) and capturing."""
+        out = c.StreamInfo()
+        c.call("tessStreamGetInfo", self.handle, ctypes.byref(out))
+        return {name: getattr(out, name) for name in ("priority", "rank", "nLanes", "id", "capturing")}
 
     def take_graph(self):
         """What launches with the flag CAPTURE recorded, once `synchronize` has closed it."""
@@ -145,6 +152,13 @@ class Event:
         out = ctypes.c_float()
         c.call("tessEventElapsedTime", ctypes.byref(out), self.handle, end.handle)
         return out.value
+
+
+def priority_range():
+    """(least, greatest) of the priorities that make a difference; lower is more urgent."""
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    c.call("tessStreamGetPriorityRange", ctypes.byref(least), ctypes.byref(greatest))
+    return least.value, greatest.value
 
 
 def default_stream(mesh=None):

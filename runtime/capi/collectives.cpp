@@ -8,56 +8,12 @@
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
+#include "capi/requests.hpp"
 #include "weir/runtime/stream/collective.hpp"
 #include "weir/runtime/stream/meeting_point.hpp"
 
 namespace weir::capi {
 namespace {
-
-using runtime::collective_kind;
-
-result<runtime::reduction_op> operation_of(int op) {
-  switch (op) {
-    case TESS_COLL_SUM: return runtime::reduction_op::sum;
-    case TESS_COLL_MAX: return runtime::reduction_op::max;
-    case TESS_COLL_MIN: return runtime::reduction_op::min;
-    case TESS_COLL_PRODUCT: return runtime::reduction_op::product;
-    case TESS_COLL_AVERAGE: return runtime::reduction_op::average;
-    default: break;
-  }
-  return error(errc::invalid_argument,
-               fmt::format("collective not posted: expected an operation from {} to {}, "
-                           "found {}",
-                           static_cast<int>(TESS_COLL_SUM),
-                           static_cast<int>(TESS_COLL_AVERAGE), op));
-}
-
-result<runtime::wire_format> wire_of(int type) {
-  switch (type) {
-    case 0: return runtime::wire_format::plain;
-    case TESS_BF16: return runtime::wire_format::bf16;
-    case TESS_FP8_E4M3: return runtime::wire_format::fp8_e4m3;
-    case TESS_FP8_E5M2: return runtime::wire_format::fp8_e5m2;
-    default: break;
-  }
-  return error(errc::invalid_argument,
-               fmt::format("collective not posted: expected bf16 or fp8 between ranks, "
-                           "found type {}",
-                           type));
-}
-
-result<collective_kind> kind_of(int kind) {
-  if (kind < TESS_COLLECTIVE_ALL_REDUCE || kind > TESS_COLLECTIVE_BARRIER) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected a kind from {} to {}, "
-                             "found {}",
-                             static_cast<int>(TESS_COLLECTIVE_ALL_REDUCE),
-                             static_cast<int>(TESS_COLLECTIVE_BARRIER), kind));
-  }
-  return static_cast<collective_kind>(kind);
-}
-static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
-              static_cast<int>(collective_kind::barrier) == TESS_COLLECTIVE_BARRIER);
 
 /// Calls between the brackets of one thread.
 struct group {
@@ -68,8 +24,8 @@ struct group {
 };
 thread_local group open_group;  // NOLINT: brackets belong to a thread
 
-result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream_t stream,
-                      std::string_view call) {
+result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
+                      tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
@@ -78,49 +34,12 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
                  "collective not posted: expected the stream's own mesh, found another")
         .hint("axes are those of the mesh that the stream was created on");
   }
-  runtime::collective_request what;
-  WEIR_TRY(what.call.kind, kind_of(d.kind));
-  const bool barrier = what.call.kind == collective_kind::barrier;
-  if (!barrier) {
-    WEIR_TRY(const dtype_info type, info_of(d.dtype));
-    if (type.tessera.empty()) {
-      return error(errc::invalid_argument,
-                   fmt::format("collective not posted: expected a type of the ABI, found "
-                               "{}",
-                               d.dtype));
-    }
-    what.call.type = type.id;
-  }
-  what.call.count = barrier ? 0 : d.count;
-  WEIR_TRY(what.call.op, operation_of(d.op));
-  what.call.root = d.root;
-  what.call.peer = d.peer;
-  if (d.packedShards != 0 && d.packedShards != 1) {
-    return error(errc::invalid_argument,
-                 fmt::format("collective not posted: expected packedShards of 0 or 1, "
-                             "found {}",
-                             d.packedShards));
-  }
-  what.call.packed_shards = d.packedShards == 1;
-  WEIR_TRY(what.axes, runtime::parse_axes(d.axis));
-  what.input = d.sendbuf;
-  what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
-  if (d.algorithm != nullptr && *d.algorithm != '\0') {
-    auto how = runtime::algorithm_named(d.algorithm);
-    if (!how) {
-      return error(errc::invalid_argument, how.error().message());
-    }
-    what.how = *how;
-  }
-  what.chunk_bytes = d.chunkBytes;
-  WEIR_TRY(what.wire, wire_of(d.wireDtype));
-  WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-  what.patience_ns = d.timeoutMs * 1'000'000;
+  WEIR_TRY(const auto what, request_of(desc, call));
   WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
   if (open_group.depth > 0) {
     open_group.calls.push_back({stream, what});  // whose buffers may go before its end
   } else if (operation) {
-    s->what->enqueue(std::move(operation));
+    return s->what->post(std::move(operation));
   }
   return {};
 }
@@ -129,11 +48,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc& d, tessStream
 result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
-  auto posted = [&]() -> result<void> {
-    WEIR_TRY(const tessCollectiveDesc known,
-             read_struct(call, d, offsetof(tessCollectiveDesc, timeoutMs)));
-    return post_one(handle, known, stream, call);
-  }();
+  auto posted = post_one(handle, d, stream, call);
   if (posted || open_group.depth == 0) {
     open_group.lost = lost;
   } else if (!lost) {
@@ -312,6 +227,32 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
     auto in = m->of->port().enter();
     m->of->meetings().recover(in, *m, rank);
     return {};
+  });
+}
+
+tessStatus_t tessMeshAbort(tessMesh_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMeshAbort"));
+    WEIR_TRY(const auto m, find(handle, "tessMeshAbort"));
+    auto in = m->of->port().enter();
+    m->of->meetings().abort(in, *m);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshQuery";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < 0 || rank >= ranks) {
+      return error(errc::invalid_argument,
+                   fmt::format("mesh not asked: expected a rank in [0, {}), found {}",
+                               ranks, rank));
+    }
+    const auto in = m->of->port().enter();
+    return m->of->meetings().state(*m, rank);
   });
 }
 

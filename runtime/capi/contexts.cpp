@@ -139,6 +139,9 @@ result<void> close_context(tessContext_t ctx) {
   say_leak(*of, streams, "streams");
   say_leak(*of, modules, "modules");
   say_leak(*of, meshes, "meshes");
+  for (const auto& e : execs) {
+    runtime::graph_exec::retire(e->what);  // a run may outlast the call
+  }
   close_streams(streams);
   result<void> out = of->shut_down();
   execs.clear();

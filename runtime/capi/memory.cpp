@@ -4,35 +4,19 @@
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
+#include "capi/requests.hpp"
 
 namespace weir::capi {
 namespace {
 
 using runtime::memory_kind;
 
-result<void> copy(void* dst, const void* src, std::size_t bytes, int kind, int rank,
-                  tessStream_t stream, std::string_view call) {
+result<void> copy(const runtime::copy_request& what, tessStream_t stream,
+                  std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto s, find(stream, call));
-  runtime::copy_request what;
-  what.to = dst;
-  what.from = src;
-  what.bytes = bytes;
-  what.rank = rank;
-  switch (kind) {
-    case TESS_COPY_H2D: what.kind = runtime::copy_kind::host_to_device; break;
-    case TESS_COPY_D2H: what.kind = runtime::copy_kind::device_to_host; break;
-    case TESS_COPY_D2D: what.kind = runtime::copy_kind::device_to_device; break;
-    default:
-      return error(
-          errc::invalid_argument,
-          fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
-  }
   WEIR_TRY(auto operation, runtime::make_copy(*s->what, what));
-  if (operation) {
-    s->what->enqueue(std::move(operation));
-  }
-  return {};
+  return operation ? s->what->post(std::move(operation)) : result<void>();
 }
 
 result<std::shared_ptr<context>> host_context(std::string_view call) {
@@ -195,21 +179,46 @@ tessStatus_t tessHostUnregister(void* hostPtr) {
 
 tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyKind kind,
                              tessStream_t stream) {
-  return run([&] {
-    return copy(dst, src, bytes, value_of(kind), -1, stream, "tessMemcpyAsync");
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpyAsync";
+    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), -1, call));
+    return copy(what, stream, call);
   });
 }
 
 tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                  tessCopyKind kind, int rank, tessStream_t stream) {
   return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpyRankAsync";
     if (rank < 0) {
       return error(errc::invalid_argument,
                    fmt::format("tessMemcpyRankAsync failed: expected a rank from 0 on, "
                                "found {}",
                                rank));
     }
-    return copy(dst, src, bytes, value_of(kind), rank, stream, "tessMemcpyRankAsync");
+    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), rank, call));
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
+                               size_t srcPitch, size_t width, size_t height,
+                               tessCopyKind kind, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpy2DAsync";
+    WEIR_TRY(auto what, request_of(dst, src, width, value_of(kind), -1, call));
+    what.rows = height;
+    what.to_pitch = dstPitch;
+    what.from_pitch = srcPitch;
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessCopyAsync";
+    WEIR_TRY(const auto what, request_of(desc, call));
+    return copy(what, stream, call);
   });
 }
 
@@ -217,15 +226,9 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMemsetAsync"));
     WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
-    runtime::fill_request what;
-    what.to = devPtr;
-    what.bytes = bytes;
-    what.pattern[0] = static_cast<std::byte>(value);
-    WEIR_TRY(auto operation, runtime::make_fill(*s->what, what));
-    if (operation) {
-      s->what->enqueue(std::move(operation));
-    }
-    return {};
+    WEIR_TRY(auto operation,
+             runtime::make_fill(*s->what, request_of(devPtr, value, bytes)));
+    return operation ? s->what->post(std::move(operation)) : result<void>();
   });
 }
 

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/clock.hpp"
+
 namespace weir::capi {
 namespace {
 
@@ -31,6 +33,35 @@ error with_hint(error e) {
       "whose handles it cannot use: call tessInit here, too");
 }
 
+// The call of this thread that is watched, innermost.
+thread_local call_watch* current_watch = nullptr;  // NOLINT
+
+// The contexts that objects belong to.
+std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
+  return c;
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
+  return s->what->on()->of;
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<event_object>& e) {
+  const std::lock_guard lock(e->mutex);
+  return e->of.lock();
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<fatbin_object>&) {
+  return nullptr;
+}
+template <class Object>
+std::shared_ptr<context> context_of(const std::shared_ptr<Object>& o) {
+  return o->of;
+}
+
+template <class Object>
+void watch(const std::shared_ptr<Object>& found) {
+  if (!call_watch::nobody_listens()) {
+    call_watch::concerns(context_of(found));
+  }
+}
+
 template <class Table, class Handle>
 auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
     -> result<decltype(table.get(0))> {
@@ -38,6 +69,7 @@ auto look_up(Table& table, Handle h, std::string_view call, std::string_view wha
   if (found == nullptr) {
     return stale(call, what);
   }
+  watch(found);
   return found;
 }
 
@@ -60,6 +92,29 @@ tables& all() {
 bool forked() noexcept {
   const tables* const now = current.load(std::memory_order_relaxed);
   return now != nullptr && now->first != 1;
+}
+
+call_watch::call_watch(const char* name) noexcept
+    : name_(name), start_ns_(now_ns()), before_(std::exchange(current_watch, this)) {}
+
+call_watch::~call_watch() {
+  current_watch = before_;
+}
+
+void call_watch::concerns(const std::shared_ptr<context>& of) noexcept {
+  if (current_watch != nullptr && current_watch->of_ == nullptr) {
+    current_watch->of_ = of;
+  }
+}
+
+void call_watch::end(tessStatus_t status) noexcept {
+  if (of_ == nullptr) {
+    return;
+  }
+  if (const auto by = of_->observer()) {
+    by->called({name_, runtime::number_of_this_thread(), start_ns_, now_ns(),
+                tessGetErrorName(status)});
+  }
 }
 
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
@@ -149,12 +204,14 @@ result<void> outside_tasks(std::string_view call) {
 
 result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call) {
   if (auto found = all().contexts.get(number_of(h))) {
+    watch(found);
     return found;
   }
   return no_context(call, "context");
 }
 result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call) {
   if (auto found = all().meshes.get(number_of(h))) {
+    watch(found);
     return found;
   }
   return no_context(call, "mesh");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <list>
@@ -96,6 +97,32 @@ struct tables {
 /// This process was forked from one that had called the library.
 [[nodiscard]] bool forked() noexcept;
 
+/// One call, for those who profile the context that it concerns.
+/// @threads{belongs to the thread that makes the call}
+class call_watch {
+ public:
+  explicit call_watch(const char* name) noexcept;
+  ~call_watch();
+  call_watch(const call_watch&) = delete;
+  call_watch& operator=(const call_watch&) = delete;
+
+  /// The call of this thread has found an object of this context. The first counts.
+  static void concerns(const std::shared_ptr<context>& of) noexcept;
+  void end(tessStatus_t status) noexcept;
+
+  /// No context of the process is profiled.
+  [[nodiscard]] static bool nobody_listens() noexcept {
+    return listeners.load(std::memory_order_relaxed) == 0;
+  }
+  static inline std::atomic<int> listeners{0};  ///< profilers that are open
+
+ private:
+  const char* name_;
+  std::int64_t start_ns_;
+  std::shared_ptr<context> of_;
+  call_watch* before_;  ///< the call that this one is made in
+};
+
 /// Notes the text for `tessGetLastErrorMessage`; a literal where there may be no memory.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
 tessStatus_t fail(const error& e) noexcept;
@@ -112,7 +139,7 @@ tessStatus_t fail(const error& e) noexcept;
 
 /// Runs the body of a call: errors become a status and a text, and so do exceptions.
 template <class Body>
-tessStatus_t run(Body&& body) noexcept {
+tessStatus_t status_of_body(Body&& body) noexcept {
   try {
     if (result<void> outcome = body(); !outcome) {
       return fail(outcome.error());
@@ -123,6 +150,19 @@ tessStatus_t run(Body&& body) noexcept {
   } catch (...) {
     return fail(TESS_ERR_LAUNCH_FAILED, "call failed: an exception");
   }
+}
+
+/// Runs the body of the call of this name. If somebody profiles the context that it
+/// concerns, they hear of it.
+template <class Body>
+tessStatus_t run(Body&& body, const char* name = __builtin_FUNCTION()) noexcept {
+  if (call_watch::nobody_listens()) {
+    return status_of_body(body);
+  }
+  call_watch watch(name);
+  const tessStatus_t status = status_of_body(body);
+  watch.end(status);
+  return status;
 }
 
 /// Number behind an enumeration that a C program may have given any value.

@@ -11,10 +11,11 @@ namespace weir::capi {
 struct profiler_object {
   std::weak_ptr<context> of;
   std::shared_ptr<runtime::recorder> what;
+  std::atomic<bool> listens{false};
 };
 
-/// The profilers of a context stop listening. What they have recorded is kept until they
-/// are stopped or another context is shut down.
+/// The profilers of a context stop listening. What they have noted is kept until the
+/// program stops them.
 void close_profilers(const context& of);
 
 }  // namespace weir::capi

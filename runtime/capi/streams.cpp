@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events, launches, graphs.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
+#include "capi/requests.hpp"
 
 namespace weir::capi {
 namespace {
+
+// A stream is urgent or it is not.
+constexpr int least_priority = 0;
+constexpr int greatest_priority = -1;
 
 result<void> open_stream(tessMesh_t handle, const runtime::stream_options& options,
                          tessStream_t* out, std::string_view call,
@@ -21,39 +28,6 @@ result<void> open_stream(tessMesh_t handle, const runtime::stream_options& optio
     *object = made;
   }
   *out = handle_of<tessStream_t>(all().streams.add(std::move(made)));
-  return {};
-}
-
-/// All but the kernel itself.
-result<runtime::launch_request> request_of(tessKernel_t kernel,
-                                           const tessLaunchConfig& cfg, const void* args,
-                                           std::size_t bytes) {
-  constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
-                             TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
-  if ((cfg.flags & ~known) != 0) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
-  }
-  runtime::launch_request out;
-  out.key = number_of(kernel);
-  std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
-  std::copy(cfg.block, cfg.block + 3, out.block.begin());
-  out.shared_bytes = cfg.shmemBytes;
-  out.deterministic = (cfg.flags & TESS_LAUNCH_DETERMINISTIC) != 0;
-  out.persistent = (cfg.flags & TESS_LAUNCH_PERSISTENT) != 0;
-  out.urgent = (cfg.flags & TESS_LAUNCH_LOW_LATENCY) != 0;
-  out.args = args;
-  out.args_bytes = bytes;
-  return out;
-}
-
-result<void> check_context(const kernel_object& kernel, const runtime::stream& stream) {
-  if (kernel.of.get() != &stream.of()) {
-    return error(errc::invalid_argument,
-                 "kernel not launched: expected a kernel of the stream's context, found "
-                 "another's");
-  }
   return {};
 }
 
@@ -107,26 +81,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
       s.record_into(std::make_shared<runtime::graph_recording>(), false);
     }
   }
-  s.enqueue(std::move(operation));
-  return {};
-}
-
-result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
-  auto in = from.what->of().port().enter();
-  const auto recording = from.what->last_recording();
-  if (recording == nullptr) {
-    return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected a capture that has been closed by a "
-                             "synchronization, found none",
-                             call));
-  }
-  WEIR_TRY(auto made, recording->finish(nullptr));
-  from.what->forget_recording();
-  auto object = std::make_shared<graph_object>();
-  object->of = from.what->of().shared_from_this();
-  object->what = std::move(made);
-  *out = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
-  return {};
+  return s.post(std::move(operation));
 }
 
 result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
@@ -224,6 +179,33 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
   });
 }
 
+tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) {
+    *least = least_priority;
+  }
+  if (greatest != nullptr) {
+    *greatest = greatest_priority;
+  }
+  return TESS_OK;
+}
+
+tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
+    tessStreamInfo out{};
+    out.priority =
+        std::clamp(s->what->options().priority, greatest_priority, least_priority);
+    out.rank = s->what->options().rank;
+    out.nLanes = static_cast<int>(s->what->lanes());
+    out.id = s->what->number();
+    {
+      const auto in = s->what->of().port().enter();
+      out.capturing = s->what->recording() != nullptr && s->what->recording_only();
+    }
+    return copy_struct("tessStreamGetInfo", out, info);
+  });
+}
+
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
@@ -263,8 +245,7 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
     if (fn == nullptr) {
       return null_argument("tessLaunchHostFunc", "a function");
     }
-    s->what->enqueue(runtime::make_host_function([fn, user] { fn(user); }));
-    return {};
+    return s->what->post(runtime::make_host_function([fn, user] { fn(user); }));
   });
 }
 
@@ -295,8 +276,7 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
     WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
     const std::lock_guard lock(e->mutex);
     WEIR_CHECK(bind_event(*e, s->what->of(), "tessEventRecord"));
-    s->what->record(e->point);
-    return {};
+    return s->what->post(e->point);
   });
 }
 
@@ -352,7 +332,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
     if (p->captured) {
       auto in = of->port().enter();
       if (const auto recording = p->capture.lock()) {
-        recording->spoil("an event of it was waited for");
+        recording->refuse("an event of it was waited for");
       }
       return error(errc::invalid_argument,
                    "event not waited for: expected one that was not recorded in a "
@@ -386,147 +366,6 @@ tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
 tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t handle, tessLaunchConfig cfg,
                         const void* argBuffer, size_t argSize, tessStream_t stream) {
   return run([&] { return launch(kernel, handle, cfg, argBuffer, argSize, stream); });
-}
-
-tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
-  return run([&]() -> result<void> {
-    WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
-    WEIR_TRY(const auto s, find(handle, "tessStreamBeginCapture"));
-    auto in = s->what->of().port().enter();
-    if (s->what->recording() != nullptr) {
-      return error(errc::invalid_argument,
-                   "capture not begun: expected a stream that does not capture");
-    }
-    s->what->flush_waits(in);
-    const auto recording = std::make_shared<runtime::graph_recording>();
-    recording->take_part(*s->what);
-    s->what->record_into(recording, true);
-    return {};
-  });
-}
-
-tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
-  return run([&]() -> result<void> {
-    WEIR_CHECK(outside_tasks("tessStreamEndCapture"));
-    WEIR_TRY(const auto s, find(handle, "tessStreamEndCapture"));
-    if (graph == nullptr) {
-      return null_argument("tessStreamEndCapture", "a place for the graph");
-    }
-    auto in = s->what->of().port().enter();
-    const auto recording = s->what->recording();
-    if (recording == nullptr || !s->what->recording_only()) {
-      return error(errc::invalid_argument,
-                   "capture not ended: expected a stream whose capture has begun");
-    }
-    s->what->flush_waits(in);
-    WEIR_TRY(auto made, recording->finish(s->what.get()));
-    auto object = std::make_shared<graph_object>();
-    object->of = s->what->of().shared_from_this();
-    object->what = std::move(made);
-    *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
-    return {};
-  });
-}
-
-tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
-  return run([&]() -> result<void> {
-    WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
-    if (graph == nullptr) {
-      return null_argument("tessStreamTakeGraph", "a place for the graph");
-    }
-    return take_graph(*s, graph, "tessStreamTakeGraph");
-  });
-}
-
-tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
-  return run([&]() -> result<void> {
-    WEIR_TRY(const auto g, find(handle, "tessGraphGetNodeCount"));
-    if (count == nullptr) {
-      return null_argument("tessGraphGetNodeCount", "a place for the count");
-    }
-    *count = g->what->nodes.size();
-    return {};
-  });
-}
-
-tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffer,
-                             size_t* size) {
-  return run([&]() -> result<void> {
-    WEIR_TRY(const auto g, find(handle, "tessGraphExport"));
-    const std::string_view name = format == nullptr ? "" : format;
-    if (name != "dot" && name != "json") {
-      return error(errc::invalid_argument,
-                   fmt::format("graph not exported: expected the format dot or json, "
-                               "found \"{}\"",
-                               name));
-    }
-    return copy_text("tessGraphExport",
-                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer,
-                     size);
-  });
-}
-
-tessStatus_t tessGraphDestroy(tessGraph_t handle) {
-  return run([&]() -> result<void> {
-    if (all().graphs.remove(number_of(handle)) == nullptr) {
-      return stale("tessGraphDestroy", "graph");
-    }
-    return {};
-  });
-}
-
-tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
-  return run([&]() -> result<void> {
-    WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
-    if (exec == nullptr) {
-      return null_argument("tessGraphInstantiate", "a place for the executable graph");
-    }
-    auto object = std::make_shared<exec_object>();
-    object->of = g->of;
-    WEIR_TRY(object->what, runtime::graph_exec::make(g->what));
-    *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
-    return {};
-  });
-}
-
-tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
-  return run([&]() -> result<void> {
-    WEIR_CHECK(outside_tasks("tessGraphLaunch"));
-    WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
-    WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    WEIR_CHECK(e->what->launch(s->what));
-    s->what->of().log(runtime::log_level::trace, "stream {}: graph enqueued",
-                      s->what->number());
-    return {};
-  });
-}
-
-tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
-                                       tessKernel_t kernel, tessLaunchConfig cfg,
-                                       const void* argBuffer, size_t argSize,
-                                       tessStream_t stream) {
-  return run([&]() -> result<void> {
-    WEIR_CHECK(outside_tasks("tessGraphExecUpdateLaunch"));
-    WEIR_TRY(const auto e, find(handle, "tessGraphExecUpdateLaunch"));
-    WEIR_TRY(const auto k, find(kernel, "tessGraphExecUpdateLaunch"));
-    WEIR_TRY(const auto s, find(stream, "tessGraphExecUpdateLaunch"));
-    WEIR_CHECK(check_context(*k, *s->what));
-    WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
-    request.kernel = k->what;
-    WEIR_TRY(auto operation, runtime::make_launch(*s->what, request));
-    return e->what->update(node, std::move(operation), *s->what);
-  });
-}
-
-tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
-  return run([&]() -> result<void> {
-    const auto e = all().execs.remove(number_of(handle));
-    if (e == nullptr) {
-      return stale("tessGraphExecDestroy", "executable graph");
-    }
-    runtime::graph_exec::retire(e->what);
-    return {};
-  });
 }
 
 }  // extern "C"

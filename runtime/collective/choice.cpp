@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -124,88 +125,39 @@ tuning_key tuning_key::of(const collective_call& call, int ranks,
   return out;
 }
 
-result<collective_tuner::entry*> collective_tuner::find(const collective_call& call,
-                                                        int ranks,
-                                                        const topology& shape) {
+namespace {
+
+/// The schedules that a call has; none where they would not differ.
+std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
+                                    const topology& shape) {
+  std::vector<algorithm> out;
   if (ranks < 2 || call.count == 0 || call.kind == collective_kind::barrier ||
       !is_legal(algorithm::tree, call, ranks, shape)) {
-    return nullptr;
+    return out;
   }
-  const tuning_key key = tuning_key::of(call, ranks, shape);
-  if (const auto known = entries_.find(key); known != entries_.end()) {
-    return &known->second;
-  }
-  entry e;
   for (const algorithm how :
        {algorithm::direct, algorithm::ring, algorithm::tree, algorithm::hierarchical}) {
     if (is_legal(how, call, ranks, shape)) {
-      e.candidates.push_back({how});
+      out.push_back(how);
     }
   }
-  if (store_.load) {
-    WEIR_TRY(e.fastest, store_.load(key));
-  }
-  return &entries_.emplace(key, std::move(e)).first->second;
+  return out;
 }
+
+}  // namespace
 
 result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
                                                            int ranks,
                                                            const topology& shape) {
-  const std::lock_guard lock(mutex_);
-  WEIR_TRY(const entry* const e, find(call, ranks, shape));
-  return e == nullptr ? std::nullopt : e->fastest;
+  return known_.fastest(tuning_key::of(call, ranks, shape),
+                        [&] { return schedules_of(call, ranks, shape); });
 }
 
 std::optional<tuning_trial> collective_tuner::next(const collective_call& call, int ranks,
                                                    const topology& shape) {
-  const std::lock_guard lock(mutex_);
-  const auto found = find(call, ranks, shape);
-  if (!found || *found == nullptr || (*found)->fastest) {
-    return std::nullopt;
-  }
-  entry* const e = *found;
-  candidate& c = *std::min_element(
-      e->candidates.begin(), e->candidates.end(),
-      [](const candidate& a, const candidate& b) { return a.given < b.given; });
-  ++c.given;
-  return tuning_trial{tuning_key::of(call, ranks, shape), c.how};
-}
-
-bool collective_tuner::took(const tuning_trial& trial, std::int64_t ns) {
-  const std::lock_guard lock(mutex_);
-  const auto at = entries_.find(trial.key);
-  if (at == entries_.end() || at->second.fastest) {
-    return false;
-  }
-  std::vector<candidate>& all = at->second.candidates;
-  for (candidate& c : all) {
-    if (c.how == trial.how) {
-      c.shortest_ns = c.measured == 0 ? ns : std::min(c.shortest_ns, ns);
-      ++c.measured;
-    }
-  }
-  if (!std::all_of(all.begin(), all.end(),
-                   [](const candidate& c) { return c.measured >= trials; })) {
-    return false;
-  }
-  at->second.fastest = std::min_element(all.begin(), all.end(),
-                                        [](const candidate& a, const candidate& b) {
-                                          return a.shortest_ns < b.shortest_ns;
-                                        })
-                           ->how;
-  return true;
-}
-
-void collective_tuner::keep(const tuning_key& key) {
-  std::optional<algorithm> how;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = entries_.find(key);
-    how = at == entries_.end() ? std::nullopt : at->second.fastest;
-  }
-  if (how && store_.keep) {
-    store_.keep(key, *how);
-  }
+  const tuning_key key = tuning_key::of(call, ranks, shape);
+  const auto how = known_.next(key, [&] { return schedules_of(call, ranks, shape); });
+  return how ? std::optional(tuning_trial{key, *how}) : std::nullopt;
 }
 
 }  // namespace weir::runtime

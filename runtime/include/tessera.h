@@ -172,9 +172,9 @@ TESS_API tessStatus_t tessGetNumericsPolicy(tessContext_t ctx,
 typedef struct tessProfiler* tessProfiler_t;
 
 TESS_API tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler);
-/** Writes what was noted as a Chrome trace, unless the path is null. A profiler that is
- * open at tessShutdown notes nothing more and keeps what it has, until it is stopped or
- * another context is shut down. */
+/** Writes what was noted as a Chrome trace, unless the path is null, and lets go of it. A
+ * profiler that is open at tessShutdown notes nothing more and keeps what it has until it
+ * is stopped: it is the program's, as an event is. */
 TESS_API tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath);
 
 /* 19.B Types of elements: the ids of `dtype` arguments */

@@ -85,7 +85,7 @@ TESS_API tessStatus_t tessMeshAxisGroup(tessMesh_t mesh, const char* axis, int r
 
 typedef struct {
   uint32_t structSize;
-  int32_t priority; /**< lower is more urgent */
+  int32_t priority; /**< lower is more urgent; see tessStreamGetPriorityRange */
   int32_t rank;     /**< bound to this rank: collectives on it are its share; -1: none */
   int32_t reserved;
   size_t memoryLimit; /**< bytes of tessMallocAsync, scratch and shared; 0: default */
@@ -100,6 +100,21 @@ TESS_API tessStatus_t tessStreamQuery(tessStream_t stream, int* done);
 /** `capturing` is 1 between tessStreamBeginCapture and tessStreamEndCapture, also on
  * streams that have joined by waiting for an event. */
 TESS_API tessStatus_t tessStreamIsCapturing(tessStream_t stream, int* capturing);
+/** The priorities that make a difference; others count as the nearest. `least` is that of
+ * streams that say nothing. Either may be null. Needs no context. */
+TESS_API tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest);
+
+typedef struct {
+  uint32_t structSize;
+  int32_t priority; /**< within the range */
+  int32_t rank;     /**< that it is bound to, or -1 */
+  int32_t nLanes;   /**< one for each device that it runs on */
+  uint64_t id;      /**< its number in traces, graphs and tessDeterminism */
+  int32_t capturing;
+  int32_t reserved;
+} tessStreamInfo;
+
+TESS_API tessStatus_t tessStreamGetInfo(tessStream_t stream, tessStreamInfo* info);
 TESS_API tessStatus_t tessStreamSetTimeout(tessStream_t stream, int64_t milliseconds);
 TESS_API tessStatus_t tessStreamSetMemoryLimit(tessStream_t stream, size_t bytes);
 /** Asks persistent kernels that run on the stream to stop. */
@@ -152,6 +167,31 @@ TESS_API tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes,
 TESS_API tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                           tessCopyKind kind, int rank,
                                           tessStream_t stream);
+/** From host to host, for all calls that take a tessCopyKind. */
+enum { TESS_COPY_H2H = 3 };
+
+/** Rows of bytes from one place to another. */
+typedef struct {
+  uint32_t structSize;
+  int32_t kind; /**< tessCopyKind, or TESS_COPY_H2H */
+  void* dst;
+  const void* src;
+  size_t width;  /**< bytes of a row */
+  size_t height; /**< rows; 0: one */
+  int32_t rank;  /**< as of tessMemcpyRankAsync; -1: as of tessMemcpyAsync */
+  int32_t reserved;
+  size_t dstPitch, srcPitch; /**< from row to row, at least `width`; not of one row */
+} tessCopyDesc;
+
+/** Copies the rows in the order of the stream. On both sides all bytes from the first row
+ * to the last have to lie in one allocation, and other operations on any of them are
+ * ordered with the copy. What is read and what is written may lie between each other but
+ * must not overlap. TESS_ERR_INVALID_VALUE: as tessMemcpyAsync, pitch below width. */
+TESS_API tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream);
+/** The same as one call. A width or height of 0 copies nothing. */
+TESS_API tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
+                                        size_t srcPitch, size_t width, size_t height,
+                                        tessCopyKind kind, tessStream_t stream);
 /** Address of the rank's own instance. */
 TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
                                         void** rankPtr);
@@ -384,8 +424,8 @@ typedef struct {
   size_t chunkBytes;     /**< 0: chosen */
   int32_t wireDtype;     /**< 0, or a narrower type between ranks if the policy allows */
   int32_t packedShards;  /**< 1: shards stand at the beginning of a buffer of their own */
-  /** How long one rank's share waits for the others'; 0: as TESS_TIMEOUT_MS says, -1: for
-   * ever. The shortest of a group counts. */
+  /** How long one rank's share waits for the others'; 0: as TESS_COLL_TIMEOUT_MS says,
+   * -1: for ever. The shortest of a group counts. */
   int64_t timeoutMs;
 } tessCollectiveDesc;
 
@@ -412,26 +452,33 @@ TESS_API tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_
 
 /** Makes collectives on streams of one rank usable again after one of them has failed.
  *
- * Ranks meet in the order in which each of them has called its collectives on a group of
- * ranks. A rank that does not come in time breaks the group: nobody can know whether its
- * next call is the missing one or the one after it. From then on every collective call on
- * that group returns TESS_ERR_TIMEOUT at once, with a message that names the operation
- * and the ranks that did not come; shares that wait end with the same status. Calls that
- * disagree (TESS_ERR_COLLECTIVE_MISMATCH) do not break it, as all ranks have come.
+ * A rank that does not come in time breaks its group: nobody can know whether its next
+ * call is the missing one or the one after it. From then on every collective call on that
+ * group returns TESS_ERR_TIMEOUT at once, with a message that names the operation and the
+ * ranks that did not come; shares that wait end with the same status. Calls that disagree
+ * (TESS_ERR_COLLECTIVE_MISMATCH) do not break it, as all ranks have come.
  *
- * Each rank calls this for itself, or one thread with `rank` -1 for all of them. What the
- * rank calls afterwards meets what the others call after their own recovery, on all
- * groups of the mesh. The call does not wait. Once all ranks have called it, shares from
- * before that still wait end with TESS_ERR_TIMEOUT. Failures that streams have kept are
- * taken by tessStreamSynchronize as always. TESS_ERR_INVALID_VALUE: no such rank. */
+ * Each rank calls this for itself, or one thread with `rank` -1 for all. What the rank
+ * calls afterwards meets what the others call after their own recovery, on all groups of
+ * the mesh. The call does not wait. Once all ranks have called it, shares from before
+ * that still wait end with TESS_ERR_TIMEOUT. TESS_ERR_INVALID_VALUE: no such rank. */
 TESS_API tessStatus_t tessMeshRecover(tessMesh_t mesh, int rank);
+
+/** Ends every collective of the mesh that waits for ranks, as if they had not come in
+ * time: streams that wait get TESS_ERR_TIMEOUT, and so does every collective of a
+ * rank-bound stream until tessMeshRecover. What all ranks have come to runs to its end,
+ * and so do persistent kernels; see tessStreamRequestStop. The call does not wait. */
+TESS_API tessStatus_t tessMeshAbort(tessMesh_t mesh);
+/** Whether collectives that this rank calls on its own streams meet those of others:
+ * TESS_ERR_TIMEOUT, with the collective's message, if one of its groups is broken or was
+ * aborted. Does not wait and changes nothing. Of a stream's failures: tessStreamQuery. */
+TESS_API tessStatus_t tessMeshQuery(tessMesh_t mesh, int rank);
 
 /** Collectives that this thread calls between the two are checked at once and begin
  * together at the outermost end: all, or none if one of the calls failed, whose status
  * the end returns. Nothing of other threads comes between them. Those on the stream of
- * one rank wait for their peers together and may run in any order, so ranks need not
- * agree on it. All other calls take effect at once. An end without a start is
- * TESS_ERR_INVALID_VALUE. */
+ * one rank wait for their peers together and may run in any order. All other calls take
+ * effect at once. An end without a start is TESS_ERR_INVALID_VALUE. */
 TESS_API tessStatus_t tessGroupStart(void);
 TESS_API tessStatus_t tessGroupEnd(void);
 
@@ -463,13 +510,52 @@ TESS_API tessStatus_t tessCacheVerify(tessContext_t ctx);
 TESS_API tessStatus_t tessCacheClear(tessContext_t ctx);
 TESS_API tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats);
 
+/* Profiling */
+
+typedef struct {
+  uint32_t structSize;
+  uint32_t reserved;
+  /** Operations and calls that are kept, the earliest; 0: as TESS_PROFILER_RECORDS says,
+   * or 262144, which take about 100 MB. */
+  uint64_t maxRecords;
+} tessProfilerDesc;
+
+/** With a limit of its own. The trace's metadata says how many were dropped. */
+TESS_API tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
+                                          tessProfiler_t* profiler);
+
 /* Graphs */
 
 typedef struct tessGraph* tessGraph_t;
 typedef struct tessGraphExec* tessGraphExec_t;
 
-/** From here on the stream records instead of running. */
+/** What a capture does about calls of other threads that would enqueue something on its
+ * streams, wait for one, or make another stream a part of it. */
+typedef enum {
+  TESS_CAPTURE_GLOBAL = 0, /**< TESS_ERR_INVALID_VALUE, and so is the capture's end */
+  TESS_CAPTURE_THREAD_LOCAL = 1, /**< TESS_ERR_INVALID_VALUE; the capture goes on */
+  TESS_CAPTURE_RELAXED = 2       /**< they are recorded */
+} tessCaptureMode;
+
+/** From here on the stream records instead of running, and so does every stream that
+ * waits for an event of the capture. Arguments, addresses, policy and schedules stay as
+ * they are at the calls.
+ * * tessGraphLaunch becomes one node with the nodes that the graph has then. A graph with
+ *   collectives of rank-bound streams, or one that leaves memory to the program, cannot
+ *   be a node (TESS_ERR_UNSUPPORTED).
+ * * tessMallocAsync gives memory of the graph, with one address in all runs. What is not
+ *   given back by tessFreeAsync in the same capture is the program's after each launch,
+ *   at the cost of the stream that it was launched on, until the program gives it back; a
+ *   launch before that is TESS_ERR_INVALID_VALUE.
+ * * A collective of a rank-bound stream is the rank's share in each run, in the place
+ *   that the launch of the run has among the rank's collectives.
+ * What cannot be recorded is refused by its call: waiting for the stream or for an event
+ * of the capture, waits for events from outside, persistent launches. The mode is
+ * TESS_CAPTURE_GLOBAL. @source{docs/tessera.md, graphs} */
 TESS_API tessStatus_t tessStreamBeginCapture(tessStream_t stream);
+/** The same with another mode. */
+TESS_API tessStatus_t tessStreamBeginCaptureEx(tessStream_t stream, tessCaptureMode mode);
+/** Called by the thread that began the capture, unless its mode is relaxed. */
 TESS_API tessStatus_t tessStreamEndCapture(tessStream_t stream, tessGraph_t* graph);
 /** The recording that launches with TESS_LAUNCH_CAPTURE made and a synchronization
  * closed. */
@@ -481,13 +567,30 @@ TESS_API tessStatus_t tessGraphExport(tessGraph_t graph, const char* format, cha
                                       size_t* size);
 TESS_API tessStatus_t tessGraphDestroy(tessGraph_t graph);
 TESS_API tessStatus_t tessGraphInstantiate(tessGraph_t graph, tessGraphExec_t* exec);
+/** Runs the graph behind what the stream has. Runs of one executable graph, and of graphs
+ * with the same memory, go one after another. On a stream that captures, the graph
+ * becomes a node of the recording. */
 TESS_API tessStatus_t tessGraphLaunch(tessGraphExec_t exec, tessStream_t stream);
-/** From the next launch on, node `node` (a launch) runs with these arguments and shape.
- */
+/** The next four change a node from the next launch on and wait for the runs before it.
+ * The node keeps its place and what it waits for. `stream` is one on the devices, and
+ * bound to the rank, that it was recorded on. TESS_ERR_INVALID_VALUE: no such node, one
+ * of another kind, no bytes or elements, and what the operation's own call refuses. */
 TESS_API tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t exec, size_t node,
                                                 tessKernel_t kernel, tessLaunchConfig cfg,
                                                 const void* argBuffer, size_t argSize,
                                                 tessStream_t stream);
+/** Also from copies of one rank to copies of all, and from one direction to another. */
+TESS_API tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t exec, size_t node,
+                                              const tessCopyDesc* desc,
+                                              tessStream_t stream);
+TESS_API tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t exec, size_t node,
+                                              void* devPtr, int value, size_t bytes,
+                                              tessStream_t stream);
+/** Also from one kind of collective to another. Ranks that meet in a graph each update
+ * their own. */
+TESS_API tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t exec, size_t node,
+                                                    const tessCollectiveDesc* desc,
+                                                    tessStream_t stream);
 TESS_API tessStatus_t tessGraphExecDestroy(tessGraphExec_t exec);
 
 #ifdef __cplusplus

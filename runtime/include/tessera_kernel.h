@@ -93,7 +93,11 @@ enum {
   TESS_KERNEL_USES_BARRIER = 1 << 1,
   TESS_KERNEL_PER_THREAD = 1 << 2, /**< the entry is a tessThreadEntry */
   TESS_KERNEL_PERSISTENT_ONLY = 1 << 3,
-  TESS_KERNEL_PERSISTENT_CAPABLE = 1 << 4
+  TESS_KERNEL_PERSISTENT_CAPABLE = 1 << 4,
+  /** It does all of its work with any extents of a block. If it is marked as
+   * deterministic too, it gives the same bits with all of them. Launches that leave the
+   * extents 0 may then get others than the module's own. */
+  TESS_KERNEL_ANY_BLOCK = 1 << 5
 };
 
 /** One kernel of a shared object. */

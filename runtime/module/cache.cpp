@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cache_files.hpp"
+#include "tessera.h"
 #include "weir/base/file.hpp"
 #include "weir/runtime/module/fatbin.hpp"
 
@@ -117,13 +118,20 @@ digest256 cache_key::digest() const {
 }
 
 digest256 environment_digest(std::string_view arch, std::string_view driver) {
+  return environment_digest(arch, driver, library_build());
+}
+
+digest256 environment_digest(std::string_view arch, std::string_view driver,
+                             std::string_view build) {
   sha256_stream hash;
-  hash.text("tessera cache environment 1");
+  hash.text("tessera cache environment 2");
   hash.text(arch);
   hash.text(driver);
   hash.text(__VERSION__);  // of the compiler that built this runtime
   hash.number(runtime_abi.major);
   hash.number(runtime_abi.minor);
+  hash.number(TESS_ABI_PATCH);
+  hash.text(build);
   return hash.digest();
 }
 

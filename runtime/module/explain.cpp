@@ -83,12 +83,13 @@ std::string flags_json(std::uint32_t flags) {
     std::uint32_t flag;
     std::string_view word;
   };
-  constexpr std::array<flag_word, 5> words{{
+  constexpr std::array<flag_word, 6> words{{
       {TESS_KERNEL_DETERMINISTIC, "deterministic"},
       {TESS_KERNEL_USES_BARRIER, "uses_barrier"},
       {TESS_KERNEL_PER_THREAD, "per_thread"},
       {TESS_KERNEL_PERSISTENT_ONLY, "persistent_only"},
       {TESS_KERNEL_PERSISTENT_CAPABLE, "persistent_capable"},
+      {TESS_KERNEL_ANY_BLOCK, "any_block"},
   }};
   std::vector<std::string_view> set;
   for (const flag_word& w : words) {

@@ -66,7 +66,7 @@ inline constexpr std::uint32_t code_align = 4096;
 inline constexpr std::uint32_t most_sections = 1024;
 inline constexpr std::size_t most_code_sections = 64;
 inline constexpr std::size_t most_name_bytes = 255;
-inline constexpr std::uint32_t known_kernel_flags = 31;
+inline constexpr std::uint32_t known_kernel_flags = 63;
 
 /// Hash of a container without its own field and without `bytes` bytes at `offset`, which
 /// hold the signature and lie behind the header.

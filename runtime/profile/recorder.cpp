@@ -18,7 +18,14 @@ namespace {
 
 /// Microseconds with three decimals; a floating point number would lose them.
 std::string microseconds(std::int64_t ns) {
-  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  const std::int64_t size = ns < 0 ? -ns : ns;
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
+}
+
+std::string words_of(const numerics_policy& p) {
+  return fmt::format(
+      "stableReductions={:d},deterministic={:d},rngStateless={:d},allowFastMath={:d}",
+      p.stable_reductions, p.deterministic, p.stateless_rng, p.fast_math);
 }
 
 std::string quoted(std::string_view text) {
@@ -39,8 +46,19 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-recorder::recorder(const context& of)
-    : settings_(of.settings().listed()), since_(now_ns()) {}
+recorder::recorder(const context& of, std::uint64_t most)
+    : settings_(of.settings().listed()),
+      policy_(of.policy()),
+      since_(now_ns()),
+      most_(most) {}
+
+bool recorder::has_room() noexcept {
+  if (records_.size() + calls_.size() < most_) {
+    return true;
+  }
+  ++dropped_;
+  return false;
+}
 
 void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept {
@@ -48,20 +66,43 @@ void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns
     record r{std::string(what.name()),
              what.details(),
              what.what(),
+             what.enqueuer(),
              what.stream_of(lane),
              what.number,
              what.bytes(),
+             what.bus_factor(),
              what.on_devices == nullptr ? 0 : what.on_devices[lane],
              what.enqueued(),
              start_ns,
              end_ns};
     const std::lock_guard lock(mutex_);
-    records_.push_back(std::move(r));
-  } catch (...) {  // no memory: the trace has a hole
+    if (has_room()) {
+      records_.push_back(std::move(r));
+    }
+  } catch (...) {  // no memory
+    const std::lock_guard lock(mutex_);
+    ++dropped_;
   }
 }
 
-/// The moment of enqueueing, the time of running, and the arrow from one to the other.
+void recorder::called(const observed_call& what) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (has_room()) {
+      calls_.push_back(what);
+      calls_.back().start_ns = std::max(what.start_ns, since_);
+    }
+  } catch (...) {  // no memory
+    ++dropped_;
+  }
+}
+
+void recorder::note_policy(const numerics_policy& policy) {
+  const std::lock_guard lock(mutex_);
+  last_policy_ = policy;
+}
+
+/// The time of running, and the arrow to it from the call that enqueued it.
 void recorder::add_events(const record& r, std::uint64_t flow,
                           std::vector<std::string>& events) const {
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
@@ -69,23 +110,31 @@ void recorder::add_events(const record& r, std::uint64_t flow,
   const std::int64_t took = r.ended - r.started;
   const std::string name = quoted(r.name);
   events.push_back(fmt::format(
-      R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0.000,"cat":"enqueue","name":{}}})",
-      r.stream, microseconds(enqueued), name));
-  events.push_back(fmt::format(
       R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
-      r.stream, microseconds(enqueued), flow));
+      r.thread, microseconds(enqueued), flow));
   const double gigabytes =
       took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
+  const std::string bus =
+      r.bus_factor > 0 ? fmt::format(R"(,"busGB/s":{:.3f})", gigabytes * r.bus_factor)
+                       : "";
   events.push_back(fmt::format(
       R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
       R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
-      R"("GB/s":{:.3f}{}{}}}}})",
+      R"("GB/s":{:.3f}{}{}{}}}}})",
       r.device + 1, r.stream, microseconds(started), microseconds(took),
       operation::kind_name(r.kind), name, r.number, enqueued, started, r.ended - since_,
-      r.bytes, gigabytes, r.details.empty() ? "" : ",", r.details));
+      r.bytes, gigabytes, bus, r.details.empty() ? "" : ",", r.details));
   events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
                                R"("id":{},"cat":"enqueue","name":"run"}})",
                                r.device + 1, r.stream, microseconds(started), flow));
+}
+
+void recorder::add_call(const observed_call& c, std::vector<std::string>& events) const {
+  events.push_back(
+      fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":"call",)"
+                  R"("name":{},"args":{{"status":"{}"}}}})",
+                  c.thread, microseconds(c.start_ns - since_),
+                  microseconds(c.end_ns - c.start_ns), quoted(c.name), c.status));
 }
 
 void recorder::add_counters(const std::vector<record>& all,
@@ -111,11 +160,31 @@ void recorder::add_counters(const std::vector<record>& all,
   }
 }
 
+std::string recorder::metadata() const {
+  std::string out;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", quoted(name), quoted(value));
+  };
+  for (const auto& [name, value] : settings_) {
+    add(name, value);
+  }
+  add("policy", words_of(policy_));
+  const std::lock_guard lock(mutex_);
+  if (last_policy_ && *last_policy_ != policy_) {
+    add("policy_at_end", words_of(*last_policy_));
+  }
+  add("record_limit", std::to_string(most_));
+  add("dropped_records", std::to_string(dropped_));
+  return out;
+}
+
 std::string recorder::to_json() const {
   std::vector<record> all;
+  std::vector<observed_call> calls;
   {
     const std::lock_guard lock(mutex_);
     all = records_;
+    calls = calls_;
   }
   std::sort(all.begin(), all.end(), [](const record& a, const record& b) {
     return std::tie(a.started, a.stream, a.number, a.device) <
@@ -123,11 +192,15 @@ std::string recorder::to_json() const {
   });
   std::vector<std::string> events;
   std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
-  std::set<std::uint64_t> streams;
+  std::set<std::uint32_t> threads;
+  for (const observed_call& c : calls) {
+    threads.insert(c.thread);
+    add_call(c, events);
+  }
   std::uint64_t flow = 0;
   for (const record& r : all) {
     lanes.emplace(r.device, r.stream);
-    streams.insert(r.stream);
+    threads.insert(r.thread);
     add_events(r, ++flow, events);
   }
   const auto named = [&](std::string_view what, std::int32_t pid, std::uint64_t tid,
@@ -137,21 +210,17 @@ std::string recorder::to_json() const {
                     pid, tid, what, quoted(name)));
   };
   named("process_name", 0, 0, "host");
-  for (const std::uint64_t s : streams) {
-    named("thread_name", 0, s, fmt::format("stream {}", s));
+  for (const std::uint32_t t : threads) {
+    named("thread_name", 0, t, fmt::format("thread {}", t));
   }
   for (const auto& [device, s] : lanes) {
     named("process_name", device + 1, s, fmt::format("device {}", device));
     named("thread_name", device + 1, s, fmt::format("stream {}", s));
   }
   add_counters(all, events);
-  std::string meta;
-  for (const auto& [name, value] : settings_) {
-    meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", quoted(name), quoted(value));
-  }
   return fmt::format(R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
                      "\n",
-                     meta, fmt::join(events, ",\n"));
+                     metadata(), fmt::join(events, ",\n"));
 }
 
 result<void> recorder::write(const std::string& path) const {

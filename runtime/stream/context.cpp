@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "stream/block_tuner.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/runtime/device/cpu.hpp"
 #include "weir/runtime/stream/meeting_point.hpp"
@@ -31,6 +32,11 @@ class observers final : public operation_observer {
              std::int64_t end_ns) noexcept override {
     for (const auto& one : all_) {
       one->ended(what, lane, start_ns, end_ns);
+    }
+  }
+  void called(const observed_call& what) noexcept override {
+    for (const auto& one : all_) {
+      one->called(what);
     }
   }
 
@@ -125,7 +131,8 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
       devices(ids.begin(), ids.end()),
       shape(s),
       pool(of->memory(), devices, number),
-      recoveries(devices.size()) {
+      recoveries(devices.size()),
+      aborted(devices.size()) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     block_facts& told = places.emplace_back();
     told.rank = rank;
@@ -259,6 +266,8 @@ result<void> context::open(engine& workers) {
   }
   tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
                                                                 : store_in(*cache_));
+  blocks_ = std::make_unique<block_tuner>(cache_ == nullptr ? block_tuner::store()
+                                                            : block_store_in(*cache_));
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
   backend_ = std::move(backend);
   meetings_ = std::make_unique<meeting_point>(*this);
@@ -500,6 +509,20 @@ void context::took(const tuning_trial& trial, std::int64_t ns) {
       }
     });
   }
+}
+
+void context::took(const block_trial& trial, std::int64_t ns) {
+  if (!blocks_->took(trial.key, trial.block, ns)) {
+    return;
+  }
+  // A worker neither writes lines of the log nor waits for files.
+  cleaner_.later([self = weak_from_this(), key = trial.key] {
+    if (const auto alive = self.lock()) {
+      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
+                 key.kernel);
+      alive->blocks_->keep(key);
+    }
+  });
 }
 
 result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {

@@ -2,6 +2,8 @@
 /// @file
 /// Copies, fills, functions of the host, and operations that only fail.
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -75,31 +77,50 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
   return out;
 }
 
+/// Rows of bytes, and where they begin on both sides.
+struct copy_shape {
+  std::size_t bytes = 0;  ///< of a row
+  std::size_t rows = 1;
+  std::size_t to_pitch = 0;
+  std::size_t from_pitch = 0;
+
+  /// Bytes from the beginning of the first row to the end of the last.
+  [[nodiscard]] std::size_t span(std::size_t pitch) const noexcept {
+    return (rows - 1) * pitch + bytes;
+  }
+};
+
 class copy_operation final : public lane_operation {
  public:
   /// `only`: the lane that copies, -1: all of them. `bound`: the rank of a stream that is
   /// bound to one, or -1.
   copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
-                 end_of_copy from, std::size_t bytes, int only)
+                 end_of_copy from, const copy_shape& shape, int only)
       : lane_operation(kind::copy),
         mesh_(std::move(on)),
         bound_(bound),
         direction_(direction),
         to_(std::move(to)),
         from_(std::move(from)),
-        bytes_(bytes) {
+        shape_(shape) {
     only_lane = only;
     touches_more = !to_.everywhere() || !from_.everywhere();
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return direction_ == copy_kind::host_to_device   ? "copy host to device"
-           : direction_ == copy_kind::device_to_host ? "copy device to host"
-                                                     : "copy device to device";
+    switch (direction_) {
+      case copy_kind::host_to_device: return "copy host to device";
+      case copy_kind::device_to_host: return "copy device to host";
+      case copy_kind::device_to_device: return "copy device to device";
+      case copy_kind::host_to_host: break;
+    }
+    return "copy host to host";
   }
-  [[nodiscard]] std::uint64_t bytes() const noexcept override { return bytes_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept override {
+    return std::uint64_t{shape_.bytes} * shape_.rows;
+  }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, bytes_,
+    return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, shape_,
                                     only_lane);
   }
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
@@ -110,14 +131,17 @@ class copy_operation final : public lane_operation {
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    std::byte* const to = to_.on_rank(rank);
-    const std::byte* const from = from_.on_rank(rank);
-    if (to == from) {
+    copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
+                   shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
+    if (work.to == work.from) {
       return {};
     }
-    return mesh_->of->backend().copy({direction_, to, from, bytes_,
-                                      to_.device(*mesh_, rank),
-                                      from_.device(*mesh_, rank)});
+    for (std::size_t row = 0; row < shape_.rows; ++row) {
+      WEIR_CHECK(mesh_->of->backend().copy(work));
+      work.to += shape_.to_pitch;
+      work.from += shape_.from_pitch;
+    }
+    return {};
   }
 
  private:
@@ -126,7 +150,7 @@ class copy_operation final : public lane_operation {
   copy_kind direction_;
   end_of_copy to_;
   end_of_copy from_;
-  std::size_t bytes_;
+  copy_shape shape_;
 };
 
 class fill_operation final : public lane_operation {
@@ -213,34 +237,79 @@ int lane_that_copies(const copy_request& what, const end_of_copy& to,
   if (what.rank >= 0) {
     return what.rank;
   }
-  const bool to_host = what.kind == copy_kind::device_to_host;
-  if (!to_host && to.everywhere()) {
+  if (to.everywhere()) {
     return -1;
   }
   // To read a symmetric place means to read instance 0, unless the target has a rank.
   return std::max(to.lane() >= 0 ? to.lane() : from.lane(), 0);
 }
 
+/// The bytes of one side of a copy, as offsets from `base`.
+result<footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
+                           const std::byte* at, const std::byte* base) {
+  const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
+                                              static_cast<std::int64_t>(shape.bytes)};
+  const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
+  return footprint::of({1, 1}, at - base, counts, strides, 1);
+}
+
 /// @error{invalid_argument, a rank would read bytes that it writes}
-result<void> check_apart(const stream& on, const copy_request& what,
-                         const end_of_copy& to, const end_of_copy& from, int only) {
+result<void> check_apart(const stream& on, const copy_shape& shape, const end_of_copy& to,
+                         const end_of_copy& from, int only) {
   const int first = only >= 0 ? only : on.rank_of(0);
   const int end = only >= 0 ? only + 1 : first + static_cast<int>(on.lanes());
   for (int rank = first; rank < end; ++rank) {
     const std::byte* const a = to.on_rank(rank);
     const std::byte* const b = from.on_rank(rank);
-    if (a != b && a < b + what.bytes && b < a + what.bytes) {
+    const bool same = a == b && (shape.rows == 1 || shape.to_pitch == shape.from_pitch);
+    if (same || a >= b + shape.span(shape.from_pitch) ||
+        b >= a + shape.span(shape.to_pitch)) {
+      continue;
+    }
+    const std::byte* const base = std::min(a, b);
+    WEIR_TRY(const footprint written, bytes_of(shape, shape.to_pitch, a, base));
+    WEIR_TRY(const footprint read, bytes_of(shape, shape.from_pitch, b, base));
+    if (decide_overlap(written, read) != overlap::no) {
       return refused("copy within an allocation", "ranges that do not overlap",
-                     fmt::format("{} bytes at a distance of {}", what.bytes, a - b));
+                     fmt::format("{} rows of {} bytes at a distance of {}", shape.rows,
+                                 shape.bytes, a - b));
     }
   }
   return {};
 }
 
+/// @error{invalid_argument, rows that overlap, or more than can be addressed}
+result<copy_shape> shape_of(const copy_request& what) {
+  if (what.rows == 1) {
+    return copy_shape{what.bytes, 1, 0, 0};
+  }
+  for (const std::size_t pitch : {what.to_pitch, what.from_pitch}) {
+    if (pitch < what.bytes) {
+      return refused(
+          "copy of rows",
+          fmt::format("rows of {} bytes to begin at least as far apart", what.bytes),
+          fmt::format("{}", pitch));
+    }
+    constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
+    if (what.bytes > most || pitch > (most - what.bytes) / (what.rows - 1)) {
+      return refused("copy of rows", "rows that fit into memory",
+                     fmt::format("{} at a distance of {} bytes", what.rows, pitch));
+    }
+  }
+  return copy_shape{what.bytes, what.rows, what.to_pitch, what.from_pitch};
+}
+
+bool has_device_target(copy_kind kind) noexcept {
+  return kind == copy_kind::host_to_device || kind == copy_kind::device_to_device;
+}
+bool has_device_source(copy_kind kind) noexcept {
+  return kind == copy_kind::device_to_host || kind == copy_kind::device_to_device;
+}
+
 }  // namespace
 
 result<ref<operation>> make_copy(stream& on, const copy_request& what) {
-  if (what.bytes == 0) {
+  if (what.bytes == 0 || what.rows == 0) {
     return ref<operation>();
   }
   if (what.rank < -1 || what.rank >= static_cast<int>(on.on()->ranks())) {
@@ -252,21 +321,22 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
                    fmt::format("{}, whose stream this is", on.options().rank),
                    fmt::format("{}", what.rank));
   }
+  WEIR_TRY(const copy_shape shape, shape_of(what));
   WEIR_TRY(end_of_copy to,
-           find_end(on, what.to, what.bytes, what.kind != copy_kind::device_to_host, true,
-                    "copy to its target"));
+           find_end(on, what.to, shape.span(shape.to_pitch), has_device_target(what.kind),
+                    true, "copy to its target"));
   WEIR_TRY(end_of_copy from,
-           find_end(on, what.from, what.bytes, what.kind != copy_kind::host_to_device,
-                    false, "copy from its source"));
-  if (to.at == from.at) {
+           find_end(on, what.from, shape.span(shape.from_pitch),
+                    has_device_source(what.kind), false, "copy from its source"));
+  if (to.at == from.at && (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
     return ref<operation>();
   }
   const bool bound = on.options().rank >= 0;
   const int only = bound ? -1 : lane_that_copies(what, to, from);
-  WEIR_CHECK(check_apart(on, what, to, from, only));
+  WEIR_CHECK(check_apart(on, shape, to, from, only));
   return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
-                                                 std::move(to), std::move(from),
-                                                 what.bytes, only));
+                                                 std::move(to), std::move(from), shape,
+                                                 only));
 }
 
 result<ref<operation>> make_fill(stream& on, const fill_request& what) {

@@ -1,371 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Launches: arguments for each device, blocks in slices, persistent kernels.
+/// From requests to launches: arguments, shapes, checks.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "weir/base/clock.hpp"
+#include "stream/block_tuner.hpp"
+#include "stream/launch_operation.hpp"
+#include "stream/persistent_launch.hpp"
 #include "weir/runtime/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {
-
-/// A pointer argument that names an allocation of devices. If it is the address of rank
-/// 0, each rank gets the address of its own instance.
-struct translated {
-  std::size_t offset = 0;  ///< in the buffer
-  memory_place place;
-};
-
-/// What launches on the same terms in a row share, as long as one of them lives.
-struct launch_shape : counted {
-  alignas(64) module_kernel kernel;  // apart from the count, which workers change
-  std::shared_ptr<runtime::mesh> mesh;
-  device_backend* backend = nullptr;
-  std::vector<grid_launch> grids;  ///< by lane; but for arguments and descriptor
-  slice_plan slices;
-  int rank = -1;           ///< of the stream; -1: its lanes are those of the mesh
-  tessDeterminism told{};  ///< but for number and digest
-
-  /// What all lanes have in common.
-  [[nodiscard]] const grid_launch& grid() const noexcept { return grids.front(); }
-};
-
-/// What a launch in a graph has ready, as it runs often.
-struct prepared_launch {
-  tessDeterminism told;
-  std::vector<grid_launch> grids;  ///< by lane; but for arguments
-};
-
-/// Arguments of one launch, and of its runs in graphs.
-struct launch_arguments : counted {
-  std::vector<std::byte> bytes;
-  std::vector<translated> pointers;
-  /// What the pointers reach besides memory of the device that a block runs on.
-  std::vector<touched_memory> reached;
-};
-
-/// Small: its memory goes from the thread that launches to the worker and back.
-class launch_operation : public operation {
- public:
-  launch_operation(ref<launch_shape> shape, ref<launch_arguments> args,
-                   std::uint64_t ordinal)
-      : operation(kind::launch),
-        shape_(std::move(shape)),
-        args_(std::move(args)),
-        ordinal_(ordinal) {
-    touches_more = args_ && !args_->reached.empty();
-  }
-
-  [[nodiscard]] std::string_view name() const noexcept override {
-    return shape_->kernel.kernel->record.name;
-  }
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    if (!args_) {
-      return;
-    }
-    for (const touched_memory& one : args_->reached) {
-      if (one.owner != static_cast<int>(lane)) {
-        all.push_back(one);
-      }
-    }
-  }
-  [[nodiscard]] memory_need needs() const noexcept override {
-    const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
-    return {(shape_->grid().shared_bytes - own) * static_cast<std::size_t>(resident()),
-            args_ ? args_->bytes.size() : 0};
-  }
-  /// Blocks of one device that are at work, and have shared memory, at a time.
-  [[nodiscard]] virtual std::int64_t resident() const noexcept {
-    return shape_->slices.slices;
-  }
-  [[nodiscard]] std::string details() const override {
-    const grid_launch& g = shape_->grid();
-    return fmt::format(
-        "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
-        "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
-        g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
-        occupancy(), told().digest, listed_arguments());
-  }
-  [[nodiscard]] ref<operation> clone() const override {
-    auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
-    out->prepared_ =
-        std::make_unique<prepared_launch>(prepared_launch{told(), shape_->grids});
-    for (grid_launch& grid : out->prepared_->grids) {
-      grid.facts.determinism = &out->prepared_->told;
-    }
-    return out;
-  }
-  [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
-    const auto n = static_cast<std::uint32_t>(shape_->slices.slices);
-    return devices * (n <= 1 ? 1 : n + 2);
-  }
-
-  void submit(submission& to) override {
-    lane_set& lanes = to.lanes();
-    const unsigned devices = lanes.devices();
-    if (shape_->slices.slices > 1 && cut_ == nullptr) {
-      cut_ = std::make_unique<cut[]>(devices);
-    }
-    for (unsigned d = 0; d < devices; ++d) {
-      submit_on(to, d, to.held(*this, d), d + 1 == devices);
-    }
-  }
-
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
-    if (index == whole) {
-      run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
-    } else if (index == opening) {
-      cut& of = cut_[lane];
-      of.skip = !may_run(lanes, lane);
-      of.failed.store(no_slice, std::memory_order_relaxed);
-      of.started = begin();
-    } else if (index == closing) {
-      cut& of = cut_[lane];
-      if (of.failed.load(std::memory_order_relaxed) != no_slice) {
-        fail(lanes.of(lane), std::move(*of.why));
-        of.why.reset();
-      }
-      if (!of.skip) {
-        observe(lane, of.started);
-      }
-      pass_failure_on(lanes, lane);
-    } else {
-      run_slice(lane, index);
-    }
-  }
-
- private:
-  static constexpr std::uint32_t whole = 0xFFFFFFF0;
-  static constexpr std::uint32_t opening = 0xFFFFFFF1;
-  static constexpr std::uint32_t closing = 0xFFFFFFF2;
-  static constexpr std::int64_t no_slice = INT64_MAX;
-
-  /// A run in slices on one device, and the failure of the lowest of them, so that timing
-  /// does not show.
-  struct cut {
-    std::int64_t started = 0;
-    bool skip = false;
-    std::atomic<std::int64_t> failed{no_slice};
-    std::mutex mutex;
-    std::optional<error> why;
-  };
-
-  void submit_on(submission& to, unsigned d, std::span<const access> held, bool last) {
-    const std::int64_t slices = shape_->slices.slices;
-    if (slices <= 1) {
-      if (last) {
-        to.add_last(*this, d, whole, held);
-      } else {
-        to.add(*this, d, whole, held);
-      }
-      return;
-    }
-    const task_id first = to.add(*this, d, opening, held);
-    std::vector<task_id> all;
-    for (std::uint32_t i = 0; i < slices; ++i) {
-      all.push_back(to.add(*this, d, i, {}, {&first, 1}));
-    }
-    to.add(*this, d, closing, held, all);
-  }
-  /// Members of a JSON object: each argument by name, its bytes as a hexadecimal number,
-  /// the most significant first.
-  [[nodiscard]] std::string listed_arguments() const {
-    std::string out;
-    if (!args_) {
-      return out;
-    }
-    for (const kernel_parameter& p : shape_->kernel.kernel->record.parameters) {
-      out += fmt::format("{}\"{}\":\"0x", out.empty() ? "" : ",", p.name);
-      for (std::size_t i = p.size; i > 0; --i) {
-        out +=
-            fmt::format("{:02x}", static_cast<unsigned>(args_->bytes[p.offset + i - 1]));
-      }
-      out += '"';
-    }
-    return out;
-  }
-  /// Part of the workers that its blocks on one device can keep busy.
-  [[nodiscard]] double occupancy() const {
-    const auto workers = static_cast<double>(shape_->mesh->of->workers());
-    return std::min(1.0, static_cast<double>(resident()) / workers);
-  }
-
-  void run_slice(unsigned lane, std::uint32_t index) noexcept {
-    cut& of = cut_[lane];
-    if (of.skip) {
-      return;
-    }
-    const slice_plan& slices = shape_->slices;
-    auto outcome =
-        guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
-    if (!outcome) {
-      const std::lock_guard lock(of.mutex);
-      if (index < of.failed.load(std::memory_order_relaxed)) {
-        of.failed.store(index, std::memory_order_relaxed);
-        of.why.emplace(std::move(outcome).error());
-      }
-    }
-  }
-
-  result<void> run(unsigned lane, std::int64_t first, std::int64_t last) const {
-    if (prepared_ && !args_) {
-      return shape_->backend->run_blocks(prepared_->grids[lane], first, last);
-    }
-    const std::size_t bytes = args_ ? args_->bytes.size() : 0;
-    std::byte* args = nullptr;
-    alignas(16) std::array<std::byte, 512> small;
-    std::vector<std::byte> large;
-    if (bytes > small.size()) {
-      large.resize(bytes);
-      args = large.data();
-    } else {
-      args = small.data();
-    }
-    const tessDeterminism of_numbers = told();
-    return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
-  }
-
- protected:
-  /// The launch on one device; `args` gets its arguments.
-  [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
-                                   const tessDeterminism& of_numbers) const {
-    grid_launch grid = shape_->grids[lane];
-    grid.facts.determinism = &of_numbers;
-    if (args_) {
-      const int rank = shape_->rank < 0 ? static_cast<int>(lane) : shape_->rank;
-      std::memcpy(args, args_->bytes.data(), args_->bytes.size());
-      for (const translated& p : args_->pointers) {
-        const std::byte* const there = p.place.on_rank(rank);
-        std::memcpy(args + p.offset, &there, sizeof there);
-      }
-      grid.args = {args, args_->bytes.size()};
-    }
-    return grid;
-  }
-  /// What its blocks are told of numbers.
-  [[nodiscard]] tessDeterminism told() const noexcept {
-    tessDeterminism out = shape_->told;
-    out.ordinal = ordinal_;
-    stream::seal(out);
-    return out;
-  }
-  ref<launch_shape> shape_;
-  ref<launch_arguments> args_;  ///< null: the kernel takes none
-  std::uint64_t ordinal_;
-  std::unique_ptr<cut[]> cut_;                 ///< by lane, if it is cut into slices
-  std::unique_ptr<prepared_launch> prepared_;  ///< in a graph
-};
-
-/// Ends when its threads have; holds its stream until then.
-class persistent_operation final : public launch_operation {
- public:
-  persistent_operation(ref<launch_shape> shape, ref<launch_arguments> args,
-                       std::uint64_t ordinal, stream& on)
-      : launch_operation(std::move(shape), std::move(args), ordinal),
-        stream_(on.shared_from_this()) {}
-
-  [[nodiscard]] ref<operation> clone() const override { return {}; }
-  [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
-  [[nodiscard]] std::int64_t resident() const noexcept override {
-    return shape_->grid().blocks();  // each has a thread of its own
-  }
-
-  void submit(submission& to) override {
-    lane_set& lanes = to.lanes();
-    left_ = lanes.devices();
-    outcomes_.resize(lanes.devices());
-    for (unsigned d = 0; d < lanes.devices(); ++d) {
-      to.add(*this, d, 0, to.held(*this, d));
-    }
-  }
-
-  void admitted(submission_port::session&, stream& on) override { on.hold(); }
-
-  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
-    if (!may_run(lanes, lane)) {
-      ended(lane, {}, 0);
-      return;
-    }
-    const std::int64_t start = begin();
-    auto begun = guarded([&]() -> result<void> {
-      std::vector<std::byte> args(args_ ? args_->bytes.size() : 0);
-      const tessDeterminism of_numbers = told();
-      const grid_launch grid = placed(lane, args.data(), of_numbers);
-      const ref<persistent_operation> self(this);
-      const std::shared_ptr<stream> on = stream_;  // until the run has ended
-      WEIR_TRY(const auto run, shape_->mesh->of->backend().start_persistent(
-                                   grid, [self, lane, start](result<void> outcome) {
-                                     self->ended(lane, std::move(outcome), start);
-                                   }));
-      on->note_persistent(run, number);
-      const std::lock_guard lock(mutex_);
-      runs_.push_back(run);
-      return {};
-    });
-    if (!begun) {
-      ended(lane, std::move(begun), start);
-    }
-  }
-
- private:
-  /// The last device's end lets the stream go on, with what went wrong.
-  void ended(unsigned lane, result<void> outcome, std::int64_t start) {
-    observe(lane, start);
-    {
-      const std::lock_guard lock(mutex_);
-      outcomes_[lane] = std::move(outcome);
-      if (--left_ > 0) {
-        return;
-      }
-    }
-    // A worker must not wait for the session.
-    shape_->mesh->of->cleaner().later(
-        [self = ref<persistent_operation>(this)] { self->release_stream(); });
-  }
-  void release_stream();
-
-  std::shared_ptr<stream> stream_;
-  std::mutex mutex_;
-  unsigned left_ = 0;
-  std::vector<result<void>> outcomes_;
-  std::vector<std::shared_ptr<persistent_run>> runs_;
-};
-
-/// Puts outcomes of a persistent kernel into the lanes, and into the memory that it
-/// should have written.
-class outcome_operation final : public lane_operation {
- public:
-  outcome_operation(ref<persistent_operation> of, std::vector<result<void>> outcomes)
-      : lane_operation(kind::other), of_(std::move(of)), outcomes_(std::move(outcomes)) {
-    touches_more = of_->touches_more;
-  }
-
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    of_->touched(lane, all);
-  }
-
- protected:
-  result<void> run(unsigned lane) override { return std::move(outcomes_[lane]); }
-
- private:
-  ref<persistent_operation> of_;
-  std::vector<result<void>> outcomes_;
-};
-
-void persistent_operation::release_stream() {
-  const std::shared_ptr<stream> on = std::move(stream_);
-  auto in = on->of().port().enter();
-  const auto report =
-      make_ref<outcome_operation>(ref<persistent_operation>(this), std::move(outcomes_));
-  report->number = number;
-  submission to(in, on->chain(), report);
-  report->submit(to);
-  on->proceed(in);
-}
 
 std::size_t rank_in(const memory_place& place) noexcept {
   return static_cast<std::size_t>(place.rank);
@@ -422,17 +69,14 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
   grid.device = on.device_of(0);
   grid.grid = what.grid;
   grid.block = what.block;
-  const bool none = std::all_of(what.block.begin(), what.block.end(),
-                                [](std::int32_t n) { return n == 0; });
-  const bool no_default =
-      std::all_of(record.default_block.begin(), record.default_block.end(),
-                  [](std::uint32_t n) { return n == 0; });
+  if (is_zero(what.block)) {
+    grid.block = usual_block(record);
+  }
   constexpr std::int64_t too_many = std::int64_t{1} << 31;
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (grid.block[i] == 0) {
-      const auto usual = static_cast<std::int32_t>(record.default_block[i]);
-      grid.block[i] = none && no_default && i == 0 ? 128 : std::max(usual, 1);
+      grid.block[i] = std::max(static_cast<std::int32_t>(record.default_block[i]), 1);
     }
     threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
   }
@@ -497,11 +141,9 @@ ref<operation> over_limit(const stream& on, const kernel_record& record,
                         record.name, on.budget()->room(), bytes)));
 }
 
-}  // namespace
-
-result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  numerics_policy policy = on.of().policy();
-  policy.deterministic |= what.deterministic;
+/// `trial`: the launch is to be measured; may be null.
+result<ref<operation>> make_launch(stream& on, const launch_request& what,
+                                   const numerics_policy& policy, block_trial* trial) {
   const launch_terms terms{what.key,          what.grid,       what.block,
                            what.shared_bytes, what.persistent, on.describe(policy)};
   ref<launch_arguments> args;
@@ -515,7 +157,10 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
     ordinal = number;
     return {};
   };
-  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, make, accept));
+  // By the counter, only runs take numbers: of what is recorded, each run of the graph.
+  const bool counts =
+      policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
+  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));
   if (!shape) {
     return ref<operation>();
   }
@@ -530,7 +175,7 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
   if (what.persistent && !fits_shared(on, what, shape->grid().blocks())) {
     out = over_limit(on, record, what.shared_bytes);
   } else if (what.persistent) {
-    out = make_ref<persistent_operation>(std::move(shape), std::move(args), ordinal, on);
+    out = make_persistent_launch(std::move(shape), std::move(args), ordinal, on);
   } else if (policy.deterministic && (record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
     out = make_failing(
         error(errc::determinism_violation,
@@ -539,11 +184,33 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
                           record.name)));
   } else if (!fits_shared(on, what, shape->slices.slices) && !only_records(on)) {
     out = over_limit(on, record, what.shared_bytes);
+  } else if (trial) {
+    out = make_ref<measured_launch>(std::move(shape), std::move(args), ordinal,
+                                    std::move(*trial), on.lanes());
   } else {
     out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
   }
   out->urgent = what.urgent;
   return out;
+}
+
+result<ref<operation>> make_launch_in_any_block(stream& on, const launch_request& what,
+                                                const numerics_policy& policy) {
+  WEIR_TRY(auto choice, choose_block(on, what, policy));
+  launch_request chosen = what;
+  chosen.block = choice.block;
+  return make_launch(on, chosen, policy, choice.trial ? &*choice.trial : nullptr);
+}
+
+}  // namespace
+
+result<ref<operation>> make_launch(stream& on, const launch_request& what) {
+  numerics_policy policy = on.of().policy();
+  policy.deterministic |= what.deterministic;
+  if (leaves_block(what)) {
+    return make_launch_in_any_block(on, what, policy);
+  }
+  return make_launch(on, what, policy, nullptr);
 }
 
 }  // namespace weir::runtime

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "stream/graphs/graph_memory.hpp"
 #include "weir/runtime/stream/context.hpp"
 #include "weir/runtime/stream/graph.hpp"
 #include "weir/runtime/stream/stream.hpp"
@@ -32,29 +33,48 @@ class last_use : public counted {
 /// What a stream has when memory goes back to it.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.of().bell());
+  end->order_only = true;  // who takes the memory next did not fail
   end->when_reached([user] {});
   s.enqueue_beside(end);
   return end;
 }
 
-/// Memory has no place in a recording: it would be taken and given back once, now.
-result<void> refuse_capture(stream& by, std::string_view what) {
+/// The capture that a stream records into, as a call about memory finds it.
+struct seen_capture {
+  std::shared_ptr<graph_recording> what;
+  bool only = false;  ///< the stream does not run what it records
+};
+
+/// @error{invalid_argument, the stream has none any more, or that of another thread}
+result<seen_capture> capture_of(stream& by) {
   const auto in = by.of().port().enter();
-  if (by.recording() == nullptr || !by.recording_only()) {
-    return {};
+  WEIR_CHECK(by.check_caller());
+  if (by.recording() == nullptr) {
+    return error(errc::invalid_argument,
+                 "memory not taken or given back: expected the capture of the stream to "
+                 "go on, found that it has ended meanwhile");
   }
-  by.recording()->spoil("a stream was asked for memory, or given some back");
-  return error(errc::invalid_argument,
-               fmt::format("{}: expected a stream that does not capture, found one whose "
-                           "capture has begun; it is lost",
-                           what));
+  return seen_capture{by.recording(), by.recording_only()};
+}
+
+/// The capture gets a node. @error{invalid_argument, it has ended meanwhile}
+result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
+  auto in = by.of().port().enter();
+  in.make_room(node->tasks(by.lanes()));
+  if (by.recording() != seen.what) {
+    return error(errc::invalid_argument,
+                 "memory not taken or given back: expected the capture of the stream to "
+                 "go on, found that it has ended meanwhile");
+  }
+  by.enqueue(in, std::move(node));
+  return {};
 }
 
 /// What `take` gives; if devices are full, what it gives with less in the way.
 template <class Take>
-result<void*> insist(context& of, const std::shared_ptr<mesh>& m, bool pending,
-                     Take&& take) {
-  result<void*> made = take();
+auto insist(context& of, const std::shared_ptr<mesh>& m, bool pending, Take&& take)
+    -> decltype(take()) {
+  auto made = take();
   if (made || made.error().code() != errc::out_of_memory) {
     return made;
   }
@@ -88,9 +108,11 @@ result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t byte
 }
 
 result<void*> context::allocate(stream& by, std::size_t bytes) {
-  WEIR_CHECK(refuse_capture(by, "memory not allocated"));
   if (bytes == 0) {
     return nullptr;
+  }
+  if (by.records()) {
+    return allocate_in_capture(by, bytes);
   }
   const auto& budget = by.budget();
   if (!budget->charge(bytes)) {
@@ -108,23 +130,101 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
   return made;
 }
 
+result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
+  WEIR_TRY(const seen_capture seen, capture_of(by));
+  std::shared_ptr<graph_memory> memory = [&] {
+    const auto in = port_->enter();
+    return seen.what->reusable(by, bytes);
+  }();
+  const bool first = memory == nullptr;
+  if (first) {
+    WEIR_TRY(memory, insist(*this, by.on(), frees_pending(),
+                            [&] { return graph_memory::take(by.on(), bytes); }));
+  } else {
+    WEIR_CHECK(memory->show());
+  }
+  void* const at = memory->data();
+  if (!seen.only) {  // what the stream records, it also runs
+    WEIR_CHECK(memory->lend(by.budget()));
+  }
+  auto recorded = record_memory(
+      by, seen,
+      make_ref<memory_node>(memory_node::direction::takes, std::move(memory), first));
+  if (!recorded) {
+    if (!seen.only) {
+      static_cast<void>(free_behind(by, at));
+    }
+    return std::move(recorded).error();
+  }
+  return at;
+}
+
+result<void> context::check_free(const mesh& m, const void* at) const {
+  if (!m.pool.recorded(at)) {
+    return {};
+  }
+  return error(
+             errc::invalid_argument,
+             fmt::format("memory not freed: expected memory that the program has, found "
+                         "that a capture took it at {}",
+                         at))
+      .hint("give it back by tessFreeAsync on a stream of the capture");
+}
+
 result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
+  WEIR_CHECK(check_free(*m, at));
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
-  m->pool.forget(memory);
+  const std::shared_ptr<graph_memory> of_graph = m->pool.forget(memory);
   const auto user = make_ref<last_use>(std::move(memory), frees_);
+  std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    static_cast<void>(end_of(*s, user));
+    ends.push_back(end_of(*s, user));
+  }
+  if (of_graph != nullptr) {
+    of_graph->given_back(std::move(ends));
   }
   return {};
 }
 
 result<void> context::free_later(stream& by, void* at) {
-  WEIR_CHECK(refuse_capture(by, "memory not freed"));
+  if (by.records()) {
+    return free_in_capture(by, at);
+  }
+  const std::shared_ptr<mesh>& m = by.on();
+  WEIR_CHECK(check_free(*m, at));
+  return free_behind(by, at);
+}
+
+result<void> context::free_behind(stream& by, void* at) {
   const std::shared_ptr<mesh>& m = by.on();
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
   ref<point> end = end_of(by, make_ref<last_use>(memory, frees_));
   m->pool.give_back(by.number(), memory, std::move(end));
   return {};
+}
+
+result<void> context::free_in_capture(stream& by, void* at) {
+  WEIR_TRY(const seen_capture seen, capture_of(by));
+  std::shared_ptr<graph_memory> memory = [&] {
+    const auto in = port_->enter();
+    return seen.what->memory_at(at);
+  }();
+  if (!seen.only) {  // what the stream records, it also runs
+    WEIR_CHECK(free_behind(by, at));
+    if (memory == nullptr) {
+      return {};  // the graph does not have it
+    }
+  } else if (memory == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("memory not freed: expected memory that was taken in the "
+                             "capture of the stream, found none at {}",
+                             at));
+  } else {
+    memory->hide();
+  }
+  return record_memory(by, seen,
+                       make_ref<memory_node>(memory_node::direction::gives_back,
+                                             std::move(memory), false));
 }
 
 }  // namespace weir::runtime

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "stream/graphs/graph_memory.hpp"
+
 namespace weir::runtime {
 
 std::size_t memory_budget::room() const noexcept {
@@ -58,7 +60,7 @@ result<void*> memory_pool::hand_out(allocation_ptr memory,
                                     const std::shared_ptr<memory_budget>& pays) {
   void* const at = memory->data();
   const std::lock_guard lock(mutex_);
-  out_.emplace(at, handed_out{memory->bytes(), pays});
+  out_.emplace(at, handed_out{memory->bytes(), pays, {}});
   counts_.used += memory->bytes();
   counts_.used_peak = std::max(counts_.used_peak, counts_.used);
   counts_.reserved_peak = std::max(counts_.reserved_peak, counts_.reserved);
@@ -84,38 +86,75 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
   return hand_out(std::move(memory), pays);
 }
 
-bool memory_pool::settle(const allocation_ptr& memory) {
+void memory_pool::lend(const allocation_ptr& memory,
+                       const std::shared_ptr<memory_budget>& pays,
+                       std::weak_ptr<graph_memory> graphs) {
+  const std::lock_guard lock(mutex_);
+  out_.emplace(memory->data(), handed_out{memory->bytes(), pays, std::move(graphs)});
+  counts_.used += memory->bytes();
+  counts_.used_peak = std::max(counts_.used_peak, counts_.used);
+  counts_.reserved += memory->bytes();
+  counts_.reserved_peak = std::max(counts_.reserved_peak, counts_.reserved);
+}
+
+std::optional<memory_pool::handed_out> memory_pool::settle(const allocation_ptr& memory) {
   const auto found = out_.find(memory->data());
   if (found == out_.end()) {
-    return false;
+    return std::nullopt;
   }
-  found->second.pays->discharge(found->second.bytes);
-  counts_.used -= found->second.bytes;
+  handed_out what = std::move(found->second);
+  what.pays->discharge(what.bytes);
+  counts_.used -= what.bytes;
   out_.erase(found);
-  return true;
+  return what;
 }
 
 void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
                             ref<point> end) {
+  std::shared_ptr<graph_memory> graphs;
   std::vector<kept> gone;
-  const std::lock_guard lock(mutex_);
-  if (!settle(memory)) {
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto what = settle(memory);
+    if (!what) {
+      return;
+    }
+    graphs = what->graphs.lock();
+    if (memory->lent() || graphs != nullptr) {
+      counts_.reserved -= memory->bytes();
+    } else {
+      kept_.push_back({memory, stream, end});
+      kept_bytes_ += memory->bytes();
+      gone = over(counts_.keeps);
+    }
   }
-  if (memory->lent()) {
-    counts_.reserved -= memory->bytes();
-    return;
+  if (graphs != nullptr) {
+    graphs->given_back({std::move(end)});
   }
-  kept_.push_back({memory, stream, std::move(end)});
-  kept_bytes_ += memory->bytes();
-  gone = over(counts_.keeps);
 }
 
-void memory_pool::forget(const allocation_ptr& memory) {
+std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
-  if (settle(memory)) {
-    counts_.reserved -= memory->bytes();
+  const auto what = settle(memory);
+  if (!what) {
+    return nullptr;
   }
+  counts_.reserved -= memory->bytes();
+  return what->graphs.lock();
+}
+
+void memory_pool::note_recorded(const void* at, bool recorded) {
+  const std::lock_guard lock(mutex_);
+  if (recorded) {
+    recorded_.insert(at);
+  } else {
+    recorded_.erase(at);
+  }
+}
+
+bool memory_pool::recorded(const void* at) const {
+  const std::lock_guard lock(mutex_);
+  return recorded_.count(at) != 0;
 }
 
 std::vector<memory_pool::kept> memory_pool::over(std::size_t bytes) {

@@ -50,12 +50,21 @@ const char* task_name(operation::kind k) noexcept {
     case operation::kind::collective: return "collective";
     case operation::kind::host_function: return "host function";
     case operation::kind::marker: return "event";
+    case operation::kind::memory: return "memory";
+    case operation::kind::graph: return "graph";
     case operation::kind::other: break;
   }
   return "stream operation";
 }
 
 }  // namespace
+
+std::uint32_t number_of_this_thread() noexcept {
+  static std::atomic<std::uint32_t> last{0};
+  thread_local const std::uint32_t own =
+      last.fetch_add(1, std::memory_order_relaxed) + 1;  // NOLINT: of the thread
+  return own;
+}
 
 bool inside_task() noexcept {
   return in_step;
@@ -133,6 +142,8 @@ std::string_view operation::kind_name(kind k) noexcept {
     case kind::collective: return "collective";
     case kind::host_function: return "host";
     case kind::marker: return "event";
+    case kind::memory: return "memory";
+    case kind::graph: return "graph";
     case kind::other: break;
   }
   return "other";

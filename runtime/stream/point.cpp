@@ -48,7 +48,9 @@ void point::submit(submission& to) {
 
 void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
-  failures_[lane] = lanes.of(lane).poison;
+  if (!order_only) {
+    failures_[lane] = lanes.of(lane).poison;
+  }
   const std::int64_t now = now_ns();
   std::int64_t last = when_.load(std::memory_order_relaxed);
   while (last < now &&

@@ -155,6 +155,21 @@ void take_cache(const reader& from, runtime_settings& s) {
   s.code_from_cache = from.flag("TESS_CODE_FROM_CACHE", false);
 }
 
+/// What is locked, as the variable says it.
+std::string locks_of(const runtime_settings& s) {
+  std::string out;
+  for (const auto& [locked, word] :
+       {std::pair<bool, std::string_view>{s.lock_fast_math, "nofastmath"},
+        {s.lock_deterministic, "deterministic"},
+        {s.lock_stable, "stable"}}) {
+    if (locked) {
+      out += out.empty() ? "" : ",";
+      out += word;
+    }
+  }
+  return out;
+}
+
 std::string_view name_of(numerics_mode mode) {
   switch (mode) {
     case numerics_mode::strict: return "strict";
@@ -218,6 +233,7 @@ result<runtime_settings> read_settings(
   s.require_signed = from.flag("TESS_REQUIRE_SIGNED", false);
   from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
   take_cache(from, s);
+  from.take("TESS_PROFILER_RECORDS", s.profiler_records, 1, any);
   from.warn_of_unknown(set);
   return s;
 }
@@ -243,6 +259,8 @@ std::vector<std::pair<std::string, std::string>> runtime_settings::listed() cons
       {"TESS_CACHE_DIR", cache_folder},
       {"TESS_CACHE_STRICT", yes(cache_strict)},
       {"TESS_CODE_FROM_CACHE", yes(code_from_cache)},
+      {"TESS_POLICY_LOCK", locks_of(*this)},
+      {"TESS_PROFILER_RECORDS", std::to_string(profiler_records)},
   };
 }
 

@@ -88,20 +88,29 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
                              on->ranks(), options.rank));
   }
   std::shared_ptr<stream> out(new stream(std::move(on), options));
-  const unsigned lanes = options.rank < 0 ? out->mesh_->ranks() : 1;
-  WEIR_TRY(out->lanes_, out->of().take_lanes(lanes));
-  out->lanes_->urgent = options.priority < 0;
+  WEIR_CHECK(out->open());
   out->number_ = out->of().next_stream();
   out->budget_->set_limit(out->of().settings().stream_memory);
   out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
-  {
-    auto in = out->of().port().enter();
-    std::erase_if(out->mesh_->streams, [](const auto& s) { return s.expired(); });
-    out->mesh_->streams.push_back(out);
-  }
   out->of().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
-                out->number_, lanes, out->mesh_->number);
+                out->number_, out->lanes(), out->mesh_->number);
   return out;
+}
+
+result<std::shared_ptr<stream>> stream::stand_in() const {
+  std::shared_ptr<stream> out(new stream(mesh_, options_));
+  WEIR_CHECK(out->open());
+  out->number_ = number_;
+  return out;
+}
+
+result<void> stream::open() {
+  WEIR_TRY(lanes_, of().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
+  lanes_->urgent = options_.priority < 0;
+  const auto in = of().port().enter();
+  std::erase_if(mesh_->streams, [](const auto& s) { return s.expired(); });
+  mesh_->streams.push_back(weak_from_this());
+  return {};
 }
 
 stream::~stream() {
@@ -110,17 +119,38 @@ stream::~stream() {
   }
 }
 
-void stream::enqueue(ref<operation> what) {
+result<void> stream::check_caller() {
+  if (recording_ == nullptr || !recording_only_ ||
+      recording_->takes_calls_of_this_thread()) {
+    return {};
+  }
+  recording_->refuse("another thread called on a stream of it");
+  return error(errc::invalid_argument,
+               fmt::format("stream {} not called: expected a call of the thread that "
+                           "captures it, found one of another thread",
+                           number_))
+      .hint("tessStreamBeginCaptureEx begins a capture that takes calls of all threads");
+}
+
+result<void> stream::post(ref<operation> what) {
   const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
   {
     auto in = of().port().enter();
     in.make_room(what->tasks(lanes()));
+    WEIR_CHECK(check_caller());
     enqueue(in, std::move(what));
   }
   if (traced) {
     of().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_, traced->number,
              traced->name());
   }
+  return {};
+}
+
+void stream::enqueue(ref<operation> what) {
+  auto in = of().port().enter();
+  in.make_room(what->tasks(lanes()));
+  enqueue(in, std::move(what));
 }
 
 void stream::number(operation& what) {
@@ -144,6 +174,7 @@ void stream::enqueue(submission_port::session& in, ref<operation> what) {
   if (auto by = of().observer()) {
     what->observer = std::move(by);
     what->enqueued_ns = now_ns();
+    what->enqueued_by = number_of_this_thread();
   }
   if (recording_ != nullptr) {
     recording_->add(*this, what);
@@ -230,23 +261,36 @@ bool stream::rests(submission_port::session& in) {
   return !lanes_->poisoned();
 }
 
+result<void> stream::post(event& into) {
+  WEIR_CHECK(mark(into, true));
+  of().log(log_level::trace, "stream {}: event recorded", number_);
+  return {};
+}
+
 void stream::record(event& into) {
-  ref<point> mark;
+  static_cast<void>(mark(into, false));
+}
+
+result<void> stream::mark(event& into, bool posted) {
+  ref<point> here;
   {
     auto in = of().port().enter();
     if (!rests(in)) {
-      mark = make_ref<point>(lanes(), of().bell());
+      if (posted) {
+        WEIR_CHECK(check_caller());
+      }
+      here = make_ref<point>(lanes(), of().bell());
       in.make_room(lanes());
-      enqueue(in, mark);
+      enqueue(in, here);
     }
   }
-  of().log(log_level::trace, "stream {}: event recorded", number_);
   // What was there goes with the port open.
-  if (mark) {
-    into.set(std::move(mark));
+  if (here) {
+    into.set(std::move(here));
   } else {
     into.set_over(of().bell());
   }
+  return {};
 }
 
 result<void> stream::wait(ref<point> p) {
@@ -255,8 +299,9 @@ result<void> stream::wait(ref<point> p) {
   }
   auto in = of().port().enter();
   if (recording_ == nullptr) {
-    graph_recording::join(in, *p, *this);
+    WEIR_CHECK(graph_recording::join(in, *p, *this));
   }
+  WEIR_CHECK(check_caller());
   if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
     return error(errc::invalid_argument,
                  "event not waited for: expected one that was recorded in the capture of "
@@ -280,13 +325,18 @@ result<void> stream::wait(ref<point> p) {
   return {};
 }
 
+void stream::wait(submission_port::session&, ref<point> p) {
+  pending_waits_.push_back(std::move(p));
+}
+
 result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<collector>(of().bell());
   {
     auto in = of().port().enter();
     in.make_room(1);  // first: others may begin a capture meanwhile
     if (recording_ != nullptr && recording_only_) {
-      recording_->spoil("a stream was synchronized");
+      WEIR_CHECK(check_caller());
+      recording_->refuse("a stream was synchronized");
       return error(errc::invalid_argument,
                    "stream not synchronized: expected no capture, found one that has "
                    "begun; it is lost");

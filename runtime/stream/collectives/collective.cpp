@@ -149,7 +149,7 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   // ranks, and what is recorded keeps its schedule.
   const bool measures = of.measures(policy) && on.options().rank < 0 &&
                         what.chunk_bytes == 0 && what.wire == wire_format::plain &&
-                        !on.records();
+                        !what.in_graph && !on.records();
   sources.tuner = tuner_of(of, measures, out.trial);
   WEIR_TRY(out.how, choose_algorithm(what.call, ranks, shape, sources));
   if (what.chunk_bytes != 0) {
@@ -197,6 +197,22 @@ std::string collective_operation::details() const {
   return fmt::format(
       "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
       name_of(how_.how), name_of(how_.level), plan_->call().level, plan_->ranks());
+}
+double collective_operation::bus_factor() const noexcept {
+  const double others = plan_->ranks() - 1;
+  switch (plan_->call().kind) {
+    case collective_kind::all_reduce: return 2 * others / plan_->ranks();
+    case collective_kind::reduce_scatter:
+    case collective_kind::all_gather:
+    case collective_kind::gather:
+    case collective_kind::scatter:
+    case collective_kind::all_to_all: return others / plan_->ranks();
+    case collective_kind::broadcast:
+    case collective_kind::reduce:
+    case collective_kind::send: return 1;
+    case collective_kind::barrier: break;
+  }
+  return 0;
 }
 std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   const collective_group& g = groups_.front();
@@ -486,14 +502,6 @@ result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
 
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
   collective_request what = asked;
-  if (on.options().rank >= 0 && on.records()) {
-    return error(errc::unsupported,
-                 fmt::format("collective not posted \"{}\": expected one that can be "
-                             "captured, found the share of one rank on a stream that "
-                             "captures",
-                             name_of(what.call.kind)))
-        .hint("a collective on a stream of the whole mesh can be captured");
-  }
   const numerics_policy policy = on.of().policy();
   what.call.level = policy.level();
   what.call.wide = on.of().settings().numerics == numerics_mode::promote;

@@ -39,7 +39,7 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
   return out;
 }
 
-void enqueue_all(context& of, const std::vector<made_call>& calls) {
+result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
   std::uint32_t tasks = 0;
   for (const made_call& c : calls) {
     tasks += &c.on->of() == &of ? c.what->tasks(c.on->lanes()) : 0;
@@ -48,9 +48,15 @@ void enqueue_all(context& of, const std::vector<made_call>& calls) {
   in.make_room(tasks);
   for (const made_call& c : calls) {
     if (&c.on->of() == &of) {
+      WEIR_CHECK(c.on->check_caller());
+    }
+  }
+  for (const made_call& c : calls) {
+    if (&c.on->of() == &of) {
       c.on->enqueue(in, c.what);
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -67,7 +73,7 @@ result<void> enqueue_group(std::span<const grouped_call> calls) {
     context& of = c.on->of();
     if (std::find(seen.begin(), seen.end(), &of) == seen.end()) {
       seen.push_back(&of);
-      enqueue_all(of, made);
+      WEIR_CHECK(enqueue_all(of, made));
     }
   }
   return {};

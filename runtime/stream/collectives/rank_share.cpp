@@ -17,6 +17,8 @@ namespace weir::runtime {
 namespace {
 
 constexpr unsigned wire_bits = 56;
+constexpr const char* how_to_recover =
+    "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
 
 std::string words_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
@@ -37,6 +39,10 @@ error not_run(errc code, const rank_share& share, std::string_view expected,
                             share.call_name(), expected, found)};
 }
 
+error aborted() {
+  return {errc::timeout, "that the collectives of the mesh were aborted"};
+}
+
 /// The error of a share whose group does not meet any more.
 error out_of_step(const rank_share& share, const error& why) {
   return not_run(why.code(), share,
@@ -48,7 +54,7 @@ error out_of_step(const rank_share& share, const error& why) {
 rank_share::rank_share(std::shared_ptr<const collective_plan> plan_of,
                        collective_choice how_to, const collective_request& what,
                        std::vector<int> ranks_of, std::uint64_t descriptor_of)
-    : lane_operation(kind::other),
+    : meeting_operation(kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
       request(what),
@@ -63,6 +69,22 @@ void rank_share::admitted(submission_port::session& in, stream& of) {
   on = of.shared_from_this();
   of.hold();
   of.of().meetings().join(in, ref<rank_share>(this));
+}
+
+ref<operation> rank_share::clone() const {
+  const auto out = make_ref<rank_share>(plan, how, request, ranks, descriptor);
+  out->verify = verify;
+  out->source = source;
+  out->target = target;
+  return out;
+}
+
+result<void> rank_share::check(const stream& of) const {
+  return of.of().meetings().check(*this, of);
+}
+
+std::string rank_share::details() const {
+  return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
 }
 
 std::string rank_share::description() const {
@@ -99,6 +121,30 @@ void share_group::taken(submission_port::session& in, stream& of) {
   }
 }
 
+ref<operation> share_group::clone() const {
+  std::vector<ref<rank_share>> copies;
+  for (const ref<rank_share>& share : shares_) {
+    const ref<operation> copy = share->clone();
+    copies.emplace_back(static_cast<rank_share*>(copy.get()));
+  }
+  return make_ref<share_group>(std::move(copies));
+}
+
+result<void> share_group::check(const stream& of) const {
+  for (const ref<rank_share>& share : shares_) {
+    WEIR_CHECK(share->check(of));
+  }
+  return {};
+}
+
+memory_need share_group::needs() const noexcept {
+  memory_need out;  // its collectives may run at the same time
+  for (const ref<rank_share>& share : shares_) {
+    out.scratch += share->needs().scratch;
+  }
+  return out;
+}
+
 void share_group::admitted(submission_port::session& in, stream& of) {
   of.hold();  // nothing passes between two of them
   std::uint64_t next = number - shares_.size();
@@ -108,6 +154,7 @@ void share_group::admitted(submission_port::session& in, stream& of) {
     share->on_devices = on_devices;
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
+    share->enqueued_by = enqueued_by;
     share->admitted(in, of);
   }
   of.proceed(in);
@@ -135,9 +182,13 @@ void meeting_point::number(rank_share& share, stream& on) {
     group = std::make_shared<rank_group>();
     group->number = ++numbers_;
     group->ranks = share.ranks;
-    const auto made =
-        meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
-    WEIR_EXPECT(made.has_value());  // its number is new
+    if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+      group->over = aborted();
+    } else {
+      const auto made =
+          meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
+      WEIR_EXPECT(made.has_value());  // its number is new
+    }
   }
   share.group = group;
   if (!group->over) {
@@ -150,15 +201,55 @@ void meeting_point::number(rank_share& share, stream& on) {
 
 result<void> meeting_point::check(const rank_share& share, const stream& on) {
   const auto found = groups_.find(key_of(share, on));
-  if (found == groups_.end() || !found->second->over) {
+  std::optional<error> why;
+  if (found != groups_.end()) {
+    why = found->second->over;
+  } else if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+    why = aborted();
+  }
+  if (!why) {
     return {};
   }
-  const error& why = *found->second->over;
-  return error(why.code(),
+  return error(why->code(),
                fmt::format("collective not posted \"{}\": expected {} to meet, found {}",
-                           share.call_name(), words_of(share.ranks), why.text()))
-      .hint(
-          "tessMeshRecover, called by every rank, makes the mesh's groups usable again");
+                           share.call_name(), words_of(share.ranks), why->text()))
+      .hint(how_to_recover);
+}
+
+result<void> meeting_point::state(const mesh& m, int rank) const {
+  const auto place = static_cast<std::size_t>(rank);
+  const auto broken = [&](std::string_view group, const error& why) {
+    return error(why.code(),
+                 fmt::format("collectives of rank {} do not meet: expected {} to meet, "
+                             "found {}",
+                             rank, group, why.text()))
+        .hint(how_to_recover);
+  };
+  if (m.is_aborted(place)) {
+    return broken("all ranks of the mesh", aborted());
+  }
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && key.era == m.recoveries[place] && group->over &&
+        std::find(key.ranks.begin(), key.ranks.end(), rank) != key.ranks.end()) {
+      return broken(words_of(key.ranks), *group->over);
+    }
+  }
+  return {};
+}
+
+void meeting_point::abort(submission_port::session& in, mesh& m) {
+  for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
+    m.aborted[r] = m.recoveries[r] + 1;
+  }
+  std::vector<std::shared_ptr<rank_group>> all;
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && !group->over) {
+      all.push_back(group);
+    }
+  }
+  for (const auto& group : all) {
+    end(in, group, aborted());
+  }
 }
 
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
@@ -223,6 +314,7 @@ void meeting_point::run(submission_port::session& in,
   all->on_devices = first.on->on()->devices.data();
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
+  all->enqueued_by = first.enqueued_by;
   submission to(in, first.on->chain(), all);
   all->submit_groups(to);
 }

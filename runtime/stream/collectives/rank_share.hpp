@@ -15,8 +15,18 @@
 
 namespace weir::runtime {
 
+/// What ranks meet in, each on a stream of its own.
+class meeting_operation : public lane_operation {
+ public:
+  using lane_operation::lane_operation;
+  [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
+  /// Whether its ranks meet where it is called on this stream. With the session in hand.
+  /// @error{timeout, they do not meet any more}
+  [[nodiscard]] virtual result<void> check(const stream& on) const = 0;
+};
+
 /// Comes to the meeting in its turn, and lets its stream go on when that has ended.
-class rank_share final : public lane_operation {
+class rank_share final : public meeting_operation {
  public:
   rank_share(std::shared_ptr<const collective_plan> plan, collective_choice how,
              const collective_request& what, std::vector<int> ranks,
@@ -29,6 +39,12 @@ class rank_share final : public lane_operation {
   }
   void taken(submission_port::session& in, stream& on) override;
   void admitted(submission_port::session& in, stream& on) override;
+  [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] memory_need needs() const noexcept override {
+    return {plan->scratch_bytes(), 0};
+  }
+  [[nodiscard]] std::string details() const override;
 
   /// Where a rank of the mesh stands in the group.
   [[nodiscard]] int place_in_group(int rank) const noexcept {
@@ -60,10 +76,10 @@ class rank_share final : public lane_operation {
 
 /// Shares of one rank that come to their meetings all at once, so that ranks need not
 /// agree on the order in which they ask for them.
-class share_group final : public lane_operation {
+class share_group final : public meeting_operation {
  public:
   explicit share_group(std::vector<ref<rank_share>> shares)
-      : lane_operation(kind::other), shares_(std::move(shares)) {}
+      : meeting_operation(kind::other), shares_(std::move(shares)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
   [[nodiscard]] std::uint32_t numbers() const noexcept override {
@@ -71,6 +87,9 @@ class share_group final : public lane_operation {
   }
   void taken(submission_port::session& in, stream& on) override;
   void admitted(submission_port::session& in, stream& on) override;
+  [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] memory_need needs() const noexcept override;
 
  protected:
   result<void> run(unsigned) override { return {}; }

@@ -159,6 +159,32 @@ TEST(Cache, DropsWhatAnotherDriverHasMade) {
   EXPECT_TRUE(files_of(folder / "cache", ".bad").empty());
 }
 
+/// Another Weir may be built by the same compiler for the same machine.
+TEST(Cache, DropsWhatAnotherBuildOfTheLibraryHasWritten) {
+  const temp_folder folder;
+  cache_options options;
+  options.folder = folder / "cache";
+  options.environment = environment_digest("cpu", "", "0123");
+  const auto older = or_throw(module_cache::open(options));
+  or_throw(older->put(key_of("k"), content_of(10)));
+  const auto cache = open_cache(folder / "cache");
+  EXPECT_FALSE(or_throw(cache->get(key_of("k"))).has_value());
+  EXPECT_EQ(cache->stats().stale, 1U);
+  EXPECT_EQ(environment_digest("cpu"), environment_digest("cpu", "", library_build()));
+}
+
+TEST(Cache, KnowsTheBuildIdOfTheProgramThatItIsLinkedInto) {
+  const std::string id = library_build();
+  ASSERT_EQ(id.size(), 40U) << "the linker's SHA-1 note: " << id;
+  std::string bytes;
+  for (std::size_t i = 0; i < id.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+  }
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string program{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(program.find(bytes), std::string::npos);
+}
+
 TEST(Cache, SetsAsideAnEntryThatIsCutAtAnyLength) {
   const temp_folder folder;
   const auto cache = open_cache(folder / "cache");

@@ -227,7 +227,7 @@ TEST(Fatbin, RefusesWhatABuilderShouldNotBeTold) {
   EXPECT_TRUE(refused([](fatbin_builder& b) {
     kernel_record k = scale_kernel();
     k.name = "other";
-    k.flags = 32;
+    k.flags = 64;
     ASSERT_TRUE(b.add_kernel(k));
   }));
 }
@@ -266,7 +266,7 @@ TEST(Fatbin, WithAWrongFieldBehindRightHashesIsRefused) {
   EXPECT_EQ(u32(first + lay::kernel::count, 0xFFFFFFFF), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::block, 257), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::most_threads, 63), errc::corrupt);
-  EXPECT_EQ(u32(first + lay::kernel::flags, 32), errc::corrupt);
+  EXPECT_EQ(u32(first + lay::kernel::flags, 64), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::reserved, 1), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::targets, 2), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::more, 1), errc::corrupt);

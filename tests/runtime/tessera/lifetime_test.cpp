@@ -285,7 +285,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
     });
   }
   for (int i = 0; i < 30; ++i) {
-    or_throw(exec->update(1, adds(1000), *recorded_on));
+    or_throw(exec->update(1, *adds(1000), *recorded_on));
   }
   for (std::thread& t : launchers) {
     t.join();

@@ -481,13 +481,59 @@ TEST_F(TesseraMeeting, WhatWaitsFromBeforeARecoveryEndsWhenTheLastRankHasRecover
   EXPECT_EQ(tessMeshRecover(s.mesh, -2), TESS_ERR_INVALID_VALUE);
 }
 
-TEST_F(TesseraMeeting, WhatCannotBeCapturedIsRefusedByTheCall) {
+TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
   std::int32_t* const x = numbers(1);
-  ASSERT_TESS(tessStreamBeginCapture(a[0]));
-  EXPECT_EQ(sum(x, a[0], nullptr), TESS_ERR_UNSUPPORTED);
+  std::int32_t* const y = numbers(1);
+  ASSERT_TESS(sum(x, a[0], nullptr, -1));
+  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // held back behind the first
+  ASSERT_TESS(sum(y, b[0], "tp", -1));
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_TESS(tessMeshQuery(s.mesh, r));
+  }
+  ASSERT_TESS(tessMeshAbort(s.mesh));
+  EXPECT_EQ(tessStreamSynchronize(a[0]), TESS_ERR_TIMEOUT);
+  EXPECT_NE(std::string(tessGetLastErrorMessage()).find("were aborted"),
+            std::string::npos)
+      << tessGetLastErrorMessage();
+  EXPECT_EQ(tessStreamSynchronize(b[0]), TESS_ERR_TIMEOUT);
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(tessMeshQuery(s.mesh, r), TESS_ERR_TIMEOUT);
+    EXPECT_NE(std::string(tessGetLastErrorMessage()).find("tessMeshRecover"),
+              std::string::npos);
+    // Also on groups that nobody has called on before.
+    EXPECT_EQ(sum(x, a[at(r)], "dp"), TESS_ERR_TIMEOUT) << r;
+    EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
+  }
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));  // nobody meets there
+  for (int r = 0; r < ranks; ++r) {
+    ASSERT_TESS(tessMeshRecover(s.mesh, r));
+    EXPECT_TESS(tessMeshQuery(s.mesh, r));
+    ASSERT_TESS(sum(x, a[at(r)], nullptr));
+    ASSERT_TESS(sum(y, b[at(r)], "tp"));
+  }
+  expect_all(TESS_OK);
+  EXPECT_EQ(tessMeshQuery(s.mesh, ranks), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMeshQuery(s.mesh, -1), TESS_ERR_INVALID_VALUE);
+}
+
+TEST_F(TesseraMeeting, AQuerySaysWhichGroupIsBrokenAndWhy) {
+  std::int32_t* const x = numbers(1);
+  ASSERT_TESS(sum(x, a[0], "tp", 30));
+  EXPECT_EQ(tessStreamSynchronize(a[0]), TESS_ERR_TIMEOUT);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(tessMeshQuery(s.mesh, 1), TESS_ERR_TIMEOUT);
+    EXPECT_NE(std::string(tessGetLastErrorMessage())
+                  .find("expected ranks 0, 1 to meet, found that rank 1 has not come to "
+                        "all_reduce 1 in time"),
+              std::string::npos)
+        << tessGetLastErrorMessage();
+  }
+  EXPECT_TESS(tessMeshQuery(s.mesh, 2));  // it is in other groups
+}
+
+TEST_F(TesseraMeeting, WhatCannotBeCapturedIsRefusedByTheCall) {
   tessGraph_t graph = nullptr;
-  ASSERT_TESS(tessStreamEndCapture(a[0], &graph));
-  EXPECT_TESS(tessGraphDestroy(graph));
   static const registered_module::entry lasting{
       "o_lasting",
       [](const tessBlockContext*, const void*) { return 0; },

@@ -186,6 +186,8 @@ json_value parsed_file(const std::string& path) {
 
 /// What the events of a trace have to keep; counts of what was found.
 struct trace_facts {
+  std::map<std::string, int> calls;                   ///< by name, on the host
+  std::map<std::string, int64_t> time_in_calls;       ///< nanoseconds, by name
   std::map<std::string, int> operations;              ///< by category, on devices
   std::map<int64_t, std::map<int64_t, int>> lanes;    ///< events by pid and tid
   std::map<int64_t, int64_t> in_flight;               ///< most bytes at a time, by pid
@@ -247,6 +249,11 @@ trace_facts check_trace(const json_value& trace) {
       EXPECT_FALSE(event["name"].text.empty());
       lanes[lane].push_back({*start, *start + took.value_or(0)});
       ++out.lanes[lane.first][lane.second];
+      if (lane.first == 0) {
+        EXPECT_EQ(event["cat"].text, "call");
+        ++out.calls[event["name"].text];
+        out.time_in_calls[event["name"].text] += took.value_or(0);
+      }
       if (lane.first > 0) {
         ++out.operations[event["cat"].text];
         out.names[lane.first].push_back(event["name"].text);
@@ -407,6 +414,150 @@ TEST(TesseraTrace, LaunchesSayHowMuchOfTheMachineTheyCanUse) {
     }
   }
   EXPECT_EQ(found, (std::vector<std::string>{"0.250", "1.000"}));
+}
+
+TEST(TesseraTrace, ShowsHowLongEachCallTook) {
+  const temp_folder folder;
+  session s(2);
+  session other;
+  const registered_module m(s.context, traced_kernels());
+  auto* x = s.memory<int64_t>(8);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  ASSERT_TESS(tessLaunchHostFunc(
+      s.stream, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); },
+      nullptr));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  std::thread([&] {
+    EXPECT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));
+  }).join();
+  EXPECT_EQ(tessMemsetAsync(x, 0, 1000, s.stream), TESS_ERR_INVALID_VALUE);
+  ASSERT_TESS(tessStreamSynchronize(other.stream));  // another context's
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const std::string path = folder / "calls.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const json_value trace = parsed_file(path);
+  const trace_facts facts = check_trace(trace);
+  EXPECT_EQ(facts.calls.at("tessStreamSynchronize"), 2);
+  EXPECT_GE(facts.time_in_calls.at("tessStreamSynchronize"), 15'000'000);
+  EXPECT_EQ(facts.calls.at("tessLaunch"), 1);
+  EXPECT_GT(facts.time_in_calls.at("tessLaunch"), 0);
+  EXPECT_EQ(facts.calls.at("tessMemsetAsync"), 1);
+  EXPECT_EQ(facts.lanes.at(0).size(), 2U) << "a lane for each thread that called";
+  // Flows begin inside of the call that enqueued.
+  std::map<std::string, std::pair<int64_t, int64_t>> call;
+  std::map<std::string, int64_t> thread;
+  int64_t launched_by = -1;
+  for (const json_value& event : trace["traceEvents"].items) {
+    if (event["cat"].text == "call") {
+      const int64_t start = event["ts"].nanoseconds().value_or(-1);
+      call[event["name"].text] = {start, start + event["dur"].nanoseconds().value_or(0)};
+      thread[event["name"].text] = event["tid"].whole();
+      EXPECT_EQ(event["args"]["status"].text, event["name"].text == "tessMemsetAsync"
+                                                  ? "TESS_ERR_INVALID_VALUE"
+                                                  : "TESS_OK");
+    }
+    if (event["name"].text == "traced") {
+      const int64_t enqueued = event["args"]["enqueue_ns"].whole();
+      EXPECT_GE(enqueued, call.at("tessLaunch").first);
+      EXPECT_LE(enqueued, call.at("tessLaunch").second);
+    }
+    if (event["ph"].text == "s" && launched_by != thread.at("tessLaunch")) {
+      launched_by = event["tid"].whole();
+    }
+  }
+  EXPECT_EQ(launched_by, thread.at("tessLaunch"));
+}
+
+TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
+  const temp_folder folder;
+  session s(1);
+  tessProfilerDesc desc{sizeof desc, 0, 10};
+  tessProfiler_t profiler = nullptr;
+  auto* x = s.memory<int64_t>(8);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  ASSERT_TESS(tessProfilerStartEx(s.context, &desc, &profiler));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TESS(tessMemsetAsync(x, i, 8, s.stream));
+    ASSERT_TESS(tessStreamSynchronize(s.stream));
+  }
+  const std::string path = folder / "limited.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const json_value trace = parsed_file(path);
+  const trace_facts facts = check_trace(trace);
+  int kept = 0;
+  for (const auto& [name, count] : facts.calls) {
+    kept += count;
+  }
+  for (const auto& [category, count] : facts.operations) {
+    kept += count;
+  }
+  EXPECT_EQ(kept, 10);
+  // A fill, its end, and two calls in each round; the last end may come too late.
+  const int dropped = std::stoi(trace["metadata"]["dropped_records"].text);
+  EXPECT_TRUE(dropped == 69 || dropped == 70) << dropped;
+  EXPECT_EQ(trace["metadata"]["record_limit"].text, "10");
+  desc.reserved = 1;
+  EXPECT_EQ(tessProfilerStartEx(s.context, &desc, &profiler), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessProfilerStartEx(s.context, nullptr, &profiler), TESS_ERR_INVALID_VALUE);
+}
+
+TEST(TesseraTrace, SaysUnderWhichPolicyAndWhichLocks) {
+  const environment locked({{"TESS_POLICY_LOCK", "stable,nofastmath"}});
+  const temp_folder folder;
+  session s;
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  const tessNumericsPolicy policy{1, 0, 0, 0};
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &policy));
+  const std::string path = folder / "policy.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const json_value trace = parsed_file(path);
+  EXPECT_EQ(trace["metadata"]["TESS_POLICY_LOCK"].text, "nofastmath,stable");
+  EXPECT_EQ(trace["metadata"]["policy"].text,
+            "stableReductions=1,deterministic=1,rngStateless=1,allowFastMath=0");
+  EXPECT_EQ(trace["metadata"]["policy_at_end"].text,
+            "stableReductions=1,deterministic=0,rngStateless=0,allowFastMath=0");
+  EXPECT_EQ(trace["metadata"]["TESS_PROFILER_RECORDS"].text, "262144");
+}
+
+TEST(TesseraTrace, SaysWhatCollectivesWouldTakeOfABus) {
+  const temp_folder folder;
+  session s(4);
+  auto* x = s.memory<float>(1 << 16);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  constexpr std::size_t count = 1 << 16;
+  ASSERT_TESS(
+      tessAllReduce(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(
+      tessReduceScatter(s.mesh, x, count, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream));
+  ASSERT_TESS(tessAllGather(s.mesh, x, count, TESS_FP32, nullptr, s.stream));
+  ASSERT_TESS(tessBroadcast(s.mesh, x, count, TESS_FP32, 1, s.stream));
+  ASSERT_TESS(tessMemsetAsync(x, 0, 4, s.stream));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const std::string path = folder / "bus.json";
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  const std::map<std::string, double> factors = {{"all_reduce", 1.5},
+                                                 {"reduce_scatter", 0.75},
+                                                 {"all_gather", 0.75},
+                                                 {"broadcast", 1}};
+  const json_value trace = parsed_file(path);
+  int seen = 0;
+  for (const json_value& event : trace["traceEvents"].items) {
+    const json_value& bus = event["args"]["busGB/s"];
+    const auto expected = factors.find(event["name"].text);
+    if (expected == factors.end()) {
+      EXPECT_EQ(bus.is, json_value::type::null) << event["name"].text;
+    } else {
+      ++seen;
+      EXPECT_NEAR(std::stod(bus.text),
+                  expected->second * std::stod(event["args"]["GB/s"].text), 0.002);
+    }
+  }
+  EXPECT_EQ(seen, 16);
 }
 
 TEST(TesseraTrace, OfNothingIsATrace) {

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -169,8 +170,12 @@ class registered_module {
     uint32_t flags = TESS_KERNEL_DETERMINISTIC;
   };
 
-  registered_module(tessContext_t context, const std::vector<entry>& entries) {
+  registered_module(tessContext_t context, const std::vector<entry>& entries,
+                    const std::optional<runtime::policy_record>& policy = {}) {
     runtime::fatbin_builder builder;
+    if (policy) {
+      builder.set_policy(*policy);
+    }
     for (const entry& e : entries) {
       EXPECT_TESS(tessRegisterHostKernel(e.name, reinterpret_cast<void (*)()>(e.code),
                                          e.parameters.data(),

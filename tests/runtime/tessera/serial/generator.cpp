@@ -29,21 +29,21 @@ class generator : private writer {
  private:
   void step() {
     const std::int64_t kind = d_.in(1, 100);
-    if (kind <= 34) {
+    if (kind <= 32) {
       launch(any_stream());
-    } else if (kind <= 58) {
+    } else if (kind <= 55) {
       copy(any_stream());
-    } else if (kind <= 64) {
+    } else if (kind <= 61) {
       fill(any_stream());
-    } else if (kind <= 70) {
+    } else if (kind <= 67) {
       on_host();
-    } else if (kind <= 84) {
+    } else if (kind <= 81) {
       collective();
-    } else if (kind <= 90) {
+    } else if (kind <= 87) {
       event_or_query();
-    } else if (kind <= 93) {
+    } else if (kind <= 90) {
       memory_of_pool();
-    } else if (kind <= 95) {
+    } else if (kind <= 92) {
       stream_comes_or_goes();
     } else if (kind <= 98) {
       graph();
@@ -64,9 +64,22 @@ class generator : private writer {
   }
 
   void launch(int stream, bool captures = false) {
-    if (stream == none) {
-      return;
+    auto o = stream == none ? std::nullopt : random_launch(stream);
+    if (o && captures) {
+      o->captures = true;
+      o->recorded_in = p_.graphs++;
     }
+    emit_if(std::move(o));
+  }
+  void copy(int stream) { emit_if(stream == none ? std::nullopt : random_copy(stream)); }
+  void fill(int stream) { emit_if(stream == none ? std::nullopt : random_fill(stream)); }
+  void emit_if(std::optional<operation> o) {
+    if (o) {
+      emit(std::move(*o));
+    }
+  }
+
+  std::optional<operation> random_launch(int stream) {
     const int words = any_length();
     const auto operand = [&]() -> std::optional<place> {
       if (with_.shared_launches && d_.one_in(4)) {
@@ -77,7 +90,7 @@ class generator : private writer {
     const auto to = operand();
     const auto from = d_.one_in(4) ? std::optional(place{}) : operand();
     if (!to || !from) {
-      return;
+      return std::nullopt;
     }
     operation o = on(verb::launch, stream);
     o.to = *to;
@@ -89,29 +102,22 @@ class generator : private writer {
     if (o.from.buffer != o.to.buffer && o.how != arithmetic::rotate && d_.one_in(5)) {
       o.blocks = static_cast<int>(d_.in(2, 4));
     }
-    if (captures) {
-      o.captures = true;
-      o.recorded_in = p_.graphs++;
-    }
-    emit(o);
+    return o;
   }
 
-  void copy(int stream) {
-    if (stream == none) {
-      return;
-    }
+  std::optional<operation> random_copy(int stream) {
     const int words = any_length();
     operation o = on(verb::copy, stream);
-    o.way = static_cast<copy_way>(d_.in(0, 2));
+    o.way = static_cast<copy_way>(d_.in(0, with_.host_copies ? 3 : 2));
     const auto device = [&] {
       return any_on_device(stream, words, with_.peer_copies && d_.one_in(2));
     };
-    const auto to =
-        o.way == copy_way::to_host ? std::optional(any_on_host(words)) : device();
-    const auto from =
-        o.way == copy_way::to_device ? std::optional(any_on_host(words)) : device();
+    const bool to_host = o.way == copy_way::to_host || o.way == copy_way::on_host;
+    const bool from_host = o.way == copy_way::to_device || o.way == copy_way::on_host;
+    const auto to = to_host ? std::optional(any_on_host(words)) : device();
+    const auto from = from_host ? std::optional(any_on_host(words)) : device();
     if (!to || !from) {
-      return;
+      return std::nullopt;
     }
     o.to = *to;
     o.from = *from;
@@ -119,9 +125,7 @@ class generator : private writer {
     if (d_.one_in(3)) {
       o.rank = s.rank != none ? s.rank : pick(d_, p_.mesh_of(stream).ranks());
     }
-    if (!overlaps(o)) {
-      emit(o);
-    }
+    return overlaps(o) ? std::nullopt : std::optional(o);
   }
   /// Whether a rank would copy bytes onto themselves or onto others of them.
   [[nodiscard]] bool overlaps(const operation& o) const {
@@ -133,18 +137,16 @@ class generator : private writer {
     return near && (o.to.rank == o.from.rank || o.to.first != o.from.first);
   }
 
-  void fill(int stream) {
-    if (stream == none) {
-      return;
-    }
+  std::optional<operation> random_fill(int stream) {
     const int words = any_length();
     const auto to = any_on_device(stream, words, with_.peer_copies && d_.one_in(3));
-    if (to) {
-      operation o = on(verb::fill, stream);
-      o.to = *to;
-      o.salt = static_cast<std::uint32_t>(d_.in(0, 255));
-      emit(o);
+    if (!to) {
+      return std::nullopt;
     }
+    operation o = on(verb::fill, stream);
+    o.to = *to;
+    o.salt = static_cast<std::uint32_t>(d_.in(0, 255));
+    return o;
   }
 
   void on_host() {
@@ -184,11 +186,10 @@ class generator : private writer {
       }
     }
   }
-  void collective_on(int stream) {
+  void collective_on(int stream) { emit_if(random_collective(stream)); }
+  std::optional<operation> random_collective(int stream) {
     operation o = on(verb::collective, stream);
-    if (describe(o, stream)) {
-      emit(o);
-    }
+    return describe(o, stream) ? std::optional(o) : std::nullopt;
   }
   void collective_of_ranks(int mesh, const std::vector<int>& streams) {
     const int ranks = at(p_.meshes, mesh).ranks();
@@ -294,7 +295,7 @@ class generator : private writer {
   std::optional<place> collective_place(int stream, int words) {
     std::vector<int> all;
     for (int b = 0; b < count_of(p_.buffers); ++b) {
-      if (p_.fits(b, stream) && rules_.there(b) && at(p_.buffers, b).words >= words) {
+      if (p_.fits(b, stream) && usable(b, stream) && at(p_.buffers, b).words >= words) {
         all.push_back(b);
       }
     }
@@ -336,7 +337,7 @@ class generator : private writer {
   void memory_of_pool() {
     std::vector<int> pooled;
     for (int b = 0; b < count_of(p_.buffers); ++b) {
-      if (at(p_.buffers, b).pooled) {
+      if (at(p_.buffers, b).pooled || (at(p_.buffers, b).of_graph && rules_.there(b))) {
         pooled.push_back(b);
       }
     }
@@ -384,7 +385,7 @@ class generator : private writer {
 
   void graph() {
     const std::vector<int> ready = rules_.graphs();
-    if (ready.empty() || d_.one_in(4)) {
+    if (ready.empty() || d_.one_in(3)) {
       capture();
       return;
     }
@@ -394,16 +395,78 @@ class generator : private writer {
       emit(o);
       return;
     }
-    launch_graph(any_of(ready));
+    const int one = any_of(ready);
+    if (with_.updates && d_.one_in(2)) {
+      update(one);
+    }
+    launch_graph(one);
     if (d_.one_in(2)) {
       launch_graph(any_of(ready));
     }
   }
-  void launch_graph(int graph) {
-    const int stream = any_stream();
-    if (stream != none && rules_.flagged_in(stream) == none) {
-      operation o = on(verb::launch_graph, stream);
-      o.graph = graph;
+  /// Another operation of the same kind in the place of a node.
+  void update(int graph) {
+    std::vector<int> nodes;
+    for (const graph_step& step : rules_.book().of(graph)) {
+      const verb v = step.what.what;
+      if (v == verb::launch || v == verb::copy || v == verb::fill ||
+          v == verb::collective) {
+        nodes.push_back(step.what.id);
+      }
+    }
+    const int id = any_of(nodes);
+    if (id == none) {
+      return;
+    }
+    const operation before = rules_.book().node(graph, id)->what;
+    if (!rules_.open(before.stream) || rules_.captured_in(before.stream) != none ||
+        rules_.flagged_in(before.stream) != none) {
+      return;
+    }
+    for (int tries = 0; tries < 6; ++tries) {
+      auto o = before.what == verb::launch ? random_launch(before.stream)
+               : before.what == verb::copy ? random_copy(before.stream)
+               : before.what == verb::fill ? random_fill(before.stream)
+                                           : random_collective(before.stream);
+      if (!o || o->collective.way == collective_way::barrier) {
+        continue;
+      }
+      o->becomes = o->what;
+      o->what = verb::update_node;
+      o->graph = graph;
+      o->node = id;
+      if (rules_.allows(*o)) {
+        push(std::move(*o));
+        return;
+      }
+    }
+  }
+  void launch_graph(int graph) { launch_graph(graph, any_stream()); }
+  void launch_graph(int graph, int stream) {
+    if (stream == none) {
+      return;
+    }
+    for (const int b : rules_.book().left_by(graph)) {
+      if (rules_.there(b)) {  // the run before has left it
+        give_back(b);
+      }
+    }
+    operation o = on(verb::launch_graph, stream);
+    o.graph = graph;
+    emit(o);
+  }
+  void give_back(int buffer) {
+    std::vector<int> streams;
+    for (const int s : open_streams()) {
+      if (at(p_.streams, s).mesh == at(p_.buffers, buffer).mesh &&
+          at(p_.streams, s).rank == none && rules_.flagged_in(s) == none) {
+        streams.push_back(s);
+      }
+    }
+    const int stream = any_of(streams);
+    if (stream != none) {
+      operation o = on(verb::give_memory, stream);
+      o.to = {buffer, none, 0, at(p_.buffers, buffer).words};
       emit(o);
     }
   }
@@ -413,6 +476,7 @@ class generator : private writer {
     if (!with_.plain_captures || origin == none || rules_.flagged_in(origin) != none) {
       return;
     }
+    awaited_.clear();
     wait_before_capture(origin);
     operation begin = on(verb::begin_capture, origin);
     const int graph = p_.graphs++;
@@ -428,6 +492,7 @@ class generator : private writer {
         plain_step();
       }
     }
+    give_back_inside(members, graph);
     for (const int s : members) {
       if (s != origin && !rules_.capture_could_end(origin)) {
         join(s, origin, graph);
@@ -441,24 +506,97 @@ class generator : private writer {
     end.recorded_in = none;
     end.runs = true;
     push(end);
+    use_what_was_awaited();
     launch_graph(graph);
+    if (with_.updates && d_.one_in(2)) {
+      update(graph);
+    }
     if (d_.one_in(2)) {
       launch_graph(graph);
     }
   }
-  /// What a stream waits for is no part of the capture that it begins or joins.
+  /// What a stream waits for is no part of the capture that it begins or joins, but of
+  /// what it has behind that.
   void wait_before_capture(int stream) {
     if (!with_.waits_before_captures) {
       record(new_event(), stream);  // has all that the stream waits for
-    } else if (d_.one_in(2)) {
-      const int event = new_event();
-      const int other = any_stream();
-      delay_a_lane(other);
-      record(event, other);
-      operation wait = on(verb::wait, stream);
-      wait.event = event;
-      emit(wait);
+      return;
     }
+    if (d_.one_in(2)) {
+      return;
+    }
+    const int event = new_event();
+    const int other = any_stream();
+    delay_a_lane(other);
+    if (auto o = other == stream ? std::nullopt : random_launch(other)) {
+      o->spin = static_cast<int>(d_.in(50'000, 200'000));
+      emit(*o);
+      awaited_.push_back({stream, o->to});
+    }
+    record(event, other);
+    operation wait = on(verb::wait, stream);
+    wait.event = event;
+    emit(wait);
+  }
+  /// Behind a capture, its streams read what they waited for before it.
+  void use_what_was_awaited() {
+    for (const auto& [stream, written] : awaited_) {
+      if (written.rank != none || !usable(written.buffer, stream) || d_.one_in(4)) {
+        continue;
+      }
+      const bool host = !at(p_.buffers, written.buffer).on_device();
+      if (!host && !p_.fits(written.buffer, stream)) {
+        continue;
+      }
+      operation o = on(verb::launch, stream);
+      const auto to = any_on_device(stream, written.words, false);
+      if (to && to->buffer != written.buffer) {
+        o.to = *to;
+        o.from = written;
+        o.salt = static_cast<std::uint32_t>(d_.in(1, 1'000'000));
+        emit(o);
+      }
+    }
+    awaited_.clear();
+  }
+  /// Most of what a capture takes it gives back; the rest is the program's behind each
+  /// launch of its graph.
+  void give_back_inside(const std::vector<int>& members, int graph) {
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      if (!at(p_.buffers, b).of_graph || !rules_.usable(b, graph) || d_.one_in(3)) {
+        continue;
+      }
+      std::vector<int> streams;
+      for (const int s : members) {
+        if (at(p_.streams, s).mesh == at(p_.buffers, b).mesh &&
+            at(p_.streams, s).rank == none) {
+          streams.push_back(s);
+        }
+      }
+      if (const int stream = any_of(streams); stream != none) {
+        operation o = on(verb::give_memory, stream);
+        o.to = {b, none, 0, at(p_.buffers, b).words};
+        emit(o);
+      }
+    }
+  }
+  /// Memory that the capture takes.
+  void take_inside(int stream) {
+    std::vector<int> free;
+    for (int b = 0; b < count_of(p_.buffers); ++b) {
+      if (at(p_.buffers, b).of_graph && !rules_.taken_by_graph(b) &&
+          at(p_.streams, stream).mesh == at(p_.buffers, b).mesh) {
+        free.push_back(b);
+      }
+    }
+    const int b = any_of(free);
+    if (b == none || at(p_.streams, stream).rank != none) {
+      return;
+    }
+    operation o = on(verb::take_memory, stream);
+    o.to = {b, none, 0, at(p_.buffers, b).words};
+    o.salt = static_cast<std::uint32_t>(d_.in(0, 255));
+    emit(o);
   }
   void add_member(std::vector<int>& members, int graph) {
     const int s = any_stream();
@@ -469,6 +607,23 @@ class generator : private writer {
     }
   }
   void captured_step(int stream) {
+    if (rules_.captured_in(stream) != none && d_.one_in(4)) {
+      take_inside(stream);
+    }
+    if (with_.child_graphs && d_.one_in(4)) {
+      std::vector<int> ready;
+      for (const int g : rules_.graphs()) {
+        if (rules_.book().left_by(g).empty()) {
+          ready.push_back(g);
+        }
+      }
+      if (!ready.empty()) {
+        operation o = on(verb::launch_graph, stream);
+        o.graph = any_of(ready);
+        emit(o);
+        return;
+      }
+    }
     const std::int64_t kind = d_.in(1, 10);
     if (kind <= 4) {
       launch(stream);
@@ -530,7 +685,14 @@ class generator : private writer {
     std::vector<int> list_;
   };
 
+  /// A place that a stream has waited for before a capture.
+  struct awaited {
+    int stream;
+    place written;
+  };
+
   marks closed_;
+  std::vector<awaited> awaited_;
   collective_spec last_;  ///< that ranks have called on their streams
   int last_mesh_ = none;
 };

@@ -18,6 +18,10 @@ struct features {
   bool waits_before_captures = true;  ///< for what the stream has behind the capture
   bool flagged_captures = true;
   bool pooled_memory = true;
+  bool graph_memory = true;  ///< taken in captures
+  bool child_graphs = true;  ///< launched into captures
+  bool updates = true;       ///< of nodes
+  bool host_copies = true;   ///< from host to host
   bool late_streams = true;  ///< that come and go in the middle
   bool merged_calls = true;  ///< ranks ahead of each other
   bool collectives = true;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "serial/arithmetic.hpp"
+#include "serial/graph_book.hpp"
 #include "serial/touches.hpp"
 
 namespace weir::test::serial {
@@ -62,19 +63,27 @@ class reference {
         }
         break;
       case verb::collective: collective(o); break;
-      case verb::launch_graph:
-        for (const operation& node : p_.operations) {
-          if (node.recorded_in == o.graph) {
-            execute(node);
-          }
-        }
-        break;
+      case verb::launch_graph: execute_all(graphs_.of(o.graph)); break;
       default: break;
     }
+  }
+  /// What it changes about graphs, behind what it does.
+  void note(const operation& o) { graphs_.take(o); }
+  [[nodiscard]] std::vector<int> left_by(int graph) const {
+    return graphs_.left_by(graph);
   }
   [[nodiscard]] memory& all() { return memory_; }
 
  private:
+  void execute_all(const std::vector<graph_step>& steps) {
+    for (const graph_step& step : steps) {
+      if (step.what.what == verb::launch_graph) {
+        execute_all(step.inside);
+      } else {
+        execute(step.what);
+      }
+    }
+  }
   [[nodiscard]] word* words(const place& where, int rank) {
     return at(at(memory_, where.buffer), instance_of(p_, where, rank)).data() +
            where.first;
@@ -172,6 +181,7 @@ class reference {
 
   const program& p_;
   memory memory_;
+  graph_book graphs_;
 };
 
 }  // namespace
@@ -196,14 +206,20 @@ memory interpret(const program& p) {
   reference m(p);
   std::vector<char> there;
   for (const buffer_spec& b : p.buffers) {
-    there.push_back(b.pooled ? 0 : 1);
+    there.push_back(b.comes() ? 0 : 1);
   }
   for (const operation& o : p.operations) {
     if (o.runs) {
       m.execute(o);
     }
-    if (o.what == verb::take_memory || o.what == verb::give_memory) {
+    m.note(o);
+    const bool changes = o.what == verb::take_memory || o.what == verb::give_memory;
+    if (o.runs && changes) {
       at(there, o.to.buffer) = o.what == verb::take_memory ? 1 : 0;
+    } else if (o.runs && o.what == verb::launch_graph) {
+      for (const int b : m.left_by(o.graph)) {
+        at(there, b) = 1;
+      }
     }
   }
   for (int b = 0; b < count_of(p.buffers); ++b) {

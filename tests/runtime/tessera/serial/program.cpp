@@ -27,11 +27,11 @@ std::vector<std::vector<int>> mesh_spec::groups(std::string_view axis) const {
 
 std::string_view name_of(verb what) {
   constexpr std::array<std::string_view, verbs> names = {
-      "launch",       "copy",          "fill",        "host function", "host write",
-      "record",       "wait",          "query event", "await event",   "query stream",
-      "synchronize",  "collective",    "take memory", "give memory",   "open stream",
-      "close stream", "begin capture", "end capture", "take graph",    "launch graph",
-      "discard graph"};
+      "launch",        "copy",          "fill",        "host function", "host write",
+      "record",        "wait",          "query event", "await event",   "query stream",
+      "synchronize",   "collective",    "take memory", "give memory",   "open stream",
+      "close stream",  "begin capture", "end capture", "take graph",    "launch graph",
+      "discard graph", "update node"};
   return names[static_cast<std::size_t>(what)];
 }
 
@@ -72,8 +72,8 @@ std::string text_of_effort(const operation& o) {
   return out;
 }
 
-std::string text_of_work(const operation& o) {
-  switch (o.what) {
+std::string text_of_work(const operation& o, verb what) {
+  switch (what) {
     case verb::launch:
       return fmt::format("{} from {}, {}{}", text_of(o.to), text_of(o.from),
                          text_of_effort(o) + (o.urgent ? ", urgent" : ""),
@@ -83,7 +83,7 @@ std::string text_of_work(const operation& o) {
       return fmt::format("{} from {}, {}", text_of(o.to), text_of(o.from),
                          text_of_effort(o));
     case verb::copy: {
-      constexpr std::array<std::string_view, 3> ways = {"H2D", "D2H", "D2D"};
+      constexpr std::array<std::string_view, 4> ways = {"H2D", "D2H", "D2D", "H2H"};
       return fmt::format("{} {} from {}{}", ways[static_cast<std::size_t>(o.way)],
                          text_of(o.to), text_of(o.from),
                          o.rank == none ? "" : fmt::format(", rank {}", o.rank));
@@ -101,6 +101,9 @@ std::string text_of_work(const operation& o) {
     }
     case verb::take_memory:
     case verb::give_memory: return fmt::format("b{}", o.to.buffer);
+    case verb::update_node:
+      return fmt::format("#{} to {} {}", o.node, name_of(o.becomes),
+                         text_of_work(o, o.becomes));
     default: return "";
   }
 }
@@ -112,7 +115,7 @@ std::string text_of(const program&, const operation& o) {
   out += o.stream == none ? "" : fmt::format(" s{}", o.stream);
   out += o.event == none ? "" : fmt::format(" e{}", o.event);
   out += o.graph == none ? "" : fmt::format(" g{}", o.graph);
-  const std::string work = text_of_work(o);
+  const std::string work = text_of_work(o, o.what);
   out += work.empty() ? "" : " " + work;
   out += o.recorded_in == none ? "" : fmt::format("  (recorded in g{})", o.recorded_in);
   return out;
@@ -132,7 +135,9 @@ std::string text_of(const program& p) {
     out += fmt::format("buffer b{}: {} words, {}{}{}\n", b, buffer.words,
                        kinds[static_cast<std::size_t>(buffer.kind)],
                        buffer.on_device() ? fmt::format(" of m{}", buffer.mesh) : "",
-                       buffer.pooled ? ", pooled" : "");
+                       buffer.pooled     ? ", pooled"
+                       : buffer.of_graph ? ", of a graph"
+                                         : "");
   }
   for (int s = 0; s < count_of(p.streams); ++s) {
     const stream_spec& stream = at(p.streams, s);

@@ -45,8 +45,11 @@ struct buffer_spec {
   memory_kind kind = memory_kind::device;
   int mesh = none;  ///< of device memory
   int words = 0;
-  bool pooled = false;  ///< taken and given back in a stream's order
+  bool pooled = false;    ///< taken and given back in a stream's order
+  bool of_graph = false;  ///< taken in a capture
 
+  /// It is not there from the beginning.
+  [[nodiscard]] bool comes() const { return pooled || of_graph; }
   [[nodiscard]] bool on_device() const { return kind == memory_kind::device; }
 };
 
@@ -93,11 +96,12 @@ enum class verb : std::uint8_t {
   take_graph,  ///< the recording that launches with the flag have made
   launch_graph,
   discard_graph,
+  update_node,  ///< of an executable graph
 };
-inline constexpr int verbs = 21;
+inline constexpr int verbs = 22;
 [[nodiscard]] std::string_view name_of(verb what);
 
-enum class copy_way : std::uint8_t { to_device, to_host, on_device };
+enum class copy_way : std::uint8_t { to_device, to_host, on_device, on_host };
 
 /// In the order of tessCollectiveKind.
 enum class collective_way : std::uint8_t {
@@ -164,6 +168,9 @@ struct operation {
   // captures
   int recorded_in = none;  ///< the graph that records it
   bool runs = true;        ///< also at its call
+  // updates
+  int node = none;              ///< id of the recorded operation
+  verb becomes = verb::launch;  ///< the kind of that
 
   [[nodiscard]] bool alters_memory() const {
     return what <= verb::host_write || what == verb::collective ||

@@ -8,7 +8,12 @@
 namespace weir::test::serial {
 
 rules::rules(const program& p)
-    : p_(p), outside_(p), streams_(p.streams.size()), pooled_(p.buffers.size(), 0) {
+    : p_(p),
+      outside_(p),
+      streams_(p.streams.size()),
+      there_(p.buffers.size(), 0),
+      inside_(p.buffers.size(), none),
+      owner_(p.buffers.size(), none) {
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     streams_[s].open = !p.streams[s].late;
   }
@@ -23,7 +28,8 @@ bool rules::allows(const operation& o) const {
   if (o.stream != none && o.what != verb::open_stream && !allows_stream(o.stream, o)) {
     return false;
   }
-  return allows_places(o) && allows_event(o) && allows_capture(o);
+  return allows_places(o) && allows_event(o) && allows_capture(o) && allows_memory(o) &&
+         allows_update(o);
 }
 
 bool rules::allows_stream(int stream, const operation& o) const {
@@ -38,10 +44,14 @@ bool rules::allows_stream(int stream, const operation& o) const {
     case verb::wait: return allows_wait(o);
     case verb::query_stream:
     case verb::synchronize: return s.graph == none;
+    case verb::update_node:
+    case verb::close_stream: return s.graph == none && s.flagged == none;
     case verb::take_memory:
     case verb::give_memory:
-    case verb::launch_graph:
-    case verb::close_stream: return s.graph == none && s.flagged == none;
+      if (s.flagged != none) {
+        return false;
+      }
+      break;
     default: break;
   }
   if (s.graph != none) {
@@ -70,16 +80,69 @@ bool rules::allows_event(const operation& o) const {
 }
 
 bool rules::allows_places(const operation& o) const {
-  if (o.what == verb::take_memory) {
-    return at(pooled_, o.to.buffer) == 0;
+  if (o.what == verb::take_memory || o.what == verb::give_memory) {
+    return true;  // allows_memory says it
   }
+  const int graph = o.what == verb::update_node ? o.graph : o.recorded_in;
   for (const place* const p : {&o.to, &o.from}) {
-    if (p->there() && !there(p->buffer)) {
+    if (p->there() && !usable(p->buffer, graph)) {
       return false;
     }
-    // A graph outlives what is taken from a pool.
-    if (p->there() && o.recorded_in != none && at(p_.buffers, p->buffer).pooled) {
-      return false;
+  }
+  return true;
+}
+
+bool rules::allows_memory(const operation& o) const {
+  if (o.what != verb::take_memory && o.what != verb::give_memory) {
+    return true;
+  }
+  const buffer_spec& b = at(p_.buffers, o.to.buffer);
+  const bool takes = o.what == verb::take_memory;
+  if (o.recorded_in != none) {
+    return b.of_graph && (takes ? at(owner_, o.to.buffer) == none
+                                : at(inside_, o.to.buffer) == o.recorded_in);
+  }
+  return takes ? b.pooled && at(there_, o.to.buffer) == 0 : at(there_, o.to.buffer) != 0;
+}
+
+bool rules::allows_graph_launch(const operation& o) const {
+  const std::vector<int> left = book_.left_by(o.graph);
+  return o.recorded_in != none
+             ? left.empty() && o.recorded_in != o.graph
+             : std::none_of(left.begin(), left.end(), [&](int b) { return there(b); });
+}
+
+bool rules::allows_update(const operation& o) const {
+  if (o.what != verb::update_node) {
+    return true;
+  }
+  const recording* const g = graph(o.graph);
+  const graph_step* const before = book_.node(o.graph, o.node);
+  if (g == nullptr || g->state != graph_state::ready || before == nullptr ||
+      before->what.what != o.becomes || before->what.stream != o.stream) {
+    return false;
+  }
+  // In its place, too, nothing may race. Of what is recorded with the flag, one stream
+  // has all.
+  if (g->inside == nullptr) {
+    return true;
+  }
+  order inside(p_);
+  for (const operation& recorded : g->calls) {
+    if (recorded.what == verb::record) {
+      inside.record(recorded.event, recorded.stream);
+    } else if (recorded.what == verb::wait) {
+      inside.wait(recorded.stream, recorded.event);
+    } else if (const graph_step* const node = book_.node(o.graph, recorded.id)) {
+      graph_step now = *node;
+      if (recorded.id == o.node) {
+        now.what = updated(node->what, o);
+      }
+      const auto touches = touches_of(p_, now);
+      if (!inside.races_of(touches).empty()) {
+        return false;
+      }
+      inside.take(recorded.stream, touches);
     }
   }
   return true;
@@ -98,6 +161,7 @@ bool rules::allows_capture(const operation& o) const {
     case verb::end_capture: return capture_could_end(o.stream);
     case verb::take_graph: return g != nullptr && g->nodes > 0;
     case verb::launch_graph:
+      return g != nullptr && g->state == graph_state::ready && allows_graph_launch(o);
     case verb::discard_graph: return g != nullptr && g->state == graph_state::ready;
     default: return true;
   }
@@ -108,7 +172,7 @@ std::vector<unordered> rules::races_of(const operation& o) const {
     return {};
   }
   const recording* const g = o.runs ? nullptr : graph(o.recorded_in);
-  return (g == nullptr ? outside_ : *g->inside).races_of(touches_of(p_, o));
+  return (g == nullptr ? outside_ : *g->inside).races_of(touches_of(p_, book_, o));
 }
 
 order& rules::order_of(const operation& o) {
@@ -118,23 +182,42 @@ order& rules::order_of(const operation& o) {
 void rules::take(const operation& o) {
   if (o.what == verb::launch && o.captures && flagged_in(o.stream) == none) {
     at(streams_, o.stream).flagged = o.recorded_in;
-    graphs_[o.recorded_in] = {nullptr, o.stream, 0, graph_state::recording};
+    graphs_[o.recorded_in] = {nullptr, o.stream, 0, graph_state::recording, {}};
   }
   if (o.alters_memory()) {
-    order_of(o).take(o.stream, touches_of(p_, o));
+    order_of(o).take(o.stream, touches_of(p_, book_, o));
     if (o.recorded_in != none) {
       ++graphs_.at(o.recorded_in).nodes;
     }
   }
+  if (o.recorded_in != none && !o.runs) {
+    graphs_.at(o.recorded_in).calls.push_back(o);
+  }
+  book_.take(o);
   switch (o.what) {
-    case verb::take_memory: at(pooled_, o.to.buffer) = 1; break;
-    case verb::give_memory: at(pooled_, o.to.buffer) = 0; break;
+    case verb::take_memory:
+    case verb::give_memory:
+    case verb::launch_graph: take_memory(o); break;
     case verb::open_stream:
       at(streams_, o.stream).open = true;
       outside_.open(o.stream);
       break;
     case verb::close_stream: at(streams_, o.stream).open = false; break;
     default: take_event(o); take_capture(o);
+  }
+}
+
+void rules::take_memory(const operation& o) {
+  const bool takes = o.what == verb::take_memory;
+  if (o.what == verb::launch_graph) {
+    for (const int b : o.runs ? book_.left_by(o.graph) : std::vector<int>()) {
+      at(there_, b) = 1;
+    }
+  } else if (o.recorded_in != none) {
+    at(inside_, o.to.buffer) = takes ? o.recorded_in : none;
+    at(owner_, o.to.buffer) = o.recorded_in;
+  } else {
+    at(there_, o.to.buffer) = takes ? 1 : 0;
   }
 }
 
@@ -168,14 +251,17 @@ void rules::take_capture(const operation& o) {
   switch (o.what) {
     case verb::begin_capture:
       at(streams_, o.stream).graph = o.graph;
-      graphs_[o.graph] = {std::make_unique<order>(p_), o.stream, 0,
-                          graph_state::recording};
+      graphs_[o.graph] = {
+          std::make_unique<order>(p_), o.stream, 0, graph_state::recording, {}};
       break;
     case verb::end_capture:
       for (stream_state& s : streams_) {
         s.graph = s.graph == o.graph ? none : s.graph;
       }
       graphs_.at(o.graph).state = graph_state::ready;
+      for (int& inside : inside_) {
+        inside = inside == o.graph ? none : inside;
+      }
       break;
     case verb::take_graph:
       at(streams_, o.stream).closed = none;

@@ -36,9 +36,22 @@ class rules {
   [[nodiscard]] int flagged_in(int stream) const { return at(streams_, stream).flagged; }
   /// The graph whose recording a synchronization has closed, until it is taken.
   [[nodiscard]] int closed_in(int stream) const { return at(streams_, stream).closed; }
+  /// Whether the program has the buffer.
   [[nodiscard]] bool there(int buffer) const {
-    return !at(p_.buffers, buffer).pooled || at(pooled_, buffer) != 0;
+    return !at(p_.buffers, buffer).comes() || at(there_, buffer) != 0;
   }
+  /// Whether an operation that this graph records (none: one that runs) may use it.
+  [[nodiscard]] bool usable(int buffer, int graph) const {
+    const buffer_spec& b = at(p_.buffers, buffer);
+    return b.of_graph && graph != none  ? at(inside_, buffer) == graph
+           : b.comes() && graph != none ? false  // a graph outlives it
+                                        : there(buffer);
+  }
+  /// Whether a capture has ever taken it.
+  [[nodiscard]] bool taken_by_graph(int buffer) const {
+    return at(owner_, buffer) != none;
+  }
+  [[nodiscard]] const graph_book& book() const { return book_; }
   [[nodiscard]] std::vector<int> graphs() const;
   [[nodiscard]] bool capture_could_end(int stream) const;
   /// An event, recorded outside of captures, whose wait would wait for this.
@@ -57,6 +70,7 @@ class rules {
     int origin = none;
     int nodes = 0;
     graph_state state = graph_state::unknown;
+    std::vector<operation> calls;  ///< of a capture, events too
   };
 
   [[nodiscard]] bool allows_stream(int stream, const operation& o) const;
@@ -64,6 +78,10 @@ class rules {
   [[nodiscard]] bool allows_wait(const operation& o) const;
   [[nodiscard]] bool allows_event(const operation& o) const;
   [[nodiscard]] bool allows_capture(const operation& o) const;
+  [[nodiscard]] bool allows_memory(const operation& o) const;
+  [[nodiscard]] bool allows_update(const operation& o) const;
+  [[nodiscard]] bool allows_graph_launch(const operation& o) const;
+  void take_memory(const operation& o);
   void take_event(const operation& o);
   void take_capture(const operation& o);
   [[nodiscard]] order& order_of(const operation& o);
@@ -79,7 +97,10 @@ class rules {
   const program& p_;
   order outside_;
   std::vector<stream_state> streams_;
-  std::vector<char> pooled_;         ///< whether a pooled buffer is there
+  std::vector<char> there_;  ///< of buffers that come and go
+  std::vector<int> inside_;  ///< the capture that has the buffer now
+  std::vector<int> owner_;   ///< the graph that takes the buffer
+  graph_book book_;
   std::map<int, int> event_graphs_;  ///< of events that have been recorded
   std::map<int, recording> graphs_;
 };

@@ -8,11 +8,14 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "serial/arithmetic.hpp"
+#include "serial/graph_book.hpp"
 #include "serial/interpreter.hpp"
 
 namespace weir::test::serial {
@@ -189,7 +192,7 @@ class run_of_program {
     const memory first = first_memory(p_);
     for (int b = 0; b < count_of(p_.buffers); ++b) {
       bases_.push_back(nullptr);
-      if (!at(p_.buffers, b).pooled) {
+      if (!at(p_.buffers, b).comes()) {
         allocate(b);
         for (int i = 0; wrong_.empty() && i < p_.instances(b); ++i) {
           const auto& words = at(at(first, b), i);
@@ -259,6 +262,9 @@ class run_of_program {
 
   void make(const call& c) {
     const operation& o = at(p_.operations, c.operation);
+    if (noted_.insert(o.id).second) {
+      book_.take(o);
+    }
     if (o.what == verb::collective) {
       post(o, c.rank);
     } else {
@@ -303,18 +309,24 @@ class run_of_program {
     return tessStreamDestroy(std::exchange(at(streams_, o.stream), nullptr));
   }
 
-  tessStatus_t launch(const operation& o) {
-    const launch_args args{address(o.to),
-                           address(o.from),
-                           o.to.words,
-                           o.salt,
-                           static_cast<std::int32_t>(o.how),
-                           o.spin,
-                           o.slow_rank};
+  launch_args arguments_of(const operation& o) {
+    return {address(o.to),
+            address(o.from),
+            o.to.words,
+            o.salt,
+            static_cast<std::int32_t>(o.how),
+            o.spin,
+            o.slow_rank};
+  }
+  static tessLaunchConfig shape_of(const operation& o) {
     const unsigned flags = (o.captures ? TESS_LAUNCH_CAPTURE : 0U) |
                            (o.urgent ? TESS_LAUNCH_LOW_LATENCY : 0U);
-    const tessLaunchConfig shape{{o.blocks, 1, 1}, {1, 1, 1}, 0, flags};
-    return tessLaunch(kernel_, mesh_of(o.stream), shape, &args, sizeof args, stream(o));
+    return {{o.blocks, 1, 1}, {1, 1, 1}, 0, flags};
+  }
+  tessStatus_t launch(const operation& o) {
+    const launch_args args = arguments_of(o);
+    return tessLaunch(kernel_, mesh_of(o.stream), shape_of(o), &args, sizeof args,
+                      stream(o));
   }
   tessStatus_t copy(const operation& o) {
     const auto kind = static_cast<tessCopyKind>(o.way);
@@ -349,7 +361,8 @@ class run_of_program {
         return tessEventRecord(event, stream(o));
       }
       case verb::wait:
-        if ((fault_.kind == fault_kind::dropped_wait && fault_.operation == o.id) ||
+        if (std::find(fault_.lost.begin(), fault_.lost.end(), o.id) !=
+                fault_.lost.end() ||
             (by_lane && marks_.await(o.event))) {
           return TESS_OK;
         }
@@ -357,6 +370,76 @@ class run_of_program {
       case verb::query_event: return tessEventQuery(event, &done);
       default:
         return by_lane && marks_.await(o.event) ? TESS_OK : tessEventSynchronize(event);
+    }
+  }
+
+  /// The kinds of a graph's nodes, in their order, as its export names them.
+  void note_nodes(int number, tessGraph_t graph) {
+    std::size_t size = 0;
+    check(tessGraphExport(graph, "json", nullptr, &size), "an export");
+    std::string text(size, '\0');
+    check(tessGraphExport(graph, "json", text.data(), &size), "an export");
+    constexpr std::string_view before = "\"kind\":\"";
+    std::vector<std::string>& kinds = kinds_[number];
+    kinds.clear();
+    for (std::size_t i = text.find(before); i != std::string::npos;
+         i = text.find(before, i)) {
+      i += before.size();
+      kinds.push_back(text.substr(i, text.find('"', i) - i));
+    }
+  }
+  /// The number of the node that a recorded operation has become. Taking memory is a node
+  /// for the memory and a fill; events and what keeps lanes in order are nodes of kinds
+  /// that no operation has.
+  std::size_t node_of(int graph, int id) {
+    std::map<std::string, int> before;
+    std::string kind;
+    for (const graph_step& step : book_.of(graph)) {
+      kind = step.what.what == verb::launch       ? "kernel"
+             : step.what.what == verb::copy       ? "copy"
+             : step.what.what == verb::fill       ? "fill"
+             : step.what.what == verb::collective ? "collective"
+                                                  : "";
+      if (step.what.id == id) {
+        break;
+      }
+      ++before[step.what.what == verb::take_memory ? "fill" : kind];
+    }
+    const auto& kinds = kinds_[graph];
+    for (std::size_t i = 0, seen = 0; i < kinds.size(); ++i) {
+      if (kinds[i] == kind && seen++ == static_cast<std::size_t>(before[kind])) {
+        return i;
+      }
+    }
+    return kinds.size();
+  }
+  tessStatus_t update(const operation& o) {
+    const tessGraphExec_t exec = at(graphs_, o.graph);
+    const std::size_t node = node_of(o.graph, o.node);
+    switch (o.becomes) {
+      case verb::launch: {
+        const launch_args args = arguments_of(o);
+        return tessGraphExecUpdateLaunch(exec, node, kernel_, shape_of(o), &args,
+                                         sizeof args, stream(o));
+      }
+      case verb::copy: {
+        tessCopyDesc d{};
+        d.structSize = sizeof d;
+        d.kind = static_cast<std::int32_t>(o.way);
+        d.dst = address(o.to);
+        d.src = address(o.from);
+        d.width = bytes_of(o.to);
+        d.rank = o.rank;
+        return tessGraphExecUpdateCopy(exec, node, &d, stream(o));
+      }
+      case verb::fill:
+        return tessGraphExecUpdateFill(exec, node, address(o.to),
+                                       static_cast<int>(o.salt & 0xFFU), bytes_of(o.to),
+                                       stream(o));
+      default: {
+        const tessCollectiveDesc d = description_of(o, none);
+        return tessGraphExecUpdateCollective(exec, node, &d, stream(o));
+      }
     }
   }
 
@@ -368,10 +451,12 @@ class run_of_program {
       case verb::launch_graph: return tessGraphLaunch(at(graphs_, o.graph), stream(o));
       case verb::discard_graph:
         return tessGraphExecDestroy(std::exchange(at(graphs_, o.graph), nullptr));
+      case verb::update_node: return update(o);
       default:
         status = o.what == verb::end_capture ? tessStreamEndCapture(stream(o), &graph)
                                              : tessStreamTakeGraph(stream(o), &graph);
         if (status == TESS_OK) {
+          note_nodes(o.graph, graph);
           status = tessGraphInstantiate(graph, &at(graphs_, o.graph));
         }
         if (status == TESS_OK) {
@@ -397,6 +482,13 @@ class run_of_program {
   }
   /// `own`: the rank by whose own address memory is named, or none.
   tessStatus_t post_on(const operation& o, int own, tessMesh_t mesh, tessStream_t on) {
+    if (o.collective.way == collective_way::barrier) {
+      return tessBarrier(mesh, o.collective.axis, on);
+    }
+    const tessCollectiveDesc d = description_of(o, own);
+    return tessCollective(mesh, &d, on);
+  }
+  tessCollectiveDesc description_of(const operation& o, int own) {
     const collective_spec& c = o.collective;
     const auto address_of = [&](place where) {
       where.rank = own;
@@ -404,28 +496,23 @@ class run_of_program {
     };
     constexpr std::array<int, 9> types = {0, TESS_INT8, TESS_INT16, 0,         TESS_INT32,
                                           0, 0,         0,          TESS_INT64};
-    if (c.way == collective_way::barrier) {
-      return tessBarrier(mesh, c.axis, on);
-    }
-    const auto count = static_cast<std::size_t>(c.count);
-    if (c.way == collective_way::send) {
-      return tessSendRecv(mesh, address_of(o.from), address_of(o.to), count,
-                          at(types, c.bytes), c.root, c.peer, on);
-    }
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
     d.kind = static_cast<std::int32_t>(c.way);
     d.sendbuf = address_of(o.from);
     d.recvbuf = address_of(o.to);
-    d.count = count;
+    d.count = static_cast<std::size_t>(c.count);
     d.dtype = at(types, c.bytes);
     d.op = c.op;
     d.axis = c.axis;
     d.root = c.root;
-    d.algorithm = c.algorithm;
-    d.chunkBytes = static_cast<std::size_t>(c.chunk_bytes);
-    d.packedShards = c.packed ? 1 : 0;
-    return tessCollective(mesh, &d, on);
+    d.peer = c.peer;
+    if (c.way != collective_way::send) {
+      d.algorithm = c.algorithm;
+      d.chunkBytes = static_cast<std::size_t>(c.chunk_bytes);
+      d.packedShards = c.packed ? 1 : 0;
+    }
+    return d;
   }
 
   void compare() {
@@ -463,6 +550,9 @@ class run_of_program {
   std::deque<std::vector<word>> plain_;
   std::deque<host_work> work_;
   lane_marks marks_;
+  graph_book book_;
+  std::set<int> noted_;                            ///< operations that the book has
+  std::map<int, std::vector<std::string>> kinds_;  ///< of nodes, by graph
 };
 
 }  // namespace
@@ -477,6 +567,41 @@ bool same_call(const collective_spec& a, const collective_spec& b) {
          a.packed == b.packed;
 }
 
+/// Whether a stream begins or joins a capture here.
+bool begins_to_record(const program& p, std::size_t index) {
+  const operation& o = p.operations[index];
+  if (o.what == verb::begin_capture) {
+    return true;
+  }
+  return o.what == verb::wait && !o.runs &&
+         std::none_of(p.operations.begin(),
+                      p.operations.begin() + static_cast<std::ptrdiff_t>(index),
+                      [&](const operation& before) {
+                        return before.stream == o.stream &&
+                               (before.recorded_in == o.recorded_in ||
+                                (before.what == verb::begin_capture &&
+                                 before.graph == o.recorded_in));
+                      });
+}
+
+/// The waits of the same stream that nothing has taken over yet.
+std::vector<int> waits_before(const program& p, std::size_t index) {
+  std::vector<int> out;
+  const int stream = p.operations[index].stream;
+  for (std::size_t i = index; i > 0; --i) {
+    const operation& o = p.operations[i - 1];
+    if (o.stream != stream &&
+        std::find(o.shares.begin(), o.shares.end(), stream) == o.shares.end()) {
+      continue;
+    }
+    if (o.what != verb::wait) {
+      break;
+    }
+    out.push_back(o.id);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
@@ -484,10 +609,15 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
   for (std::size_t i = 0; i < p.operations.size(); ++i) {
     const operation& o = p.operations[i];
     if (kind == fault_kind::dropped_wait && o.what == verb::wait && o.runs) {
-      all.push_back({kind, o.id, 0, none});
+      all.push_back({kind, 0, 0, none, {o.id}});
+    } else if (kind == fault_kind::waits_lost_at_capture && begins_to_record(p, i)) {
+      auto lost = waits_before(p, i);
+      if (!lost.empty()) {
+        all.push_back({kind, 0, 0, none, std::move(lost)});
+      }
     } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record &&
                o.runs) {
-      all.push_back({kind, 0, 0, none});
+      all.push_back({kind, 0, 0, none, {}});
     } else if (kind == fault_kind::pairing_by_admission && !o.shares.empty()) {
       for (std::size_t k = i + 1; k < p.operations.size(); ++k) {
         const operation& later = p.operations[k];
@@ -495,7 +625,7 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
                            same_call(later.collective, o.collective);
         for (int r = 0; alike && r < count_of(o.shares); ++r) {
           if (at(o.shares, r) != at(later.shares, r)) {
-            all.push_back({kind, o.id, later.id, r});
+            all.push_back({kind, o.id, later.id, r, {}});
           }
         }
       }

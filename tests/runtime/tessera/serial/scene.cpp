@@ -42,7 +42,7 @@ void add_buffers(program& p, dice& d, const features& with) {
   const auto words = [&] { return d.one_in(3) ? 48 : 24; };
   for (int m = 0; m < count_of(p.meshes); ++m) {
     for (std::int64_t i = d.in(1, m == 0 ? 3 : 2); i > 0; --i) {
-      p.buffers.push_back({memory_kind::device, m, words(), false});
+      p.buffers.push_back({memory_kind::device, m, words()});
     }
   }
   if (with.pooled_memory && d.one_in(3)) {
@@ -50,8 +50,14 @@ void add_buffers(program& p, dice& d, const features& with) {
       p.buffers.push_back({memory_kind::device, pick(d, count_of(p.meshes)), 24, true});
     }
   }
+  if (with.graph_memory && d.one_in(2)) {
+    for (std::int64_t i = d.in(1, 2); i > 0; --i) {
+      p.buffers.push_back(
+          {memory_kind::device, pick(d, count_of(p.meshes)), 24, false, true});
+    }
+  }
   for (std::int64_t i = d.in(1, 2); i > 0; --i) {
-    p.buffers.push_back({static_cast<memory_kind>(d.in(1, 3)), none, words(), false});
+    p.buffers.push_back({static_cast<memory_kind>(d.in(1, 3)), none, words()});
   }
 }
 

@@ -58,6 +58,10 @@ features wanted() {
   out.flagged_captures = has("flagged_captures");
   out.plain_captures = has("plain_captures");
   out.pooled_memory = has("pooled_memory");
+  out.graph_memory = has("graph_memory");
+  out.child_graphs = has("child_graphs");
+  out.updates = has("updates");
+  out.host_copies = has("host_copies");
   out.late_streams = has("late_streams");
   out.merged_calls = has("merged_calls");
   out.collectives = has("collectives");
@@ -94,6 +98,8 @@ class tally {
     for (const operation& o : p.operations) {
       ++at(of_, static_cast<int>(o.what));
       by_ranks_ += o.shares.empty() ? 0 : 1;
+      nested_ += o.what == verb::launch_graph && o.recorded_in != none ? 1 : 0;
+      taken_inside_ += o.what == verb::take_memory && o.recorded_in != none ? 1 : 0;
     }
   }
   [[nodiscard]] std::string text() const {
@@ -104,10 +110,13 @@ class tally {
       kinds += fmt::format("\n  {:8} {}", at(of_, v), name_of(static_cast<verb>(v)));
     }
     return fmt::format(
-        "{} programs, {} operations:{}\n  {:8} collectives of them that "
-        "each rank calls",
-        programs_, all, kinds, by_ranks_);
+        "{} programs, {} operations:{}\n  {:8} collectives of them that each rank calls"
+        "\n  {:8} launches of graphs of them into captures\n  {:8} of the memory taken "
+        "of them in captures",
+        programs_, all, kinds, by_ranks_, nested_, taken_inside_);
   }
+  [[nodiscard]] std::int64_t nested() const { return nested_; }
+  [[nodiscard]] std::int64_t taken_inside() const { return taken_inside_; }
   [[nodiscard]] std::int64_t of(verb what) const {
     return at(of_, static_cast<int>(what));
   }
@@ -115,6 +124,8 @@ class tally {
  private:
   std::int64_t programs_ = 0;
   std::int64_t by_ranks_ = 0;
+  std::int64_t nested_ = 0;
+  std::int64_t taken_inside_ = 0;
   std::array<std::int64_t, verbs> of_{};
 };
 
@@ -165,6 +176,9 @@ TEST(TesseraSerial, ProgramsAreSoundAndHaveOperationsOfAllKinds) {
   for (int v = 0; v < verbs; ++v) {
     EXPECT_GT(made.of(static_cast<verb>(v)), 0) << name_of(static_cast<verb>(v));
   }
+  EXPECT_GT(made.nested(), 10) << "graphs in graphs";
+  EXPECT_GT(made.taken_inside(), 50) << "memory that captures take";
+  EXPECT_GT(made.of(verb::update_node), 30);
 }
 
 /// The program without one of its operations.
@@ -244,14 +258,16 @@ TEST_P(SerialFault, IsFoundWithin2000Programs) {
   FAIL() << "expected a wrong result, found none in " << planted << " programs";
 }
 std::string name_of_fault(const testing::TestParamInfo<fault_kind>& kind) {
-  constexpr std::array<const char*, 4> names = {"None", "ADroppedWait",
-                                                "AnEventOfOneLane", "PairingByAdmission"};
+  constexpr std::array<const char*, 5> names = {"None", "ADroppedWait",
+                                                "AnEventOfOneLane", "PairingByAdmission",
+                                                "WaitsLostAtACapture"};
   return names.at(static_cast<std::size_t>(kind.param));
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, SerialFault,
                          testing::Values(fault_kind::dropped_wait,
                                          fault_kind::event_of_one_lane,
-                                         fault_kind::pairing_by_admission),
+                                         fault_kind::pairing_by_admission,
+                                         fault_kind::waits_lost_at_capture),
                          name_of_fault);
 
 }  // namespace

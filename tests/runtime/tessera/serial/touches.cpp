@@ -24,9 +24,9 @@ bool everywhere(const program& p, const place& where) {
   return at(p.buffers, where.buffer).on_device() && where.rank == none;
 }
 
-class collector {
+class collector_of_touches {
  public:
-  explicit collector(const program& p) : p_(p) {}
+  explicit collector_of_touches(const program& p) : p_(p) {}
 
   void add(int stream, const place& where, int instance, bool writes) {
     if (where.there() && where.words > 0) {
@@ -122,8 +122,9 @@ share_words words_of_share(const operation& o, int index, int ranks) {
   return out;
 }
 
-std::vector<touch> touches_of(const program& p, const operation& o) {
-  collector c(p);
+namespace {
+
+void add_touches(collector_of_touches& c, const program& p, const operation& o) {
   switch (o.what) {
     case verb::launch:
     case verb::copy:
@@ -145,18 +146,60 @@ std::vector<touch> touches_of(const program& p, const operation& o) {
         c.add(o.stream, o.to, i, true);
       }
       break;
-    case verb::launch_graph:
-      for (const operation& node : p.operations) {
-        if (node.recorded_in == o.graph) {
-          for (touch t : touches_of(p, node)) {
-            t.stream = o.stream;
-            c.out.push_back(t);
-          }
-        }
-      }
-      break;
     default: break;
   }
+}
+
+/// Of all nodes of a graph, as operations of the stream that it is launched on.
+void add_graph(std::vector<touch>& out, const program& p,
+               const std::vector<graph_step>& steps, int stream) {
+  std::vector<int> kept;  // buffers that it takes and gives back
+  for (const graph_step& step : steps) {
+    if (step.what.what == verb::give_memory) {
+      kept.push_back(step.what.to.buffer);
+    }
+  }
+  for (const graph_step& step : steps) {
+    std::vector<touch> own;
+    if (step.what.what == verb::launch_graph) {
+      add_graph(own, p, step.inside, stream);
+    } else {
+      collector_of_touches c(p);
+      add_touches(c, p, step.what);
+      own = std::move(c.out);
+    }
+    for (touch t : own) {
+      if (std::find(kept.begin(), kept.end(), t.buffer) == kept.end()) {
+        t.stream = stream;
+        out.push_back(t);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<touch> touches_of(const program& p, const graph_step& node) {
+  std::vector<touch> out;
+  if (node.what.what == verb::launch_graph) {
+    add_graph(out, p, node.inside, node.what.stream);
+  } else {
+    collector_of_touches c(p);
+    add_touches(c, p, node.what);
+    out = std::move(c.out);
+  }
+  return out;
+}
+
+std::vector<touch> touches_of(const program& p, const graph_book& graphs,
+                              const operation& o) {
+  if (o.what == verb::launch_graph) {
+    std::vector<touch> out;
+    add_graph(out, p, graphs.of(o.graph), o.stream);
+    return out;
+  }
+  collector_of_touches c(p);
+  add_touches(c, p, o);
   return std::move(c.out);
 }
 

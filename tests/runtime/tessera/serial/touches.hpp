@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "serial/graph_book.hpp"
 #include "serial/program.hpp"
 
 namespace weir::test::serial {
@@ -36,7 +37,11 @@ struct share_words {
 /// `index` is the rank's place in its group of `ranks` ranks.
 [[nodiscard]] share_words words_of_share(const operation& o, int index, int ranks);
 
-/// Of an operation that runs at once; a launch of a graph touches what its nodes touch.
-[[nodiscard]] std::vector<touch> touches_of(const program& p, const operation& o);
+/// Of an operation that runs at once; a launch of a graph touches what its nodes touch,
+/// but for memory that nobody else ever has.
+[[nodiscard]] std::vector<touch> touches_of(const program& p, const graph_book& graphs,
+                                            const operation& o);
+/// Of a node in its graph.
+[[nodiscard]] std::vector<touch> touches_of(const program& p, const graph_step& node);
 
 }  // namespace weir::test::serial

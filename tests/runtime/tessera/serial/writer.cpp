@@ -49,7 +49,7 @@ std::optional<place> writer::any_on_device(int stream, int words, bool peers) {
   std::vector<int> all;
   for (int b = 0; b < count_of(p_.buffers); ++b) {
     const bool reached = p_.fits(b, stream) || (peers && p_.instances(b) > 1);
-    if (at(p_.buffers, b).on_device() && rules_.there(b) && reached) {
+    if (at(p_.buffers, b).on_device() && usable(b, stream) && reached) {
       all.push_back(b);
     }
   }
@@ -60,6 +60,11 @@ std::optional<place> writer::any_on_device(int stream, int words, bool peers) {
   const bool by_rank =
       peers && p_.instances(b) > 1 && (!p_.fits(b, stream) || d_.one_in(3));
   return any_range(b, by_rank ? 1 + pick(d_, p_.instances(b) - 1) : none, words);
+}
+
+bool writer::usable(int buffer, int stream) const {
+  const int captured = rules_.captured_in(stream);
+  return rules_.usable(buffer, captured != none ? captured : rules_.flagged_in(stream));
 }
 
 operation writer::on(verb what, int stream) const {

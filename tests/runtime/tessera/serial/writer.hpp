@@ -33,6 +33,8 @@ class writer {
   /// address.
   [[nodiscard]] std::optional<place> any_on_device(int stream, int words, bool peers);
   [[nodiscard]] int new_event() { return p_.events++; }
+  /// Whether what is called on the stream now may use the buffer.
+  [[nodiscard]] bool usable(int buffer, int stream) const;
 
   // Writing.
 

@@ -232,6 +232,32 @@ TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
   EXPECT_EQ(next.read(x, 1)[0], 0);
 }
 
+/// A run of a graph may outlast the call, and needs its nodes to the end.
+TEST(TesseraShutdown, ThatTimesOutLeavesTheGraphThatRuns) {
+  static std::atomic<bool> open{false};
+  static std::atomic<int> through{0};
+  session s;
+  const auto wait = [](void*) {
+    open.wait(false);
+    ++through;
+  };
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessLaunchHostFunc(s.stream, wait, nullptr));
+  ASSERT_TESS(tessLaunchHostFunc(s.stream, wait, nullptr));
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphDestroy(graph));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(tessShutdown(std::exchange(s.context, nullptr)), TESS_ERR_TIMEOUT);
+  open = true;
+  open.notify_all();
+  while (through < 2) {
+    std::this_thread::yield();
+  }
+}
+
 TEST(TesseraQuery, SaysTheFailureOfWhatHasEndedAndLeavesItToTheSynchronization) {
   session s;
   const registered_module m(s.context, {{"q_refusing", refusing_kernel, {}}});
@@ -381,6 +407,7 @@ TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   ASSERT_TESS(tessMemsetAsync(x, 1, 64, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
+  { const session another; }  // which comes and goes
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};

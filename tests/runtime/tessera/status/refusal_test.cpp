@@ -189,6 +189,8 @@ void sweep_frames(sweeper& sweep, const zoo& z) {
   sweep("tessSetNumericsPolicy", &tessSetNumericsPolicy, {}, s.context, &policy);
   sweep("tessGetNumericsPolicy", &tessGetNumericsPolicy, {}, s.context, &policy);
   sweep("tessProfilerStart", &tessProfilerStart, {}, s.context, &profiler);
+  static tessProfilerDesc desc{sizeof desc, 0, 0};
+  sweep("tessProfilerStartEx", &tessProfilerStartEx, {}, s.context, &desc, &profiler);
   sweep("tessProfilerStop", &tessProfilerStop, {1}, z.profiler, "/nowhere/trace.json");
   sweep("tessSetDeterminism", &tessSetDeterminism, {}, s.context, 1, 7);
   sweep("tessCacheVerify", &tessCacheVerify, {}, s.context);
@@ -212,6 +214,9 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
   sweep("tessStreamSynchronize", &tessStreamSynchronize, {}, s.stream);
   sweep("tessStreamQuery", &tessStreamQuery, {}, s.stream, &done);
   sweep("tessStreamIsCapturing", &tessStreamIsCapturing, {}, s.stream, &done);
+  static tessStreamInfo info{};
+  info.structSize = sizeof info;
+  sweep("tessStreamGetInfo", &tessStreamGetInfo, {}, s.stream, &info);
   sweep("tessStreamSetTimeout", &tessStreamSetTimeout, {}, s.stream, 0);
   sweep("tessStreamSetMemoryLimit", &tessStreamSetMemoryLimit, {}, s.stream, 0);
   sweep("tessStreamGetMemoryUse", &tessStreamGetMemoryUse, {1, 2}, s.stream, &size,
@@ -230,6 +235,18 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
   sweep("tessEventQuery", &tessEventQuery, {}, z.event, &done);
   sweep("tessEventSynchronize", &tessEventSynchronize, {}, z.event);
   sweep("tessEventElapsedTime", &tessEventElapsedTime, {}, &time, z.event, z.event);
+}
+
+/// A copy of one row from the host.
+const tessCopyDesc& rows_of(void* to, const void* from) {
+  static tessCopyDesc out{};
+  out.structSize = sizeof out;
+  out.kind = TESS_COPY_H2D;
+  out.dst = to;
+  out.src = from;
+  out.width = 8;
+  out.rank = -1;
+  return out;
 }
 
 void sweep_memory(sweeper& sweep, const zoo& z) {
@@ -264,6 +281,9 @@ void sweep_memory(sweeper& sweep, const zoo& z) {
         s.stream);
   sweep("tessMemcpyRankAsync", &tessMemcpyRankAsync, {}, z.memory, host, 8, TESS_COPY_H2D,
         1, s.stream);
+  sweep("tessMemcpy2DAsync", &tessMemcpy2DAsync, {}, z.memory, 16, host, 8, 8, 2,
+        TESS_COPY_H2D, s.stream);
+  sweep("tessCopyAsync", &tessCopyAsync, {}, &rows_of(z.memory, host), s.stream);
   sweep("tessMemsetAsync", &tessMemsetAsync, {}, z.memory, 0, 8, s.stream);
   sweep("tessMemGetRankPtr", &tessMemGetRankPtr, {}, s.mesh, z.memory, 1, &out);
   sweep("tessMemGetInfo", &tessMemGetInfo, {2, 3}, s.mesh, 0, &size, &size);
@@ -359,6 +379,8 @@ void sweep_collectives(sweeper& sweep, const zoo& z) {
         s.stream);
   sweep("tessSendRecv", &tessSendRecv, {2}, s.mesh, x, y, 2, TESS_FP32, 0, 1, s.stream);
   sweep("tessMeshRecover", &tessMeshRecover, {}, s.mesh, 0);
+  sweep("tessMeshAbort", &tessMeshAbort, {}, s.mesh);
+  sweep("tessMeshQuery", &tessMeshQuery, {}, s.mesh, 0);
   sweep("tessBarrier", &tessBarrier, {1}, s.mesh, nullptr, s.stream);
   sweep("tessCollective", &tessCollective, {}, s.mesh, &desc, s.stream);
 }
@@ -371,6 +393,8 @@ void sweep_graphs(sweeper& sweep, const zoo& z) {
   const auto& s = z.s;
   const tessLaunchConfig cfg{{1, 1, 1}, {1, 1, 1}, 0, 0};
   sweep("tessStreamBeginCapture", &tessStreamBeginCapture, {}, s.stream);
+  sweep("tessStreamBeginCaptureEx", &tessStreamBeginCaptureEx, {}, s.stream,
+        TESS_CAPTURE_RELAXED);
   sweep("tessStreamEndCapture", &tessStreamEndCapture, {}, s.stream, &graph);
   sweep("tessStreamTakeGraph", &tessStreamTakeGraph, {}, s.stream, &graph);
   sweep("tessGraphGetNodeCount", &tessGraphGetNodeCount, {}, z.graph, &size);
@@ -380,6 +404,17 @@ void sweep_graphs(sweeper& sweep, const zoo& z) {
   sweep("tessGraphLaunch", &tessGraphLaunch, {}, z.exec, s.stream);
   sweep("tessGraphExecUpdateLaunch", &tessGraphExecUpdateLaunch, {}, z.exec, 0, z.kernel,
         cfg, &pointer, sizeof pointer, s.stream);
+  static tessCollectiveDesc collective{};
+  collective.structSize = sizeof collective;
+  collective.sendbuf = z.memory;
+  collective.count = 2;
+  collective.dtype = TESS_FP32;
+  sweep("tessGraphExecUpdateCopy", &tessGraphExecUpdateCopy, {}, z.exec, 0,
+        &rows_of(z.memory, &size), s.stream);
+  sweep("tessGraphExecUpdateFill", &tessGraphExecUpdateFill, {}, z.exec, 0, z.memory, 0,
+        8, s.stream);
+  sweep("tessGraphExecUpdateCollective", &tessGraphExecUpdateCollective, {}, z.exec, 0,
+        &collective, s.stream);
   sweep("tessGraphExecDestroy", &tessGraphExecDestroy, {}, z.exec);
 }
 
@@ -389,7 +424,7 @@ std::set<std::string> declared(const char* header) {
   std::stringstream text;
   text << file.rdbuf();
   const std::string all = text.str();
-  static const std::regex pattern("TESS_API[^;]*?[ *(](tess[A-Z][A-Za-z]*)\\(");
+  static const std::regex pattern("TESS_API[^;]*?[ *(](tess[A-Z][A-Za-z0-9]*)\\(");
   std::set<std::string> out;
   for (std::sregex_iterator i(all.begin(), all.end(), pattern), end; i != end; ++i) {
     out.insert((*i)[1]);
@@ -412,7 +447,8 @@ TEST(TesseraRefusal, EveryCallWithEveryArgumentSpoilt) {
   std::set<std::string> known = std::move(sweep.seen());
   known.insert({"tessGetVersion", "tessSetLogCallback", "tessGetErrorString",
                 "tessGetErrorName", "tessStatusString", "tessGetLastErrorMessage",
-                "tessGetProcAddress", "tessGroupStart", "tessGroupEnd"});
+                "tessGetProcAddress", "tessGroupStart", "tessGroupEnd",
+                "tessStreamGetPriorityRange"});
   std::set<std::string> all = declared("tessera.h");
   EXPECT_EQ(all.size(), 29U) << "functions of the specification";
   all.merge(declared("tessera_ext.h"));
@@ -443,6 +479,10 @@ TEST(TesseraRefusal, StructuresWithoutTheirSize) {
   tessCollectiveDesc collective;
   tessDeterminism determinism;
   tessCacheStats cache;
+  tessCopyDesc copy;
+  tessStreamInfo stream_info;
+  tessProfilerDesc profiler;
+  tessProfiler_t started = nullptr;
   tessStream_t made = nullptr;
   void* out = nullptr;
   void* exported = nullptr;
@@ -465,7 +505,10 @@ TEST(TesseraRefusal, StructuresWithoutTheirSize) {
       tessFatbinAddPlan(z.fatbin, zeroed(&plan)),
       tessCollective(s.mesh, zeroed(&collective), s.stream),
       tessStreamGetDeterminism(s.stream, zeroed(&determinism)),
-      tessCacheGetStats(s.context, zeroed(&cache))};
+      tessCacheGetStats(s.context, zeroed(&cache)),
+      tessCopyAsync(zeroed(&copy), s.stream),
+      tessStreamGetInfo(s.stream, zeroed(&stream_info)),
+      tessProfilerStartEx(s.context, zeroed(&profiler), &started)};
   for (const tessStatus_t status : got) {
     EXPECT_EQ(status, TESS_ERR_INVALID_VALUE) << "call " << &status - got;
   }

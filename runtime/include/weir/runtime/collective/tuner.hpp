@@ -3,17 +3,13 @@
 /// Measures which schedule of a collective is the fastest here.
 #pragma once
 
-#include <cstddef>
+#include <compare>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <string_view>
-#include <tuple>
-#include <vector>
+#include <utility>
 
 #include "weir/runtime/collective/choice.hpp"
+#include "weir/runtime/tuning.hpp"
 
 namespace weir::runtime {
 
@@ -40,21 +36,15 @@ struct tuning_trial {
   algorithm how = algorithm::direct;
 };
 
-/// Where results outlive the process. Both may be empty.
-struct tuning_store {
-  /// @error{cache_corrupt, what was kept is damaged, and that is not to be passed over}
-  std::function<result<std::optional<algorithm>>(const tuning_key&)> load;
-  std::function<void(const tuning_key&, algorithm)> keep;
-};
+using tuning_store = measured_choice<tuning_key, algorithm>::store;
 
-/// The first calls of a kind take each schedule in turn, `trials` times; then the one
-/// with the shortest time is proposed. Results at level 1 and 2 do not depend on it.
+/// Measures collectives. Results at level 1 and 2 do not depend on what it proposes.
 /// @threads{safe from any thread}
 class collective_tuner {
  public:
-  static constexpr int trials = 3;
+  static constexpr int trials = measured_choice<tuning_key, algorithm>::trials;
 
-  explicit collective_tuner(tuning_store store = {}) : store_(std::move(store)) {}
+  explicit collective_tuner(tuning_store store = {}) : known_(std::move(store)) {}
 
   /// What is known to be the fastest; nothing where that is not known, or where there is
   /// no choice. @error as of tuning_store::load
@@ -67,30 +57,14 @@ class collective_tuner {
                                                  const topology& shape);
   /// A trial took so long. True if the fastest is known from now on: `keep` is to be
   /// called, by somebody who may wait for a file.
-  [[nodiscard]] bool took(const tuning_trial& trial, std::int64_t ns);
+  [[nodiscard]] bool took(const tuning_trial& trial, std::int64_t ns) {
+    return known_.took(trial.key, trial.how, ns);
+  }
   /// Passes what is known of these calls to the store.
-  void keep(const tuning_key& key);
+  void keep(const tuning_key& key) { known_.keep(key); }
 
  private:
-  struct candidate {
-    algorithm how = algorithm::direct;
-    int given = 0;
-    int measured = 0;
-    std::int64_t shortest_ns = 0;
-  };
-  struct entry {
-    std::vector<candidate> candidates;
-    std::optional<algorithm> fastest;
-  };
-
-  /// Null where there is no choice. With the mutex. @error as of tuning_store::load,
-  /// which is asked again the next time
-  [[nodiscard]] result<entry*> find(const collective_call& call, int ranks,
-                                    const topology& shape);
-
-  tuning_store store_;
-  std::mutex mutex_;
-  std::map<tuning_key, entry> entries_;
+  measured_choice<tuning_key, algorithm> known_;
 };
 
 }  // namespace weir::runtime

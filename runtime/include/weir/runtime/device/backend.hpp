@@ -107,7 +107,12 @@ struct slice_plan {
 [[nodiscard]] slice_plan cut_evenly(std::int64_t total, std::int64_t unit,
                                     std::int64_t least, std::int64_t most) noexcept;
 
-enum class copy_kind : std::uint8_t { host_to_device, device_to_host, device_to_device };
+enum class copy_kind : std::uint8_t {
+  host_to_device,
+  device_to_host,
+  device_to_device,
+  host_to_host
+};
 
 /// Bytes from one place to another. The ranges must not overlap, but may be the same.
 struct copy_work {

@@ -36,9 +36,13 @@ struct cache_key {
   [[nodiscard]] digest256 digest() const;
 };
 
-/// What a machine, its driver and this runtime are; entries of another are not used.
+/// Stands for a kind of machine, its driver, and the version and build of this runtime:
+/// entries that were written in another environment are not used.
 [[nodiscard]] digest256 environment_digest(std::string_view arch,
                                            std::string_view driver = {});
+/// The same for a build of the runtime that is named by its linker's build id.
+[[nodiscard]] digest256 environment_digest(std::string_view arch, std::string_view driver,
+                                           std::string_view build);
 
 struct cache_options {
   std::string folder;       ///< made with mode 0700 if it is not there

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SHA-256, by which modules and entries of caches are known.
+/// Names of contents: SHA-256, by which modules and entries of caches are known, and the
+/// id of this build.
 #pragma once
 
 #include <array>
@@ -48,5 +49,11 @@ class sha256_stream {
 /// Exactly `to.size()` bytes from hexadecimal digits of either case.
 /// @error{invalid_argument, another length or another character}
 [[nodiscard]] result<void> from_hex(std::string_view text, mutable_bytes to);
+
+/// The build id that the linker put into the shared object or program that contains this
+/// library, in hexadecimal digits: two builds of different code have different ids. Empty
+/// if the linker was told to put none in.
+/// @threads{safe from any thread}
+[[nodiscard]] const std::string& library_build();
 
 }  // namespace weir::runtime

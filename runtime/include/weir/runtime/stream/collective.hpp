@@ -27,6 +27,7 @@ struct collective_request {
   wire_format wire = wire_format::plain;
   /// Of one rank's share; see arrival::patience_ns.
   std::int64_t patience_ns = 0;
+  bool in_graph = false;  ///< to be put into a graph, whose schedules are not measured
 };
 
 /// Null where there is nothing to do.
@@ -81,6 +82,7 @@ class collective_operation final : public operation {
   [[nodiscard]] memory_need needs() const noexcept override;
   [[nodiscard]] std::string details() const override;
   [[nodiscard]] std::uint64_t stream_of(unsigned lane) const noexcept override;
+  [[nodiscard]] double bus_factor() const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
   /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
   void verify_by(std::shared_ptr<const collective_plan> plan) {

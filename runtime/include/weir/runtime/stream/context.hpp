@@ -3,6 +3,7 @@
 /// A context: an engine, devices and their memory, policy, meshes and streams.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -36,6 +37,8 @@ namespace weir::runtime {
 class context;
 class meeting_point;
 class stream;
+struct block_key;
+struct block_trial;
 
 /// Devices along axes. Rank r is position r in `devices`.
 /// @threads{immutable but for its streams, which the session guards, and its pool}
@@ -53,6 +56,14 @@ struct mesh {
   bool gone = false;  ///< its ranks meet no more
   /// By rank: how often it has recovered from a failed collective. Under the session.
   std::vector<std::uint64_t> recoveries;
+  /// By rank: how often it had recovered when its collectives were aborted, and one more;
+  /// 0: they never were. Under the session.
+  std::vector<std::uint64_t> aborted;
+
+  /// The rank meets nobody until it recovers. With the session in hand.
+  [[nodiscard]] bool is_aborted(std::size_t rank) const noexcept {
+    return aborted[rank] == recoveries[rank] + 1;
+  }
 
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
@@ -120,15 +131,17 @@ class context : public std::enable_shared_from_this<context> {
   /// is not enough, lets go of what pools keep and waits for what is about to be freed.
   /// @error{out_of_memory}
   [[nodiscard]] result<void*> allocate(const std::shared_ptr<mesh>& m, std::size_t bytes);
-  /// The same from the pool of the stream's mesh; counts against the stream's limit.
-  /// @error{out_of_memory; invalid_argument, a stream that only records: its capture is
-  /// lost}
+  /// The same from the pool of the stream's mesh; counts against the stream's limit. In a
+  /// capture it is the graph's memory, for which see graph_memory.
+  /// @error{out_of_memory; invalid_argument, a capture of another thread}
   [[nodiscard]] result<void*> allocate(stream& by, std::size_t bytes);
   /// Frees memory once all that its mesh's streams were given so far has ended.
-  /// @error{invalid_argument, no memory of this mesh begins there}
+  /// @error{invalid_argument, no memory of this mesh begins there, or a capture took it}
   [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
-  /// The same behind what one stream was given so far. Memory of the pool goes there.
-  /// @error{invalid_argument, as above, or a stream that only records}
+  /// The same behind what one stream was given so far. Memory of the pool goes there. In
+  /// a capture the graph gives it back.
+  /// @error{invalid_argument, as above; in a capture, memory that was not taken in it, or
+  /// a capture of another thread}
   [[nodiscard]] result<void> free_later(stream& by, void* at);
 
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
@@ -141,12 +154,18 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
   [[nodiscard]] collective_tuner& tuner() noexcept { return *tuner_; }
-  /// Whether collectives are measured under this policy.
+  /// Of launches that leave their blocks to the runtime.
+  [[nodiscard]] measured_choice<block_key, std::array<std::int32_t, 3>>&
+  blocks() noexcept {
+    return *blocks_;
+  }
+  /// Whether collectives and launches are measured under this policy.
   [[nodiscard]] bool measures(const numerics_policy& policy) const noexcept {
     return settings_.autotune.value_or(!policy.deterministic);
   }
-  /// A collective that was a trial took so long.
+  /// A collective or a launch that was a trial took so long.
   void took(const tuning_trial& trial, std::int64_t ns);
+  void took(const block_trial& trial, std::int64_t ns);
 
   /// Lanes for a stream, new or of one that has ended.
   [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
@@ -212,6 +231,11 @@ class context : public std::enable_shared_from_this<context> {
     /// With the axes that each is for; none: any.
     std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints;
   };
+  [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
+  [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
+  [[nodiscard]] result<void> free_behind(stream& by, void* at);
+  /// @error{invalid_argument, a capture that goes on took the memory there}
+  [[nodiscard]] result<void> check_free(const mesh& m, const void* at) const;
   /// Sets the policy that modules ask for, unless the program has set one. With the
   /// mutex.
   void suggest_policy();
@@ -246,6 +270,7 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
   std::unique_ptr<collective_tuner> tuner_;
+  std::unique_ptr<measured_choice<block_key, std::array<std::int32_t, 3>>> blocks_;
   trust_policy trust_;
   std::vector<std::string> warnings_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);

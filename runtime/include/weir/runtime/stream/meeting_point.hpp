@@ -56,6 +56,11 @@ class meeting_point {
   /// what the others call after their own recovery. Once every rank has called this, all
   /// that waits from before is told that it is over.
   void recover(submission_port::session& in, mesh& m, int rank);
+  /// Ends every collective of the mesh that waits for ranks. Its ranks meet nobody until
+  /// each has recovered.
+  void abort(submission_port::session& in, mesh& m);
+  /// @error{timeout, some of the groups that the rank is in do not meet any more}
+  [[nodiscard]] result<void> state(const mesh& m, int rank) const;
   /// The mesh goes: whoever waits in one of its groups, or comes later, is told so.
   void forget(submission_port::session& in, mesh& m);
   /// Everybody who still waits is told that the time is over, and so is who comes later.

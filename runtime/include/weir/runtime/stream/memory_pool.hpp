@@ -10,6 +10,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,6 +20,8 @@
 #include "weir/runtime/stream/point.hpp"
 
 namespace weir::runtime {
+
+class graph_memory;
 
 /// What a stream has and may have, bytes of one instance. A stream counts what it asked
 /// for until that is given back by a call, so that a limit does not depend on timing.
@@ -64,11 +68,20 @@ class memory_pool {
   /// back and no longer use, or new. @error{out_of_memory, the devices have not enough}
   [[nodiscard]] result<void*> take(std::uint64_t stream, std::size_t bytes,
                                    const std::shared_ptr<memory_budget>& pays);
+  /// A run of a graph leaves memory to the program, which gives it back as it does what
+  /// `take` gave.
+  void lend(const allocation_ptr& memory, const std::shared_ptr<memory_budget>& pays,
+            std::weak_ptr<graph_memory> graphs);
   /// `memory` was taken out of the table of addresses: keeps it for others, from `end` on
-  /// or, for the stream of this number, at once. Does nothing for memory of others.
+  /// or, for the stream of this number, at once. A graph gets back what it has lent. Does
+  /// nothing for memory of others.
   void give_back(std::uint64_t stream, const allocation_ptr& memory, ref<point> end);
-  /// The same for memory that is not to be kept.
-  void forget(const allocation_ptr& memory);
+  /// Memory that is not to be kept was taken out of the table of addresses. Returns the
+  /// graph's memory that it is, or null.
+  [[nodiscard]] std::shared_ptr<graph_memory> forget(const allocation_ptr& memory);
+  /// Memory at this address was taken in a capture that goes on, or no longer so.
+  void note_recorded(const void* at, bool recorded);
+  [[nodiscard]] bool recorded(const void* at) const;
   /// Keeps at most so many bytes from now on; lets go of what is over it, oldest first.
   void set_keep(std::size_t bytes);
   /// Lets go of the oldest until at most so many bytes are kept.
@@ -82,14 +95,16 @@ class memory_pool {
     ref<point> end;
   };
   struct handed_out {
-    std::size_t bytes;
+    std::size_t bytes = 0;
     std::shared_ptr<memory_budget> pays;
+    std::weak_ptr<graph_memory> graphs;  ///< where a graph lent it
   };
 
   [[nodiscard]] allocation_ptr find_kept(std::uint64_t stream, std::size_t bytes);
   [[nodiscard]] result<void*> hand_out(allocation_ptr memory,
                                        const std::shared_ptr<memory_budget>& pays);
-  [[nodiscard]] bool settle(const allocation_ptr& memory);
+  /// What was handed out there no longer is. With the mutex.
+  [[nodiscard]] std::optional<handed_out> settle(const allocation_ptr& memory);
   /// What has to go, to be let go of without the mutex.
   [[nodiscard]] std::vector<kept> over(std::size_t bytes);
 
@@ -101,6 +116,7 @@ class memory_pool {
   /// Of kept_. Less than what is reserved and not used: some is on its way.
   std::size_t kept_bytes_ = 0;
   std::map<const void*, handed_out> out_;
+  std::set<const void*> recorded_;
   pool_counters counts_;
 };
 

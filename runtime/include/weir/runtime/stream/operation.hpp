@@ -65,18 +65,42 @@ class submission {
   std::vector<access> held_;
 };
 
-/// Who hears how long operations took.
+/// One call of the interface by a thread of the program.
+struct observed_call {
+  const char* name = "";
+  std::uint32_t thread = 0;  ///< as of number_of_this_thread
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  const char* status = "";  ///< what it returned
+};
+
+/// Who hears how long operations and calls took.
 class operation_observer {
  public:
   virtual ~operation_observer() = default;
   virtual void ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept = 0;
+  virtual void called(const observed_call&) noexcept {}
 };
+
+/// A small number that this thread alone has, from 1 on in the order of first use.
+[[nodiscard]] std::uint32_t number_of_this_thread() noexcept;
 
 /// What an operation needs beside the memory that it was given, bytes on one device.
 struct memory_need {
-  std::size_t scratch = 0;  ///< while it runs
-  std::size_t copies = 0;   ///< as long as it is in a graph
+  std::size_t scratch = 0;   ///< while it runs
+  std::size_t in_graph = 0;  ///< as long as it is in a graph
+};
+
+/// One run of a graph, for the operations in it.
+/// @threads{written by the task that enters the graph, read by tasks behind it}
+struct graph_run_facts {
+  std::uint64_t number = 0;    ///< of the run in the stream that it was launched on
+  std::int64_t called_ns = 0;  ///< when it was launched
+  std::uint32_t caller = 0;    ///< number of the thread that launched it
+  /// What launches draw random numbers by if these are not stateless.
+  std::uint64_t stream = 0;   ///< number of the stream that it was launched on
+  std::uint64_t ordinal = 0;  ///< of the first of them in that stream
 };
 
 /// @threads{built by one thread; `step` by workers, one at a time for each lane}
@@ -89,6 +113,8 @@ class operation : public counted {
     collective,
     host_function,
     marker,
+    memory,  ///< a graph takes memory or gives it back
+    graph,
     other
   };
 
@@ -114,9 +140,22 @@ class operation : public counted {
   virtual void admitted(submission_port::session&, stream&) {}
   /// The same once more, for a graph. Null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
+  /// It may wait for ranks for any time, so a graph with it does not run in one piece.
+  [[nodiscard]] virtual bool waits_for_ranks() const noexcept { return false; }
+  /// Launches in it whose random numbers depend on how many were before them, so that
+  /// each run of a graph takes as many numbers of its stream's counter.
+  [[nodiscard]] virtual std::uint32_t counted_launches() const noexcept { return 0; }
+  /// A run of its graph begins: it takes its numbers from `next`, which moves on.
+  virtual void count_from(std::uint64_t, std::uint64_t& next) noexcept {
+    next += counted_launches();
+  }
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
   [[nodiscard]] virtual memory_need needs() const noexcept { return {}; }
+  /// By how much the bytes that cross a link of a ring exceed `bytes`, which tells how
+  /// well a collective uses what it runs on, however many ranks it has. 0 for others.
+  /// @source{nccl-tests, PERFORMANCE.md}
+  [[nodiscard]] virtual double bus_factor() const noexcept { return 0; }
   /// Members of a JSON object that say more, e.g. `"grid":[1,1,1]`; may be empty.
   [[nodiscard]] virtual std::string details() const { return {}; }
   /// Number of the stream that a lane of it belongs to.
@@ -131,18 +170,21 @@ class operation : public counted {
   std::uint64_t number = 0;       ///< in its stream
   bool urgent = false;
   bool touches_more = false;                 ///< `touched` has something to add
+  std::uint32_t enqueued_by = 0;             ///< number of the thread, if observed
   std::shared_ptr<const void> keeps;         ///< lives until the last step has ended
   std::uint64_t stream_number = 0;           ///< number of its stream
   const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
   std::int64_t enqueued_ns = 0;              ///< if somebody observes
   std::shared_ptr<operation_observer> observer;
-  /// Of an operation in a graph: whose observers hear of each run, and when that began.
+  /// Of an operation in a graph: whose observers hear of each run, and the run.
   const context* graph_of = nullptr;
-  const std::atomic<std::int64_t>* graph_began = nullptr;
+  const graph_run_facts* run_of_graph = nullptr;
 
   [[nodiscard]] std::int64_t enqueued() const noexcept {
-    return graph_began == nullptr ? enqueued_ns
-                                  : graph_began->load(std::memory_order_relaxed);
+    return run_of_graph == nullptr ? enqueued_ns : run_of_graph->called_ns;
+  }
+  [[nodiscard]] std::uint32_t enqueuer() const noexcept {
+    return run_of_graph == nullptr ? enqueued_by : run_of_graph->caller;
   }
 
  protected:

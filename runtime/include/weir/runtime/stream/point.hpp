@@ -62,6 +62,8 @@ class point final : public operation {
   /// The first failure of all lanes, once it has been reached.
   [[nodiscard]] failure first_failure() const;
 
+  /// Who waits for it is only ordered behind it, and inherits no failures.
+  bool order_only = false;
   /// The capture that it is in without having run; nothing for all others.
   std::weak_ptr<graph_recording> capture;
   bool captured = false;  ///< was recorded in a capture, which may have ended since

@@ -61,6 +61,7 @@ struct runtime_settings {
   std::string cache_folder;  ///< empty: no cache on disk
   bool cache_strict = false;
   bool code_from_cache = false;  ///< code of modules is loaded from the cache's files
+  std::uint64_t profiler_records = std::uint64_t{1} << 18;  ///< most of one profiler
   log_level log = log_level::silent;
   memory_source source;  ///< of devices and of memory of the host; empty: the system
   /// Gets lines of the log; without it they go to standard error.

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weir/runtime/stream/context.hpp"
@@ -85,7 +86,19 @@ class stream : public std::enable_shared_from_this<stream> {
       std::shared_ptr<mesh> on, const stream_options& options);
   ~stream();
 
-  /// Puts an operation behind all others.
+  /// A stream of the same mesh, rank, priority and number, for runs of a graph that this
+  /// one has recorded a part of. @error{out_of_memory}
+  [[nodiscard]] result<std::shared_ptr<stream>> stand_in() const;
+
+  /// Puts an operation of the program behind all others.
+  /// @error{invalid_argument, the stream is in a capture of another thread}
+  [[nodiscard]] result<void> post(ref<operation> what);
+  /// The same for a record. @error as of the other
+  [[nodiscard]] result<void> post(event& into);
+  /// @error{invalid_argument, the stream is in a capture that takes no calls of this
+  /// thread}. With the session in hand.
+  [[nodiscard]] result<void> check_caller();
+  /// Puts an operation behind all others, whoever calls.
   void enqueue(ref<operation> what);
   /// As `enqueue`, with the session in hand and room made.
   void enqueue(submission_port::session& in, ref<operation> what);
@@ -100,6 +113,8 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] result<void> wait(const event& for_) { return wait(for_.latest()); }
   /// The same for a point; null: for nothing.
   [[nodiscard]] result<void> wait(ref<point> p);
+  /// The same for a point of the runtime's own, with the session in hand.
+  void wait(submission_port::session& in, ref<point> p);
   /// Waits for everything enqueued before; then gives and forgets the first failure.
   /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
@@ -164,9 +179,10 @@ class stream : public std::enable_shared_from_this<stream> {
   /// on others. Kept until the stream is synchronized. Once `accept` has taken it with
   /// the number of the launch, that is told as the last one. Null if `make` gives that.
   /// @error{what `make` and `accept` say}
+  /// `counts`: the launch takes its number, which the next does not get.
   template <class T, class Make, class Accept>
-  [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, Make&& make,
-                                                  Accept&& accept) {
+  [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, bool counts,
+                                                  Make&& make, Accept&& accept) {
     prepaid_refs before;
     const std::lock_guard lock(small_mutex_);
     if (!(launched_ == terms)) {
@@ -180,8 +196,14 @@ class stream : public std::enable_shared_from_this<stream> {
     ref<T> out = launches_.take<T>();
     WEIR_CHECK(accept(*out, ordinals_));
     determinism_ = out->told;
-    determinism_.ordinal = ordinals_++;
+    determinism_.ordinal = ordinals_;
+    ordinals_ += counts ? 1 : 0;
     return out;
+  }
+  /// Takes so many numbers of launches; the first of them.
+  [[nodiscard]] std::uint64_t take_ordinals(std::uint32_t count) {
+    const std::lock_guard lock(small_mutex_);
+    return std::exchange(ordinals_, ordinals_ + count);
   }
   /// Text of the failure that `synchronize` gave last.
   [[nodiscard]] std::string last_message() const;
@@ -217,6 +239,9 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
+  /// What has to be there before it can be given anything. @error{out_of_memory}
+  [[nodiscard]] result<void> open();
+  [[nodiscard]] result<void> mark(event& into, bool posted);
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);

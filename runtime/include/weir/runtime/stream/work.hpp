@@ -35,6 +35,7 @@ struct launch_request {
   bool urgent = false;
   const void* args = nullptr;
   std::size_t args_bytes = 0;
+  bool in_graph = false;  ///< to be put into a graph in the place of another
 };
 
 /// Null for a request without a kernel if the stream's last launch had another key, or
@@ -45,13 +46,16 @@ struct launch_request {
 struct copy_request {
   void* to = nullptr;
   const void* from = nullptr;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  ///< of a row
   copy_kind kind = copy_kind::host_to_device;
   int rank = -1;  ///< only this rank's instance; -1: all that a symmetric place names
+  std::size_t rows = 1;
+  std::size_t to_pitch = 0;    ///< bytes from the beginning of a row to that of the next
+  std::size_t from_pitch = 0;  ///< the same; both only count where there are two rows
 };
 /// Null where there is nothing to do.
 /// @error{invalid_argument, null, a side that is no device memory or is, ranges that
-/// leave their allocation or overlap}
+/// leave their allocation or overlap, or rows that overlap}
 [[nodiscard]] result<ref<operation>> make_copy(stream& on, const copy_request& what);
 
 struct fill_request {
