@@ -15,7 +15,7 @@ namespace {
 /// One array of a replica and what to call it.
 struct replica_part {
   const char* name;
-  void* at;
+  void* data;
   std::size_t bytes;
 };
 
@@ -124,8 +124,8 @@ void replicas::spread() {
   for (const auto& g : graphs_) {
     const auto to = parts_of(g->state());
     for (std::size_t i = 0; i < from.size(); ++i) {
-      if (to[i].at != from[i].at) {
-        std::memcpy(to[i].at, from[i].at, from[i].bytes);
+      if (to[i].data != from[i].data) {
+        std::memcpy(to[i].data, from[i].data, from[i].bytes);
       }
     }
     g->submitted_counters().load_from(state_.counters.p);
@@ -137,7 +137,7 @@ result<void> replicas::check() const {
   for (std::size_t d = 1; d < graphs_.size(); ++d) {
     const auto other = parts_of(graphs_[d]->state());
     for (std::size_t i = 0; i < first.size(); ++i) {
-      if (std::memcmp(first[i].at, other[i].at, first[i].bytes) != 0) {
+      if (std::memcmp(first[i].data, other[i].data, first[i].bytes) != 0) {
         return error(errc::determinism_violation,
                      fmt::format("comparing the replicas: expected the {} of device 0 on "
                                  "device {}, found others",

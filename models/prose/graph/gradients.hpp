@@ -48,8 +48,8 @@ void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<co
   const parameter_info& first = info(parameter);
   const parameter_info& last = info(parameter + count - 1);
   const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
-  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.at, a.step,
-       b.at, b.step, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
+  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.data, a.stride,
+       b.data, b.stride, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
        first.columns);
   note_squares(s, parameter, count);
 }
@@ -131,8 +131,8 @@ void graph<R>::halves_product(const spot& s, int parameter, const R* first,
   const int rows = n_.half_hidden;
   R* to = gradient(s.lane, parameter);
   for (const R* a : {first, second}) {
-    gemm(form::transposed, form::plain, rows, n_.width, window_rows, a, rows, b.at,
-         b.step, accumulates(s) ? R(1) : R(0), to, n_.width);
+    gemm(form::transposed, form::plain, rows, n_.width, window_rows, a, rows, b.data,
+         b.stride, accumulates(s) ? R(1) : R(0), to, n_.width);
     to += std::ptrdiff_t{rows} * n_.width;
   }
   note_squares(s, parameter, 1);

@@ -283,9 +283,11 @@ class graph {
     return at(s).halves[static_cast<std::size_t>(half)];
   }
   [[nodiscard]] static matrix<R> rows_from(matrix<R> m, int row) {
-    return {m.at + row * m.step, m.step};
+    return {m.data + row * m.stride, m.stride};
   }
-  [[nodiscard]] static matrix<const R> constant(matrix<R> m) { return {m.at, m.step}; }
+  [[nodiscard]] static matrix<const R> constant(matrix<R> m) {
+    return {m.data, m.stride};
+  }
   [[nodiscard]] matrix<R> rows_of(const buffer<R>& b, int row) const {
     return {b.p + row * n_.width, n_.width};
   }

@@ -49,8 +49,9 @@ result<void> graph<R>::run_head(const spot& s, int half) {
   const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(n_.blocks)], row);
   k_->norm_forward(constant(x), value(layout_.final_gain), normed,
                    rows_from(s.w->inverse, row), half_rows, n_.width);
-  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.at,
-       normed.step, value(layout_.unembedding), n_.width, R(0), logits.at, logits.step);
+  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.data,
+       normed.stride, value(layout_.unembedding), n_.width, R(0), logits.data,
+       logits.stride);
   if (leaves_pending(s, half)) {
     std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
                 context(s.lane).pending.p);
@@ -60,8 +61,8 @@ result<void> graph<R>::run_head(const spot& s, int half) {
     scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
   }
   R nats[half_rows];
-  k_->softmax(logits.at, logits.step, s.rows->targets + row, half_rows, n_.vocab, scale,
-              nats);
+  k_->softmax(logits.data, logits.stride, s.rows->targets + row, half_rows, n_.vocab,
+              scale, nats);
   std::uint64_t total = 0;
   double plain = 0;
   for (R x_nats : nats) {
@@ -86,7 +87,7 @@ void graph<R>::head_gradient(const spot& s, int half) {
   R* d_normed = scratch<R, 0>(half_rows * width);
   R* nothing = scratch<R, 1>(width);
   std::fill_n(nothing, width, R(0));
-  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.at, logits.step,
+  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.data, logits.stride,
        value(layout_.unembedding), width, R(0), d_normed, width);
   k_->norm_backward(constant(rows_of(s.w->x[top], row)), value(layout_.final_gain),
                     constant(rows_from(s.w->inverse, row)), {d_normed, width},

@@ -9,11 +9,11 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
-/// Left operand: entry (row, k) is at `at[row * row_step + k * inner_step]`, so a
+/// Left operand: entry (row, k) is at `data[row * row_step + k * inner_step]`, so a
 /// transpose costs nothing.
 template <class R>
 struct left {
-  const R* at;
+  const R* data;
   std::ptrdiff_t row_step;
   std::ptrdiff_t inner_step;
 };
@@ -51,7 +51,7 @@ WEIR_INLINE void each_part(std::ptrdiff_t stride, F f) {
 template <class R>
 WEIR_INLINE void tile_add(tile<R>& t, left<R> a, int row, const R* b,
                           std::ptrdiff_t b_stride, int col, int k0, int k1) {
-  const R* pa = a.at + row * a.row_step;
+  const R* pa = a.data + row * a.row_step;
   const R* pb = b + col;
   for (int k = k0; k < k1; ++k) {
     const wide<R> b0 = load_wide(pb + k * b_stride);

@@ -15,8 +15,8 @@ template <class R>
 void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inverse,
                   int rows, int width) {
   for (int r = 0; r < rows; ++r) {
-    const R* from = x.at + r * x.step;
-    R* to = out.at + r * out.step;
+    const R* from = x.data + r * x.stride;
+    R* to = out.data + r * out.stride;
     vec<R> s0 = all(R(0));
     vec<R> s1 = s0;
     for (int c = 0; c < width; c += 2 * lanes) {
@@ -26,7 +26,7 @@ void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inv
       s1 = fma(b, b, s1);
     }
     const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
-    inverse.at[r * inverse.step] = inv;
+    inverse.data[r * inverse.stride] = inv;
     for (int c = 0; c < width; c += wide_lanes<R>) {
       store<R>(to + c, load_wide(from + c) * all_wide(inv) * load_wide(gain + c));
     }
@@ -41,9 +41,9 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
     store(d_gain + c, all(R(0)));
   }
   for (int r = 0; r < rows; ++r) {
-    const R* row = x.at + r * x.step;
-    const R* d = dy.at + r * dy.step;
-    const vec<R> inv = all(inverse.at[r * inverse.step]);
+    const R* row = x.data + r * x.stride;
+    const R* d = dy.data + r * dy.stride;
+    const vec<R> inv = all(inverse.data[r * inverse.stride]);
     vec<R> s0 = all(R(0));
     for (int c = 0; c < width; c += lanes) {
       const vec<R> hat = load(row + c) * inv;
@@ -52,12 +52,12 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
       s0 = fma(g * load(gain + c), hat, s0);
     }
     const wide<R> mean = all_wide(sum<R>(s0) / R(width));
-    const wide<R> wide_inv = all_wide(inverse.at[r * inverse.step]);
+    const wide<R> wide_inv = all_wide(inverse.data[r * inverse.stride]);
     for (int c = 0; c < width; c += wide_lanes<R>) {
       const wide<R> hat = load_wide(row + c) * wide_inv;
       const wide<R> g = load_wide(d + c) * load_wide(gain + c) - hat * mean;
-      store(dx.at + r * dx.step + c,
-            fma(g, wide_inv, load_wide(residual.at + r * residual.step + c)));
+      store(dx.data + r * dx.stride + c,
+            fma(g, wide_inv, load_wide(residual.data + r * residual.stride + c)));
     }
   }
 }
@@ -113,10 +113,10 @@ template <class R>
 void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < width; c += lanes) {
-      R* from = x.at + r * x.step + c;
+      R* from = x.data + r * x.stride + c;
       const vec<R> a = larger(load(from), all(R(0)));
       store<R>(from, a);
-      store<R>(h.at + r * h.step + c, a * a);
+      store<R>(h.data + r * h.stride + c, a * a);
     }
   }
 }
@@ -125,8 +125,8 @@ template <class R>
 void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < width; c += lanes) {
-      R* to = dh.at + r * dh.step + c;
-      store<R>(to, load(to) * (load(x.at + r * x.step + c) * all(R(2))));
+      R* to = dh.data + r * dh.stride + c;
+      store<R>(to, load(to) * (load(x.data + r * x.stride + c) * all(R(2))));
     }
   }
 }

@@ -10,11 +10,11 @@
 
 namespace weir::models {
 
-/// A matrix whose rows are `step` elements apart.
+/// A matrix whose rows are `stride` elements apart.
 template <class R>
 struct matrix {
-  R* at = nullptr;
-  std::ptrdiff_t step = 0;
+  R* data = nullptr;
+  std::ptrdiff_t stride = 0;
 };
 
 inline constexpr int window_rows = 64;
