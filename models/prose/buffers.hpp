@@ -31,7 +31,7 @@ namespace weir::models {
 /// A dense array of reals and the footprints of its parts.
 template <class R>
 struct buffer {
-  R* p = nullptr;
+  R* data = nullptr;
   runtime::storage store;
   std::int64_t offset = 0;  ///< elements, in the storage
   std::int64_t count = 0;
@@ -52,7 +52,7 @@ struct buffer {
         runtime::footprint::of(store.id, (offset + first) * size, shape, strides, size));
   }
   [[nodiscard]] buffer sub(std::int64_t first, std::int64_t n) const {
-    return {p + first, store, offset + first, n};
+    return {data + first, store, offset + first, n};
   }
 };
 

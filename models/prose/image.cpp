@@ -271,23 +271,23 @@ std::uint64_t context_digest(const prose_config& config,
     hash.update({reinterpret_cast<const std::byte*>(from), count * sizeof(float)});
   };
   for (const lane_context<float>& lane : state.lanes) {
-    const std::uint64_t open = lane.clock.p[0] % window_rows;
+    const std::uint64_t open = lane.clock.data[0] % window_rows;
     for (const block_context<float>& block : lane.blocks) {
-      add(block.tail.p, (conv_taps - 1) * std::uint64_t{config.width});
+      add(block.tail.data, (conv_taps - 1) * std::uint64_t{config.width});
       for (const buffer<float>& rows : block.open) {
-        add(rows.p, open * head_width);
-        add(rows.p + window_rows * head_width, open * head_width);
+        add(rows.data, open * head_width);
+        add(rows.data + window_rows * head_width, open * head_width);
       }
       for (const auto& level : block.memories) {
         for (const memory_state<float>& m : level) {
-          add(m.memory.p, head_width * head_width);
-          add(m.accumulator.p, head_width * head_width);
-          add(m.open.p, open);
-          add(m.open.p + window_rows, open);
+          add(m.memory.data, head_width * head_width);
+          add(m.accumulator.data, head_width * head_width);
+          add(m.open.data, open);
+          add(m.open.data + window_rows, open);
         }
       }
     }
-    add_value(hash, lane.clock.p[0]);
+    add_value(hash, lane.clock.data[0]);
   }
   return hash.digest();
 }

@@ -226,7 +226,7 @@ bool prose::ended(snapshot_ticket ticket) const noexcept {
 /// Takes over clocks that were written behind the host's back.
 void prose::impl::read_back() {
   for (std::size_t i = 0; i < clocks.size(); ++i) {
-    const std::uint64_t* clock = g->state().lanes[i].clock.p;
+    const std::uint64_t* clock = g->state().lanes[i].clock.data;
     clocks[i] = {clock[0], clock[1]};
   }
 }
@@ -282,7 +282,7 @@ std::uint64_t prose::position(std::uint32_t lane) const noexcept {
 
 result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
   WEIR_CHECK(reset_context(lane));
-  impl_->g->state().lanes[lane].clock.p[0] = position;
+  impl_->g->state().lanes[lane].clock.data[0] = position;
   impl_->read_back();
   return {};
 }
@@ -325,7 +325,7 @@ result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
   }
   WEIR_CHECK(impl_->idle());
   const buffer<float>& pending = impl_->g->state().lanes[lane].pending;
-  return std::vector<float>(pending.p, pending.p + pending.count);
+  return std::vector<float>(pending.data, pending.data + pending.count);
 }
 
 const std::string& prose::kernel_set() const noexcept {

@@ -21,7 +21,7 @@ struct replica_part {
 
 template <class R>
 replica_part part_of(const char* name, const buffer<R>& b) {
-  return {name, b.p, static_cast<std::size_t>(b.count) * sizeof(R)};
+  return {name, b.data, static_cast<std::size_t>(b.count) * sizeof(R)};
 }
 
 /// All that every device has, in one order.
@@ -128,7 +128,7 @@ void replicas::spread() {
         std::memcpy(to[i].data, from[i].data, from[i].bytes);
       }
     }
-    g->submitted_counters().load_from(state_.counters.p);
+    g->submitted_counters().load_from(state_.counters.data);
   }
 }
 

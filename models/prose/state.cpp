@@ -12,7 +12,7 @@ namespace {
 
 template <class R>
 void zero(buffer<R>& b) {
-  std::fill_n(b.p, b.count, R{});
+  std::fill_n(b.data, b.count, R{});
 }
 
 template <class R>
@@ -55,7 +55,7 @@ result<lane_context<R>> make_lane(task_place& place, const prose_config& config)
 double norm_of(const buffer<float>& memory) {
   double squares = 0;
   for (std::int64_t i = 0; i < memory.count; ++i) {
-    const auto x = static_cast<double>(memory.p[i]);
+    const auto x = static_cast<double>(memory.data[i]);
     squares += x * x;
   }
   return std::sqrt(squares);
@@ -101,7 +101,7 @@ result<model_state<R>> make_state(task_place& place, const prose_config& config,
   }
   WEIR_TRY(s.counters, place.allocate<std::uint64_t>(step_counters::words, "counters"));
   for (const parameter_info& info : layout.all()) {
-    initialise(info, config.seed, s.parameters.p + info.offset);
+    initialise(info, config.seed, s.parameters.data + info.offset);
   }
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     WEIR_TRY(auto lane, make_lane<R>(place, config));
@@ -126,7 +126,7 @@ void clear_context(lane_context<R>& lane) {
     }
   }
   zero(lane.pending);
-  lane.clock.p[1] = 0;
+  lane.clock.data[1] = 0;
 }
 
 template result<model_state<float>> make_state(task_place&, const prose_config&,

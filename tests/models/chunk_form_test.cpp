@@ -57,7 +57,7 @@ double worst_difference(const std::vector<std::size_t>& chunks) {
       for (std::size_t h = 0; h < config.heads; ++h) {
         const auto& expected = reference.memory(b, l, h);
         const double* found =
-            model.model().state().lanes[0].blocks[b].memories[l][h].memory.p;
+            model.model().state().lanes[0].blocks[b].memories[l][h].memory.data;
         for (std::size_t i = 0; i < expected.size(); ++i) {
           worst = std::max(worst, std::abs(found[i] - expected[i]));
         }

@@ -72,7 +72,7 @@ void double_model::each_context_buffer(F f) {
 
 std::vector<double> double_model::save_contexts() {
   std::vector<double> out;
-  each_context_buffer([&](auto& b) { out.insert(out.end(), b.p, b.p + b.count); });
+  each_context_buffer([&](auto& b) { out.insert(out.end(), b.data, b.data + b.count); });
   for (const auto& clock : clocks_) {
     out.push_back(static_cast<double>(clock.position));
     out.push_back(static_cast<double>(clock.pending));
@@ -83,7 +83,7 @@ std::vector<double> double_model::save_contexts() {
 void double_model::load_contexts(const std::vector<double>& saved) {
   std::size_t at = 0;
   each_context_buffer([&](auto& b) {
-    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(at), b.count, b.p);
+    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(at), b.count, b.data);
     at += static_cast<std::size_t>(b.count);
   });
   for (auto& clock : clocks_) {

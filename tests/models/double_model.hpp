@@ -33,7 +33,7 @@ class double_model {
   [[nodiscard]] const models::parameter_layout& layout() const {
     return graph_->layout();
   }
-  double* parameters() { return graph_->state().parameters.p; }
+  double* parameters() { return graph_->state().parameters.data; }
   [[nodiscard]] std::uint64_t position(std::size_t lane) const {
     return clocks_[lane].position;
   }

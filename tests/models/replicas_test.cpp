@@ -199,7 +199,7 @@ TEST(Replicas, OfWhichOneDiffersAreFound) {
   const auto r = or_throw(models::replicas::create(
       *engine, small(4), *or_throw(models::select_kernels("auto")), 2));
   ASSERT_TRUE(r->check().has_value());
-  r->device(1).state().moments[0].p[7] = 1e-30F;
+  r->device(1).state().moments[0].data[7] = 1e-30F;
   const auto found = r->check();
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), errc::determinism_violation);

@@ -57,8 +57,8 @@ result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
   WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
-  std::unique_ptr<graph> g(
-      new graph(std::move(place), config, kernels, over_lanes, shared_sum.p != nullptr));
+  std::unique_ptr<graph> g(new graph(std::move(place), config, kernels, over_lanes,
+                                     shared_sum.data != nullptr));
   WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));
   WEIR_CHECK(g->allocate_gradients(shared_sum));
   g->windows_.resize(2);
@@ -112,7 +112,7 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
   WEIR_TRY(l.d_saved,
            place_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
-  cutter<R> cut(l.saved.p);
+  cutter<R> cut(l.saved.data);
   memory_head<R>& h = l.head;
   h.frequency = static_cast<int>(frequency);
   h.memory_before = cut.take(square_size);
@@ -134,7 +134,7 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   if (segments) {
     h.states = cut.take(window_rows / static_cast<int>(frequency) * square_size);
   }
-  h.d_key = l.d_saved.p;
+  h.d_key = l.d_saved.data;
   h.d_value = h.d_key + rows_size;
   h.d_theta = h.d_value + rows_size;
   h.d_alpha = h.d_theta + window_rows;
@@ -151,16 +151,16 @@ result<void> graph<R>::allocate_heads(block& b) {
     const int column = h * head_width;
     k.d_key = b.d_stack.columns(column, head_width, window_rows, n_.stack);
     k.d_value = b.d_stack.columns(n_.inner + column, head_width, window_rows, n_.stack);
-    cutter<R> cut(k.saved.p);
+    cutter<R> cut(k.saved.data);
     k.head.key = cut.take(rows_size);
     k.head.key_t = cut.take(rows_size);
     k.head.value = cut.take(rows_size);
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
     k.head.gates = cut.take(gates);
-    k.head.raw_key = b.near.p + column;
+    k.head.raw_key = b.near.data + column;
     k.head.raw_value = k.head.raw_key + n_.inner;
-    k.head.raw_gates = b.near.p + 2 * n_.inner;
+    k.head.raw_gates = b.near.data + 2 * n_.inner;
     k.head.raw_stride = n_.near;
     k.head.levels = n_.levels;
     k.head.heads = n_.heads;
@@ -180,19 +180,19 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
   const bool far = l >= n_.near_levels;
   const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
   memory_head<R>& m = one.head;
-  m.raw_query = far ? b.far.p + column - n_.near_levels * n_.inner
-                    : b.near.p + n_.key_columns + column;
+  m.raw_query = far ? b.far.data + column - n_.near_levels * n_.inner
+                    : b.near.data + n_.key_columns + column;
   m.raw_stride = far ? n_.stack - n_.near : n_.near;
   m.gates = k.gates + 2 * l * window_rows;
   m.key = k.key;
   m.key_t = k.key_t;
   m.value = k.value;
   m.key_key = k.key_key;
-  m.out = b.y.p + column;
+  m.out = b.y.data + column;
   m.out_stride = n_.outs;
-  m.d_out = d_y.p + d_column;
+  m.d_out = d_y.data + d_column;
   m.d_out_stride = d_stride;
-  m.d_query = b.d_stack.p + n_.key_columns + column;
+  m.d_query = b.d_stack.data + n_.key_columns + column;
   m.d_query_stride = n_.stack;
   one.y = b.y.columns(column, head_width, window_rows, n_.outs);
   one.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
@@ -228,10 +228,10 @@ result<void> graph<R>::allocate_halves(block& b) {
     if (outs > 0) {
       WEIR_TRY(t.d_y, place_.template allocate<R>(w * outs, "activations"));
     }
-    t.relu = t.wide.p;
-    t.hidden = t.wide.p + wide;
-    t.d_hidden = t.back.p;
-    t.d_normed = t.back.p + wide;
+    t.relu = t.wide.data;
+    t.hidden = t.wide.data + wide;
+    t.d_hidden = t.back.data;
+    t.d_normed = t.back.data + wide;
   }
   return {};
 }
@@ -248,7 +248,7 @@ result<void> graph<R>::allocate_block(block& b) {
   };
   constexpr int w = window_rows;
   WEIR_CHECK(get(b.past, 1, (w + 3 + w) * n_.width + w));
-  b.u = b.past.p + 3 * n_.width;
+  b.u = b.past.data + 3 * n_.width;
   b.z = b.u + w * n_.width;
   b.inverse1 = b.z + w * n_.width;
   WEIR_CHECK(get(b.near, w, n_.near));
@@ -256,7 +256,7 @@ result<void> graph<R>::allocate_block(block& b) {
   WEIR_CHECK(get(b.y, w, n_.outs));
   WEIR_CHECK(get(b.x1, w, n_.width));
   WEIR_CHECK(get(b.normed2, w, n_.width + 1));
-  b.inverse2 = b.normed2.p + w * n_.width;
+  b.inverse2 = b.normed2.data + w * n_.width;
   WEIR_CHECK(get(b.d_x1, w + 1, n_.width));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
@@ -290,9 +290,9 @@ result<void> graph<R>::allocate_window(window& w) {
   }
   WEIR_TRY(w.head, place_.template allocate<R>(std::int64_t{window_rows} * n_.head_stride,
                                                "activations"));
-  w.normed = {w.head.p, n_.head_stride};
-  w.inverse = {w.head.p + n_.width, n_.head_stride};
-  w.logits = {w.head.p + n_.width + 16, n_.head_stride};
+  w.normed = {w.head.data, n_.head_stride};
+  w.inverse = {w.head.data + n_.width, n_.head_stride};
+  w.logits = {w.head.data + n_.width + 16, n_.head_stride};
   WEIR_TRY(w.d_gain,
            place_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
   return {};

@@ -69,7 +69,7 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
   if (precedes || follows) {
     accesses_.updates(between.all());
   }
-  R* d_memory = between.p;
+  R* d_memory = between.data;
   task(
       "memory_backward", s,
       [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
@@ -121,7 +121,7 @@ void graph<R>::gates_backward(block& b) {
     for (int l = 0; l < n_.levels; ++l) {
       const memory_head<R>& m =
           b.levels[static_cast<std::size_t>(l)][static_cast<std::size_t>(h)].head;
-      R* theta = b.d_stack.p + 2 * n_.inner + l * 2 * n_.heads + h;
+      R* theta = b.d_stack.data + 2 * n_.inner + l * 2 * n_.heads + h;
       R* alpha = theta + n_.heads;
       for (int r = 0; r < window_rows; ++r) {
         theta[r * n_.stack] = m.d_theta[r];
@@ -142,7 +142,7 @@ void graph<R>::run_keys_backward(const spot& s, int h) {
     d_keys[l] = m.d_key;
     d_values[l] = m.d_value;
   }
-  R* d_key = b.d_stack.p + h * head_width;
+  R* d_key = b.d_stack.data + h * head_width;
   k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
                     n_.stack);
 }
@@ -160,9 +160,9 @@ void graph<R>::stack_backward(const spot& s, int half) {
         const block& t = at(here);
         const int columns = n_.width / 2;
         const int first = half * columns;
-        gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p,
+        gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.data,
              n_.stack, value(parameters(here).key) + first, n_.width, R(0),
-             t.d_z.p + first, n_.width);
+             t.d_z.data + first, n_.width);
         return {};
       },
       turn::chain, half);
@@ -188,10 +188,10 @@ void graph<R>::conv_backward(const spot& s) {
     const buffer<R>& d_z =
         windows_[slot_][static_cast<std::size_t>(s.lane)][next]->blocks[in].d_z;
     accesses_.reads(d_z.part(0, 3 * std::int64_t{n_.width}));
-    rows_after = d_z.p;
+    rows_after = d_z.data;
   }
   task("conv_backward", s, [this, rows_after](const spot& here) -> result<void> {
-    R* last_rows = at(here).d_z.p + window_rows * n_.width;
+    R* last_rows = at(here).d_z.data + window_rows * n_.width;
     if (rows_after != nullptr) {
       std::copy_n(rows_after, 3 * n_.width, last_rows);
     } else {
@@ -211,9 +211,9 @@ void graph<R>::run_conv_backward(const spot& s) {
   R* d_u = scratch<R>((window_rows + conv_taps + 1) * width);
   R* d_taps = d_u + window_rows * width;
   R* d_gain = d_taps + conv_taps * width;
-  k_->conv_backward(b.u, value(p.conv), b.d_z.p, d_u, d_taps, window_rows, width);
+  k_->conv_backward(b.u, value(p.conv), b.d_z.data, d_u, d_taps, window_rows, width);
   k_->norm_backward(constant(rows_of(s.w->x[in], 0)), value(p.gain1), {b.inverse1, 1},
-                    {d_u, width}, {b.d_x1.p, width}, rows_of(s.w->d_x[in], 0), d_gain,
+                    {d_u, width}, {b.d_x1.data, width}, rows_of(s.w->d_x[in], 0), d_gain,
                     window_rows, width);
   vector_gradient(s, p.conv, d_taps);
   vector_gradient(s, p.gain1, d_gain);

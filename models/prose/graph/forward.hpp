@@ -65,7 +65,7 @@ void graph<R>::embed(const spot& s) {
   }
   task("embed", s, [this](const spot& here) -> result<void> {
     const R* table = value(layout_.embedding);
-    R* x = here.w->x[0].p;
+    R* x = here.w->x[0].data;
     for (int r = 0; r < window_rows; ++r, x += n_.width) {
       const std::int32_t id = here.rows->ids[r];
       if (id < 0) {
@@ -77,7 +77,7 @@ void graph<R>::embed(const spot& s) {
     if (here.rows->ends_chunk) {
       const lane_clock& after =
           here.pulse->lanes[static_cast<std::size_t>(here.lane)].after;
-      std::uint64_t* clock = context(here.lane).clock.p;
+      std::uint64_t* clock = context(here.lane).clock.data;
       clock[0] = after.position;
       clock[1] = after.pending;
     }
@@ -112,7 +112,7 @@ void graph<R>::run_norm_conv(const spot& s) {
   const int first = s.rows->first;
   const int last = s.rows->last;
   const std::ptrdiff_t width = n_.width;
-  R* tail = context(s).tail.p;
+  R* tail = context(s).tail.data;
   R* now = b.u + first * width;
   if (partial(s)) {
     zero_rows(b.u, -3, first - 3, n_.width);
@@ -139,7 +139,7 @@ void graph<R>::project(const spot& s) {
     accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(to.all());
     task(
         name,
-        [z = b.z, weights = value(parameter), out = to.p, columns,
+        [z = b.z, weights = value(parameter), out = to.data, columns,
          width = n_.width](const runtime::task_context&) -> result<void> {
           gemm(form::plain, form::transposed, window_rows, columns, width, z, width,
                weights, width, R(0), out, columns);
@@ -158,7 +158,7 @@ void graph<R>::project(const spot& s) {
 template <class R>
 key_head<R> graph<R>::keys_of(const spot& s, int h) {
   key_head<R> k = at(s).heads[static_cast<std::size_t>(h)].head;
-  R* open = context(s).open[static_cast<std::size_t>(h)].p;
+  R* open = context(s).open[static_cast<std::size_t>(h)].data;
   k.open_key = open;
   k.open_value = open + window_rows * head_width;
   k.first = s.rows->first;
@@ -199,10 +199,10 @@ memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   r.keeps = s.pulse->builds;
   r.fires_at_end =
       frequency >= window_rows && (s.rows->index + 1) * window_rows % frequency == 0;
-  r.open_theta = m.open.p;
-  r.open_keep = m.open.p + window_rows;
-  r.memory = m.memory.p;
-  r.accumulator = m.accumulator.p;
+  r.open_theta = m.open.data;
+  r.open_keep = m.open.data + window_rows;
+  r.memory = m.memory.data;
+  r.accumulator = m.accumulator.data;
   return r;
 }
 

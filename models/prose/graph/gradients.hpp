@@ -38,7 +38,7 @@ void graph<R>::note_squares(const spot& s, int parameter, int count) {
     return;
   }
   for (int i = parameter; i < parameter + count; ++i) {
-    squares_.p[i] = k_->squares(gradient(0, i), static_cast<int>(info(i).padded()));
+    squares_.data[i] = k_->squares(gradient(0, i), static_cast<int>(info(i).padded()));
   }
 }
 
@@ -80,7 +80,7 @@ void graph<R>::head_weights(const spot& s) {
         weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
                        constant(here.w->normed));
         R* gain = scratch<R>(n_.width);
-        k_->sum_of(here.w->d_gain.p, here.w->d_gain.p + n_.width, gain, n_.width);
+        k_->sum_of(here.w->d_gain.data, here.w->d_gain.data + n_.width, gain, n_.width);
         vector_gradient(here, layout_.final_gain, gain);
         return {};
       },
@@ -117,8 +117,9 @@ void graph<R>::mlp_weights(const spot& s) {
       [this](const spot& here) -> result<void> {
         const block& t = at(here);
         halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
-                       t.halves[1].d_hidden, {t.normed2.p, n_.width});
-        vector_gradient(here, parameters(here).gain2, t.d_x1.p + window_rows * n_.width);
+                       t.halves[1].d_hidden, {t.normed2.data, n_.width});
+        vector_gradient(here, parameters(here).gain2,
+                        t.d_x1.data + window_rows * n_.width);
         return {};
       },
       turn::filler);
@@ -149,8 +150,8 @@ void graph<R>::out_weights(const spot& s) {
   task(
       "out_weights", s,
       [this, out](const spot& here) -> result<void> {
-        weight_product(here, out, n_.levels, {at(here).y.p, n_.outs},
-                       {at(here).d_x1.p, n_.width});
+        weight_product(here, out, n_.levels, {at(here).y.data, n_.outs},
+                       {at(here).d_x1.data, n_.width});
         return {};
       },
       turn::filler);
@@ -171,7 +172,7 @@ void graph<R>::far_weights(const spot& s) {
   task(
       "query_weights", s,
       [this, query, count](const spot& here) -> result<void> {
-        weight_product(here, query, count, {at(here).d_stack.p + n_.near, n_.stack},
+        weight_product(here, query, count, {at(here).d_stack.data + n_.near, n_.stack},
                        {at(here).z, n_.width});
         return {};
       },
@@ -193,7 +194,7 @@ void graph<R>::near_weights(const spot& s) {
   task(
       "key_weights", s,
       [this, bias, count](const spot& here) -> result<void> {
-        const R* stack = at(here).d_stack.p;
+        const R* stack = at(here).d_stack.data;
         weight_product(here, parameters(here).key, count, {stack, n_.stack},
                        {at(here).z, n_.width});
         for (int l = 0; l < n_.levels; ++l) {
@@ -231,7 +232,7 @@ void graph<R>::run_embedding_weights(const spot& s) {
   for (int r = 0; r < window_rows; ++r) {
     const std::int32_t id = s.rows->ids[r];
     if (id >= 0) {
-      k_->add(table + std::ptrdiff_t{id} * n_.width, s.w->d_x[0].p + r * n_.width,
+      k_->add(table + std::ptrdiff_t{id} * n_.width, s.w->d_x[0].data + r * n_.width,
               n_.width);
     }
   }

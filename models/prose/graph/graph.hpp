@@ -139,11 +139,11 @@ class graph {
   [[nodiscard]] const parameter_layout& layout() const { return layout_; }
   [[nodiscard]] const prose_config& config() const { return config_; }
   /// Gradients of the last Build pulse, summed over lanes, before clipping.
-  [[nodiscard]] const R* gradients() const { return gradients_[0].all.p; }
+  [[nodiscard]] const R* gradients() const { return gradients_[0].all.data; }
   /// Rows [64][width] that went into the head in the last pulse, of a lane's window of
   /// the chunk.
   [[nodiscard]] const R* final_rows(std::size_t lane, std::size_t index) const {
-    return windows_[slot_][lane][index]->x.back().p;
+    return windows_[slot_][lane][index]->x.back().data;
   }
   /// Counters as of the pulses submitted so far: decides which error buffers a pulse
   /// touches.
@@ -289,17 +289,17 @@ class graph {
     return {m.data, m.stride};
   }
   [[nodiscard]] matrix<R> rows_of(const buffer<R>& b, int row) const {
-    return {b.p + row * n_.width, n_.width};
+    return {b.data + row * n_.width, n_.width};
   }
   [[nodiscard]] const parameter_info& info(int parameter) const {
     return layout_[parameter];
   }
   [[nodiscard]] R* value(int parameter) {
-    return state_.parameters.p + info(parameter).offset;
+    return state_.parameters.data + info(parameter).offset;
   }
   [[nodiscard]] runtime::footprint values(int parameter, int count = 1) const;
   [[nodiscard]] R* gradient(int lane, int parameter) {
-    return gradients_[static_cast<std::size_t>(lane)].all.p + info(parameter).offset;
+    return gradients_[static_cast<std::size_t>(lane)].all.data + info(parameter).offset;
   }
   [[nodiscard]] lane_context<R>& context(int lane) {
     return state_.lanes[static_cast<std::size_t>(lane)];

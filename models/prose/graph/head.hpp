@@ -54,7 +54,7 @@ result<void> graph<R>::run_head(const spot& s, int half) {
        logits.stride);
   if (leaves_pending(s, half)) {
     std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
-                context(s.lane).pending.p);
+                context(s.lane).pending.data);
   }
   R scale = 0;
   if (s.pulse->builds) {
@@ -92,7 +92,7 @@ void graph<R>::head_gradient(const spot& s, int half) {
   k_->norm_backward(constant(rows_of(s.w->x[top], row)), value(layout_.final_gain),
                     constant(rows_from(s.w->inverse, row)), {d_normed, width},
                     {nothing, 0}, rows_of(s.w->d_x[top], row),
-                    s.w->d_gain.p + half * width, half_rows, width);
+                    s.w->d_gain.data + half * width, half_rows, width);
 }
 
 /// Whether this half holds the chunk's last row and nobody knows the token after it.
@@ -111,7 +111,7 @@ void graph<R>::score_pending(pulse_record& record, int lane) {
       "score_pending",
       [this, r, lane](const runtime::task_context& context) -> result<void> {
         lane_record& lr = pulse_of(context, r).lanes[static_cast<std::size_t>(lane)];
-        const R* pending = this->context(lane).pending.p;
+        const R* pending = this->context(lane).pending.data;
         std::vector<R> logits(pending, pending + n_.vocab);
         R nats = 0;
         k_->softmax(logits.data(), n_.vocab, &lr.first_token, 1, n_.vocab, R(0), &nats);

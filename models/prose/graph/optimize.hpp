@@ -31,7 +31,7 @@ void graph<R>::run_reduce(int group) {
 template <class R>
 void graph<R>::run_squares(int group) {
   for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
-    squares_.p[parameter] =
+    squares_.data[parameter] =
         k_->squares(gradient(0, parameter), static_cast<int>(info(parameter).padded()));
   }
 }
@@ -48,7 +48,7 @@ void graph<R>::reduce(pulse_record& record) {
     const buffer<R> all = gradients_[static_cast<std::size_t>(lane)].all;
     accesses_.writes(all.all());
     task("no_gradients", [all](const runtime::task_context&) -> result<void> {
-      std::fill_n(all.p, all.count, R(0));
+      std::fill_n(all.data, all.count, R(0));
       return {};
     });
   }
@@ -118,7 +118,7 @@ template <class R>
 result<void> graph<R>::run_clip(pulse_record& record) {
   double total = 0;
   for (std::int64_t i = 0; i < squares_.count; ++i) {
-    total += squares_.p[i];
+    total += squares_.data[i];
   }
   record.gradient_norm = std::sqrt(total);
   if (!std::isfinite(record.gradient_norm)) {
@@ -127,11 +127,11 @@ result<void> graph<R>::run_clip(pulse_record& record) {
   }
   const double scale = std::min(1.0, config_.clip / (record.gradient_norm + 1e-6));
   step_counters counters;
-  counters.load_from(state_.counters.p);
+  counters.load_from(state_.counters.data);
   counters.updates += 1;
   for (int l = 0; l < n_.levels; ++l) {
     const auto level = static_cast<std::size_t>(l);
-    step_plan<R>& plan = plan_.p[l];
+    step_plan<R>& plan = plan_.data[l];
     plan.scale = static_cast<R>(scale);
     counters.accumulated[level] += 1;
     if ((record.active >> l & 1U) == 0) {
@@ -149,23 +149,23 @@ result<void> graph<R>::run_clip(pulse_record& record) {
     plan.beta2 = static_cast<R>(config_.beta2);
     plan.epsilon = static_cast<R>(config_.epsilon);
   }
-  counters.store_to(state_.counters.p);
+  counters.store_to(state_.counters.data);
   return {};
 }
 
 template <class R>
 void graph<R>::run_step(int group, bool active, bool accumulated) {
   const step_group& g = layout_.groups()[static_cast<std::size_t>(group)];
-  const step_plan<R>& plan = plan_.p[g.level];
-  R* moments = state_.moments[static_cast<std::size_t>(group)].p;
-  R* errors = state_.errors[static_cast<std::size_t>(group)].p;
+  const step_plan<R>& plan = plan_.data[g.level];
+  R* moments = state_.moments[static_cast<std::size_t>(group)].data;
+  R* errors = state_.errors[static_cast<std::size_t>(group)].data;
   for (int parameter : g.parameters) {
     const parameter_info& i = info(parameter);
     const auto count = static_cast<int>(i.padded());
     const R* grad = gradient(0, parameter);
     R* error = errors + i.group_offset;
     if (active) {
-      k_->step(state_.parameters.p + i.offset, grad, moments + i.group_offset,
+      k_->step(state_.parameters.data + i.offset, grad, moments + i.group_offset,
                moments + g.size + i.group_offset, accumulated ? error : nullptr, count,
                plan, i.decays ? static_cast<R>(config_.decay) : R(0));
     } else {
