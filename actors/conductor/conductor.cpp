@@ -292,9 +292,9 @@ void conductor_shell::sample(bool always) {
   s.pulses = record.pulses;
   s.bits = std::exchange(since_sample_, nat_sum{}).bits_per_byte();
   s.cumulative_bits =
-      phase == models::phase::build  ? core_->accounts().build.bits_per_byte()
-      : phase == models::phase::test ? core_->accounts().test.bits_per_byte()
-                                     : 0;
+      phase == models::pulse_phase::build  ? core_->accounts().build.bits_per_byte()
+      : phase == models::pulse_phase::test ? core_->accounts().test.bits_per_byte()
+                                           : 0;
   s.durable_generation = end_.generation;
   s.durable_tokens = has_durable_ ? durable_tokens_ : 0;
   s.at_ns = now;

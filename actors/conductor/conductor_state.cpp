@@ -108,7 +108,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   note_boundaries(*chunks, order);
   models::pulse& p = order.pulse;
   p.id = issued_pulses_++;
-  p.ph = static_cast<models::phase>(chunks->phase);
+  p.phase = static_cast<models::pulse_phase>(chunks->phase);
   p.update = issued_updates_;
   p.total_updates = record_.total_updates;
   flight f;
@@ -118,13 +118,13 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
       f.marks.push_back(lane->mark);
       f.ends_of_text += ends_of_text_in(*lane);
       const std::uint64_t from = lane->lane_position;
-      p.active_levels |= p.ph == models::phase::build
+      p.active_levels |= p.phase == models::pulse_phase::build
                              ? models::active_mask(settings_.frequencies, from,
                                                    from + lane->tokens.size())
                              : 0;
     }
   }
-  if (p.ph == models::phase::build) {
+  if (p.phase == models::pulse_phase::build) {
     ++issued_updates_;
     build_start_ns_ = build_began_ ? build_start_ns_ : now_ns;
     build_began_ = true;
@@ -146,10 +146,10 @@ void conductor_state::close_window(std::uint64_t build_tokens) {
 
 void conductor_state::count_scores(const flight& f, const models::pulse_result& r) {
   const std::uint64_t bytes = r.scored - std::min(r.scored, f.ends_of_text);
-  if (f.pulse.ph == models::phase::test) {
+  if (f.pulse.phase == models::pulse_phase::test) {
     accounts_.test.add(r.nats_q32, bytes);
   }
-  if (f.pulse.ph != models::phase::build) {
+  if (f.pulse.phase != models::pulse_phase::build) {
     return;
   }
   accounts_.build.add(r.nats_q32, bytes);
@@ -168,7 +168,7 @@ void conductor_state::count_scores(const flight& f, const models::pulse_result& 
 
 void conductor_state::count_times(const flight& f, const pulse_done& done,
                                   std::int64_t now_ns) {
-  if (f.pulse.ph == models::phase::build) {
+  if (f.pulse.phase == models::pulse_phase::build) {
     accounts_.build_ns = build_base_ns_ + (now_ns - build_start_ns_);
     accounts_.kernel_ns = kernel_base_ns_ + done.kernel_ns;
     accounts_.stall_ns = stall_base_ns_ + done.stall_ns;
@@ -193,12 +193,12 @@ result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns
     marks_[mark.lane] = mark;
   }
   record_.reset_due = f.reset_due;
-  auto& used = record_.used[static_cast<std::size_t>(f.pulse.ph)];
+  auto& used = record_.used[static_cast<std::size_t>(f.pulse.phase)];
   used.tokens += f.tokens;
   used.pulses += 1;
   record_.tokens += f.tokens;
   record_.pulses += 1;
-  phase_ = f.pulse.ph;
+  phase_ = f.pulse.phase;
   if (f.snapshot) {
     boundaries_.push_back(boundary_now());
   }

@@ -121,7 +121,7 @@ class conductor_state {
   [[nodiscard]] const run_accounts& accounts() const noexcept { return accounts_; }
   [[nodiscard]] const settings& config() const noexcept { return settings_; }
   /// Phase of the last committed pulse.
-  [[nodiscard]] models::phase phase() const noexcept { return phase_; }
+  [[nodiscard]] models::pulse_phase phase() const noexcept { return phase_; }
 
  private:
   struct flight {
@@ -149,7 +149,7 @@ class conductor_state {
   std::deque<flight> flights_;
   std::deque<boundary> boundaries_;
   std::vector<std::optional<storage::chunk_mark>> marks_;  ///< committed, by lane
-  models::phase phase_ = models::phase::build;
+  models::pulse_phase phase_ = models::pulse_phase::build;
   bool draining_ = false;
   // What has been issued, ahead of what is committed.
   std::uint64_t issued_pulses_ = 0;

@@ -90,7 +90,7 @@ void orchestrator_state::begin(job& j) {
     return;
   }
   const bool counts =
-      j.order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
+      j.order->pulse.phase == models::pulse_phase::build && submitted_ >= warm_pulses;
   if (rests_since_ns_ != 0 && counts) {
     const std::int64_t now = now_();
     stall_ns_ += now - rests_since_ns_;

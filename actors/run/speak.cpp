@@ -51,7 +51,7 @@ class speaker {
     lanes[0].lookahead = next;
     models::pulse p;
     p.id = pulses_++;
-    p.ph = models::phase::stream;
+    p.phase = models::pulse_phase::stream;
     WEIR_TRY(const auto ticket, model_.submit(p, lanes));
     WEIR_TRY([[maybe_unused]] const auto done, model_.finish(ticket));
     return {};

@@ -332,7 +332,8 @@ const std::string& prose::kernel_set() const noexcept {
   return impl_->kernel_set;
 }
 
-std::uint64_t prose::product_flops(std::uint64_t tokens, phase ph) const noexcept {
+std::uint64_t prose::product_flops(std::uint64_t tokens,
+                                   pulse_phase phase) const noexcept {
   std::uint64_t per_row = 0;
   const parameter_layout& layout = impl_->g->layout();
   for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
@@ -340,7 +341,7 @@ std::uint64_t prose::product_flops(std::uint64_t tokens, phase ph) const noexcep
                          layout[i].name.find(".conv") == std::string::npos;
     per_row += product ? static_cast<std::uint64_t>(layout[i].count()) : 0;
   }
-  return tokens * per_row * 2 * (ph == phase::build ? 3 : 1);
+  return tokens * per_row * 2 * (phase == pulse_phase::build ? 3 : 1);
 }
 
 const prose_config& prose::config() const noexcept {

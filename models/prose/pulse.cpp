@@ -7,11 +7,11 @@
 
 namespace weir::models {
 
-std::string_view name_of(phase ph) noexcept {
-  switch (ph) {
-    case phase::build: return "build";
-    case phase::test: return "test";
-    case phase::stream: return "stream";
+std::string_view name_of(pulse_phase phase) noexcept {
+  switch (phase) {
+    case pulse_phase::build: return "build";
+    case pulse_phase::test: return "test";
+    case pulse_phase::stream: return "stream";
   }
   return "unknown";
 }

@@ -44,7 +44,7 @@ void plan_windows(const prose::lane_input& in, lane_record& lane) {
 void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
                  std::span<const lane_clock> clocks) {
-  record.builds = p.ph == phase::build;
+  record.builds = p.phase == pulse_phase::build;
   record.active = p.active_levels;
   record.update = p.update;
   record.total_updates = p.total_updates;

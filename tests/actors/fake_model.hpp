@@ -31,7 +31,7 @@ class fake_model final : public actors::pulse_model {
     xxh3_stream hash;
     add(hash, state_);
     add(hash, order.pulse.id);
-    add(hash, static_cast<std::uint64_t>(order.pulse.ph));
+    add(hash, static_cast<std::uint64_t>(order.pulse.phase));
     add(hash, order.pulse.active_levels);
     std::uint64_t tokens = 0;
     for (const auto& lane : order.lanes) {

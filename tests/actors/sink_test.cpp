@@ -58,7 +58,7 @@ TEST(observer_state, begins_anew_with_a_phase) {
   s.phase_tokens = 5000;
   s.at_ns = 1;
   static_cast<void>(o.take(s));
-  s.phase = models::phase::test;
+  s.phase = models::pulse_phase::test;
   s.phase_tokens = 64;
   s.at_ns = 2;
   EXPECT_EQ(o.take(s).phase, "test");

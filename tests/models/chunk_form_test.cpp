@@ -88,7 +88,7 @@ TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
     models::prose::lane_input in;
     in.tokens = text;
     models::pulse p;
-    p.ph = models::phase::build;
+    p.phase = models::pulse_phase::build;
     models::fill_record(record, p, {&in, 1}, std::vector{models::lane_clock{}});
     or_throw(g.submit_pulse(record));
   };

@@ -34,7 +34,7 @@ double double_model::run(const std::vector<lane_text>& lanes, bool builds,
     inputs.push_back(in);
   }
   models::pulse p;
-  p.ph = builds ? models::phase::build : models::phase::test;
+  p.phase = builds ? models::pulse_phase::build : models::pulse_phase::test;
   p.active_levels = active;
   p.update = update;
   p.total_updates = total;

@@ -21,8 +21,8 @@ constexpr double norm_limit = 1000;
 /// Reads `tokens` tokens, of which `text` gives one after the other, with a new model.
 /// Returns the largest norm of a memory at any of 16 places, or an error.
 template <class Text>
-result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
-  const std::uint64_t n = ph == phase::build ? 64 : 512;
+result<double> read(pulse_phase phase, std::uint64_t tokens, const Text& text) {
+  const std::uint64_t n = phase == pulse_phase::build ? 64 : 512;
   runtime::engine_options options;
   options.workers = 1;
   WEIR_TRY(const auto engine, runtime::engine::create(options));
@@ -38,7 +38,7 @@ result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
     }
     pulse p;
     p.id = p.update = u;
-    p.ph = ph;
+    p.phase = phase;
     p.total_updates = pulses;
     p.active_levels = active_mask(config.frequencies, u * n, (u + 1) * n);
     prose::lane_input in;
@@ -55,9 +55,10 @@ result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
   return largest;
 }
 
-class Endless : public ::testing::TestWithParam<phase> {};
+class Endless : public ::testing::TestWithParam<pulse_phase> {};
 INSTANTIATE_TEST_SUITE_P(Phases, Endless,
-                         ::testing::Values(phase::build, phase::test, phase::stream),
+                         ::testing::Values(pulse_phase::build, pulse_phase::test,
+                                           pulse_phase::stream),
                          [](const auto& in) { return std::string(name_of(in.param)); });
 
 TEST_P(Endless, RunOfEachByteHasFiniteNumbersAndABoundedMemory) {

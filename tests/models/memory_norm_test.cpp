@@ -182,14 +182,15 @@ class gated_model {
     }
   }
   /// One chunk; false if a number was none.
-  bool feed(phase ph, std::span<const std::uint32_t> tokens, std::uint32_t next) {
+  bool feed(pulse_phase phase, std::span<const std::uint32_t> tokens,
+            std::uint32_t next) {
     prose::lane_input in;
     in.tokens = tokens;
     in.lookahead = next;
     in.position = model_->position(0);
     pulse p;
     p.id = p.update = pulses_++;
-    p.ph = ph;
+    p.phase = phase;
     p.total_updates = 1000;
     p.active_levels = active_mask(model_->config().frequencies, in.position,
                                   in.position + tokens.size());
@@ -233,7 +234,7 @@ TEST(MemoryNorm, HasABoundForLongRunsOfEveryByteWithOpenGates) {
     const std::vector<std::uint32_t> run(512, byte);
     m.forget();
     for (int pulse = 0; pulse < 8; ++pulse) {
-      ASSERT_TRUE(m.feed(phase::stream, run, byte)) << "byte " << byte;
+      ASSERT_TRUE(m.feed(pulse_phase::stream, run, byte)) << "byte " << byte;
     }
     EXPECT_LE(m.largest().norm, m.bound()) << "byte " << byte;
     EXPECT_GT(m.largest().norm, 0) << "byte " << byte;
@@ -245,16 +246,18 @@ TEST(MemoryNorm, HasABoundInEveryPhaseForEveryPlaceOfTheGates) {
   const std::vector<std::uint32_t> run(8192 + 1, ' ');
   for (const float theta : {-20.0F, 0.0F, 4.0F, 1e4F}) {
     for (const float alpha : {-1e4F, 0.0F, 20.0F}) {
-      for (const phase ph : {phase::build, phase::test, phase::stream}) {
+      for (const pulse_phase phase :
+           {pulse_phase::build, pulse_phase::test, pulse_phase::stream}) {
         for (const auto* text : {&noise, &run}) {
           gated_model m(theta, alpha);
           for (std::size_t at = 0; at + 1 < text->size(); at += 256) {
-            ASSERT_TRUE(m.feed(ph, std::span(*text).subspan(at, 256), (*text)[at + 256]))
-                << name_of(ph) << ", theta " << theta << ", alpha " << alpha << ", token "
-                << at;
+            ASSERT_TRUE(
+                m.feed(phase, std::span(*text).subspan(at, 256), (*text)[at + 256]))
+                << name_of(phase) << ", theta " << theta << ", alpha " << alpha
+                << ", token " << at;
           }
           EXPECT_LE(m.largest().norm, m.bound())
-              << name_of(ph) << ", theta " << theta << ", alpha " << alpha;
+              << name_of(phase) << ", theta " << theta << ", alpha " << alpha;
         }
       }
     }

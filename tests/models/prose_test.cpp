@@ -15,10 +15,10 @@
 namespace weir::test {
 namespace {
 
-using models::phase;
 using models::prose;
 using models::prose_config;
 using models::pulse;
+using models::pulse_phase;
 using models::pulse_result;
 
 /// A model with its engine, fed from one text per lane.
@@ -40,11 +40,12 @@ class session {
   std::vector<std::uint32_t>& text() { return texts_[0]; }
 
   /// The next `n` tokens of every lane.
-  result<pulse_result> step(phase ph, std::size_t n, bool lookahead = true) {
-    WEIR_TRY(const auto ticket, submit(ph, n, lookahead));
+  result<pulse_result> step(pulse_phase phase, std::size_t n, bool lookahead = true) {
+    WEIR_TRY(const auto ticket, submit(phase, n, lookahead));
     return model_->finish(ticket);
   }
-  result<models::pulse_ticket> submit(phase ph, std::size_t n, bool lookahead = true) {
+  result<models::pulse_ticket> submit(pulse_phase phase, std::size_t n,
+                                      bool lookahead = true) {
     std::vector<prose::lane_input> inputs;
     const std::uint64_t at = model_->position(0);
     for (std::uint32_t lane = 0; lane < texts_.size(); ++lane) {
@@ -59,18 +60,19 @@ class session {
     }
     pulse p;
     p.id = pulses_++;
-    p.ph = ph;
+    p.phase = phase;
     p.update = p.id;
     p.total_updates = 100;
     p.active_levels = models::active_mask(model_->config().frequencies, at, at + n);
     return model_->submit(p, inputs);
   }
   /// `tokens` tokens in chunks of `n`; the sum of the losses.
-  std::uint64_t run(phase ph, std::size_t tokens, std::size_t n, bool lookahead = true) {
+  std::uint64_t run(pulse_phase phase, std::size_t tokens, std::size_t n,
+                    bool lookahead = true) {
     std::uint64_t nats = 0;
     while (tokens > 0) {
       const std::size_t now = std::min(n, tokens);
-      nats += or_throw(step(ph, now, lookahead)).nats_q32;
+      nats += or_throw(step(phase, now, lookahead)).nats_q32;
       tokens -= now;
     }
     return nats;
@@ -114,7 +116,7 @@ TEST(Prose, HasTheParametersOfItsDesign) {
   with_end.vocab = 257;
   session t(with_end, 1);
   EXPECT_EQ(t.model().parameter_count(), 366240U + 2 * 128);
-  EXPECT_EQ(s.model().product_flops(64, phase::build), 127401984U);
+  EXPECT_EQ(s.model().product_flops(64, pulse_phase::build), 127401984U);
 }
 
 TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
@@ -123,8 +125,8 @@ TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
     prose_config config = small();
     config.lanes = 2;
     session s(config, workers);
-    s.run(phase::build, 640, 64);
-    s.run(phase::build, 300, 100);
+    s.run(pulse_phase::build, 640, 64);
+    s.run(pulse_phase::build, 300, 100);
     hashes.push_back(or_throw(s.model().state_hash()));
   }
   EXPECT_EQ(hashes[0], hashes[1]);
@@ -137,8 +139,8 @@ TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
     config.hidden = hidden;
     const auto hash = [&](const char* kernels) {
       session s(config, 1, kernels);
-      s.run(phase::build, 256, 64);
-      s.run(phase::build, 300, 100);
+      s.run(pulse_phase::build, 256, 64);
+      s.run(pulse_phase::build, 300, 100);
       return or_throw(s.model().state_hash());
     };
     const std::uint64_t plain = hash("x86-64");
@@ -155,7 +157,7 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
   std::vector<std::uint64_t> losses;
   for (std::size_t n : {8U, 64U, 100U, 512U, 1024U, 37U}) {
     session s(small(), 2);
-    losses.push_back(s.run(phase::test, 2000, n));
+    losses.push_back(s.run(pulse_phase::test, 2000, n));
     hashes.push_back(or_throw(s.model().context_hash()));
   }
   for (std::size_t i = 1; i < hashes.size(); ++i) {
@@ -167,11 +169,11 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
 TEST(Prose, BuildWithRateZeroHasTheContextOfTest) {
   prose_config config = small();
   session test(config, 1);
-  const std::uint64_t loss = test.run(phase::test, 900, 64);
+  const std::uint64_t loss = test.run(pulse_phase::test, 900, 64);
   config.rate = 0;
   for (std::size_t n : {64U, 100U, 512U}) {
     session build(config, 2);
-    EXPECT_EQ(build.run(phase::build, 900, n), loss);
+    EXPECT_EQ(build.run(pulse_phase::build, 900, n), loss);
     EXPECT_EQ(or_throw(build.model().context_hash()),
               or_throw(test.model().context_hash()));
   }
@@ -183,10 +185,10 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
     session parts(small(), 1);
     std::vector<std::byte> image = parts.image();
     for (std::uint64_t i = 0; i < 12; ++i) {
-      ASSERT_TRUE(whole.step(phase::build, n, i % 3 != 0).has_value());
+      ASSERT_TRUE(whole.step(pulse_phase::build, n, i % 3 != 0).has_value());
       session resumed(small(), 1);
       resumed.restore(image, i);
-      ASSERT_TRUE(resumed.step(phase::build, n, i % 3 != 0).has_value());
+      ASSERT_TRUE(resumed.step(pulse_phase::build, n, i % 3 != 0).has_value());
       image = resumed.image();
       ASSERT_EQ(or_throw(resumed.model().state_hash()),
                 or_throw(whole.model().state_hash()))
@@ -198,11 +200,11 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
 
 TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   session s(small(), 2);
-  s.run(phase::build, 128, 64);
+  s.run(pulse_phase::build, 128, 64);
   const auto during = std::make_shared<byte_vector>(s.model().state_bytes());
   const auto before = s.image();
   const auto ticket = or_throw(s.model().submit_snapshot(during));
-  s.run(phase::build, 256, 64);
+  s.run(pulse_phase::build, 256, 64);
   EXPECT_EQ(during.use_count(), 2) << "the model keeps it until it is finished";
   or_throw(s.model().finish(ticket));
   EXPECT_EQ(during.use_count(), 1);
@@ -226,17 +228,17 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
 /// and the model, while the copies of the snapshot have not begun.
 void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   session s(small(), workers);
-  s.run(phase::build, 128, 64);
+  s.run(pulse_phase::build, 128, 64);
   if (kernel_fails) {
     const auto t = or_throw(s.model().parameter("embedding"));
     std::fill_n(t.as<float>(), t.count(), std::numeric_limits<float>::quiet_NaN());
   }
-  const auto pulse = or_throw(s.submit(phase::build, 1024));
+  const auto pulse = or_throw(s.submit(pulse_phase::build, 1024));
   auto image = std::make_shared<byte_vector>(s.model().state_bytes());
   const std::weak_ptr<byte_vector> watched = image;
   const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
   s.text()[s.model().position(0)] = small().vocab;
-  ASSERT_FALSE(s.submit(phase::build, 64).has_value()) << "the text fails";
+  ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value()) << "the text fails";
   EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";
   if (workers == 1) {  // the only worker is this thread, which has not run them yet
     EXPECT_FALSE(s.model().ended(pulse));
@@ -259,15 +261,15 @@ TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
   session known(small(), 1);
   session pending(small(), 1);
-  const std::uint64_t loss = known.run(phase::test, 640, 64);
-  std::uint64_t found = pending.run(phase::test, 640, 64, false);
+  const std::uint64_t loss = known.run(pulse_phase::test, 640, 64);
+  std::uint64_t found = pending.run(pulse_phase::test, 640, 64, false);
   const auto logits = or_throw(pending.model().pending_logits(0));
   EXPECT_EQ(logits.size(), small().vocab);
   EXPECT_LT(found, loss) << "the last row has no token yet";
   EXPECT_EQ(or_throw(pending.model().context_hash()),
             or_throw(known.model().context_hash()));
-  const auto next_known = or_throw(known.step(phase::test, 1));
-  const auto next_pending = or_throw(pending.step(phase::test, 1));
+  const auto next_known = or_throw(known.step(pulse_phase::test, 1));
+  const auto next_pending = or_throw(pending.step(pulse_phase::test, 1));
   EXPECT_EQ(next_pending.scored, 2U);
   EXPECT_EQ(found + next_pending.nats_q32, loss + next_known.nats_q32);
 }
@@ -289,15 +291,15 @@ TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
     }
     return sum;
   };
-  s.run(phase::build, 512,
+  s.run(pulse_phase::build, 512,
         64);  // until it has fired once, the level's memory is empty and nothing flows
   or_throw(s.engine().wait_all());
   const auto start = copy("block1.level3.query");
-  s.run(phase::build, 448, 64);
+  s.run(pulse_phase::build, 448, 64);
   or_throw(s.engine().wait_all());
   EXPECT_EQ(copy("block1.level3.query"), start);
   EXPECT_GT(errors(), 0);
-  s.run(phase::build, 64, 64);
+  s.run(pulse_phase::build, 64, 64);
   or_throw(s.engine().wait_all());
   EXPECT_NE(copy("block1.level3.query"), start);
   EXPECT_EQ(errors(), 0);
@@ -308,9 +310,9 @@ TEST(Prose, LearnsAText) {
   for (std::size_t i = 0; i < s.text().size(); ++i) {
     s.text()[i] = static_cast<std::uint32_t>(i * i % 47);
   }
-  const auto first = or_throw(s.step(phase::build, 64));
-  s.run(phase::build, 64 * 90, 64);
-  const auto last = or_throw(s.step(phase::build, 64));
+  const auto first = or_throw(s.step(pulse_phase::build, 64));
+  s.run(pulse_phase::build, 64 * 90, 64);
+  const auto last = or_throw(s.step(pulse_phase::build, 64));
   EXPECT_LT(last.nats(), first.nats() * 0.8);
   EXPECT_GT(first.gradient_norm, 0);
 }
@@ -318,7 +320,7 @@ TEST(Prose, LearnsAText) {
 TEST(Prose, ParametersTravelByName) {
   session a(small(), 1);
   session b(small(), 1);
-  a.run(phase::build, 256, 64);
+  a.run(pulse_phase::build, 256, 64);
   EXPECT_NE(or_throw(a.model().parameter_hash()), or_throw(b.model().parameter_hash()));
   for (const auto& r : a.model().regions()) {
     if (r.kind == models::region_kind::parameter) {
@@ -338,7 +340,7 @@ TEST(Prose, ParametersTravelByName) {
 TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
   session s(small(), 1);
   const auto parameters = or_throw(s.model().parameter_hash());
-  s.run(phase::test, 100, 100);
+  s.run(pulse_phase::test, 100, 100);
   session fresh(small(), 1);
   ASSERT_TRUE(s.model().reset_context(0).has_value());
   EXPECT_EQ(s.model().position(0), 100U);
@@ -386,7 +388,7 @@ TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
   session s(small(), 2);
   const auto t = or_throw(s.model().parameter("unembedding"));
   t.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
-  const auto r = s.step(phase::build, 64);
+  const auto r = s.step(pulse_phase::build, 64);
   ASSERT_FALSE(r.has_value());
   EXPECT_NE(r.error().message().find("nan"), std::string::npos) << r.error().message();
 }
@@ -394,7 +396,7 @@ TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
 TEST(Prose, SeveralPulsesMayBeInFlight) {
   prose_config config = small();
   session one(config, 1);
-  one.run(phase::test, 64 * 6, 64);
+  one.run(pulse_phase::test, 64 * 6, 64);
   session many(config, 2);
   const auto text = some_tokens(8192, config.vocab, 40);
   std::vector<models::pulse_ticket> tickets;
@@ -404,7 +406,7 @@ TEST(Prose, SeveralPulsesMayBeInFlight) {
     in.position = i * 64;
     in.lookahead = text[(i + 1) * 64];
     pulse p;
-    p.ph = phase::test;
+    p.phase = pulse_phase::test;
     tickets.push_back(or_throw(many.model().submit(p, {&in, 1})));
   }
   for (auto t = tickets.rbegin(); t != tickets.rend(); ++t) {

@@ -12,7 +12,7 @@ namespace weir::test {
 namespace {
 
 using models::graph;
-using models::phase;
+using models::pulse_phase;
 
 constexpr std::size_t text_size = 4096;
 
@@ -30,15 +30,15 @@ models::prose_config two_lanes() {
 /// Chunks of both lanes, pulse after pulse: levels fire at their own times, one chunk
 /// leaves its window open, and a phase without learning lies between.
 struct plan_step {
-  phase ph;
+  pulse_phase phase;
   std::size_t tokens;
 };
 std::vector<plan_step> steps() {
-  std::vector<plan_step> out(20, {phase::build, 64});
-  out.push_back({phase::build, 40});
-  out.push_back({phase::build, 24});
-  out.insert(out.end(), 6, {phase::test, 128});
-  out.insert(out.end(), 14, {phase::build, 64});
+  std::vector<plan_step> out(20, {pulse_phase::build, 64});
+  out.push_back({pulse_phase::build, 40});
+  out.push_back({pulse_phase::build, 24});
+  out.insert(out.end(), 6, {pulse_phase::test, 128});
+  out.insert(out.end(), 14, {pulse_phase::build, 64});
   return out;
 }
 
@@ -62,7 +62,7 @@ std::uint64_t state_after(models::task_place place) {
     }
     models::pulse p;
     p.id = i;
-    p.ph = plan[i].ph;
+    p.phase = plan[i].phase;
     p.update = i;
     p.total_updates = plan.size();
     p.active_levels = models::active_mask(config.frequencies, at, at + plan[i].tokens);

@@ -20,8 +20,8 @@
 namespace weir::test {
 namespace {
 
-using models::phase;
 using models::prose;
+using models::pulse_phase;
 
 constexpr std::size_t tokens_per_lane = 1024;
 
@@ -68,7 +68,7 @@ class job {
     }
     models::pulse p;
     p.id = p.update = i;
-    p.ph = i % 6 == 5 ? phase::test : phase::build;
+    p.phase = i % 6 == 5 ? pulse_phase::test : pulse_phase::build;
     p.total_updates = 20;
     p.active_levels = models::active_mask(small(1).frequencies, i * 64, (i + 1) * 64);
     WEIR_TRY(const auto ticket, model_->submit(p, inputs));

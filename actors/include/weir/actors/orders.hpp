@@ -149,7 +149,7 @@ struct save_done {
 
 /// What the conductor tells the observer now and then.
 struct run_sample {
-  models::phase phase = models::phase::build;
+  models::pulse_phase phase = models::pulse_phase::build;
   std::uint64_t phase_tokens = 0;
   std::uint64_t phase_budget = 0;
   std::uint64_t tokens = 0;

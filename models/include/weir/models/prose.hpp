@@ -257,7 +257,7 @@ class prose {
   /// Floating point operations of the dense products of one pulse with `tokens` rows in a
   /// lane.
   [[nodiscard]] std::uint64_t product_flops(std::uint64_t tokens,
-                                            phase ph) const noexcept;
+                                            pulse_phase phase) const noexcept;
   [[nodiscard]] const prose_config& config() const noexcept;
 
  private:

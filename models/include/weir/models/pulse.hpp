@@ -13,20 +13,20 @@
 namespace weir::models {
 
 /// What a pulse does besides the forward work, which is the same in all three.
-enum class phase : std::uint8_t {
+enum class pulse_phase : std::uint8_t {
   build,   ///< learns: backward work and a step of the active levels
   test,    ///< predicts and scores only
   stream,  ///< as test, without an end
 };
 
 /// "build", "test", "stream".
-[[nodiscard]] std::string_view name_of(phase ph) noexcept;
+[[nodiscard]] std::string_view name_of(pulse_phase phase) noexcept;
 
 /// One step of the Conductor. A value: made before the chunk is processed, the same for
 /// forward, backward, step and observers.
 struct pulse {
   std::uint64_t id = 0;  ///< pulses before this one, in all phases
-  phase ph = phase::build;
+  pulse_phase phase = pulse_phase::build;
   std::uint32_t active_levels =
       0;  ///< bit l: parameters of level l step at the end of this pulse
   std::uint64_t update = 0;  ///< Build pulses before this one: place in the rate schedule
