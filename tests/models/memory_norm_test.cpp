@@ -20,8 +20,8 @@ using namespace models;
 
 /// keep / sqrt(1 - keep^2) for the most that a firing keeps: the bound of a memory's norm
 /// over the largest norm of a value.
-constexpr double most_kept = 1 - 0x1p-10;
-const double bound_per_value = most_kept / std::sqrt(1 - most_kept * most_kept);
+constexpr double max_keep = 1 - 0x1p-10;
+const double bound_per_value = max_keep / std::sqrt(1 - max_keep * max_keep);
 
 /// One level of one head, driven by hand: keys, values and gates of any kind.
 class lone_memory {

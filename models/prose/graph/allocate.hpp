@@ -97,7 +97,7 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
 
 template <class R>
 result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
-  const bool solved = frequency < least_segment;
+  const bool solved = frequency < min_segment;
   const bool segments = !solved && frequency < window_rows;
   level_buffers<R> l;
   std::int64_t count = square_size + 2 * rows_size + 5 * 80;

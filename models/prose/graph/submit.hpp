@@ -11,9 +11,9 @@
 namespace weir::models {
 
 /// Larger pulses have tasks enough to hide the look-ups.
-inline constexpr std::size_t most_windows_recorded = 8;
+inline constexpr std::size_t max_recorded_windows = 8;
 /// Chunks that do not divide into windows have many shapes.
-inline constexpr std::size_t most_recordings = 64;
+inline constexpr std::size_t max_recordings = 64;
 
 template <class R>
 pulse_record& graph<R>::pulse_of(const runtime::task_context& context,
@@ -100,12 +100,12 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   for (const lane_record& lane : record.lanes) {
     windows += lane.windows.size();
   }
-  const bool records = place_.captures() && windows <= most_windows_recorded;
+  const bool records = place_.captures() && windows <= max_recorded_windows;
   const pulse_shape shape = records ? shape_of(record, part) : pulse_shape();
   if (const auto known = recordings_.find(shape); known != recordings_.end()) {
     return replay(record, part, known->second);
   }
-  if (!records || recordings_.size() >= most_recordings) {
+  if (!records || recordings_.size() >= max_recordings) {
     return submit_tasks(record, part);
   }
   const std::size_t results = record.results.size();

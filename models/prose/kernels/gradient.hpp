@@ -305,7 +305,7 @@ template <class R>
 void memory_backward(const memory_head<R>& h) {
   gate_gradient<R> gate;
   alignas(64) R own_gradient[D * D];
-  if (h.frequency >= least_segment && h.frequency < W) {
+  if (h.frequency >= min_segment && h.frequency < W) {
     memory_head<R> own = h;
     if (!h.follows && !h.precedes) {
       own.d_memory = own_gradient;  // nobody else wants it
@@ -322,7 +322,7 @@ void memory_backward(const memory_head<R>& h) {
   }
   for (int r = 0; r < W; ++r) {
     h.d_theta[r] = gate.theta[r] * h.theta_slope[r];
-    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] * R(1 / most_kept) - R(1));
+    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] * R(1 / max_keep) - R(1));
   }
   // Rows of earlier pulses, and rows that are not there yet, are constants.
   const auto constant = [&](int from, int to) {

@@ -113,7 +113,7 @@ void keys_backward(const key_head<R>& h, const R* const* d_keys, const R* const*
 /// Most that a firing keeps of a memory: a gate that is closed as far as numbers go still
 /// forgets, so the norm of a memory has a bound.
 /// @source{docs/decisions/414-context-memory-update-is-bounded.md}
-inline constexpr double most_kept = 1 - 0x1p-10;
+inline constexpr double max_keep = 1 - 0x1p-10;
 
 /// theta and keep of all rows, and the slope of theta.
 template <class R>
@@ -125,7 +125,7 @@ WEIR_INLINE void gates(const memory_head<R>& h) {
     const vec<R> s = sigmoid<R>(zt);
     store<R>(h.theta + r, s * all(per_token));
     store<R>(h.theta_slope + r, s * (all(R(1)) - s) * all(per_token));
-    store<R>(h.keep + r, sigmoid<R>(-za) * all(R(most_kept)));
+    store<R>(h.keep + r, sigmoid<R>(-za) * all(R(max_keep)));
   }
   exchange_open(h.theta, h.open_theta, 1, h.first, h.last);
   exchange_open(h.keep, h.open_keep, 1, h.first, h.last);
@@ -133,7 +133,7 @@ WEIR_INLINE void gates(const memory_head<R>& h) {
 
 /// A smaller decay is nothing: a memory that forgets at once would fill the table with
 /// denormal numbers, and products of those take a hundred times as long.
-inline constexpr double least_decay = 1e-30;
+inline constexpr double min_decay = 1e-30;
 template <class V>
 WEIR_INLINE V forget(V decay, V least) {
   return decay < least ? V{} : decay;
@@ -152,11 +152,11 @@ WEIR_INLINE void decay_table(const memory_head<R>& h) {
     const R factor = fired ? h.keep[t - 1] : R(1);
     for (int i = 0; i < W; i += wide_lanes<R>) {
       const wide<R> decay = load_wide(last + i) * all_wide(factor);
-      store<R>(row + i, forget(decay, all_wide(R(least_decay))));
+      store<R>(row + i, forget(decay, all_wide(R(min_decay))));
     }
-    h.before[t] = forget(h.before[t - 1] * factor, R(least_decay));
+    h.before[t] = forget(h.before[t - 1] * factor, R(min_decay));
     for (int i = t - h.frequency; fired && i < t; ++i) {
-      row[i] = forget(factor, R(least_decay));
+      row[i] = forget(factor, R(min_decay));
     }
   }
 }

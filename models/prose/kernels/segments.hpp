@@ -80,11 +80,11 @@ template <class R>
 void memory_forward(const memory_head<R>& h) {
   unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
   gates(h);
-  if (h.keeps && (h.frequency < least_segment || h.frequency >= W)) {
+  if (h.keeps && (h.frequency < min_segment || h.frequency >= W)) {
     copy(h.memory_before, h.memory, D * D);
   }
   const bool complete = h.last == W;
-  if (h.frequency >= least_segment && h.frequency < W) {
+  if (h.frequency >= min_segment && h.frequency < W) {
     segments_forward(h);
     return;
   }

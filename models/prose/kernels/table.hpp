@@ -22,7 +22,7 @@ inline constexpr int head_width = 32;
 inline constexpr int conv_taps = 4;
 /// Levels that fire this often or more rarely, but inside a window, go from firing to
 /// firing; more frequent ones solve a triangular system.
-inline constexpr int least_segment = 8;
+inline constexpr int min_segment = 8;
 /// Rows of the decay table: one per row of the window, and one for the state after it.
 inline constexpr int table_rows = window_rows + 1;
 
