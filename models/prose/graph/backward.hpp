@@ -74,8 +74,8 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
       "memory_backward", s,
       [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
         memory_head<R> m = memory_of(here, l, h);
-        m.precedes = precedes;
-        m.follows = follows;
+        m.wants_gradient_before = precedes;
+        m.has_gradient_after = follows;
         m.d_memory = d_memory;
         m.d_accumulator = d_memory + head_width * head_width;
         k_->memory_backward(m);

@@ -196,7 +196,7 @@ memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   memory_head<R> r = at(s).levels[level][head].head;
   r.first = s.rows->first;
   r.last = s.rows->last;
-  r.keeps = s.pulse->builds;
+  r.saves_states = s.pulse->builds;
   r.fires_at_end =
       frequency >= window_rows && (s.rows->index + 1) * window_rows % frequency == 0;
   r.open_theta = m.open.data;

@@ -176,7 +176,7 @@ WEIR_INLINE void end_backward(const memory_head<R>& h, solved_scratch<R>& x, R* 
 template <class R>
 WEIR_INLINE void before_backward(const memory_head<R>& h, solved_scratch<R>& x,
                                  int reads) {
-  const wide<R> decay = all_wide(h.follows ? h.before[W] : R(0));
+  const wide<R> decay = all_wide(h.has_gradient_after ? h.before[W] : R(0));
   for (int i = 0; i < D * D; i += wide_lanes<R>) {
     store<R>(h.d_memory + i, load_wide(h.d_memory + i) * decay);
   }
@@ -221,7 +221,7 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
             });
           });
   R d_before_end = R(0);
-  if (h.follows) {
+  if (h.has_gradient_after) {
     end_backward(h, x, d_end);
     d_before_end = inner_product(h.d_memory, h.memory_before);
   }
@@ -229,10 +229,10 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   solve_upper(x.s, x.g);
   lower_product(plain(x.g, D), x.error_t, W, W, D, x.along_g, W);
   lower_product(plain(x.d_y, D), x.error_t, W, W, D, x.along_y, W);
-  decay_backward(h, x, h.follows ? d_end : nullptr, d_before_end, gate);
+  decay_backward(h, x, h.has_gradient_after ? d_end : nullptr, d_before_end, gate);
   memory_parts(h, x, reads);
   scores_backward(h, x);
-  if (h.precedes) {
+  if (h.wants_gradient_before) {
     before_backward(h, x, reads);
   }
   for (int i = 0; i < W * D; i += wide_lanes<R>) {
@@ -284,15 +284,15 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
   unit_backward(h.query, h.query_inverse, d_query, h.d_query, h.d_query_stride);
   clear(gate.theta, W);
   clear(gate.log_keep, W);
-  if (h.follows) {
+  if (h.has_gradient_after) {
     held_writes(h, memory_t, gate, d_error);
   } else {
     clear(h.d_key, W * D);
     clear(h.d_value, W * D);
     clear(d_error, W * D);
   }
-  if (h.precedes) {
-    if (!h.follows) {
+  if (h.wants_gradient_before) {
+    if (!h.has_gradient_after) {
       clear(h.d_memory, D * D);
       clear(h.d_accumulator, D * D);
     }
@@ -307,13 +307,13 @@ void memory_backward(const memory_head<R>& h) {
   alignas(64) R own_gradient[D * D];
   if (h.frequency >= min_segment && h.frequency < W) {
     memory_head<R> own = h;
-    if (!h.follows && !h.precedes) {
+    if (!h.has_gradient_after && !h.wants_gradient_before) {
       own.d_memory = own_gradient;  // nobody else wants it
     }
     clear(gate.log_keep, W);
     segments_backward(own, gate.theta, gate.log_keep);
   } else if (h.frequency < W) {
-    if (h.precedes && !h.follows) {
+    if (h.wants_gradient_before && !h.has_gradient_after) {
       clear(h.d_memory, D * D);
     }
     solved_backward(h, gate);

@@ -264,7 +264,7 @@ WEIR_INLINE void held_advance(const memory_head<R>& h) {
              (load_wide(h.memory + i) - load_wide(h.accumulator + i)) * keep);
     store<R>(h.accumulator + i, all_wide(R(0)));
   }
-  if (h.keeps) {
+  if (h.saves_states) {
     copy(h.memory_after, h.memory, D * D);
   }
 }

@@ -80,7 +80,7 @@ template <class R>
 void memory_forward(const memory_head<R>& h) {
   unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
   gates(h);
-  if (h.keeps && (h.frequency < min_segment || h.frequency >= W)) {
+  if (h.saves_states && (h.frequency < min_segment || h.frequency >= W)) {
     copy(h.memory_before, h.memory, D * D);
   }
   const bool complete = h.last == W;
@@ -122,7 +122,7 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
   alignas(64) R d_query[W * D];
   alignas(64) R d_y[W * D];
   R* g = h.d_memory;
-  bool alive = h.follows;
+  bool alive = h.has_gradient_after;
   if (!alive) {
     clear(g, D * D);
   }
@@ -162,7 +162,7 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
       clear(h.d_value + first * D, rows * D);
       clear(theta + first, rows);
     }
-    if (first > 0 || h.precedes) {
+    if (first > 0 || h.wants_gradient_before) {
       product(transposed(h.query + first * D, D), d_y + first * D, D, D, D, whole(rows),
               add_to(g, D));
       alive = true;

@@ -60,11 +60,12 @@ struct memory_head {
   int first = 0;      ///< rows [first, last) are new
   int last = window_rows;
   bool fires_at_end =
-      false;           ///< a level of 64 tokens or more fires with the window's last row
-  bool keeps = false;  ///< save what a backward pass needs
-  bool follows = false;   ///< backward: gradients of `memory` and `accumulator` after the
-                          ///< window are given
-  bool precedes = false;  ///< backward: gradients before the window are wanted
+      false;  ///< a level of 64 tokens or more fires with the window's last row
+  bool saves_states = false;        ///< save what a backward pass needs
+  bool has_gradient_after = false;  ///< backward: gradients of `memory` and `accumulator`
+                                    ///< after the window are given
+  bool wants_gradient_before =
+      false;  ///< backward: gradients before the window are wanted
 
   const R* raw_query = nullptr;
   std::ptrdiff_t raw_stride = 0;
