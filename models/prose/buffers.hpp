@@ -106,9 +106,9 @@ class access_list {
 
 /// An engine, or nothing: then memory is plain and every task runs at once, which is the
 /// order that defines the result.
-class task_place {
+class task_runner {
  public:
-  explicit task_place(runtime::engine* engine) : engine_(engine) {}
+  explicit task_runner(runtime::engine* engine) : engine_(engine) {}
 
   template <class R>
   [[nodiscard]] result<buffer<R>> allocate(std::int64_t count, std::string_view owner) {

@@ -174,7 +174,7 @@ std::uint64_t state_image::layout_hash() const noexcept {
 }
 
 result<std::vector<runtime::task_id>> state_image::submit_copies(
-    task_place& place, std::span<std::byte> to) const {
+    task_runner& runner, std::span<std::byte> to) const {
   if (to.size() != bytes_) {
     return error(
         errc::invalid_argument,
@@ -192,7 +192,7 @@ result<std::vector<runtime::task_id>> state_image::submit_copies(
     }
     std::byte* base = to.data();
     WEIR_TRY(const auto id,
-             place.submit(
+             runner.submit(
                  "snapshot", accesses,
                  [this, first, last, base](const runtime::task_context&) -> result<void> {
                    for (std::size_t i = first; i < last; ++i) {

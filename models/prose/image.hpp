@@ -30,7 +30,7 @@ class state_image {
   /// Submits reader tasks that copy all regions to `to`, at most about 1 MiB each.
   /// @error{invalid_argument, `to` is not `bytes()` long}
   [[nodiscard]] result<std::vector<runtime::task_id>> submit_copies(
-      task_place& place, std::span<std::byte> to) const;
+      task_runner& runner, std::span<std::byte> to) const;
   /// Overwrites one section's regions. No task may be running.
   [[nodiscard]] result<void> restore(region_kind kind, std::uint32_t lane,
                                      bytes_view bytes);

@@ -31,7 +31,7 @@ struct prose::impl {
   std::uint64_t last_snapshot = 0;
   std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
 
-  [[nodiscard]] result<void> idle() { return g->place().wait_all(); }
+  [[nodiscard]] result<void> idle() { return g->runner().wait_all(); }
   void read_back();
 };
 
@@ -112,8 +112,8 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
   std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
-      if (!impl_->g->place().ended(id)) {
-        WEIR_CHECK(impl_->g->place().wait(id));
+      if (!impl_->g->runner().ended(id)) {
+        WEIR_CHECK(impl_->g->runner().wait(id));
       }
     }
   }
@@ -140,7 +140,7 @@ result<pulse_result> prose::finish(pulse_ticket ticket) {
   const std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id : record.results) {
-      WEIR_CHECK(impl_->g->place().wait(id));
+      WEIR_CHECK(impl_->g->runner().wait(id));
     }
   }
   pulse_result out;
@@ -163,7 +163,7 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
   if (impl_->serials[slot] != ticket.serial) {
     return true;
   }
-  const auto over = [&](runtime::task_id id) { return impl_->g->place().ended(id); };
+  const auto over = [&](runtime::task_id id) { return impl_->g->runner().ended(id); };
   const auto& records = impl_->records[slot];
   return std::all_of(records.begin(), records.end(), [&](const pulse_record& record) {
     return std::all_of(record.results.begin(), record.results.end(), over);
@@ -188,7 +188,7 @@ result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) 
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->image.submit_copies(impl_->g->place(), *to);
+  auto tasks = impl_->image.submit_copies(impl_->g->runner(), *to);
   if (!tasks) {
     // Some of the copies may have been submitted: the caller may free the destination.
     static_cast<void>(impl_->idle());
@@ -207,7 +207,7 @@ result<void> prose::finish(snapshot_ticket ticket) {
   }
   result<void> first;
   for (const runtime::task_id id : at->second.tasks) {
-    auto ended = impl_->g->place().wait(id);
+    auto ended = impl_->g->runner().wait(id);
     if (!ended && first) {
       first = std::move(ended);
     }
@@ -220,7 +220,7 @@ bool prose::ended(snapshot_ticket ticket) const noexcept {
   const auto at = impl_->snapshots.find(ticket.serial);
   return at == impl_->snapshots.end() ||
          std::all_of(at->second.tasks.begin(), at->second.tasks.end(),
-                     [&](runtime::task_id id) { return impl_->g->place().ended(id); });
+                     [&](runtime::task_id id) { return impl_->g->runner().ended(id); });
 }
 
 /// Takes over clocks that were written behind the host's back.

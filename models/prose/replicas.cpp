@@ -69,7 +69,7 @@ result<std::unique_ptr<replicas>> replicas::create(runtime::engine& engine,
   prose_config own = config;
   for (std::uint32_t d = 0; d < devices; ++d) {
     own.lanes = std::min(run, config.lanes - d * run);
-    WEIR_TRY(auto g, graph<float>::create(task_place(&engine), own, kernels,
+    WEIR_TRY(auto g, graph<float>::create(task_runner(&engine), own, kernels,
                                           r->sum_ ? r->sum_->part(d) : buffer<float>()));
     const auto& lanes = g->state().lanes;
     if (d == 0) {

@@ -45,7 +45,7 @@ class replicas {
   /// @error{determinism_violation, names the device and the part that differs}
   [[nodiscard]] result<void> check() const;
 
-  [[nodiscard]] task_place& place() { return graphs_.front()->place(); }
+  [[nodiscard]] task_runner& runner() { return graphs_.front()->runner(); }
   [[nodiscard]] const parameter_layout& layout() const {
     return graphs_.front()->layout();
   }

@@ -79,7 +79,7 @@ struct model_state {
 };
 
 template <class R>
-[[nodiscard]] result<model_state<R>> make_state(task_place& place,
+[[nodiscard]] result<model_state<R>> make_state(task_runner& runner,
                                                 const prose_config& config,
                                                 const parameter_layout& layout);
 

@@ -80,7 +80,7 @@ TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
   prose_config config;
   config.max_chunk = 200;
   const auto make = [&] {
-    return or_throw(graph<float>::create(models::task_place(nullptr), config,
+    return or_throw(graph<float>::create(models::task_runner(nullptr), config,
                                          *or_throw(models::select_kernels("auto"))));
   };
   const auto run = [&](graph<float>& g, const std::vector<std::uint32_t>& text) {

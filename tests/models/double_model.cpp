@@ -16,7 +16,7 @@ template class graph<double>;
 namespace weir::test {
 
 double_model::double_model(const prose_config& config)
-    : graph_(or_throw(graph<double>::create(models::task_place(nullptr), config,
+    : graph_(or_throw(graph<double>::create(models::task_runner(nullptr), config,
                                             models::double_kernels()))),
       clocks_(config.lanes) {}
 

@@ -42,9 +42,9 @@ std::vector<plan_step> steps() {
   return out;
 }
 
-std::uint64_t state_after(models::task_place place) {
+std::uint64_t state_after(models::task_runner runner) {
   const auto config = two_lanes();
-  auto g = or_throw(graph<float>::create(std::move(place), config,
+  auto g = or_throw(graph<float>::create(std::move(runner), config,
                                          *or_throw(models::select_kernels("auto"))));
   std::vector<models::lane_clock> clocks(config.lanes);
   // As many records as pulses: none is used again while its tasks may run.
@@ -73,17 +73,17 @@ std::uint64_t state_after(models::task_place place) {
     }
     at += plan[i].tokens;
   }
-  or_throw(g->place().wait_all());
+  or_throw(g->runner().wait_all());
   return models::state_image(config, g->layout(), g->state()).state_hash();
 }
 
 TEST(Replay, LeavesTheBitsOfTasksInTheirOrder) {
-  const std::uint64_t expected = state_after(models::task_place(nullptr));
+  const std::uint64_t expected = state_after(models::task_runner(nullptr));
   for (const unsigned workers : {1U, 2U, 3U}) {
     runtime::engine_options options;
     options.workers = workers;
     const auto engine = or_throw(runtime::engine::create(options));
-    EXPECT_EQ(state_after(models::task_place(engine.get())), expected)
+    EXPECT_EQ(state_after(models::task_runner(engine.get())), expected)
         << workers << " workers";
     const auto counters = engine->counters();
     EXPECT_GT(counters.replayed, counters.submitted / 2)

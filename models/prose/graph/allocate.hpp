@@ -52,14 +52,14 @@ inline constexpr int rows_size = window_rows * head_width;
 inline constexpr int scores_size = window_rows * window_rows;
 
 template <class R>
-result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
+result<std::unique_ptr<graph<R>>> graph<R>::create(task_runner runner,
                                                    const prose_config& config,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
   WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
-  std::unique_ptr<graph> g(new graph(std::move(place), config, kernels, over_lanes,
+  std::unique_ptr<graph> g(new graph(std::move(runner), config, kernels, over_lanes,
                                      shared_sum.data != nullptr));
-  WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));
+  WEIR_TRY(g->state_, make_state<R>(g->runner_, config, g->layout_));
   WEIR_CHECK(g->allocate_gradients(shared_sum));
   g->windows_.resize(2);
   for (auto& slot : g->windows_) {
@@ -75,14 +75,14 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
     if (lane == 0 && shares_) {
       g.all = shared_sum;
     } else {
-      WEIR_TRY(g.all, place_.template allocate<R>(layout_.size(), "gradients"));
+      WEIR_TRY(g.all, runner_.template allocate<R>(layout_.size(), "gradients"));
     }
     g.memories.resize(static_cast<std::size_t>(n_.blocks));
     for (auto& levels : g.memories) {
       levels.resize(static_cast<std::size_t>(n_.levels));
       for (auto& level : levels) {
         for (int h = 0; h < n_.heads; ++h) {
-          WEIR_TRY(auto m, place_.template allocate<R>(2 * square_size, "gradients"));
+          WEIR_TRY(auto m, runner_.template allocate<R>(2 * square_size, "gradients"));
           level.push_back(m);
         }
       }
@@ -90,8 +90,8 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
     gradients_.push_back(std::move(g));
   }
   const auto count = static_cast<std::int64_t>(layout_.all().size());
-  WEIR_TRY(squares_, place_.template allocate<double>(count, "gradients"));
-  WEIR_TRY(plan_, place_.template allocate<step_plan<R>>(n_.levels, "gradients"));
+  WEIR_TRY(squares_, runner_.template allocate<double>(count, "gradients"));
+  WEIR_TRY(plan_, runner_.template allocate<step_plan<R>>(n_.levels, "gradients"));
   return {};
 }
 
@@ -109,9 +109,9 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   if (segments) {
     count += window_rows / static_cast<int>(frequency) * square_size;
   }
-  WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
+  WEIR_TRY(l.saved, runner_.template allocate<R>(count, "activations"));
   WEIR_TRY(l.d_saved,
-           place_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
+           runner_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
   cutter<R> cut(l.saved.data);
   memory_head<R>& h = l.head;
   h.frequency = static_cast<int>(frequency);
@@ -147,7 +147,7 @@ result<void> graph<R>::allocate_heads(block& b) {
   const int size = 3 * rows_size + window_rows + scores_size + gates;
   for (int h = 0; h < n_.heads; ++h) {
     key_buffers<R> k;
-    WEIR_TRY(k.saved, place_.template allocate<R>(size, "activations"));
+    WEIR_TRY(k.saved, runner_.template allocate<R>(size, "activations"));
     const int column = h * head_width;
     k.d_key = b.d_stack.columns(column, head_width, window_rows, n_.stack);
     k.d_value = b.d_stack.columns(n_.inner + column, head_width, window_rows, n_.stack);
@@ -222,11 +222,11 @@ result<void> graph<R>::allocate_halves(block& b) {
     half_buffers<R>& t = b.halves[static_cast<std::size_t>(half)];
     const std::int64_t wide = w * n_.half_hidden;
     const int outs = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
-    WEIR_TRY(t.wide, place_.template allocate<R>(2 * wide, "activations"));
-    WEIR_TRY(t.out, place_.template allocate<R>(w * n_.width, "activations"));
-    WEIR_TRY(t.back, place_.template allocate<R>(wide + w * n_.width, "activations"));
+    WEIR_TRY(t.wide, runner_.template allocate<R>(2 * wide, "activations"));
+    WEIR_TRY(t.out, runner_.template allocate<R>(w * n_.width, "activations"));
+    WEIR_TRY(t.back, runner_.template allocate<R>(wide + w * n_.width, "activations"));
     if (outs > 0) {
-      WEIR_TRY(t.d_y, place_.template allocate<R>(w * outs, "activations"));
+      WEIR_TRY(t.d_y, runner_.template allocate<R>(w * outs, "activations"));
     }
     t.relu = t.wide.data;
     t.hidden = t.wide.data + wide;
@@ -243,7 +243,7 @@ result<void> graph<R>::allocate_block(block& b) {
       return {};  // a single level has nothing far
     }
     WEIR_TRY(to,
-             place_.template allocate<R>(std::int64_t{rows} * columns, "activations"));
+             runner_.template allocate<R>(std::int64_t{rows} * columns, "activations"));
     return {};
   };
   constexpr int w = window_rows;
@@ -279,8 +279,8 @@ template <class R>
 result<void> graph<R>::allocate_window(window& w) {
   for (int b = 0; b <= n_.blocks; ++b) {
     const std::int64_t size = std::int64_t{window_rows} * n_.width;
-    WEIR_TRY(auto x, place_.template allocate<R>(size, "activations"));
-    WEIR_TRY(auto d, place_.template allocate<R>(size, "activations"));
+    WEIR_TRY(auto x, runner_.template allocate<R>(size, "activations"));
+    WEIR_TRY(auto d, runner_.template allocate<R>(size, "activations"));
     w.x.push_back(x);
     w.d_x.push_back(d);
   }
@@ -288,13 +288,13 @@ result<void> graph<R>::allocate_window(window& w) {
     w.blocks.emplace_back();
     WEIR_CHECK(allocate_block(w.blocks.back()));
   }
-  WEIR_TRY(w.head, place_.template allocate<R>(std::int64_t{window_rows} * n_.head_stride,
-                                               "activations"));
+  WEIR_TRY(w.head, runner_.template allocate<R>(
+                       std::int64_t{window_rows} * n_.head_stride, "activations"));
   w.normed = {w.head.data, n_.head_stride};
   w.inverse = {w.head.data + n_.width, n_.head_stride};
   w.logits = {w.head.data + n_.width + 16, n_.head_stride};
   WEIR_TRY(w.d_gain,
-           place_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
+           runner_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
   return {};
 }
 

@@ -122,7 +122,7 @@ class graph {
   /// `shared_sum` is where the gradients' sum over the lanes goes, flat as the
   /// parameters, if it is one part of a larger sum.
   [[nodiscard]] static result<std::unique_ptr<graph>> create(
-      task_place place, const prose_config& config, const kernel_table<R>& kernels,
+      task_runner runner, const prose_config& config, const kernel_table<R>& kernels,
       const buffer<R>& shared_sum = {});
 
   /// Submits every task of the pulse. The record stays where it is until its last task
@@ -134,7 +134,7 @@ class graph {
   [[nodiscard]] result<void> submit_gradients(pulse_record& record);
   [[nodiscard]] result<void> submit_step(pulse_record& record);
 
-  [[nodiscard]] task_place& place() { return place_; }
+  [[nodiscard]] task_runner& runner() { return runner_; }
   [[nodiscard]] model_state<R>& state() { return state_; }
   [[nodiscard]] const parameter_layout& layout() const { return layout_; }
   [[nodiscard]] const prose_config& config() const { return config_; }
@@ -169,9 +169,9 @@ class graph {
     std::vector<runtime::task_id> results;  ///< relative to the first task
   };
 
-  graph(task_place place, const prose_config& config, const kernel_table<R>& kernels,
+  graph(task_runner runner, const prose_config& config, const kernel_table<R>& kernels,
         const runtime::reducer& over_lanes, bool shares)
-      : place_(std::move(place)),
+      : runner_(std::move(runner)),
         config_(config),
         layout_(config),
         n_(config),
@@ -332,7 +332,7 @@ class graph {
     options.urgent = t == turn::chain;
     options.worker = static_cast<std::uint8_t>(part);
     auto id = failed_ ? result<runtime::task_id>(*failed_)
-                      : place_.submit(name, accesses_, kernel, options);
+                      : runner_.submit(name, accesses_, kernel, options);
     accesses_.clear();
     if (!id) {
       failed_ = failed_ ? failed_ : std::make_shared<error>(id.error());
@@ -368,7 +368,7 @@ class graph {
         turn::chain, half);
   }
 
-  task_place place_;
+  task_runner runner_;
   prose_config config_;
   parameter_layout layout_;
   graph_sizes n_;

@@ -85,7 +85,7 @@ result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
 template <class R>
 result<void> graph<R>::replay(pulse_record& record, pulse_part part,
                               const recording& known) {
-  WEIR_TRY(const runtime::task_id first, place_.replay(known.tasks, &record));
+  WEIR_TRY(const runtime::task_id first, runner_.replay(known.tasks, &record));
   record.first = part == pulse_part::step ? record.first : first;
   record.last = last_ = first + known.tasks.size() - 1;
   for (const runtime::task_id result : known.results) {
@@ -100,7 +100,7 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   for (const lane_record& lane : record.lanes) {
     windows += lane.windows.size();
   }
-  const bool records = place_.captures() && windows <= max_recorded_windows;
+  const bool records = runner_.captures() && windows <= max_recorded_windows;
   const pulse_shape shape = records ? shape_of(record, part) : pulse_shape();
   if (const auto known = recordings_.find(shape); known != recordings_.end()) {
     return replay(record, part, known->second);
@@ -109,9 +109,9 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
     return submit_tasks(record, part);
   }
   const std::size_t results = record.results.size();
-  WEIR_CHECK(place_.begin_capture(&record));
+  WEIR_CHECK(runner_.begin_capture(&record));
   auto submitted = submit_tasks(record, part);
-  auto tasks = place_.end_capture();
+  auto tasks = runner_.end_capture();
   if (submitted && tasks) {
     recording& r = recordings_[shape];
     r.tasks = std::move(*tasks);
