@@ -89,7 +89,7 @@ parameter_layout::parameter_layout(const prose_config& config) {
   make_groups(from);
 }
 
-std::int64_t parameter_layout::parameters() const noexcept {
+std::int64_t parameter_layout::parameter_count() const noexcept {
   std::int64_t total = 0;
   for (const parameter_info& info : all_) {
     total += info.count();

@@ -84,7 +84,7 @@ class parameter_layout {
   /// Elements of the flat array, with padding.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   /// Elements without padding.
-  [[nodiscard]] std::int64_t parameters() const noexcept;
+  [[nodiscard]] std::int64_t parameter_count() const noexcept;
 
   int embedding = 0;    ///< [vocab, width]
   int unembedding = 0;  ///< [vocab, width]

@@ -312,7 +312,7 @@ result<void> prose::load_parameter(std::string_view name,
 }
 
 std::uint64_t prose::parameter_count() const noexcept {
-  return static_cast<std::uint64_t>(impl_->g->layout().parameters());
+  return static_cast<std::uint64_t>(impl_->g->layout().parameter_count());
 }
 
 result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {

@@ -64,7 +64,7 @@ TEST(Sample, TakesTheLargestAtZeroAndFollowsTheOddsAbove) {
 
 TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
   const parameter_layout layout{prose_config{}};
-  EXPECT_EQ(layout.parameters(), 366240);
+  EXPECT_EQ(layout.parameter_count(), 366240);
   for (const block_parameters& b : layout.blocks) {
     const auto next = [&](int i) { return layout[i].offset + layout[i].count(); };
     EXPECT_EQ(next(b.key), layout[b.value].offset);
@@ -79,7 +79,7 @@ TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
       total += layout[p].count();
     }
   }
-  EXPECT_EQ(total, layout.parameters()) << "every parameter is in one group";
+  EXPECT_EQ(total, layout.parameter_count()) << "every parameter is in one group";
 }
 
 /// So that a pulse can begin behind the first steps of the one before.
