@@ -81,7 +81,7 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
         k_->memory_backward(m);
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
 /// Of a head; the first also brings the gates of all, whose columns lie between each
@@ -112,7 +112,7 @@ void graph<R>::keys_backward(const spot& s, int h) {
         run_keys_backward(here, h);
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
 template <class R>
@@ -165,7 +165,7 @@ void graph<R>::stack_backward(const spot& s, int half) {
              t.d_z.data + first, n_.width);
         return {};
       },
-      turn::chain, half);
+      priority::chain, half);
 }
 
 template <class R>

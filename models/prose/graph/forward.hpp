@@ -145,7 +145,7 @@ void graph<R>::project(const spot& s) {
                weights, width, R(0), out, columns);
           return {};
         },
-        turn::chain, parameter == p.key ? 0 : 1);
+        priority::chain, parameter == p.key ? 0 : 1);
   };
   one("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
   if (n_.near_levels < n_.levels) {
@@ -184,7 +184,7 @@ void graph<R>::keys(const spot& s, int h) {
         k_->keys(keys_of(here, h));
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
 template <class R>
@@ -226,7 +226,7 @@ void graph<R>::memory(const spot& s, int l, int h) {
         k_->memory_forward(memory_of(here, l, h));
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
 }  // namespace weir::models

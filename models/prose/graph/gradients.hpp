@@ -84,7 +84,7 @@ void graph<R>::head_weights(const spot& s) {
         vector_gradient(here, layout_.final_gain, gain);
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
 template <class R>
@@ -105,7 +105,7 @@ void graph<R>::mlp_weights(const spot& s) {
                        at(here).halves[1].hidden, constant(d));
         return {};
       },
-      turn::filler);
+      priority::filler);
   accesses_.reads(b.halves[0].back.all())
       .reads(b.halves[1].back.all())
       .reads(b.normed2.all())
@@ -122,7 +122,7 @@ void graph<R>::mlp_weights(const spot& s) {
                         t.d_x1.data + window_rows * n_.width);
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
 /// As `weight_product`, the rows of the gradient by halves of the hidden units.
@@ -154,7 +154,7 @@ void graph<R>::out_weights(const spot& s) {
                        {at(here).d_x1.data, n_.width});
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
 template <class R>
@@ -176,7 +176,7 @@ void graph<R>::far_weights(const spot& s) {
                        {at(here).z, n_.width});
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
 template <class R>
@@ -209,7 +209,7 @@ void graph<R>::near_weights(const spot& s) {
         }
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
 template <class R>

@@ -319,17 +319,17 @@ class graph {
 
   /// What the next layer waits for goes before gradients of weights and steps, which fill
   /// the gaps: a pulse's chain of layers has stages of one task.
-  enum class turn : bool { filler, chain };
+  enum class priority : bool { filler, chain };
   /// Halves and heads stay with one worker, as far as there is one for each, so that most
   /// of what a task reads is in its core's cache.
   static constexpr int shared_part = runtime::submit_options::anywhere;
 
   /// Submits, keeping the first failure for the end of the pulse.
   template <class Kernel>
-  runtime::task_id task(const char* name, const Kernel& kernel, turn t = turn::chain,
-                        int part = shared_part) {
+  runtime::task_id task(const char* name, const Kernel& kernel,
+                        priority p = priority::chain, int part = shared_part) {
     runtime::submit_options options;
-    options.urgent = t == turn::chain;
+    options.urgent = p == priority::chain;
     options.worker = static_cast<std::uint8_t>(part);
     auto id = failed_ ? result<runtime::task_id>(*failed_)
                       : runner_.submit(name, accesses_, kernel, options);
@@ -347,14 +347,14 @@ class graph {
   /// the one that was submitted task by task.
   template <class Kernel>
   runtime::task_id task(const char* name, const spot& s, const Kernel& kernel,
-                        turn t = turn::chain, int part = shared_part) {
+                        priority p = priority::chain, int part = shared_part) {
     const auto in_pulse = [s, kernel](const runtime::task_context& context) {
       spot here = s;
       here.pulse = &pulse_of(context, s.pulse);
       here.rows = &here.pulse->lanes[static_cast<std::size_t>(s.lane)].windows[s.index];
       return kernel(here);
     };
-    return task(name, in_pulse, t, part);
+    return task(name, in_pulse, p, part);
   }
   /// A task of the chain that calls `Run` for one half.
   template <void (graph::*Run)(const spot&, int)>
@@ -365,7 +365,7 @@ class graph {
           (this->*Run)(here, half);
           return {};
         },
-        turn::chain, half);
+        priority::chain, half);
   }
 
   task_runner runner_;

@@ -37,7 +37,7 @@ void graph<R>::head(const spot& s, int half) {
   s.pulse->results.push_back(task(
       "head", s,
       [this, half](const spot& here) -> result<void> { return run_head(here, half); },
-      turn::chain, half));
+      priority::chain, half));
 }
 
 template <class R>

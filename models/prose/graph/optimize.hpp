@@ -199,7 +199,7 @@ void graph<R>::step(const pulse_record& record) {
           run_step(g, active, accumulated);
           return {};
         },
-        turn::filler);
+        priority::filler);
   }
 }
 
