@@ -16,7 +16,7 @@
 namespace weir::models {
 
 struct prose::impl {
-  std::unique_ptr<replicas> g;
+  std::unique_ptr<replicas> devices;
   state_image image;
   std::string kernel_set;
   std::array<std::vector<pulse_record>, max_in_flight> records;  ///< by device
@@ -31,7 +31,7 @@ struct prose::impl {
   std::uint64_t last_snapshot = 0;
   std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
 
-  [[nodiscard]] result<void> idle() { return g->runner().wait_all(); }
+  [[nodiscard]] result<void> idle() { return devices->runner().wait_all(); }
   void read_back();
 };
 
@@ -82,15 +82,15 @@ result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
   WEIR_CHECK(check_config(config));
   WEIR_TRY(const kernel_table<float>* table, select_kernels(kernels));
   auto state = std::make_unique<impl>();
-  WEIR_TRY(state->g, replicas::create(engine, config, *table, devices));
-  state->image = state_image(config, state->g->layout(), state->g->state());
+  WEIR_TRY(state->devices, replicas::create(engine, config, *table, devices));
+  state->image = state_image(config, state->devices->layout(), state->devices->state());
   state->kernel_set = gemm_name();
   state->clocks.resize(config.lanes);
   return std::unique_ptr<prose>(new prose(std::move(state)));
 }
 
 result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> lanes) {
-  const prose_config& config = impl_->g->config();
+  const prose_config& config = impl_->devices->config();
   if (lanes.size() != config.lanes) {
     return error(errc::invalid_argument,
                  fmt::format("pulse {}: expected {} lanes, found {}", p.id, config.lanes,
@@ -112,13 +112,13 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
   std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
-      if (!impl_->g->runner().ended(id)) {
-        WEIR_CHECK(impl_->g->runner().wait(id));
+      if (!impl_->devices->runner().ended(id)) {
+        WEIR_CHECK(impl_->devices->runner().wait(id));
       }
     }
   }
-  impl_->g->fill(records, p, lanes, impl_->clocks);
-  WEIR_CHECK(impl_->g->submit_pulse(records));
+  impl_->devices->fill(records, p, lanes, impl_->clocks);
+  WEIR_CHECK(impl_->devices->submit_pulse(records));
   auto clock = impl_->clocks.begin();
   for (const pulse_record& record : records) {
     for (const lane_record& lane : record.lanes) {
@@ -140,7 +140,7 @@ result<pulse_result> prose::finish(pulse_ticket ticket) {
   const std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id : record.results) {
-      WEIR_CHECK(impl_->g->runner().wait(id));
+      WEIR_CHECK(impl_->devices->runner().wait(id));
     }
   }
   pulse_result out;
@@ -163,7 +163,9 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
   if (impl_->serials[slot] != ticket.serial) {
     return true;
   }
-  const auto over = [&](runtime::task_id id) { return impl_->g->runner().ended(id); };
+  const auto over = [&](runtime::task_id id) {
+    return impl_->devices->runner().ended(id);
+  };
   const auto& records = impl_->records[slot];
   return std::all_of(records.begin(), records.end(), [&](const pulse_record& record) {
     return std::all_of(record.results.begin(), record.results.end(), over);
@@ -188,7 +190,7 @@ result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) 
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->image.submit_copies(impl_->g->runner(), *to);
+  auto tasks = impl_->image.submit_copies(impl_->devices->runner(), *to);
   if (!tasks) {
     // Some of the copies may have been submitted: the caller may free the destination.
     static_cast<void>(impl_->idle());
@@ -207,7 +209,7 @@ result<void> prose::finish(snapshot_ticket ticket) {
   }
   result<void> first;
   for (const runtime::task_id id : at->second.tasks) {
-    auto ended = impl_->g->runner().wait(id);
+    auto ended = impl_->devices->runner().wait(id);
     if (!ended && first) {
       first = std::move(ended);
     }
@@ -219,14 +221,15 @@ result<void> prose::finish(snapshot_ticket ticket) {
 bool prose::ended(snapshot_ticket ticket) const noexcept {
   const auto at = impl_->snapshots.find(ticket.serial);
   return at == impl_->snapshots.end() ||
-         std::all_of(at->second.tasks.begin(), at->second.tasks.end(),
-                     [&](runtime::task_id id) { return impl_->g->runner().ended(id); });
+         std::all_of(
+             at->second.tasks.begin(), at->second.tasks.end(),
+             [&](runtime::task_id id) { return impl_->devices->runner().ended(id); });
 }
 
 /// Takes over clocks that were written behind the host's back.
 void prose::impl::read_back() {
   for (std::size_t i = 0; i < clocks.size(); ++i) {
-    const std::uint64_t* clock = g->state().lanes[i].clock.data;
+    const std::uint64_t* clock = devices->state().lanes[i].clock.data;
     clocks[i] = {clock[0], clock[1]};
   }
 }
@@ -237,7 +240,7 @@ result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view byt
   if (kind == region_kind::context) {
     impl_->read_back();
   } else {
-    impl_->g->spread();
+    impl_->devices->spread();
   }
   return {};
 }
@@ -248,11 +251,11 @@ result<std::uint64_t> prose::parameter_hash() {
 }
 result<std::uint64_t> prose::context_hash() {
   WEIR_CHECK(impl_->idle());
-  return context_digest(impl_->g->config(), impl_->g->state());
+  return context_digest(impl_->devices->config(), impl_->devices->state());
 }
 result<memory_norm> prose::largest_memory() {
   WEIR_CHECK(impl_->idle());
-  return largest_memory_of(impl_->g->state());
+  return largest_memory_of(impl_->devices->state());
 }
 result<std::uint64_t> prose::state_hash() {
   WEIR_CHECK(impl_->idle());
@@ -261,7 +264,7 @@ result<std::uint64_t> prose::state_hash() {
 
 result<void> prose::check_replicas() {
   WEIR_CHECK(impl_->idle());
-  return impl_->g->check();
+  return impl_->devices->check();
 }
 
 result<void> prose::reset_context(std::uint32_t lane) {
@@ -271,7 +274,7 @@ result<void> prose::reset_context(std::uint32_t lane) {
                              impl_->clocks.size()));
   }
   WEIR_CHECK(impl_->idle());
-  clear_context(impl_->g->state().lanes[lane]);
+  clear_context(impl_->devices->state().lanes[lane]);
   impl_->read_back();
   return {};
 }
@@ -282,7 +285,7 @@ std::uint64_t prose::position(std::uint32_t lane) const noexcept {
 
 result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
   WEIR_CHECK(reset_context(lane));
-  impl_->g->state().lanes[lane].clock.data[0] = position;
+  impl_->devices->state().lanes[lane].clock.data[0] = position;
   impl_->read_back();
   return {};
 }
@@ -307,12 +310,12 @@ result<void> prose::load_parameter(std::string_view name,
   }
   WEIR_CHECK(impl_->idle());
   std::memcpy(t.data(), bytes.data(), size);
-  impl_->g->spread();
+  impl_->devices->spread();
   return {};
 }
 
 std::uint64_t prose::parameter_count() const noexcept {
-  return static_cast<std::uint64_t>(impl_->g->layout().parameter_count());
+  return static_cast<std::uint64_t>(impl_->devices->layout().parameter_count());
 }
 
 result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
@@ -324,7 +327,7 @@ result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
                     lane));
   }
   WEIR_CHECK(impl_->idle());
-  const buffer<float>& pending = impl_->g->state().lanes[lane].pending;
+  const buffer<float>& pending = impl_->devices->state().lanes[lane].pending;
   return std::vector<float>(pending.data, pending.data + pending.count);
 }
 
@@ -335,7 +338,7 @@ const std::string& prose::kernel_set() const noexcept {
 std::uint64_t prose::product_flops(std::uint64_t tokens,
                                    pulse_phase phase) const noexcept {
   std::uint64_t per_row = 0;
-  const parameter_layout& layout = impl_->g->layout();
+  const parameter_layout& layout = impl_->devices->layout();
   for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
     const bool product = layout[i].rows > 0 && i != layout.embedding &&
                          layout[i].name.find(".conv") == std::string::npos;
@@ -345,7 +348,7 @@ std::uint64_t prose::product_flops(std::uint64_t tokens,
 }
 
 const prose_config& prose::config() const noexcept {
-  return impl_->g->config();
+  return impl_->devices->config();
 }
 
 }  // namespace weir::models
