@@ -9,15 +9,15 @@
 #include <array>
 #include <map>
 
-#include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
 #include "prose/replicas.hpp"
+#include "prose/state_regions.hpp"
 
 namespace weir::models {
 
 struct prose::impl {
   std::unique_ptr<replicas> devices;
-  state_image image;
+  state_regions regions;
   std::string kernel_set;
   std::array<std::vector<pulse_record>, max_in_flight> records;  ///< by device
   std::array<std::uint64_t, max_in_flight>
@@ -83,7 +83,8 @@ result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
   WEIR_TRY(const kernel_table<float>* table, select_kernels(kernels));
   auto state = std::make_unique<impl>();
   WEIR_TRY(state->devices, replicas::create(engine, config, *table, devices));
-  state->image = state_image(config, state->devices->layout(), state->devices->state());
+  state->regions =
+      state_regions(config, state->devices->layout(), state->devices->state());
   state->kernel_set = gemm_name();
   state->clocks.resize(config.lanes);
   return std::unique_ptr<prose>(new prose(std::move(state)));
@@ -173,16 +174,16 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
 }
 
 const std::vector<named_region>& prose::regions() const noexcept {
-  return impl_->image.regions();
+  return impl_->regions.regions();
 }
 const std::vector<state_section>& prose::sections() const noexcept {
-  return impl_->image.sections();
+  return impl_->regions.sections();
 }
 std::uint64_t prose::state_bytes() const noexcept {
-  return impl_->image.bytes();
+  return impl_->regions.bytes();
 }
 std::uint64_t prose::layout_hash() const noexcept {
-  return impl_->image.layout_hash();
+  return impl_->regions.layout_hash();
 }
 
 result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) {
@@ -190,7 +191,7 @@ result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) 
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->image.submit_copies(impl_->devices->runner(), *to);
+  auto tasks = impl_->regions.submit_copies(impl_->devices->runner(), *to);
   if (!tasks) {
     // Some of the copies may have been submitted: the caller may free the destination.
     static_cast<void>(impl_->idle());
@@ -236,7 +237,7 @@ void prose::impl::read_back() {
 
 result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view bytes) {
   WEIR_CHECK(impl_->idle());
-  WEIR_CHECK(impl_->image.restore(kind, lane, bytes));
+  WEIR_CHECK(impl_->regions.restore(kind, lane, bytes));
   if (kind == region_kind::context) {
     impl_->read_back();
   } else {
@@ -247,7 +248,7 @@ result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view byt
 
 result<std::uint64_t> prose::parameter_hash() {
   WEIR_CHECK(impl_->idle());
-  return impl_->image.parameter_hash();
+  return impl_->regions.parameter_hash();
 }
 result<std::uint64_t> prose::context_hash() {
   WEIR_CHECK(impl_->idle());
@@ -259,7 +260,7 @@ result<memory_norm> prose::largest_memory() {
 }
 result<std::uint64_t> prose::state_hash() {
   WEIR_CHECK(impl_->idle());
-  return impl_->image.state_hash();
+  return impl_->regions.state_hash();
 }
 
 result<void> prose::check_replicas() {
@@ -291,13 +292,13 @@ result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
 }
 
 result<runtime::tensor> prose::parameter(std::string_view name) const {
-  return impl_->image.parameter(name);
+  return impl_->regions.parameter(name);
 }
 
 result<void> prose::load_parameter(std::string_view name,
                                    std::span<const std::int64_t> shape,
                                    bytes_view bytes) {
-  WEIR_TRY(const runtime::tensor t, impl_->image.parameter(name));
+  WEIR_TRY(const runtime::tensor t, impl_->regions.parameter(name));
   const bool same =
       std::equal(shape.begin(), shape.end(), t.shape().begin(), t.shape().end());
   const std::size_t size = static_cast<std::size_t>(t.count()) * sizeof(float);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Order of the regions in the image, reader tasks, and digests.
-#include "prose/image.hpp"
+#include "prose/state_regions.hpp"
 
 #include <fmt/format.h>
 
@@ -79,8 +79,8 @@ void parameter_digest::add(std::string_view name, std::span<const std::int64_t> 
   hash_.update(bytes);
 }
 
-state_image::state_image(const prose_config& config, const parameter_layout& layout,
-                         model_state<float>& state) {
+state_regions::state_regions(const prose_config& config, const parameter_layout& layout,
+                             model_state<float>& state) {
   const auto put_all = [&](const char* suffix, region_kind kind, const auto& place_of) {
     for (const parameter_info& info : layout.all()) {
       const buffer<float> b = place_of(info);
@@ -112,9 +112,9 @@ state_image::state_image(const prose_config& config, const parameter_layout& lay
   make_sections();
 }
 
-void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
-                      const runtime::storage& store, dtype type,
-                      std::int64_t offset_bytes, shape_vector shape) {
+void state_regions::put(std::string name, region_kind kind, std::uint32_t lane,
+                        const runtime::storage& store, dtype type,
+                        std::int64_t offset_bytes, shape_vector shape) {
   named_region region;
   region.name = std::move(name);
   region.kind = kind;
@@ -125,7 +125,7 @@ void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
   regions_.push_back(std::move(region));
 }
 
-void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index) {
+void state_regions::put_lane(const lane_context<float>& lane, std::uint32_t index) {
   const auto whole = [&](std::string name, const buffer<float>& b, shape_vector shape) {
     put(fmt::format("lane{}.{}", index, name), region_kind::context, index, b.store,
         dtype::fp32, b.offset * static_cast<std::int64_t>(sizeof(float)),
@@ -154,7 +154,7 @@ void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index)
       dtype::uint64, 0, {lane.clock.count});
 }
 
-void state_image::make_sections() {
+void state_regions::make_sections() {
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     const named_region& r = regions_[i];
     if (sections_.empty() || sections_.back().kind != r.kind ||
@@ -165,7 +165,7 @@ void state_image::make_sections() {
   }
 }
 
-std::uint64_t state_image::layout_hash() const noexcept {
+std::uint64_t state_regions::layout_hash() const noexcept {
   parameter_digest digest;
   for (const named_region& r : regions_) {
     digest.add(r.name, r.data.shape(), as_view(name_of(r.kind)));
@@ -173,7 +173,7 @@ std::uint64_t state_image::layout_hash() const noexcept {
   return digest.value();
 }
 
-result<std::vector<runtime::task_id>> state_image::submit_copies(
+result<std::vector<runtime::task_id>> state_regions::submit_copies(
     task_runner& runner, std::span<std::byte> to) const {
   if (to.size() != bytes_) {
     return error(
@@ -207,8 +207,8 @@ result<std::vector<runtime::task_id>> state_image::submit_copies(
   return ids;
 }
 
-result<void> state_image::restore(region_kind kind, std::uint32_t lane,
-                                  bytes_view bytes) {
+result<void> state_regions::restore(region_kind kind, std::uint32_t lane,
+                                    bytes_view bytes) {
   const state_section* section = nullptr;
   for (const state_section& s : sections_) {
     if (s.kind == kind && s.lane == lane) {
@@ -230,7 +230,7 @@ result<void> state_image::restore(region_kind kind, std::uint32_t lane,
   return {};
 }
 
-result<runtime::tensor> state_image::parameter(std::string_view name) const {
+result<runtime::tensor> state_regions::parameter(std::string_view name) const {
   std::vector<std::string> names;
   for (const named_region& r : regions_) {
     if (r.kind != region_kind::parameter) {
@@ -246,7 +246,7 @@ result<runtime::tensor> state_image::parameter(std::string_view name) const {
                            did_you_mean(name, names)));
 }
 
-std::uint64_t state_image::parameter_hash() const {
+std::uint64_t state_regions::parameter_hash() const {
   parameter_digest digest;
   for (const named_region& r : regions_) {
     if (r.kind == region_kind::parameter) {
@@ -256,7 +256,7 @@ std::uint64_t state_image::parameter_hash() const {
   return digest.value();
 }
 
-std::uint64_t state_image::state_hash() const {
+std::uint64_t state_regions::state_hash() const {
   xxh3_stream hash;
   for (const named_region& r : regions_) {
     hash.update(bytes_of(r.data));

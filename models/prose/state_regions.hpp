@@ -12,11 +12,11 @@
 
 namespace weir::models {
 
-class state_image {
+class state_regions {
  public:
-  state_image() = default;
-  state_image(const prose_config& config, const parameter_layout& layout,
-              model_state<float>& state);
+  state_regions() = default;
+  state_regions(const prose_config& config, const parameter_layout& layout,
+                model_state<float>& state);
 
   [[nodiscard]] const std::vector<named_region>& regions() const noexcept {
     return regions_;

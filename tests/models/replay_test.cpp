@@ -5,8 +5,8 @@
 
 #include "models/some_tokens.hpp"
 #include "prose/graph/graph.hpp"
-#include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
+#include "prose/state_regions.hpp"
 
 namespace weir::test {
 namespace {
@@ -74,7 +74,7 @@ std::uint64_t state_after(models::task_runner runner) {
     at += plan[i].tokens;
   }
   or_throw(g->runner().wait_all());
-  return models::state_image(config, g->layout(), g->state()).state_hash();
+  return models::state_regions(config, g->layout(), g->state()).state_hash();
 }
 
 TEST(Replay, LeavesTheBitsOfTasksInTheirOrder) {

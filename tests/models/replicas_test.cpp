@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "models/some_tokens.hpp"
-#include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
+#include "prose/state_regions.hpp"
 
 namespace weir::test {
 namespace {
