@@ -38,7 +38,7 @@ result<save_done> checkpointer_state::save(const save_order& order) {
   }
   save_done done;
   done.start_ns = now_ns();
-  done.pulse_id = order.image->pulses;
+  done.pulse_id = order.snapshot->pulses;
   const checkpoint_contents contents(order);
   WEIR_TRY(done.generation, store_->save(contents.sections, done.pulse_id));
   done.end_ns = now_ns();

@@ -14,10 +14,10 @@
 
 namespace weir::actors {
 
-/// XXH3-64 over the XXH3-64 of the model's image and the bytes of the cursor: parameters,
-/// moments, error buffers, counters, context and cursor. Generation, build, resumes and
-/// times are not in it.
-[[nodiscard]] std::uint64_t state_hash_of(bytes_view image,
+/// XXH3-64 over the XXH3-64 of the model's snapshot and the bytes of the cursor:
+/// parameters, moments, error buffers, counters, context and cursor. Generation, build,
+/// resumes and times are not in it.
+[[nodiscard]] std::uint64_t state_hash_of(bytes_view snapshot,
                                           const storage::stream_cursor& cursor);
 
 /// The sections of one checkpoint and the bytes that they name.

@@ -133,10 +133,10 @@ void conductor_shell::issue(issued_pulses p) {
       },
       pulse_atom_v, by_reference(std::move(p.orders)));
   if (p.snapshot_after) {
-    ask_for<state_image>(
+    ask_for<state_snapshot>(
         "waiting for a snapshot", config_->orchestrator, config_->deadline,
-        [this](const result<local<state_image>>& image) {
-          image ? on_image(image->share()) : fail(image.error());
+        [this](const result<local<state_snapshot>>& snapshot) {
+          snapshot ? on_snapshot(snapshot->share()) : fail(snapshot.error());
         },
         snapshot_atom_v, last + 1);
   }
@@ -159,42 +159,42 @@ void conductor_shell::on_done(const pulses_done& done) {
   pump();
 }
 
-void conductor_shell::on_image(std::shared_ptr<const state_image> image) {
-  image_ = std::move(image);
+void conductor_shell::on_snapshot(std::shared_ptr<const state_snapshot> snapshot) {
+  snapshot_ = std::move(snapshot);
   save_if_whole();
 }
 
 void conductor_shell::save_if_whole() {
-  if (boundary_ && image_ && boundary_->pulses == image_->pulses) {
+  if (boundary_ && snapshot_ && boundary_->pulses == snapshot_->pulses) {
     save(std::move(*std::exchange(boundary_, std::nullopt)),
-         std::exchange(image_, nullptr), false);
+         std::exchange(snapshot_, nullptr), false);
   }
 }
 
-void conductor_shell::save(boundary b, std::shared_ptr<const state_image> image,
+void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
   auto held = std::make_shared<boundary>(std::move(b));
   ask_for<storage::stream_cursor>(
       "waiting for a cursor", config_->hub, config_->cursor_deadline,
-      [this, held, image, last](const result<local<storage::stream_cursor>>& cursor) {
-        cursor ? write(std::move(*held), image, **cursor, last)
+      [this, held, snapshot, last](const result<local<storage::stream_cursor>>& cursor) {
+        cursor ? write(std::move(*held), snapshot, **cursor, last)
                : on_save_failed(cursor.error(), last);
       },
       cursor_atom_v, by_reference(order));
 }
 
-void conductor_shell::write(boundary b, std::shared_ptr<const state_image> image,
+void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                             storage::stream_cursor cursor, bool last) {
   if (last) {
-    end_.image = image;
+    end_.snapshot = snapshot;
     end_.cursor = std::make_shared<const storage::stream_cursor>(cursor);
     if (has_durable_ && durable_pulses_ == b.pulses) {
       return finish();  // this very state is durable already
     }
   }
   save_order order = config_->contents;
-  order.image = std::move(image);
+  order.snapshot = std::move(snapshot);
   order.cursor = std::move(cursor);
   order.conductor = std::move(b.conductor);
   order.metrics = std::move(b.metrics);
@@ -245,10 +245,10 @@ void conductor_shell::begin_last() {
   last_begun_ = true;
   core_->gate().begin();
   const boundary b = core_->boundary_now();
-  ask_for<state_image>(
+  ask_for<state_snapshot>(
       "waiting for the last snapshot", config_->orchestrator, config_->deadline,
-      [this, b](const result<local<state_image>>& image) {
-        image ? save(b, image->share(), true) : fail(image.error());
+      [this, b](const result<local<state_snapshot>>& snapshot) {
+        snapshot ? save(b, snapshot->share(), true) : fail(snapshot.error());
       },
       snapshot_atom_v, b.pulses);
 }

@@ -24,7 +24,7 @@ struct conductor_end {
   std::string ended;
   conductor_record record;
   run_accounts accounts;
-  std::shared_ptr<const state_image> image;              ///< of the last boundary
+  std::shared_ptr<const state_snapshot> snapshot;        ///< of the last boundary
   std::shared_ptr<const storage::stream_cursor> cursor;  ///< of the last boundary
   std::uint64_t generation = 0;                          ///< last durable checkpoint
   std::deque<trace_order::span> spans;                   ///< newest checkpoints
@@ -75,10 +75,10 @@ class conductor_shell {
   void on_chunks(const result<local<chunk_replies>>& replies);
   void issue(issued_pulses p);
   void on_done(const pulses_done& done);
-  void on_image(std::shared_ptr<const state_image> image);
+  void on_snapshot(std::shared_ptr<const state_snapshot> snapshot);
   void save_if_whole();
-  void save(boundary b, std::shared_ptr<const state_image> image, bool last);
-  void write(boundary b, std::shared_ptr<const state_image> image,
+  void save(boundary b, std::shared_ptr<const state_snapshot> snapshot, bool last);
+  void write(boundary b, std::shared_ptr<const state_snapshot> snapshot,
              storage::stream_cursor cursor, bool last);
   void on_saved(const save_done& done, bool last);
   void on_save_failed(const error& e, bool last);
@@ -90,8 +90,8 @@ class conductor_shell {
   self_pointer self_ = nullptr;
   std::shared_ptr<conductor_config> config_;
   std::unique_ptr<conductor_state> core_;
-  std::optional<boundary> boundary_;          ///< committed, waits for its image
-  std::shared_ptr<const state_image> image_;  ///< arrived, waits for its boundary
+  std::optional<boundary> boundary_;                ///< committed, waits for its snapshot
+  std::shared_ptr<const state_snapshot> snapshot_;  ///< arrived, waits for its boundary
   conductor_end end_;
   std::uint64_t durable_pulses_ = 0;
   std::uint64_t durable_tokens_ = 0;

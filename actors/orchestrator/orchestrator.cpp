@@ -42,16 +42,17 @@ bool answer(orchestrator_shell::pulses_reply& to, const result<pulse_done>& puls
 }
 
 void answer(orchestrator_shell& s, orchestrator_state::finished f) {
-  using image_result = result<std::shared_ptr<const state_image>>;
+  using snapshot_result = result<std::shared_ptr<const state_snapshot>>;
   if (auto* pulse = std::get_if<result<pulse_done>>(&f)) {
     if (!answer(std::get<orchestrator_shell::pulses_reply>(s.replies.front()), *pulse)) {
       return;
     }
   } else {
-    auto& image = std::get<image_result>(f);
-    std::get<reply_later<local<state_image>>>(s.replies.front())
-        .deliver(image ? result<local<state_image>>(local<state_image>(*image))
-                       : result<local<state_image>>(image.error()));
+    auto& snapshot = std::get<snapshot_result>(f);
+    std::get<reply_later<local<state_snapshot>>>(s.replies.front())
+        .deliver(snapshot
+                     ? result<local<state_snapshot>>(local<state_snapshot>(*snapshot))
+                     : result<local<state_snapshot>>(snapshot.error()));
   }
   s.replies.pop_front();
 }
@@ -129,7 +130,7 @@ orchestrator_actor::behavior_type orchestrator(self_pointer self,
               }),
       answers("orchestrator, snapshot",
               [self](snapshot_atom, std::uint64_t pulses) {
-                return queue_reply<state_image>(
+                return queue_reply<state_snapshot>(
                     self, "a snapshot",
                     [&](orchestrator_state& core, auto to) -> queued_reply {
                       core.snapshot(pulses);

@@ -37,7 +37,7 @@ struct orchestrator_shell {
     std::size_t left = 0;  ///< pulses that have not ended
     pulses_done done;
   };
-  using reply = std::variant<pulses_reply, reply_later<local<state_image>>>;
+  using reply = std::variant<pulses_reply, reply_later<local<state_snapshot>>>;
 
   std::unique_ptr<orchestrator_state> core;  ///< after open
   std::deque<reply> replies;                 ///< in the order of the queue

@@ -47,19 +47,19 @@ double pause_meter::pause_ms() const {
 orchestrator_state::orchestrator_state(std::unique_ptr<pulse_model> model, clock now)
     : model_(std::move(model)), now_(now) {
   // The first snapshot should not pay for fresh pages.
-  images_.push_back(std::make_shared<state_image>());
-  images_.back()->bytes.resize(model_->state_bytes());
+  snapshots_.push_back(std::make_shared<state_snapshot>());
+  snapshots_.back()->bytes.resize(model_->state_bytes());
 }
 
-std::shared_ptr<state_image> orchestrator_state::spare_image() {
-  for (const auto& image : images_) {
-    if (image.use_count() == 1) {
-      return image;
+std::shared_ptr<state_snapshot> orchestrator_state::spare_snapshot() {
+  for (const auto& snapshot : snapshots_) {
+    if (snapshot.use_count() == 1) {
+      return snapshot;
     }
   }
-  images_.push_back(std::make_shared<state_image>());
-  images_.back()->bytes.resize(model_->state_bytes());
-  return images_.back();
+  snapshots_.push_back(std::make_shared<state_snapshot>());
+  snapshots_.back()->bytes.resize(model_->state_bytes());
+  return snapshots_.back();
 }
 
 void orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
@@ -84,9 +84,9 @@ void orchestrator_state::begin_some() {
 
 void orchestrator_state::begin(job& j) {
   if (!j.order) {
-    j.image = spare_image();
-    j.image->pulses = j.pulses;
-    j.ticket = model_->snapshot(j.image);
+    j.snapshot = spare_snapshot();
+    j.snapshot->pulses = j.pulses;
+    j.ticket = model_->snapshot(j.snapshot);
     return;
   }
   const bool counts =
@@ -132,13 +132,14 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
 
 orchestrator_state::finished orchestrator_state::finish(job j) {
   if (!j.order) {
-    using image_result = result<std::shared_ptr<const state_image>>;
+    using snapshot_result = result<std::shared_ptr<const state_snapshot>>;
     snapshot_running_ = true;
     if (!j.ticket) {
-      return image_result(j.ticket.error());
+      return snapshot_result(j.ticket.error());
     }
     auto copied = model_->finish_snapshot(*j.ticket);
-    return copied ? image_result(std::move(j.image)) : image_result(copied.error());
+    return copied ? snapshot_result(std::move(j.snapshot))
+                  : snapshot_result(copied.error());
   }
   auto r = j.ticket ? model_->finish(*j.ticket)
                     : result<models::pulse_result>(j.ticket.error());

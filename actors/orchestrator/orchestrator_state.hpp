@@ -43,7 +43,7 @@ class orchestrator_state {
 
   /// Work that has ended: the front of the queue.
   using finished =
-      std::variant<result<pulse_done>, result<std::shared_ptr<const state_image>>>;
+      std::variant<result<pulse_done>, result<std::shared_ptr<const state_snapshot>>>;
 
   /// Queues a pulse behind everything before; the engine gets it when few enough pulses
   /// are in flight there.
@@ -59,7 +59,7 @@ class orchestrator_state {
  private:
   struct job {
     std::shared_ptr<const pulse_order> order;  ///< null: a snapshot
-    std::shared_ptr<state_image> image;
+    std::shared_ptr<state_snapshot> snapshot;
     std::uint64_t pulses = 0;        ///< of a snapshot: completed before it
     result<work_ticket> ticket = 0;  ///< once begun
   };
@@ -67,7 +67,7 @@ class orchestrator_state {
   void begin(job& j);
   [[nodiscard]] bool front_ended();
   [[nodiscard]] finished finish(job j);
-  [[nodiscard]] std::shared_ptr<state_image> spare_image();
+  [[nodiscard]] std::shared_ptr<state_snapshot> spare_snapshot();
 
   static constexpr std::uint64_t warm_pulses = 10;  ///< before stalls count
 
@@ -76,7 +76,7 @@ class orchestrator_state {
   std::deque<job> jobs_;
   std::size_t begun_ = 0;         ///< jobs at the front that the engine has
   std::size_t begun_pulses_ = 0;  ///< pulses among them
-  std::vector<std::shared_ptr<state_image>> images_;
+  std::vector<std::shared_ptr<state_snapshot>> snapshots_;
   pause_meter pauses_;
   std::uint64_t submitted_ = 0;
   bool snapshot_running_ = false;

@@ -71,8 +71,8 @@ result<work_ticket> prose_runner::submit(const pulse_order& order) {
   return next_++;
 }
 
-result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_image> to) {
-  // The owner of the bytes is the whole image.
+result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_snapshot> to) {
+  // The owner of the bytes is the whole snapshot.
   byte_vector* const bytes = &to->bytes;
   WEIR_TRY(const auto ticket,
            model_->submit_snapshot(std::shared_ptr<byte_vector>(std::move(to), bytes)));

@@ -31,7 +31,7 @@ class prose_runner final : public pulse_model {
     return engine_->workers() == 1 ? 1 : 3;
   }
   [[nodiscard]] result<work_ticket> submit(const pulse_order& order) override;
-  [[nodiscard]] result<work_ticket> snapshot(std::shared_ptr<state_image> to) override;
+  [[nodiscard]] result<work_ticket> snapshot(std::shared_ptr<state_snapshot> to) override;
   [[nodiscard]] bool ended(work_ticket ticket) override;
   [[nodiscard]] result<models::pulse_result> finish(work_ticket ticket) override;
   [[nodiscard]] result<void> finish_snapshot(work_ticket ticket) override;
@@ -56,8 +56,8 @@ class prose_runner final : public pulse_model {
   [[nodiscard]] result<Ticket> take(work_ticket ticket);
 
   // The model names memory of the engine, so it goes first. It owns what its tasks read
-  // and write, images of snapshots included, and waits for them when it is destroyed: no
-  // other order of destruction matters, here or in whoever hands an image in.
+  // and write, snapshots of snapshots included, and waits for them when it is destroyed:
+  // no other order of destruction matters, here or in whoever hands an snapshot in.
   std::unique_ptr<runtime::engine> engine_;
   std::unique_ptr<models::prose> model_;
   std::map<work_ticket, work> works_;

@@ -26,7 +26,8 @@ class pulse_model {
   /// Submits a pulse behind those before.
   [[nodiscard]] virtual result<work_ticket> submit(const pulse_order& order) = 0;
   /// Submits a copy of the state behind the pulses so far.
-  [[nodiscard]] virtual result<work_ticket> snapshot(std::shared_ptr<state_image> to) = 0;
+  [[nodiscard]] virtual result<work_ticket> snapshot(
+      std::shared_ptr<state_snapshot> to) = 0;
   /// True once the work has ended, in whatever way.
   [[nodiscard]] virtual bool ended(work_ticket ticket) = 0;
   /// Result of a pulse. @error{kernel_failed, upstream_failed}

@@ -238,7 +238,7 @@ result<conductor_end> runner::follow(const conductor_actor& conductor) {
 void runner::describe_end(run_report& r, const conductor_end& end) const {
   const run_accounts& a = end.accounts;
   r.ended = end.ended;
-  r.state_hash = state_hash_of(end.image->bytes, *end.cursor);
+  r.state_hash = state_hash_of(end.snapshot->bytes, *end.cursor);
   r.history_hash = end.cursor->history_hash;
   r.content_hash = end.cursor->content_hash;
   r.tokens = end.record.tokens;

@@ -48,7 +48,8 @@ class fake_model final : public actors::pulse_model {
     works_.push_back(std::move(w));
     return last_;
   }
-  result<actors::work_ticket> snapshot(std::shared_ptr<actors::state_image> to) override {
+  result<actors::work_ticket> snapshot(
+      std::shared_ptr<actors::state_snapshot> to) override {
     store_le(to->bytes.data(), state_);
     works_.push_back({++last_, 1, {}, false, std::move(to)});
     return last_;
@@ -94,7 +95,7 @@ class fake_model final : public actors::pulse_model {
     std::uint64_t steps = 0;
     models::pulse_result result;
     bool fails = false;
-    std::shared_ptr<actors::state_image> image;
+    std::shared_ptr<actors::state_snapshot> snapshot;
   };
   static void add(xxh3_stream& hash, std::uint64_t value) {
     std::byte raw[8];

@@ -29,7 +29,7 @@ std::uint64_t hash_of(const conductor_end& end) {
   if (end.failure) {
     throw std::runtime_error(end.failure->message());
   }
-  return state_hash_of(end.image->bytes, *end.cursor);
+  return state_hash_of(end.snapshot->bytes, *end.cursor);
 }
 
 TEST(pipeline, ends_in_one_state_for_every_interleaving) {

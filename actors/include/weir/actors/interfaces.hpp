@@ -72,7 +72,7 @@ using orchestrator_actor = caf::typed_actor<
     caf::replies_to<pulse_atom, local<pulse_orders>>::with<local<pulses_done>>,
     // Copies the state behind the pulses submitted so far, while later ones run. Answers
     // when the copy is whole.
-    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_image>>,
+    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_snapshot>>,
     // Builds engine and model, and fills it from a checkpoint if there is one. Errors:
     // invalid_argument, config_mismatch, corrupt.
     caf::replies_to<open_atom, local<model_spec>>::with<local<model_info>>,

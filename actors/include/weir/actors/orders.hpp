@@ -82,7 +82,7 @@ struct pulse_done {
 using pulses_done = std::vector<pulse_done>;
 
 /// State of the model at a boundary between pulses.
-struct state_image {
+struct state_snapshot {
   std::uint64_t pulses = 0;  ///< completed before the boundary
   byte_vector bytes;
 };
@@ -132,8 +132,8 @@ struct store_info {
 };
 /// Everything a checkpoint holds, as of one boundary.
 struct save_order {
-  std::shared_ptr<const state_image> image;
-  std::vector<models::state_section> sections;  ///< of the image
+  std::shared_ptr<const state_snapshot> snapshot;
+  std::vector<models::state_section> sections;  ///< of the snapshot
   storage::stream_cursor cursor;
   byte_vector conductor;  ///< behind the pulse
   byte_vector metrics;
