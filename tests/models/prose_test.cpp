@@ -77,16 +77,16 @@ class session {
     }
     return nats;
   }
-  std::vector<std::byte> image() {
+  std::vector<std::byte> snapshot() {
     const auto out = std::make_shared<byte_vector>(model_->state_bytes());
     or_throw(model_->finish(or_throw(model_->submit_snapshot(out))));
     return std::move(*out);
   }
-  /// Puts an image in, section by section, and goes on with the pulse after `pulses`.
-  void restore(const std::vector<std::byte>& image, std::uint64_t pulses) {
+  /// Puts an snapshot in, section by section, and goes on with the pulse after `pulses`.
+  void restore(const std::vector<std::byte>& snapshot, std::uint64_t pulses) {
     for (const auto& s : model_->sections()) {
-      or_throw(
-          model_->restore(s.kind, s.lane, std::span(image).subspan(s.offset, s.bytes)));
+      or_throw(model_->restore(s.kind, s.lane,
+                               std::span(snapshot).subspan(s.offset, s.bytes)));
     }
     pulses_ = pulses;
   }
@@ -183,18 +183,18 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
   for (std::size_t n : {64U, 100U}) {
     session whole(small(), 2);
     session parts(small(), 1);
-    std::vector<std::byte> image = parts.image();
+    std::vector<std::byte> snapshot = parts.snapshot();
     for (std::uint64_t i = 0; i < 12; ++i) {
       ASSERT_TRUE(whole.step(pulse_phase::build, n, i % 3 != 0).has_value());
       session resumed(small(), 1);
-      resumed.restore(image, i);
+      resumed.restore(snapshot, i);
       ASSERT_TRUE(resumed.step(pulse_phase::build, n, i % 3 != 0).has_value());
-      image = resumed.image();
+      snapshot = resumed.snapshot();
       ASSERT_EQ(or_throw(resumed.model().state_hash()),
                 or_throw(whole.model().state_hash()))
           << "chunk " << n << ", pulse " << i;
     }
-    EXPECT_EQ(image, whole.image());
+    EXPECT_EQ(snapshot, whole.snapshot());
   }
 }
 
@@ -202,7 +202,7 @@ TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   session s(small(), 2);
   s.run(pulse_phase::build, 128, 64);
   const auto during = std::make_shared<byte_vector>(s.model().state_bytes());
-  const auto before = s.image();
+  const auto before = s.snapshot();
   const auto ticket = or_throw(s.model().submit_snapshot(during));
   s.run(pulse_phase::build, 256, 64);
   EXPECT_EQ(during.use_count(), 2) << "the model keeps it until it is finished";
@@ -210,7 +210,7 @@ TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   EXPECT_EQ(during.use_count(), 1);
   EXPECT_TRUE(s.model().ended(ticket));
   EXPECT_EQ(*during, before);
-  EXPECT_NE(s.image(), before);
+  EXPECT_NE(s.snapshot(), before);
 }
 
 TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
@@ -234,9 +234,9 @@ void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
     std::fill_n(t.as<float>(), t.count(), std::numeric_limits<float>::quiet_NaN());
   }
   const auto pulse = or_throw(s.submit(pulse_phase::build, 1024));
-  auto image = std::make_shared<byte_vector>(s.model().state_bytes());
-  const std::weak_ptr<byte_vector> watched = image;
-  const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
+  auto snapshot = std::make_shared<byte_vector>(s.model().state_bytes());
+  const std::weak_ptr<byte_vector> watched = snapshot;
+  const auto ticket = or_throw(s.model().submit_snapshot(std::move(snapshot)));
   s.text()[s.model().position(0)] = small().vocab;
   ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value()) << "the text fails";
   EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";

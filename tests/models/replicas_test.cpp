@@ -81,15 +81,15 @@ class job {
     for (std::uint64_t i = first; i < last; ++i) {
       nats += or_throw(pulse(i)).nats_q32;
     }
-    const auto image = std::make_shared<byte_vector>(model_->state_bytes());
-    or_throw(model_->finish(or_throw(model_->submit_snapshot(image))));
+    const auto snapshot = std::make_shared<byte_vector>(model_->state_bytes());
+    or_throw(model_->finish(or_throw(model_->submit_snapshot(snapshot))));
     or_throw(model_->check_replicas());
-    return {nats, std::move(*image)};
+    return {nats, std::move(*snapshot)};
   }
-  void restore(const std::vector<std::byte>& image) {
+  void restore(const std::vector<std::byte>& snapshot) {
     for (const auto& s : model_->sections()) {
-      or_throw(
-          model_->restore(s.kind, s.lane, std::span(image).subspan(s.offset, s.bytes)));
+      or_throw(model_->restore(s.kind, s.lane,
+                               std::span(snapshot).subspan(s.offset, s.bytes)));
     }
   }
 
@@ -167,13 +167,14 @@ TEST(LanesPerDevice, SumsOfRunsAddUpToTheSumOverLanes) {
 
 TEST(Replicas, HaveTheStateOfOneDeviceForAnyDevicesAndWorkers) {
   for (const std::uint32_t lanes : {4U, 5U}) {
-    const auto [nats, image] = job(lanes, 1, 1).run(0, 14);
+    const auto [nats, snapshot] = job(lanes, 1, 1).run(0, 14);
     for (std::uint32_t devices = 2; devices <= lanes; ++devices) {
       for (const unsigned workers : {1U, 2U}) {
         if (models::lanes_per_device(lanes, devices)) {
           const auto found = job(lanes, devices, workers).run(0, 14);
           EXPECT_EQ(found.first, nats) << lanes << "/" << devices << "/" << workers;
-          EXPECT_TRUE(found.second == image) << lanes << "/" << devices << "/" << workers;
+          EXPECT_TRUE(found.second == snapshot)
+              << lanes << "/" << devices << "/" << workers;
         }
       }
     }
@@ -182,15 +183,15 @@ TEST(Replicas, HaveTheStateOfOneDeviceForAnyDevicesAndWorkers) {
 
 TEST(Replicas, ContinueOnAnotherNumberOfDevices) {
   const auto whole = job(4, 1, 1).run(0, 12).second;
-  std::vector<std::byte> image = job(4, 2, 1).run(0, 2).second;
+  std::vector<std::byte> snapshot = job(4, 2, 1).run(0, 2).second;
   std::uint64_t done = 2;
   for (const std::uint32_t devices : {4U, 1U, 2U, 4U, 2U}) {
     job next(4, devices, 2);
-    next.restore(image);
-    image = next.run(done, done + 2).second;
+    next.restore(snapshot);
+    snapshot = next.run(done, done + 2).second;
     done += 2;
   }
-  EXPECT_TRUE(image == whole);
+  EXPECT_TRUE(snapshot == whole);
 }
 
 TEST(Replicas, OfWhichOneDiffersAreFound) {
