@@ -56,8 +56,8 @@ class prose_runner final : public pulse_model {
   [[nodiscard]] result<Ticket> take(work_ticket ticket);
 
   // The model names memory of the engine, so it goes first. It owns what its tasks read
-  // and write, snapshots of snapshots included, and waits for them when it is destroyed:
-  // no other order of destruction matters, here or in whoever hands an snapshot in.
+  // and write, destinations of snapshots included, and waits for them when it is destroyed:
+  // no other order of destruction matters, here or in whoever hands a snapshot in.
   std::unique_ptr<runtime::engine> engine_;
   std::unique_ptr<models::prose> model_;
   std::map<work_ticket, work> works_;

@@ -82,7 +82,7 @@ class session {
     or_throw(model_->finish(or_throw(model_->submit_snapshot(out))));
     return std::move(*out);
   }
-  /// Puts an snapshot in, section by section, and goes on with the pulse after `pulses`.
+  /// Puts a snapshot in, section by section, and goes on with the pulse after `pulses`.
   void restore(const std::vector<std::byte>& snapshot, std::uint64_t pulses) {
     for (const auto& s : model_->sections()) {
       or_throw(model_->restore(s.kind, s.lane,

@@ -53,7 +53,7 @@ result<void> graph<R>::run_head(const spot& s, int half) {
        normed.stride, value(layout_.unembedding), n_.width, R(0), logits.data,
        logits.stride);
   if (leaves_pending(s, half)) {
-    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
+    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).data, n_.vocab,
                 context(s.lane).pending.data);
   }
   R scale = 0;

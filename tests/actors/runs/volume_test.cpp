@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volume reader and loader with real threads: many clients on one snapshot, tensors into
-/// an engine through actors.
+/// Volume reader and loader with real threads: many clients on one image, tensors into an
+/// engine through actors.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,12 +22,12 @@ byte_vector bytes_of(std::size_t tag) {
   return storage::test::noise(300'000 + 123'457 * tag, tag + 1);
 }
 
-/// An snapshot and a system with a volume reader of three workers.
+/// An image and a system with a volume reader of three workers.
 struct reading_system {
   reading_system() {
-    or_throw(storage::hn4_format(snapshot, storage::test::fixed_format()));
+    or_throw(storage::hn4_format(image, storage::test::fixed_format()));
     auto volume =
-        or_throw(storage::hn4_volume::open(snapshot, storage::device_mode::writable));
+        or_throw(storage::hn4_volume::open(image, storage::device_mode::writable));
     for (std::size_t i = 0; i < tags; ++i) {
       or_throw(volume.put("t" + std::to_string(i), bytes_of(i),
                           storage::test::fixed_put(static_cast<std::uint32_t>(1 + i))));
@@ -52,7 +52,7 @@ struct reading_system {
   reading_system& operator=(const reading_system&) = delete;
 
   weir::test::temp_folder scratch;
-  std::string snapshot = scratch / "v.hn4";
+  std::string image = scratch / "v.hn4";
   std::unique_ptr<system_config> config = or_throw(system_config::make({}));
   std::unique_ptr<caf::actor_system> system =
       std::make_unique<caf::actor_system>(*config);
@@ -91,7 +91,7 @@ TEST(volume_threads, many_clients_read_many_tags) {
   for (std::size_t c = 0; c < 6; ++c) {
     clients.emplace_back([&, c] {
       caf::scoped_actor self(*s.system);
-      volume_spec spec{s.snapshot, {"t" + std::to_string(c % tags), "t3"}, {}, 0};
+      volume_spec spec{s.image, {"t" + std::to_string(c % tags), "t3"}, {}, 0};
       const auto opened = or_throw(
           ask<local<opened_streams>>(self, s.reader, std::chrono::seconds(60), "opening",
                                      open_atom_v, by_reference(std::move(spec))));
@@ -110,7 +110,7 @@ TEST(volume_threads, tensors_are_loaded_through_the_reader) {
   caf::scoped_actor self(*s.system);
   const auto opened = or_throw(ask<local<opened_streams>>(
       self, s.reader, std::chrono::seconds(60), "opening", open_atom_v,
-      by_reference(volume_spec{s.snapshot, {"t5"}, {}, 0})));
+      by_reference(volume_spec{s.image, {"t5"}, {}, 0})));
   runtime::engine_options options;
   options.workers = 2;
   const auto engine = or_throw(runtime::engine::create(options));
@@ -119,8 +119,7 @@ TEST(volume_threads, tensors_are_loaded_through_the_reader) {
   how.piece = 150'000;
   how.source = reader_source(*s.system, s.reader, opened->front().stream);
   tensor_loader loader(
-      *engine, or_throw(or_throw(storage::hn4_volume::open(s.snapshot)).stream("t5")),
-      how);
+      *engine, or_throw(or_throw(storage::hn4_volume::open(s.image)).stream("t5")), how);
   const auto memory =
       or_throw(engine->allocate(static_cast<std::int64_t>(expected.size()), "weights"));
   const std::int64_t shape[] = {static_cast<std::int64_t>(expected.size())};

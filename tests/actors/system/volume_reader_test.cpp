@@ -28,8 +28,8 @@ byte_vector tag_bytes(std::size_t i) {
   return noise(100'001 + 70'000 * i, i + 1);
 }
 
-/// An snapshot with a few tags, made once.
-storage::memory_device& snapshot() {
+/// An image with a few tags, made once.
+storage::memory_device& image() {
   static const std::unique_ptr<storage::memory_device> device = [] {
     auto d = storage::test::formatted();
     auto volume = or_throw(storage::test::open_on(*d, storage::device_mode::writable));
@@ -49,7 +49,7 @@ class range_fault final : public storage::test::borrowed_device {
       : borrowed_device(to), bad_(bad) {}
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     if (offset < bad_.end() && offset + to.size() > bad_.offset) {
-      return error(errc::io, "injected failure of a transfer").at("snapshot");
+      return error(errc::io, "injected failure of a transfer").at("image");
     }
     return borrowed_device::read(offset, to);
   }
@@ -83,7 +83,7 @@ slow_worker_actor::behavior_type slow_worker(
             return promise;
           },
           [](open_atom, const local<volume_spec>& spec) -> local<tag_streams> {
-            const auto volume = or_throw(storage::test::open_on(snapshot()));
+            const auto volume = or_throw(storage::test::open_on(image()));
             tag_streams streams;
             for (const std::string& tag : spec->tags) {
               streams.push_back(or_throw(volume.stream(tag)));
@@ -178,7 +178,7 @@ class volume_system : public test::stepped_system {
   void add_worker(device_opener opener = {}) {
     if (!opener) {
       opener = [](const std::string&) -> result<std::unique_ptr<storage::block_device>> {
-        return std::make_unique<storage::test::borrowed_device>(snapshot());
+        return std::make_unique<storage::test::borrowed_device>(image());
       };
     }
     reader_config_.workers.push_back(
@@ -192,7 +192,7 @@ class volume_system : public test::stepped_system {
                                          std::size_t depth = 2) {
     client_config c;
     c.reader = reader;
-    c.spec = {"snapshot", std::move(tags), {}, 0};
+    c.spec = {"image", std::move(tags), {}, 0};
     c.depth = depth;
     auto log = c.log;
     caf::anon_send(spawn(client, std::move(c)), work_atom_v);
@@ -252,13 +252,13 @@ TEST(volume_reader, many_clients_get_many_tags_whole_in_every_order) {
   }
 }
 
-/// Where the middle block of a tag lies in the snapshot.
+/// Where the middle block of a tag lies in the image.
 storage::extent middle_block(std::size_t tag) {
   const byte_vector bytes = tag_bytes(tag);
   const bytes_view part = bytes_view(bytes).subspan(bytes.size() / 2, 4000);
-  for (std::uint64_t at = 0; at < snapshot().size();
+  for (std::uint64_t at = 0; at < image().size();
        at += storage::memory_device::page_bytes) {
-    const bytes_view page = snapshot().view(at, storage::memory_device::page_bytes);
+    const bytes_view page = image().view(at, storage::memory_device::page_bytes);
     const auto found =
         std::search(page.begin(), page.end(), part.begin(), part.begin() + 64);
     if (found != page.end()) {
@@ -274,7 +274,7 @@ TEST(volume_reader, a_device_error_reaches_who_asked_and_nobody_else) {
     for (int i = 0; i < 2; ++i) {
       s.add_worker(
           [](const std::string&) -> result<std::unique_ptr<storage::block_device>> {
-            return std::make_unique<range_fault>(snapshot(), middle_block(2));
+            return std::make_unique<range_fault>(image(), middle_block(2));
           });
     }
     s.start();
