@@ -72,10 +72,10 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
 result<byte_vector> read_tag(session& s, const std::string& volume,
                              const std::string& tag) {
   volume_reader_config config;
-  config.workers = {s.spawn_io("volume_worker_io", stop_rank::last, volume_worker_io,
+  config.workers = {s.spawn_io("volume_worker_io", stop_group::last, volume_worker_io,
                                volume_worker_config{})};
   const auto reader =
-      s.spawn("volume_reader", stop_rank::source, volume_reader, std::move(config));
+      s.spawn("volume_reader", stop_group::source, volume_reader, std::move(config));
   WEIR_TRY(const auto opened,
            s.ask<local<opened_streams>>(reader, "opening the volume", open_atom_v,
                                         by_reference(volume_spec{volume, {tag}, {}, 0})));

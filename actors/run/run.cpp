@@ -98,7 +98,7 @@ result<void> runner::prepare_folder() const {
 }
 
 result<void> runner::open_store() {
-  checkpointer_ = session_->spawn_io("checkpointer_io", stop_rank::sink, checkpointer_io,
+  checkpointer_ = session_->spawn_io("checkpointer_io", stop_group::sink, checkpointer_io,
                                      checkpointer_config{});
   WEIR_TRY(const auto info,
            session_->ask<local<store_info>>(
@@ -123,8 +123,8 @@ result<void> runner::open_store() {
 }
 
 result<void> runner::open_stream() {
-  hub_ =
-      session_->spawn_io("stream_hub_io", stop_rank::source, stream_hub_io, hub_config{});
+  hub_ = session_->spawn_io("stream_hub_io", stop_group::source, stream_hub_io,
+                            hub_config{});
   stream_spec spec{config_.paths, config_.eot, stream_of(config_), std::nullopt};
   if (newest_) {
     spec.cursor = newest_->cursor();
@@ -151,7 +151,7 @@ result<void> runner::open_stream() {
 }
 
 result<void> runner::open_engine() {
-  orchestrator_ = session_->spawn_io("orchestrator", stop_rank::engine, orchestrator,
+  orchestrator_ = session_->spawn_io("orchestrator", stop_group::engine, orchestrator,
                                      orchestrator_config{});
   model_spec spec;
   spec.model = model_of(config_, vocab_);
@@ -186,17 +186,17 @@ result<conductor_actor> runner::start() {
   c.deadline = deadline;
   for (std::uint32_t rank = 0; rank < config_.stream.ranks; ++rank) {
     c.ranks.push_back(
-        session_->spawn_io("rank_io", stop_rank::source, rank_io,
+        session_->spawn_io("rank_io", stop_group::source, rank_io,
                            rank_config{rank, config_.stream.ranks, hub_, deadline}));
   }
   c.hub = hub_;
   c.orchestrator = orchestrator_;
   c.checkpointer = checkpointer_;
-  c.observer = session_->spawn("observer", stop_rank::sink, observer,
+  c.observer = session_->spawn("observer", stop_group::sink, observer,
                                observer_config{[events = events_](run_progress p) {
                                  events->push(std::move(p));
                                }});
-  writer_ = session_->spawn_io("message_writer_io", stop_rank::sink, message_writer_io,
+  writer_ = session_->spawn_io("message_writer_io", stop_group::sink, message_writer_io,
                                message_writer_config{});
   c.contents.sections = model_.sections;
   c.contents.config = config_text(config_, vocab_);
@@ -205,7 +205,7 @@ result<conductor_actor> runner::start() {
   c.warning = [events = events_](std::string text) {
     events->push(warning_event{std::move(text)});
   };
-  return session_->spawn("conductor", stop_rank::conductor, conductor, std::move(c));
+  return session_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
 }
 
 result<conductor_end> runner::follow(const conductor_actor& conductor) {

@@ -40,7 +40,7 @@ result<std::unique_ptr<session>> session::open(std::chrono::seconds deadline,
   return s;
 }
 
-void session::adopt(const char* name, stop_rank rank, caf::actor handle) {
+void session::adopt(const char* name, stop_group rank, caf::actor handle) {
   tell(supervisor_, adopt_atom_v,
        by_reference(child_spec{name, rank, std::move(handle)}));
 }

@@ -9,7 +9,7 @@
 
 namespace weir::actors {
 
-supervisor_state::child supervisor_state::adopt(std::string name, stop_rank rank) {
+supervisor_state::child supervisor_state::adopt(std::string name, stop_group rank) {
   children_.push_back({std::move(name), rank});
   return children_.size() - 1;
 }
@@ -27,7 +27,7 @@ std::vector<supervisor_state::child> supervisor_state::stop() {
   return next();
 }
 
-bool supervisor_state::rank_settled() const {
+bool supervisor_state::group_ended() const {
   return std::none_of(children_.begin(), children_.end(), [&](const entry& e) {
     return rank_ && e.rank == *rank_ && e.alive;
   });
@@ -35,7 +35,7 @@ bool supervisor_state::rank_settled() const {
 
 std::vector<supervisor_state::child> supervisor_state::next() {
   ++round_;
-  std::optional<stop_rank> next_rank;
+  std::optional<stop_group> next_rank;
   for (const entry& e : children_) {
     const bool later = !rank_ || e.rank > *rank_;
     if (e.alive && later && (!next_rank || e.rank < *next_rank)) {
@@ -43,7 +43,7 @@ std::vector<supervisor_state::child> supervisor_state::next() {
     }
   }
   std::vector<child> out;
-  rank_ = next_rank ? next_rank : std::optional(stop_rank::last);
+  rank_ = next_rank ? next_rank : std::optional(stop_group::last);
   for (child c = 0; next_rank && c < children_.size(); ++c) {
     if (children_[c].alive && children_[c].rank == *next_rank) {
       children_[c].asked = true;
@@ -89,7 +89,7 @@ void stop_children(self_pointer self, const supervisor_config& config,
   for (const auto c : children) {
     self->send_exit(s.handles[c], caf::exit_reason::user_shutdown);
   }
-  self->delayed_send(self, config.rank_deadline, settle_atom_v, s.core.round());
+  self->delayed_send(self, config.group_deadline, settle_atom_v, s.core.round());
 }
 
 void on_down(self_pointer self, const supervisor_config& config,
@@ -108,7 +108,7 @@ void on_down(self_pointer self, const supervisor_config& config,
     config.failed(
         error(cause.code(), fmt::format("actor {} ended early", name)).because(cause));
   }
-  if (s.core.stopping() && s.core.rank_settled()) {
+  if (s.core.stopping() && s.core.group_ended()) {
     stop_children(self, config, s.core.next());
   }
 }
@@ -136,7 +136,7 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
       reacts(self, "supervisor, settle",
              [self, config](settle_atom, std::uint32_t round) {
                auto& core = self->state.core;
-               if (core.stopping() && round == core.round() && !core.rank_settled()) {
+               if (core.stopping() && round == core.round() && !core.group_ended()) {
                  stop_children(self, config, core.next());
                }
              }),

@@ -20,13 +20,13 @@ class supervisor_state {
  public:
   using child = std::size_t;
 
-  child adopt(std::string name, stop_rank rank);
+  child adopt(std::string name, stop_group rank);
   /// A child has ended. @return true if nobody asked it to
   [[nodiscard]] bool down(child c);
   /// Begins to stop: children of the first rank that has living ones.
   [[nodiscard]] std::vector<child> stop();
   /// Whether the present rank is over, so that `next` may be called.
-  [[nodiscard]] bool rank_settled() const;
+  [[nodiscard]] bool group_ended() const;
   /// The children to stop next: those of the next rank that has living ones. Whoever
   /// still lives in the present one counts as survivor. Empty: all ranks are done.
   [[nodiscard]] std::vector<child> next();
@@ -40,18 +40,19 @@ class supervisor_state {
  private:
   struct entry {
     std::string name;
-    stop_rank rank = stop_rank::last;
+    stop_group rank = stop_group::last;
     bool alive = true;
     bool asked = false;
   };
   std::vector<entry> children_;
   bool stopping_ = false;
   std::uint32_t round_ = 0;
-  std::optional<stop_rank> rank_;
+  std::optional<stop_group> rank_;
 };
 
 struct supervisor_config {
-  std::chrono::milliseconds rank_deadline{5000};  ///< for the children of one rank to end
+  std::chrono::milliseconds group_deadline{
+      5000};                          ///< for the children of one rank to end
   std::function<void(error)> failed;  ///< a child failed; called from the actor's thread
 };
 struct supervisor_shell {

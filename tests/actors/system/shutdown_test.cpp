@@ -53,8 +53,8 @@ TEST(session, ends_under_load_every_time) {
   for (int round = 0; round < 60; ++round) {
     auto ended = std::make_shared<std::atomic<int>>(0);
     open_session open;
-    for (const stop_rank rank :
-         {stop_rank::source, stop_rank::conductor, stop_rank::sink, stop_rank::engine}) {
+    for (const stop_group rank : {stop_group::source, stop_group::conductor,
+                                  stop_group::sink, stop_group::engine}) {
       open.s->tell(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
                    work_atom_v);
       open.s->tell(open.s->spawn("busy", rank, worker, worker_config{ended}),
@@ -69,7 +69,7 @@ TEST(session, ends_when_it_is_merely_destroyed) {
   auto ended = std::make_shared<std::atomic<int>>(0);
   {
     open_session open;
-    open.s->tell(open.s->spawn("busy", stop_rank::source, worker, worker_config{ended}),
+    open.s->tell(open.s->spawn("busy", stop_group::source, worker, worker_config{ended}),
                  work_atom_v);
   }
   EXPECT_EQ(ended->load(), 1);
@@ -79,7 +79,7 @@ TEST(session, reports_a_child_that_fails_with_name_text_and_cause) {
   open_session open;
   auto ended = std::make_shared<std::atomic<int>>(0);
   open.s->tell(
-      open.s->spawn("fragile", stop_rank::source, worker, worker_config{ended, 5}),
+      open.s->spawn("fragile", stop_group::source, worker, worker_config{ended, 5}),
       work_atom_v);
   const auto events = open.events->wait();
   ASSERT_EQ(events.size(), 1U);

@@ -125,7 +125,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     if (!closed_) {
       caf::anon_send(kept_[i].supervisor, actors::adopt_atom_v,
                      actors::by_reference(
-                         actors::child_spec{kept_[i].spec.name, actors::stop_rank::sink,
+                         actors::child_spec{kept_[i].spec.name, actors::stop_group::sink,
                                             caf::actor_cast<caf::actor>(stream)}));
       kept_[i].stream = std::move(stream);
     }

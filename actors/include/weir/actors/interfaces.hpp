@@ -20,12 +20,12 @@
 namespace weir::actors {
 
 /// Where a child stands in the order of shutdown: lower ones stop first.
-enum class stop_rank : std::uint8_t { source, conductor, sink, engine, last };
+enum class stop_group : std::uint8_t { source, conductor, sink, engine, last };
 
 /// A child as the supervisor knows it.
 struct child_spec {
   std::string name;
-  stop_rank rank = stop_rank::last;
+  stop_group rank = stop_group::last;
   caf::actor handle;
 };
 /// Children that did not end in time; empty is good.
