@@ -40,9 +40,9 @@ result<std::unique_ptr<session>> session::open(std::chrono::seconds deadline,
   return s;
 }
 
-void session::adopt(const char* name, stop_group rank, caf::actor handle) {
+void session::adopt(const char* name, stop_group group, caf::actor handle) {
   tell(supervisor_, adopt_atom_v,
-       by_reference(child_spec{name, rank, std::move(handle)}));
+       by_reference(child_spec{name, group, std::move(handle)}));
 }
 
 survivors session::stop() {

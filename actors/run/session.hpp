@@ -53,15 +53,15 @@ class session {
 
   /// Spawns an actor under the supervisor.
   template <class Fun, class Config>
-  auto spawn_io(const char* name, stop_group rank, Fun fun, Config config) {
+  auto spawn_io(const char* name, stop_group group, Fun fun, Config config) {
     auto handle = spawn_own_thread(*system_, options_, fun, std::move(config));
-    adopt(name, rank, caf::actor_cast<caf::actor>(handle));
+    adopt(name, group, caf::actor_cast<caf::actor>(handle));
     return handle;
   }
   template <class Fun, class Config>
-  auto spawn(const char* name, stop_group rank, Fun fun, Config config) {
+  auto spawn(const char* name, stop_group group, Fun fun, Config config) {
     auto handle = spawn_shared(*system_, fun, std::move(config));
-    adopt(name, rank, caf::actor_cast<caf::actor>(handle));
+    adopt(name, group, caf::actor_cast<caf::actor>(handle));
     return handle;
   }
   template <class T, class Handle, class... As>
@@ -77,7 +77,7 @@ class session {
 
  private:
   session() = default;
-  void adopt(const char* name, stop_group rank, caf::actor handle);
+  void adopt(const char* name, stop_group group, caf::actor handle);
 
   std::chrono::seconds deadline_{600};
   system_options options_;

@@ -9,8 +9,8 @@
 
 namespace weir::actors {
 
-supervisor_state::child supervisor_state::adopt(std::string name, stop_group rank) {
-  children_.push_back({std::move(name), rank});
+supervisor_state::child supervisor_state::adopt(std::string name, stop_group group) {
+  children_.push_back({std::move(name), group});
   return children_.size() - 1;
 }
 
@@ -23,29 +23,29 @@ bool supervisor_state::down(child c) {
 
 std::vector<supervisor_state::child> supervisor_state::stop() {
   stopping_ = true;
-  rank_.reset();
+  group_.reset();
   return next();
 }
 
 bool supervisor_state::group_ended() const {
   return std::none_of(children_.begin(), children_.end(), [&](const entry& e) {
-    return rank_ && e.rank == *rank_ && e.alive;
+    return group_ && e.group == *group_ && e.alive;
   });
 }
 
 std::vector<supervisor_state::child> supervisor_state::next() {
   ++round_;
-  std::optional<stop_group> next_rank;
+  std::optional<stop_group> next_group;
   for (const entry& e : children_) {
-    const bool later = !rank_ || e.rank > *rank_;
-    if (e.alive && later && (!next_rank || e.rank < *next_rank)) {
-      next_rank = e.rank;
+    const bool later = !group_ || e.group > *group_;
+    if (e.alive && later && (!next_group || e.group < *next_group)) {
+      next_group = e.group;
     }
   }
   std::vector<child> out;
-  rank_ = next_rank ? next_rank : std::optional(stop_group::last);
-  for (child c = 0; next_rank && c < children_.size(); ++c) {
-    if (children_[c].alive && children_[c].rank == *next_rank) {
+  group_ = next_group ? next_group : std::optional(stop_group::last);
+  for (child c = 0; next_group && c < children_.size(); ++c) {
+    if (children_[c].alive && children_[c].group == *next_group) {
       children_[c].asked = true;
       out.push_back(c);
     }
@@ -66,7 +66,7 @@ survivors supervisor_state::alive() const {
 std::string supervisor_state::describe() const {
   std::string text;
   for (const entry& e : children_) {
-    text += fmt::format("{} (rank {}): {}\n", e.name, static_cast<int>(e.rank),
+    text += fmt::format("{} (group {}): {}\n", e.name, static_cast<int>(e.group),
                         !e.alive  ? "ended"
                         : e.asked ? "stopping"
                                   : "running");
@@ -122,7 +122,7 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
   return {
       reacts(self, "supervisor, adopt",
              [self](adopt_atom, const local<child_spec>& child) {
-               self->state.core.adopt(child->name, child->rank);
+               self->state.core.adopt(child->name, child->group);
                self->state.handles.push_back(child->handle);
                self->monitor(child->handle);
              }),

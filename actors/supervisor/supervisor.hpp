@@ -20,18 +20,18 @@ class supervisor_state {
  public:
   using child = std::size_t;
 
-  child adopt(std::string name, stop_group rank);
+  child adopt(std::string name, stop_group group);
   /// A child has ended. @return true if nobody asked it to
   [[nodiscard]] bool down(child c);
-  /// Begins to stop: children of the first rank that has living ones.
+  /// Begins to stop: children of the first group that has living ones.
   [[nodiscard]] std::vector<child> stop();
-  /// Whether the present rank is over, so that `next` may be called.
+  /// Whether the present group is over, so that `next` may be called.
   [[nodiscard]] bool group_ended() const;
-  /// The children to stop next: those of the next rank that has living ones. Whoever
+  /// The children to stop next: those of the next group that has living ones. Whoever
   /// still lives in the present one counts as survivor. Empty: all ranks are done.
   [[nodiscard]] std::vector<child> next();
   [[nodiscard]] bool stopping() const noexcept { return stopping_; }
-  /// Number of the present rank; settle messages of earlier ones are late.
+  /// Number of the present group; settle messages of earlier ones are late.
   [[nodiscard]] std::uint32_t round() const noexcept { return round_; }
   [[nodiscard]] survivors alive() const;
   [[nodiscard]] std::string describe() const;
@@ -40,19 +40,19 @@ class supervisor_state {
  private:
   struct entry {
     std::string name;
-    stop_group rank = stop_group::last;
+    stop_group group = stop_group::last;
     bool alive = true;
     bool asked = false;
   };
   std::vector<entry> children_;
   bool stopping_ = false;
   std::uint32_t round_ = 0;
-  std::optional<stop_group> rank_;
+  std::optional<stop_group> group_;
 };
 
 struct supervisor_config {
   std::chrono::milliseconds group_deadline{
-      5000};                          ///< for the children of one rank to end
+      5000};                          ///< for the children of one group to end
   std::function<void(error)> failed;  ///< a child failed; called from the actor's thread
 };
 struct supervisor_shell {

@@ -25,7 +25,7 @@ enum class stop_group : std::uint8_t { source, conductor, sink, engine, last };
 /// A child as the supervisor knows it.
 struct child_spec {
   std::string name;
-  stop_group rank = stop_group::last;
+  stop_group group = stop_group::last;
   caf::actor handle;
 };
 /// Children that did not end in time; empty is good.
