@@ -18,7 +18,7 @@ error nothing_open() {
 }
 
 /// Makes durable what waits, and answers it; the same error to all if that fails.
-result<std::uint64_t> settle(message_appender_shell& s) {
+result<std::uint64_t> flush(message_appender_shell& s) {
   auto durable = s.core->sync();
   while (!s.waiting.empty()) {
     auto [reply, span] = std::move(s.waiting.front());
@@ -66,7 +66,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
   s.waiting.push_back({{promise, "an append of the message appender"}, *span});
   if (s.core->end() - s.core->durable() >= s.sync_bytes) {
     // Whoever waits was told how it ended.
-    static_cast<void>(settle(s));
+    static_cast<void>(flush(s));
   } else if (!s.working) {
     s.working = true;
     self->send(self, work_atom_v);
@@ -88,16 +88,16 @@ message_appender_actor::behavior_type message_appender_io(
               [self](write_atom, const local<message_order>& order) {
                 return append(self, *order);
               }),
-      answers("message appender, settle",
-              [self](settle_atom) -> result<std::uint64_t> {
+      answers("message appender, flush",
+              [self](flush_atom) -> result<std::uint64_t> {
                 message_appender_shell& s = self->state;
-                return s.core ? settle(s) : result<std::uint64_t>(nothing_open());
+                return s.core ? flush(s) : result<std::uint64_t>(nothing_open());
               }),
       reacts(self, "message appender, sync",
              [self](work_atom) {
                self->state.working = false;
                if (!self->state.waiting.empty()) {
-                 static_cast<void>(settle(self->state));
+                 static_cast<void>(flush(self->state));
                }
              }),
   };

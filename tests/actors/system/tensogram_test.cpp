@@ -287,7 +287,7 @@ TEST(message_appender_actor, answers_what_is_wrong_with_a_request) {
   const auto order = by_reference(numbered_order(1));
   EXPECT_EQ(f.ask<local<appended_message>>(appender, write_atom_v, order).error().code(),
             errc::stopping);
-  EXPECT_EQ(f.ask<std::uint64_t>(appender, settle_atom_v).error().code(), errc::stopping);
+  EXPECT_EQ(f.ask<std::uint64_t>(appender, flush_atom_v).error().code(), errc::stopping);
   message_target target;
   target.path = "out/log.tgm";
   const auto opened = by_reference(target);
@@ -304,7 +304,7 @@ TEST(message_appender_actor, answers_what_is_wrong_with_a_request) {
   const auto done =
       or_throw(f.ask<local<appended_message>>(appender, write_atom_v, order));
   EXPECT_EQ(done->durable, done->offset + done->length);
-  EXPECT_EQ(or_throw(f.ask<std::uint64_t>(appender, settle_atom_v)), done->durable);
+  EXPECT_EQ(or_throw(f.ask<std::uint64_t>(appender, flush_atom_v)), done->durable);
 }
 
 }  // namespace
