@@ -54,8 +54,8 @@ collective_actor::behavior_type collective_group(self_pointer self,
                 return join(self, *order);
               }),
       reacts(self, "collective, ended", [self](ended_atom) { go_on(self); }),
-      reacts(self, "collective, settle",
-             [self](settle_atom) {
+      reacts(self, "collective, deadline",
+             [self](deadline_atom) {
                self->state.look_at = INT64_MAX;
                go_on(self);
              }),

@@ -94,7 +94,7 @@ void conductor_shell::watch() {
                       fmt::format("{} failed: expected an answer within {} s, found none",
                                   waits_for_, config_->deadline.count())));
   }
-  self_->delayed_send(self_, std::chrono::seconds(1), settle_atom_v);
+  self_->delayed_send(self_, std::chrono::seconds(1), deadline_atom_v);
 }
 
 void conductor_shell::order_chunks(const chunk_orders& orders) {
@@ -312,7 +312,7 @@ conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
                self->state.watch();
              }),
       reacts(self, "conductor, drain", [self](drain_atom) { self->state.drain(); }),
-      reacts(self, "conductor, watch", [self](settle_atom) { self->state.watch(); }),
+      reacts(self, "conductor, deadline", [self](deadline_atom) { self->state.watch(); }),
   };
 }
 

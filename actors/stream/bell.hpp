@@ -38,7 +38,7 @@ void look_later(Self self, std::int64_t deadline_ns, std::int64_t& look_at) {
   if (deadline_ns < look_at) {
     look_at = deadline_ns;
     const auto wait = std::max<std::int64_t>(deadline_ns - clock_of(self), 1'000'000);
-    self->delayed_send(self, std::chrono::nanoseconds(wait), settle_atom_v);
+    self->delayed_send(self, std::chrono::nanoseconds(wait), deadline_atom_v);
   }
 }
 

@@ -73,8 +73,8 @@ stream_actor::behavior_type stream_queue(self_pointer self, queue_spec spec) {
               }),
       answers("stream, synchronize", [self](sync_atom) { return synchronize(self); }),
       reacts(self, "stream, ended", [self](ended_atom) { go_on(self); }),
-      reacts(self, "stream, settle",
-             [self](settle_atom) {
+      reacts(self, "stream, deadline",
+             [self](deadline_atom) {
                self->state.look_at = INT64_MAX;
                go_on(self);
              }),

@@ -89,7 +89,7 @@ void stop_children(self_pointer self, const supervisor_config& config,
   for (const auto c : children) {
     self->send_exit(s.handles[c], caf::exit_reason::user_shutdown);
   }
-  self->delayed_send(self, config.group_deadline, settle_atom_v, s.core.round());
+  self->delayed_send(self, config.group_deadline, deadline_atom_v, s.core.round());
 }
 
 void on_down(self_pointer self, const supervisor_config& config,
@@ -133,8 +133,8 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
                 stop_children(self, config, self->state.core.stop());
                 return promise;
               }),
-      reacts(self, "supervisor, settle",
-             [self, config](settle_atom, std::uint32_t round) {
+      reacts(self, "supervisor, deadline",
+             [self, config](deadline_atom, std::uint32_t round) {
                auto& core = self->state.core;
                if (core.stopping() && round == core.round() && !core.group_ended()) {
                  stop_children(self, config, core.next());

@@ -147,7 +147,7 @@ void go_on(self_pointer self) {
   if (deadline && *deadline < s.look_at) {
     s.look_at = *deadline;
     const auto wait = std::max<std::int64_t>(*deadline - clock_ns(self), 1'000'000);
-    self->delayed_send(self, std::chrono::nanoseconds(wait), settle_atom_v);
+    self->delayed_send(self, std::chrono::nanoseconds(wait), deadline_atom_v);
   }
 }
 
@@ -230,8 +230,8 @@ volume_reader_actor::behavior_type volume_reader(self_pointer self,
               }),
       reacts(self, "volume reader, close",
              [self](close_atom, std::uint64_t stream) { close_stream(self, stream); }),
-      reacts(self, "volume reader, settle",
-             [self](settle_atom) {
+      reacts(self, "volume reader, deadline",
+             [self](deadline_atom) {
                self->state.look_at = INT64_MAX;
                self->state.plan->expire(clock_ns(self));
                go_on(self);

@@ -39,7 +39,7 @@ using supervisor_actor = caf::typed_actor<
     // configuration. Answers who survived.
     caf::replies_to<stop_atom>::with<local<survivors>>,
     // A deadline of one rank has passed (from itself).
-    caf::reacts_to<settle_atom, std::uint32_t>,
+    caf::reacts_to<deadline_atom, std::uint32_t>,
     // Names, ranks and states of all children, one line each.
     caf::replies_to<status_atom>::with<std::string>>;
 
@@ -88,7 +88,7 @@ using conductor_actor = caf::typed_actor<
     // written.
     caf::reacts_to<drain_atom>,
     // Looks whether an answer is overdue (from itself, once a second).
-    caf::reacts_to<settle_atom>>;
+    caf::reacts_to<deadline_atom>>;
 
 /// Owns the checkpoint folder and its lock. Own thread, because files block.
 using checkpointer_actor = caf::typed_actor<
@@ -121,7 +121,7 @@ using volume_reader_actor = caf::typed_actor<
     // Closes a stream; what was asked of it is answered `interrupted`.
     caf::reacts_to<close_atom, std::uint64_t>,
     // Looks for requests that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
+    caf::reacts_to<deadline_atom>,
     // Streams, requests, credits, and what each reader is at.
     caf::replies_to<status_atom>::with<std::string>>;
 
@@ -165,7 +165,7 @@ using message_appender_actor = caf::typed_actor<
     // window without an answer. After a failed sync later appends get the same.
     caf::replies_to<write_atom, local<message_order>>::with<local<appended_message>>,
     // Makes durable what was appended; answers the bytes that are. Errors: io.
-    caf::replies_to<settle_atom>::with<std::uint64_t>,
+    caf::replies_to<flush_atom>::with<std::uint64_t>,
     // Syncs for the appends that wait (from itself).
     caf::reacts_to<work_atom>>;
 
@@ -189,7 +189,7 @@ using stream_actor = caf::typed_actor<
     // Operations have ended (from workers).
     caf::reacts_to<ended_atom>,
     // Looks for synchronizations that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
+    caf::reacts_to<deadline_atom>,
     // Operations enqueued and ended, who waits, one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
@@ -204,7 +204,7 @@ using collective_actor = caf::typed_actor<
     // Shares have ended (from workers).
     caf::reacts_to<ended_atom>,
     // Looks for meetings and shares that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
+    caf::reacts_to<deadline_atom>,
     // Who waits for whom, one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
