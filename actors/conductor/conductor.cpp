@@ -221,7 +221,7 @@ void conductor_shell::on_saved(const save_done& done, bool last) {
   end_.spans.push_back(
       {"checkpoints", fmt::format("ck-{}", done.generation), done.start_ns, done.end_ns});
   core_->accounts().generations += 1;
-  core_->gate().settled();
+  core_->gate().save_ended();
   sample(true);
   last ? finish() : pump();
 }
@@ -237,7 +237,7 @@ void conductor_shell::on_save_failed(const error& e, bool last) {
   if (config_->warning) {
     config_->warning(failure.message());
   }
-  core_->gate().settled();
+  core_->gate().save_ended();
   pump();
 }
 

@@ -30,7 +30,7 @@ class save_gate {
   /// A save that need not fall due. @invariant none is in flight
   void begin() noexcept { busy_ = true; }
   /// The save has ended, in whatever way.
-  void settled() noexcept { busy_ = false; }
+  void save_ended() noexcept { busy_ = false; }
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:

@@ -175,9 +175,9 @@ void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) 
     t.failure = std::move(outcome).error();
   }
   if (t.running == 0 && t.failure) {
-    settle(r.ticket, std::move(*t.failure));
+    answer_ticket(r.ticket, std::move(*t.failure));
   } else if (t.done == t.size) {
-    settle(r.ticket, volume_piece{t.offset, t.bytes, t.done});
+    answer_ticket(r.ticket, volume_piece{t.offset, t.bytes, t.done});
   }
 }
 
@@ -196,7 +196,7 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   }
   if (r.stream == 0) {
     if (!outcome) {
-      settle(r.ticket, std::move(outcome).error());
+      answer_ticket(r.ticket, std::move(outcome).error());
     }
   } else if (streams_.count(r.stream) == 0) {
     return;  // closed meanwhile; its credits came back then

@@ -45,9 +45,10 @@ void read_plan::close(stream_id id) {
     }
   }
   for (const ticket_id number : asked) {
-    settle(number, error(errc::interrupted, fmt::format("reading {} failed: the stream "
-                                                        "was closed",
-                                                        found->second.name)));
+    answer_ticket(number,
+                  error(errc::interrupted, fmt::format("reading {} failed: the stream "
+                                                       "was closed",
+                                                       found->second.name)));
   }
   credits_ += found->second.slots.size();
   streams_.erase(found);
@@ -110,7 +111,7 @@ result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
   const std::uint64_t offset = t.offset;
   const ticket_id number = add_ticket(*s, std::move(t), now);
   if (ended) {
-    settle(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
+    answer_ticket(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
     return number;
   }
   return take_ready(*s, number, s->next_pull++);
@@ -132,9 +133,9 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
   s.slots.erase(found);
   ++credits_;
   if (*there.outcome) {
-    settle(id, volume_piece{index * s.piece, there.bytes, **there.outcome});
+    answer_ticket(id, volume_piece{index * s.piece, there.bytes, **there.outcome});
   } else {
-    settle(id, there.outcome->error());
+    answer_ticket(id, there.outcome->error());
   }
   return id;
 }
@@ -144,7 +145,7 @@ read_plan::ticket_id read_plan::queue(stream& s, ticket t, std::int64_t now) {
   const std::uint64_t offset = t.offset;
   const ticket_id number = add_ticket(s, std::move(t), now);
   if (nothing) {
-    settle(number, volume_piece{offset, nullptr, 0});
+    answer_ticket(number, volume_piece{offset, nullptr, 0});
   } else {
     s.waiting.push_back(number);
   }
@@ -201,7 +202,7 @@ void read_plan::end_sequence(stream& s, const error& why) {
       s.slots, [](const auto& each) { return each.second.outcome.has_value(); });
 }
 
-void read_plan::settle(ticket_id id, result<volume_piece> outcome) {
+void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
   const auto found = tickets_.find(id);
   if (found == tickets_.end()) {
     return;
@@ -240,7 +241,7 @@ void read_plan::expire(std::int64_t now) {
     }
   }
   for (const ticket_id id : late) {
-    settle(id, overdue(tickets_.at(id), now));
+    answer_ticket(id, overdue(tickets_.at(id), now));
   }
 }
 

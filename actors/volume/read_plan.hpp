@@ -154,7 +154,7 @@ class read_plan {
   void end_sequence(stream& s, const error& why);
   void finish_ahead(const running& r, result<std::uint64_t> outcome);
   void finish_request(const running& r, result<std::uint64_t> outcome);
-  void settle(ticket_id id, result<volume_piece> outcome);
+  void answer_ticket(ticket_id id, result<volume_piece> outcome);
   [[nodiscard]] error overdue(const ticket& t, std::int64_t now) const;
 
   settings settings_;
