@@ -36,7 +36,7 @@ caf::result<std::uint64_t> join(self_pointer self, const join_order& order) {
   }
   auto promise = self->make_response_promise<std::uint64_t>();
   s.waiting.emplace(*ticket,
-                    reply_later<std::uint64_t>(promise, "a share of a collective"));
+                    pending_reply<std::uint64_t>(promise, "a share of a collective"));
   go_on(self);
   return promise;
 }

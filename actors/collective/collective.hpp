@@ -17,7 +17,7 @@ struct collective_shell {
   /// Why there is no group, if there is none: every request is answered that.
   result<std::unique_ptr<collective_state>> core =
       error(errc::not_initialized, "collective group not opened");
-  std::map<collective_state::ticket, reply_later<std::uint64_t>> waiting;
+  std::map<collective_state::ticket, pending_reply<std::uint64_t>> waiting;
   std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
 };
 collective_actor::behavior_type collective_group(

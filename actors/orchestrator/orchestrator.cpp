@@ -49,7 +49,7 @@ void answer(orchestrator_shell& s, orchestrator_state::finished f) {
     }
   } else {
     auto& snapshot = std::get<snapshot_result>(f);
-    std::get<reply_later<local<state_snapshot>>>(s.replies.front())
+    std::get<pending_reply<local<state_snapshot>>>(s.replies.front())
         .deliver(snapshot
                      ? result<local<state_snapshot>>(local<state_snapshot>(*snapshot))
                      : result<local<state_snapshot>>(snapshot.error()));
@@ -74,7 +74,7 @@ template <class T, class Queue>
 caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* what,
                                                   Queue queue) {
   auto promise = self->make_response_promise<local<T>>();
-  reply_later<local<T>> later(promise, what);
+  pending_reply<local<T>> later(promise, what);
   if (!self->state.core) {
     later.deliver(not_open());
     return promise;
@@ -89,7 +89,7 @@ caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char*
 using queued_reply = std::optional<orchestrator_shell::reply>;
 
 queued_reply submit(orchestrator_state& core, const local<pulse_orders>& all,
-                    reply_later<local<pulses_done>> to) {
+                    pending_reply<local<pulses_done>> to) {
   if (all->empty()) {
     to.deliver(by_reference(pulses_done()));
     return std::nullopt;

@@ -33,11 +33,11 @@ struct orchestrator_shell {
   /// To who sent pulses together: one answer, because an answer wakes a thread, which
   /// takes a core from a worker.
   struct pulses_reply {
-    reply_later<local<pulses_done>> to;
+    pending_reply<local<pulses_done>> to;
     std::size_t left = 0;  ///< pulses that have not ended
     pulses_done done;
   };
-  using reply = std::variant<pulses_reply, reply_later<local<state_snapshot>>>;
+  using reply = std::variant<pulses_reply, pending_reply<local<state_snapshot>>>;
 
   std::unique_ptr<orchestrator_state> core;  ///< after open
   std::deque<reply> replies;                 ///< in the order of the queue

@@ -114,16 +114,16 @@ template <class F>
 
 /// Answers a request later, exactly once: dropped unanswered it answers `abandoned`.
 template <class T>
-class reply_later {
+class pending_reply {
  public:
-  reply_later() = default;
-  reply_later(caf::typed_response_promise<T> promise, std::string what)
+  pending_reply() = default;
+  pending_reply(caf::typed_response_promise<T> promise, std::string what)
       : promise_(std::move(promise)), what_(std::move(what)), open_(true) {}
-  reply_later(reply_later&& other) noexcept
+  pending_reply(pending_reply&& other) noexcept
       : promise_(std::move(other.promise_)),
         what_(std::move(other.what_)),
         open_(std::exchange(other.open_, false)) {}
-  reply_later& operator=(reply_later&& other) noexcept {
+  pending_reply& operator=(pending_reply&& other) noexcept {
     if (this != &other) {
       drop();
       promise_ = std::move(other.promise_);
@@ -132,7 +132,7 @@ class reply_later {
     }
     return *this;
   }
-  ~reply_later() { drop(); }
+  ~pending_reply() { drop(); }
 
   void deliver(result<T> r) {
     if (std::exchange(open_, false)) {

@@ -37,8 +37,8 @@ caf::result<std::uint64_t> synchronize(self_pointer self) {
   }
   const auto ticket = (*s.core)->synchronize(clock_of(self));
   auto promise = self->make_response_promise<std::uint64_t>();
-  s.waiting.emplace(ticket,
-                    reply_later<std::uint64_t>(promise, "a synchronization of a stream"));
+  s.waiting.emplace(
+      ticket, pending_reply<std::uint64_t>(promise, "a synchronization of a stream"));
   look_later(self, (*s.core)->next_deadline(), s.look_at);
   return promise;
 }

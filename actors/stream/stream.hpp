@@ -18,7 +18,7 @@ struct stream_shell {
   /// Why there is no queue, if there is none: every request is answered that.
   result<std::unique_ptr<stream_state>> core =
       error(errc::not_initialized, "stream not opened");
-  std::map<stream_state::ticket, reply_later<std::uint64_t>> waiting;
+  std::map<stream_state::ticket, pending_reply<std::uint64_t>> waiting;
   std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
 };
 stream_actor::behavior_type stream_queue(

@@ -59,7 +59,7 @@ struct supervisor_shell {
   static constexpr const char* name = "weir.supervisor";
   supervisor_state core;
   std::vector<caf::actor> handles;  ///< by child
-  reply_later<local<survivors>> stopped;
+  pending_reply<local<survivors>> stopped;
 };
 supervisor_actor::behavior_type supervisor(
     supervisor_actor::stateful_pointer<supervisor_shell> self, supervisor_config config);

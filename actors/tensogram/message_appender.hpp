@@ -18,7 +18,7 @@ struct message_appender_config {
 struct message_appender_shell {
   static constexpr const char* name = "weir.message_appender_io";
   struct waiting_append {
-    reply_later<local<appended_message>> reply;
+    pending_reply<local<appended_message>> reply;
     formats::message_span span;
   };
   std::unique_ptr<message_file> core;  ///< null: nothing was opened

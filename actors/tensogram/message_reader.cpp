@@ -20,7 +20,7 @@ void serve(reader_pointer self, bool waiting) {
     if (!next) {
       break;
     }
-    reply_later<local<message_delivery>> pull = std::move(s.pulls.front());
+    pending_reply<local<message_delivery>> pull = std::move(s.pulls.front());
     s.pulls.pop_front();
     pull.deliver(*next ? result<local<message_delivery>>(by_reference(std::move(**next)))
                        : result<local<message_delivery>>(std::move(*next).error()));

@@ -18,7 +18,7 @@ struct message_reader_config {
 struct message_reader_shell {
   static constexpr const char* name = "weir.message_reader_io";
   std::unique_ptr<reader_state> core;  ///< null: nothing was opened
-  std::deque<reply_later<local<message_delivery>>> pulls;
+  std::deque<pending_reply<local<message_delivery>>> pulls;
   bool working = false;  ///< a message to itself is on its way
 };
 message_reader_actor::behavior_type message_reader_io(

@@ -35,12 +35,12 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
   }
   auto reply = std::move(found->second);
   s.replies.erase(found);
-  if (auto* filled = std::get_if<reply_later<std::uint64_t>>(&reply)) {
+  if (auto* filled = std::get_if<pending_reply<std::uint64_t>>(&reply)) {
     filled->deliver(a.piece ? result<std::uint64_t>(a.piece->count)
                             : result<std::uint64_t>(a.piece.error()));
     return;
   }
-  auto& piece = std::get<reply_later<local<volume_piece>>>(reply);
+  auto& piece = std::get<pending_reply<local<volume_piece>>>(reply);
   piece.deliver(a.piece ? result<local<volume_piece>>(by_reference(std::move(*a.piece)))
                         : result<local<volume_piece>>(a.piece.error()));
 }
@@ -156,7 +156,7 @@ template <class T>
 caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
                                         result<read_plan::ticket_id> ticket) {
   auto promise = self->make_response_promise<T>();
-  reply_later<T> later(promise, what);
+  pending_reply<T> later(promise, what);
   if (!ticket) {
     later.deliver(std::move(ticket).error());
   } else {
@@ -170,7 +170,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
     self_pointer self, const local<volume_spec>& spec) {
   auto client = self->current_sender();  // the promise takes it away
   auto promise = self->make_response_promise<local<opened_streams>>();
-  reply_later<local<opened_streams>> later(promise, "an opening");
+  pending_reply<local<opened_streams>> later(promise, "an opening");
   auto ticket = self->state.plan->open(clock_ns(self), spec->deadline_ns);
   if (!ticket) {
     later.deliver(std::move(ticket).error());

@@ -28,10 +28,10 @@ struct volume_reader_shell {
   struct opening {
     local<volume_spec> spec;
     caf::strong_actor_ptr client;
-    reply_later<local<opened_streams>> reply;
+    pending_reply<local<opened_streams>> reply;
   };
   using reply =
-      std::variant<reply_later<local<volume_piece>>, reply_later<std::uint64_t>>;
+      std::variant<pending_reply<local<volume_piece>>, pending_reply<std::uint64_t>>;
 
   std::unique_ptr<read_plan> plan;
   volume_reader_config config;

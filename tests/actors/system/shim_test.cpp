@@ -19,7 +19,7 @@ using probe_actor = caf::typed_actor<caf::replies_to<read_atom, int>::with<int>,
 
 struct probe_shell {
   static constexpr const char* name = "weir.probe";
-  reply_later<int> later;
+  pending_reply<int> later;
 };
 struct probe_config {
   int unused = 0;
