@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "orchestrator/prose_runner.hpp"
-#include "run/session.hpp"
 #include "run/stored_config.hpp"
 #include "run/stored_model.hpp"
+#include "run/supervised_system.hpp"
 #include "volume/volume_reader.hpp"
 #include "volume/volume_worker.hpp"
 #include "weir/actors/speak.hpp"
@@ -69,7 +69,7 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
 }
 
 /// All of a tag, piece by piece, through a volume reader.
-result<byte_vector> read_tag(session& s, const std::string& volume,
+result<byte_vector> read_tag(supervised_system& s, const std::string& volume,
                              const std::string& tag) {
   volume_reader_config config;
   config.workers = {s.spawn_io("volume_worker_io", stop_group::last, volume_worker_io,
@@ -163,8 +163,8 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
 
 result<parameter_set> load_parameters(const std::string& volume, const std::string& tag) {
   run_control control;
-  WEIR_TRY(auto s, session::open(std::chrono::seconds(60),
-                                 std::make_shared<event_queue>(control)));
+  WEIR_TRY(auto s, supervised_system::open(std::chrono::seconds(60),
+                                           std::make_shared<event_queue>(control)));
   auto message = read_tag(*s, volume, tag);
   static_cast<void>(s->stop());
   if (!message) {

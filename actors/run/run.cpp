@@ -13,9 +13,9 @@
 #include "checkpointer/contents.hpp"
 #include "observer/observer.hpp"
 #include "orchestrator/orchestrator.hpp"
-#include "run/session.hpp"
 #include "run/settings.hpp"
 #include "run/stored_config.hpp"
+#include "run/supervised_system.hpp"
 #include "sink/message_writer.hpp"
 #include "source/rank.hpp"
 #include "source/stream_hub.hpp"
@@ -58,7 +58,7 @@ class runner {
   run_control* control_ = nullptr;
   std::int64_t start_ns_ = now_ns();
   std::shared_ptr<event_queue> events_;
-  std::unique_ptr<session> session_;
+  std::unique_ptr<supervised_system> system_;
   std::vector<std::string> warnings_;
 
   std::shared_ptr<const storage::checkpoint> newest_;
@@ -98,10 +98,10 @@ result<void> runner::prepare_folder() const {
 }
 
 result<void> runner::open_store() {
-  checkpointer_ = session_->spawn_io("checkpointer_io", stop_group::sink, checkpointer_io,
-                                     checkpointer_config{});
+  checkpointer_ = system_->spawn_io("checkpointer_io", stop_group::sink, checkpointer_io,
+                                    checkpointer_config{});
   WEIR_TRY(const auto info,
-           session_->ask<local<store_info>>(
+           system_->ask<local<store_info>>(
                checkpointer_, "opening the checkpoints", open_atom_v,
                by_reference(store_spec{path_of("checkpoint"), resuming_})));
   for (const std::string& text : info->warnings) {
@@ -123,15 +123,15 @@ result<void> runner::open_store() {
 }
 
 result<void> runner::open_stream() {
-  hub_ = session_->spawn_io("stream_hub_io", stop_group::source, stream_hub_io,
-                            hub_config{});
+  hub_ =
+      system_->spawn_io("stream_hub_io", stop_group::source, stream_hub_io, hub_config{});
   stream_spec spec{config_.paths, config_.eot, stream_of(config_), std::nullopt};
   if (newest_) {
     spec.cursor = newest_->cursor();
   }
   WEIR_TRY(const auto info,
-           session_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
-                                             by_reference(std::move(spec))));
+           system_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
+                                            by_reference(std::move(spec))));
   stream_ = *info;
   if (config_.phase.build.tokens == one_pass) {
     if (stream_.tokens == 0) {
@@ -151,8 +151,8 @@ result<void> runner::open_stream() {
 }
 
 result<void> runner::open_engine() {
-  orchestrator_ = session_->spawn_io("orchestrator", stop_group::engine, orchestrator,
-                                     orchestrator_config{});
+  orchestrator_ = system_->spawn_io("orchestrator", stop_group::engine, orchestrator,
+                                    orchestrator_config{});
   model_spec spec;
   spec.model = model_of(config_, vocab_);
   spec.engine.workers = config_.workers;
@@ -160,8 +160,8 @@ result<void> runner::open_engine() {
   spec.devices = config_.replicas == replica_policy::per_rank ? config_.stream.ranks : 1;
   spec.from = newest_;
   WEIR_TRY(const auto info,
-           session_->ask<local<model_info>>(orchestrator_, "building the model",
-                                            open_atom_v, by_reference(std::move(spec))));
+           system_->ask<local<model_info>>(orchestrator_, "building the model",
+                                           open_atom_v, by_reference(std::move(spec))));
   model_ = *info;
   if (newest_ && stored_.build != model_.kernel_set) {
     warn(fmt::format(
@@ -186,18 +186,18 @@ result<conductor_actor> runner::start() {
   c.deadline = deadline;
   for (std::uint32_t rank = 0; rank < config_.stream.ranks; ++rank) {
     c.ranks.push_back(
-        session_->spawn_io("rank_io", stop_group::source, rank_io,
-                           rank_config{rank, config_.stream.ranks, hub_, deadline}));
+        system_->spawn_io("rank_io", stop_group::source, rank_io,
+                          rank_config{rank, config_.stream.ranks, hub_, deadline}));
   }
   c.hub = hub_;
   c.orchestrator = orchestrator_;
   c.checkpointer = checkpointer_;
-  c.observer = session_->spawn("observer", stop_group::sink, observer,
-                               observer_config{[events = events_](run_progress p) {
-                                 events->push(std::move(p));
-                               }});
-  writer_ = session_->spawn_io("message_writer_io", stop_group::sink, message_writer_io,
-                               message_writer_config{});
+  c.observer = system_->spawn("observer", stop_group::sink, observer,
+                              observer_config{[events = events_](run_progress p) {
+                                events->push(std::move(p));
+                              }});
+  writer_ = system_->spawn_io("message_writer_io", stop_group::sink, message_writer_io,
+                              message_writer_config{});
   c.contents.sections = model_.sections;
   c.contents.config = config_text(config_, vocab_);
   c.contents.build = model_.kernel_set;
@@ -205,18 +205,18 @@ result<conductor_actor> runner::start() {
   c.warning = [events = events_](std::string text) {
     events->push(warning_event{std::move(text)});
   };
-  return session_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
+  return system_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
 }
 
 result<conductor_end> runner::follow(const conductor_actor& conductor) {
   bool drained = false;
-  session_->tell(conductor, launch_atom_v);
+  system_->tell(conductor, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      session_->tell(conductor, drain_atom_v);
+      system_->tell(conductor, drain_atom_v);
     }
-    for (session_event& e : events_->wait()) {
+    for (run_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
         return std::move(*failed);
       }
@@ -271,7 +271,7 @@ result<run_report> runner::report(conductor_end end) {
   trace_order trace;
   trace.path = config_.trace == runtime::trace_mode::off ? "" : path_of("trace.json");
   trace.spans.assign(end.spans.begin(), end.spans.end());
-  WEIR_TRY(const auto engine, session_->ask<local<engine_report>>(
+  WEIR_TRY(const auto engine, system_->ask<local<engine_report>>(
                                   orchestrator_, "waiting for the engine's report",
                                   report_atom_v, by_reference(std::move(trace))));
   run_report r;
@@ -294,7 +294,7 @@ result<run_report> runner::report(conductor_end end) {
 
 result<void> runner::leave_behind(const run_report& r) {
   WEIR_TRY([[maybe_unused]] const auto bytes,
-           session_->ask<std::uint64_t>(
+           system_->ask<std::uint64_t>(
                writer_, "writing the curve", write_atom_v,
                by_reference(curve_order{path_of("curve.tgm"), config_.name, r.curve})));
   return write_file_atomically(posix_file_system(), path_of("metrics.json"),
@@ -305,7 +305,8 @@ result<run_report> runner::go() {
   // The caller of `check_config` has these for its log; the report has them in any case.
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
-  WEIR_TRY(session_, session::open(std::chrono::seconds(config_.deadline_s), events_));
+  WEIR_TRY(system_,
+           supervised_system::open(std::chrono::seconds(config_.deadline_s), events_));
   WEIR_CHECK(open_store());
   WEIR_CHECK(open_stream());
   WEIR_CHECK(open_engine());
@@ -339,7 +340,7 @@ result<run_report> runner::go() {
   hub_ = nullptr;
   orchestrator_ = nullptr;
   writer_ = nullptr;
-  for (const std::string& name : session_->stop()) {
+  for (const std::string& name : system_->stop()) {
     warn("actor " + name + " did not end in time");
   }
   return r;

@@ -24,32 +24,32 @@ namespace weir::actors {
 struct warning_event {
   std::string text;
 };
-using session_event = std::variant<run_progress, warning_event, conductor_end, error>;
+using run_event = std::variant<run_progress, warning_event, conductor_end, error>;
 
 /// Events on their way from actors to the calling thread.
 /// @threads{push: any thread; the rest: one thread}
 class event_queue {
  public:
   explicit event_queue(run_control& control) : control_(&control) {}
-  void push(session_event e);
+  void push(run_event e);
   /// Waits until there are events or a stop was asked for; returns all of them.
-  [[nodiscard]] std::vector<session_event> wait();
+  [[nodiscard]] std::vector<run_event> wait();
 
  private:
   run_control* control_;
   std::mutex mutex_;
-  std::vector<session_event> events_;
+  std::vector<run_event> events_;
 };
 
 /// Actors with a supervisor. Ends them when it goes.
 /// @threads{thread-compatible}
-class session {
+class supervised_system {
  public:
-  [[nodiscard]] static result<std::unique_ptr<session>> open(
+  [[nodiscard]] static result<std::unique_ptr<supervised_system>> open(
       std::chrono::seconds deadline, std::shared_ptr<event_queue> events);
-  ~session();
-  session(const session&) = delete;
-  session& operator=(const session&) = delete;
+  ~supervised_system();
+  supervised_system(const supervised_system&) = delete;
+  supervised_system& operator=(const supervised_system&) = delete;
 
   /// Spawns an actor under the supervisor.
   template <class Fun, class Config>
@@ -76,7 +76,7 @@ class session {
   [[nodiscard]] survivors stop();
 
  private:
-  session() = default;
+  supervised_system() = default;
   void adopt(const char* name, stop_group group, caf::actor handle);
 
   std::chrono::seconds deadline_{600};

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "run/session.hpp"
+#include "run/supervised_system.hpp"
 
 namespace weir::actors {
 namespace {
@@ -43,10 +43,11 @@ worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> 
 }
 
 struct open_session {
-  open_session() : s(or_throw(session::open(std::chrono::seconds(30), events))) {}
+  open_session()
+      : s(or_throw(supervised_system::open(std::chrono::seconds(30), events))) {}
   run_control control;
   std::shared_ptr<event_queue> events = std::make_shared<event_queue>(control);
-  std::unique_ptr<session> s;
+  std::unique_ptr<supervised_system> s;
 };
 
 TEST(session, ends_under_load_every_time) {
