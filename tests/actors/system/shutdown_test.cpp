@@ -50,7 +50,7 @@ struct open_session {
   std::unique_ptr<supervised_system> s;
 };
 
-TEST(session, ends_under_load_every_time) {
+TEST(supervised_system, ends_under_load_every_time) {
   for (int round = 0; round < 60; ++round) {
     auto ended = std::make_shared<std::atomic<int>>(0);
     open_session open;
@@ -66,7 +66,7 @@ TEST(session, ends_under_load_every_time) {
   }
 }
 
-TEST(session, ends_when_it_is_merely_destroyed) {
+TEST(supervised_system, ends_when_it_is_merely_destroyed) {
   auto ended = std::make_shared<std::atomic<int>>(0);
   {
     open_session open;
@@ -76,7 +76,7 @@ TEST(session, ends_when_it_is_merely_destroyed) {
   EXPECT_EQ(ended->load(), 1);
 }
 
-TEST(session, reports_a_child_that_fails_with_name_text_and_cause) {
+TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
   open_session open;
   auto ended = std::make_shared<std::atomic<int>>(0);
   open.s->tell(
