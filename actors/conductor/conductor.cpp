@@ -215,7 +215,7 @@ void conductor_shell::on_saved(const save_done& done, bool last) {
   has_durable_ = true;
   durable_pulses_ = done.pulse_id;
   end_.generation = done.generation;
-  if (end_.spans.size() == kept_spans) {
+  if (end_.spans.size() == max_spans) {
     end_.spans.pop_front();
   }
   end_.spans.push_back(

@@ -64,7 +64,7 @@ class conductor_shell {
 
  private:
   /// A run may last for weeks; the trace has room for about as many.
-  static constexpr std::size_t kept_spans = 4096;
+  static constexpr std::size_t max_spans = 4096;
 
   template <class T, class Handle, class Deadline, class Then, class... As>
   void ask_for(const char* what, const Handle& to, Deadline deadline, Then then,

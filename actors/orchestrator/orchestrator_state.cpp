@@ -31,10 +31,10 @@ void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
     const std::int64_t interval = now_ns - last_ns_;
     if (!behind_snapshot) {
       usual_.push_back(interval);
-      keep_newest(usual_, remembered);
+      keep_newest(usual_, max_intervals);
     } else if (!usual_.empty()) {
       pauses_.push_back(std::max<std::int64_t>(0, interval - median(usual_)));
-      keep_newest(pauses_, remembered_pauses);
+      keep_newest(pauses_, max_pauses);
     }
   }
   last_ns_ = now_ns;

@@ -28,8 +28,8 @@ class pause_meter {
   [[nodiscard]] double pause_ms() const;
 
  private:
-  static constexpr std::size_t remembered = 15;
-  static constexpr std::size_t remembered_pauses = 4096;  // a run may last for weeks
+  static constexpr std::size_t max_intervals = 15;
+  static constexpr std::size_t max_pauses = 4096;  // a run may last for weeks
   std::int64_t last_ns_ = 0;
   std::deque<std::int64_t> usual_;
   std::deque<std::int64_t> pauses_;

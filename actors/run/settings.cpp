@@ -205,9 +205,9 @@ conductor_state::settings conductor_of(const run_config& config) {
   s.chunk = config.stream.chunk;
   s.prefetch = config.prefetch;
   // Pulses of a millisecond are sent sixteen at a time, longer ones alone.
-  constexpr std::uint64_t tokens_together = 1024, most_together = 16;
+  constexpr std::uint64_t tokens_together = 1024, max_batch = 16;
   constexpr std::size_t batches_in_flight = 3;
-  s.batch = std::clamp<std::uint64_t>(tokens_together / pulse_tokens, 1, most_together);
+  s.batch = std::clamp<std::uint64_t>(tokens_together / pulse_tokens, 1, max_batch);
   s.window = std::max(s.window, batches_in_flight * s.batch);
   s.boundary = config.stream.boundary;
   s.budgets = {config.phase.build, config.phase.test, config.phase.stream};

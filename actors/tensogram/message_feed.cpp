@@ -216,7 +216,7 @@ class file_feed final : public feed_base {
 class pipe_feed final : public feed_base {
  public:
   pipe_feed(std::shared_ptr<byte_pipe> pipe, const message_source& source)
-      : feed_base(source), pipe_(std::move(pipe)), splitter_(source.largest_message) {
+      : feed_base(source), pipe_(std::move(pipe)), splitter_(source.max_message_bytes) {
     info_.origin = message_origin::pipe;
   }
 

@@ -58,11 +58,11 @@ caf::result<local<message_delivery>> pull(reader_pointer self) {
     return to_caf(error(errc::stopping,
                         "the message reader has no source: expected an open before"));
   }
-  if (s.pulls.size() == most_pulls) {
+  if (s.pulls.size() == max_pulls) {
     return to_caf(error(errc::out_of_range,
                         fmt::format("cannot pull a message: expected at most {} pulls "
                                     "without an answer, found one more",
-                                    most_pulls)));
+                                    max_pulls)));
   }
   answer promise = self->make_response_promise<local<message_delivery>>();
   s.pulls.emplace_back(promise, "a pull of the message reader");

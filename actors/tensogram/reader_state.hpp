@@ -13,7 +13,7 @@
 namespace weir::actors {
 
 /// Pulls that may be unanswered.
-inline constexpr std::size_t most_pulls = 256;
+inline constexpr std::size_t max_pulls = 256;
 
 /// A pull is a credit for one message. The state reads as many as there are credits, and
 /// `prefetch` more as long as what is held stays below `prefetch_bytes`.

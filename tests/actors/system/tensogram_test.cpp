@@ -29,7 +29,7 @@ struct flow_log {
   std::vector<errc> pull_errors;
   std::vector<appended_message> appended;
   std::vector<errc> append_errors;
-  std::size_t most_pulls_open = 0;
+  std::size_t max_pulls_open = 0;
   std::size_t pulls_open = 0;
   std::size_t appends_open = 0;
   bool ended = false;
@@ -41,7 +41,7 @@ struct copier_config {
   message_appender_actor to;
   std::size_t window = 1;
   flow_log* log = nullptr;
-  std::size_t most_errors = 100;
+  std::size_t max_errors = 100;
 };
 using copier_actor = caf::typed_actor<caf::reacts_to<launch_atom>>;
 struct copier_shell {
@@ -67,7 +67,7 @@ void append_one(copier_pointer self, const copier_config& c, std::uint64_t numbe
 void pull_more(copier_pointer self, const copier_config& c) {
   while (!c.log->ended && c.log->pulls_open < c.window) {
     ++c.log->pulls_open;
-    c.log->most_pulls_open = std::max(c.log->most_pulls_open, c.log->pulls_open);
+    c.log->max_pulls_open = std::max(c.log->max_pulls_open, c.log->pulls_open);
     self->request(c.from, 3600s, pull_atom_v)
         .then(
             [self, c](const local<message_delivery>& got) {
@@ -82,7 +82,7 @@ void pull_more(copier_pointer self, const copier_config& c) {
             [self, c](const caf::error& e) {
               --c.log->pulls_open;
               c.log->pull_errors.push_back(from_caf(e, "pull").code());
-              c.log->ended = c.log->ended || c.log->pull_errors.size() > c.most_errors;
+              c.log->ended = c.log->ended || c.log->pull_errors.size() > c.max_errors;
               pull_more(self, c);
             });
   }
@@ -148,7 +148,7 @@ flow_log copy(std::uint32_t seed, faulty_files& fs,
   f.run();
   EXPECT_EQ(log.pulls_open, 0u) << "each pull is answered";
   EXPECT_EQ(log.appends_open, 0u) << "each append is answered";
-  EXPECT_LE(log.most_pulls_open, 1 + seed % 5);
+  EXPECT_LE(log.max_pulls_open, 1 + seed % 5);
   return log;
 }
 
@@ -265,7 +265,7 @@ TEST(message_reader_actor, keeps_no_more_pulls_than_allowed_and_drops_none) {
   flow_log log;
   const auto appender = f.spawn(message_appender_io, message_appender_config{});
   const auto by =
-      f.spawn(copier, copier_config{reader, appender, most_pulls + 3, &log, 2});
+      f.spawn(copier, copier_config{reader, appender, max_pulls + 3, &log, 2});
   f.run(5);  // open first
   f.self()->send(by, launch_atom_v);
   f.run(100);
@@ -273,7 +273,7 @@ TEST(message_reader_actor, keeps_no_more_pulls_than_allowed_and_drops_none) {
   EXPECT_EQ(
       std::count(log.pull_errors.begin(), log.pull_errors.end(), errc::out_of_range),
       static_cast<std::ptrdiff_t>(log.pull_errors.size()));
-  EXPECT_EQ(log.pulls_open, most_pulls);
+  EXPECT_EQ(log.pulls_open, max_pulls);
   f.self()->send_exit(reader, caf::exit_reason::user_shutdown);
   f.run();
   EXPECT_EQ(log.pulls_open, 0u);

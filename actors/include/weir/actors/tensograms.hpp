@@ -37,7 +37,7 @@ struct message_source {
   /// Bytes of the messages held, at which reading ahead pauses. A message of a file that
   /// is larger alone is not held: its parts are read when they are asked for.
   std::uint64_t prefetch_bytes = std::uint64_t{64} << 20;
-  std::uint64_t largest_message = std::uint64_t{1} << 32;  ///< of a pipe, in bytes
+  std::uint64_t max_message_bytes = std::uint64_t{1} << 32;  ///< of a pipe, in bytes
   bool decode = false;        ///< elements are decoded ahead as well
   bool skip_garbage = false;  ///< false: bytes that belong to no message are an error
 };
