@@ -47,7 +47,7 @@ std::uint64_t digest_of_call(runtime::collective_call c) noexcept {
 
 result<std::unique_ptr<collective_state>> collective_state::make(
     collective_spec spec, std::function<void()> ended) {
-  if (spec.on == nullptr) {
+  if (spec.mesh == nullptr) {
     return error(errc::invalid_argument,
                  fmt::format("collective group \"{}\" not opened: expected a mesh, found "
                              "none",
@@ -56,11 +56,11 @@ result<std::unique_ptr<collective_state>> collective_state::make(
   std::unique_ptr<collective_state> out(
       new collective_state(std::move(spec), std::move(ended)));
   const collective_spec& s = out->spec_;
-  WEIR_TRY(out->ranks_, s.on->shape.group_of(s.axes, s.member));
+  WEIR_TRY(out->ranks_, s.mesh->shape.group_of(s.axes, s.member));
   for (const int rank : out->ranks_) {
     runtime::stream_options bound;
     bound.rank = rank;
-    WEIR_TRY(auto queue, runtime::stream::make(s.on, bound));
+    WEIR_TRY(auto queue, runtime::stream::make(s.mesh, bound));
     out->queues_.push_back(std::move(queue));
   }
   WEIR_CHECK(out->meetings_.add_group(the_group, static_cast<int>(out->ranks_.size())));
@@ -120,7 +120,7 @@ void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t
   }
   if (what.state == runtime::meeting_state::complete) {
     const auto& asked = shares_.at(what.tickets.front()).order.descriptor;
-    if (asked == spec_.on->of->policy()) {
+    if (asked == spec_.mesh->of->policy()) {
       for (const ticket t : what.tickets) {
         begin(shares_.at(t), now_ns);
       }
@@ -202,7 +202,7 @@ error collective_state::why(const runtime::meeting_outcome& what) const {
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",
-                      text_of(spec_.on->of->policy()),
+                      text_of(spec_.mesh->of->policy()),
                       text_of(shares_.at(what.tickets.front()).order.descriptor)));
     default:
       return refusal(errc::timeout,

@@ -13,15 +13,15 @@ namespace weir::actors {
 
 result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
                                                          std::function<void()> ended) {
-  if (spec.on == nullptr || spec.window == 0) {
+  if (spec.mesh == nullptr || spec.window == 0) {
     return error(errc::invalid_argument,
                  fmt::format("stream \"{}\" not opened: expected {}", spec.name,
-                             spec.on == nullptr ? "a mesh, found none"
-                                                : "a window of operations, found 0"));
+                             spec.mesh == nullptr ? "a mesh, found none"
+                                                  : "a window of operations, found 0"));
   }
   std::unique_ptr<stream_state> out(new stream_state(std::move(spec), std::move(ended)));
   const queue_spec& s = out->spec_;
-  WEIR_TRY(out->queue_, runtime::stream::make(s.on, s.options));
+  WEIR_TRY(out->queue_, runtime::stream::make(s.mesh, s.options));
   if (s.handover) {
     WEIR_CHECK(out->queue_->wait(*s.handover));
   }

@@ -27,7 +27,7 @@ struct collective_state_test : testing::Test {
   void open(runtime::axis_set axes = runtime::whole_mesh, int member = 0) {
     collective_spec spec;
     spec.name = "gradients";
-    spec.on = engine->mesh;
+    spec.mesh = engine->mesh;
     spec.axes = axes;
     spec.member = member;
     spec.deadline_ns = 1000;

@@ -67,7 +67,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     for (std::size_t i = 0; i < pipeline_streams; ++i) {
       kept& k = kept_[i];
       k.spec.name = "stream " + std::to_string(i);
-      k.spec.on = on;
+      k.spec.mesh = on;
       k.spec.options.rank = i < 2 ? -1 : static_cast<int>(i) - 2;
       k.spec.handover = std::make_shared<runtime::event>();
     }

@@ -17,7 +17,7 @@ constexpr int blocks = 5;
 struct stream_state_test : testing::Test {
   std::unique_ptr<stream_state> open(queue_spec spec = {}) {
     spec.name = spec.name.empty() ? "scale" : spec.name;
-    spec.on = engine->mesh;
+    spec.mesh = engine->mesh;
     return or_throw(stream_state::make(std::move(spec), [this] { ++rings; }));
   }
   [[nodiscard]] launch_order stage(float factor, float addend) const {
@@ -175,7 +175,7 @@ TEST_F(stream_state_test, says_what_is_wrong_with_orders_and_specs) {
             errc::invalid_argument);
   EXPECT_EQ(stream_state::make({}, {}).error().code(), errc::invalid_argument);
   queue_spec spec;
-  spec.on = engine->mesh;
+  spec.mesh = engine->mesh;
   spec.options.rank = 4;
   EXPECT_EQ(stream_state::make(spec, {}).error().code(), errc::invalid_argument);
   spec.options.rank = 3;

@@ -52,7 +52,7 @@ class tessera_system : public test::stepped_system {
 queue_spec spec_on(const hand_engine& engine) {
   queue_spec out;
   out.name = "decode";
-  out.on = engine->mesh;
+  out.mesh = engine->mesh;
   return out;
 }
 
@@ -74,7 +74,7 @@ void run_pipeline(std::uint32_t seed, int kills, pipeline_outcome& out) {
   streams->open();
   collective_spec group;
   group.name = "sums";
-  group.on = system.engine->mesh;
+  group.mesh = system.engine->mesh;
   test::pipeline_driver_config config;
   config.streams = streams;
   config.group = system.spawn(collective_group, group);
@@ -137,7 +137,7 @@ struct tessera_actors : testing::Test {
   collective_actor open_group(std::int64_t deadline_ns = 1'000'000'000) {
     collective_spec spec;
     spec.name = "sums";
-    spec.on = system.engine->mesh;
+    spec.mesh = system.engine->mesh;
     spec.deadline_ns = deadline_ns;
     return system.spawn(collective_group, std::move(spec));
   }

@@ -79,7 +79,7 @@ void run_pipeline_with_threads(std::uint32_t seed, int& restarts) {
   streams->open();
   collective_spec group;
   group.name = "sums";
-  group.on = devices.mesh;
+  group.mesh = devices.mesh;
   test::pipeline_driver_config config;
   config.streams = streams;
   config.group = system.spawn(collective_group, group);

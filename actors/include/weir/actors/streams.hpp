@@ -23,7 +23,7 @@ using event_ptr = std::shared_ptr<const runtime::event>;
 /// before that goes.
 struct queue_spec {
   std::string name;  ///< in errors and status
-  std::shared_ptr<runtime::mesh> on;
+  std::shared_ptr<runtime::mesh> mesh;
   runtime::stream_options options;  ///< a rank: the queue of this one alone
   /// Operations at a time that are not known to have ended; more are refused. All streams
   /// together should fit into the engine's window.
@@ -51,7 +51,7 @@ struct copy_order {
 /// is one collective actor for a group at a time.
 struct collective_spec {
   std::string name;
-  std::shared_ptr<runtime::mesh> on;
+  std::shared_ptr<runtime::mesh> mesh;
   runtime::axis_set axes = runtime::whole_mesh;
   int member = 0;
   /// From the first rank that comes to the last, and once more until the collective has
