@@ -94,14 +94,14 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
   share s;
   s.order = order;
   s.place = static_cast<std::size_t>(at - ranks_.begin());
-  s.order.what.axes = spec_.axes;
-  WEIR_TRY(s.what, runtime::make_collective(*queues_[s.place], s.order.what));
+  s.order.request.axes = spec_.axes;
+  WEIR_TRY(s.what, runtime::make_collective(*queues_[s.place], s.order.request));
   WEIR_TRY(s.sequence, meetings_.next_sequence(the_group, static_cast<int>(s.place)));
   runtime::arrival who;
   who.group = the_group;
   who.rank = static_cast<int>(s.place);
   who.sequence = s.sequence;
-  who.call = digest_of_call(order.what.call);
+  who.call = digest_of_call(order.request.call);
   who.descriptor = digest_of_policy(order.descriptor);
   who.ticket = ++tickets_;
   shares_.emplace(who.ticket, std::move(s));
@@ -143,7 +143,7 @@ void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t
 
 void collective_state::begin(share& s, std::int64_t now_ns) {
   runtime::stream& queue = *queues_[s.place];
-  for (const event_ptr& point : s.order.after) {
+  for (const event_ptr& point : s.order.wait_points) {
     if (auto waits = queue.wait(*point); !waits) {
       queue.enqueue(runtime::make_failing(std::move(waits).error()));
     }
@@ -163,13 +163,13 @@ std::string collective_state::difference(const std::vector<ticket>& tickets) con
   const share& first = shares_.at(tickets.front());
   const auto other = std::find_if(tickets.begin(), tickets.end(), [&](const ticket t) {
     const join_order& o = shares_.at(t).order;
-    return digest_of_call(o.what.call) != digest_of_call(first.order.what.call) ||
+    return digest_of_call(o.request.call) != digest_of_call(first.order.request.call) ||
            !(o.descriptor == first.order.descriptor);
   });
   const share& second = shares_.at(other == tickets.end() ? tickets.front() : *other);
   const auto text = [](const share& s) {
     return fmt::format("rank {} with {} under a {}", s.order.rank,
-                       text_of(s.order.what.call), text_of(s.order.descriptor));
+                       text_of(s.order.request.call), text_of(s.order.descriptor));
   };
   return fmt::format("{} and {}", text(first), text(second));
 }

@@ -75,7 +75,7 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
 
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
   WEIR_CHECK(check_window("launch"));
-  runtime::launch_request what = order.what;
+  runtime::launch_request what = order.request;
   what.args = order.args.data();
   what.args_bytes = order.args.size();
   what.key = reinterpret_cast<std::uintptr_t>(what.kernel.kernel);
@@ -85,7 +85,7 @@ result<std::uint64_t> stream_state::launch(const launch_order& order) {
 
 result<std::uint64_t> stream_state::copy(const copy_order& order) {
   WEIR_CHECK(check_window("copy"));
-  WEIR_TRY(auto made, runtime::make_copy(*queue_, order.what));
+  WEIR_TRY(auto made, runtime::make_copy(*queue_, order.request));
   return made ? enqueue(std::move(made), order.holder) : 0;
 }
 

@@ -36,9 +36,9 @@ struct collective_state_test : testing::Test {
   [[nodiscard]] join_order share_of(int rank) const {
     join_order out;
     out.rank = rank;
-    out.what.call.count = elements;
-    out.what.input = x;
-    out.what.output = x;
+    out.request.call.count = elements;
+    out.request.input = x;
+    out.request.output = x;
     return out;
   }
   void take(std::int64_t now = 0) {
@@ -140,7 +140,7 @@ TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
   join(0);
   join(1);
   auto other = share_of(2);
-  other.what.call.count = elements - 1;
+  other.request.call.count = elements - 1;
   join(other);
   join(3);  // too late, and hears the same
   expect_all(errc::collective_mismatch,
@@ -204,7 +204,7 @@ TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
   for (int r = 0; r < 4; ++r) {
     auto order = share_of(r);
     if (r == 2) {
-      order.after.push_back(point);
+      order.wait_points.push_back(point);
     }
     join(order);
   }
@@ -219,10 +219,10 @@ TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
 TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
   join(0);
   auto wrong = share_of(1);
-  wrong.what.input = wrong.what.output = nullptr;
+  wrong.request.input = wrong.request.output = nullptr;
   EXPECT_EQ(group->join(wrong, 0).error().code(), errc::invalid_argument);
   wrong = share_of(1);
-  wrong.what.call.count = elements + 1;
+  wrong.request.call.count = elements + 1;
   EXPECT_EQ(group->join(wrong, 0).error().code(), errc::invalid_argument);
   EXPECT_EQ(group->join(share_of(4), 0).error().code(), errc::invalid_argument);
   EXPECT_EQ(group->join(share_of(-1), 0).error().code(), errc::invalid_argument);

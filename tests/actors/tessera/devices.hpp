@@ -66,8 +66,8 @@ inline std::shared_ptr<const runtime::loaded_module> stage_module() {
 inline actors::launch_order launch_of(const char* kernel, const stage_arguments& args,
                                       int blocks) {
   actors::launch_order out;
-  out.what.kernel = {stage_module(), stage_module()->find(kernel)};
-  out.what.grid[0] = blocks;
+  out.request.kernel = {stage_module(), stage_module()->find(kernel)};
+  out.request.grid[0] = blocks;
   out.args.resize(sizeof args);
   std::memcpy(out.args.data(), &args, sizeof args);
   return out;

@@ -223,9 +223,9 @@ class pipeline_driver_steps {
     for (; batch < s.points.size() && s.points[batch][2 + rank]; ++batch) {
       actors::join_order order;
       order.rank = static_cast<int>(rank);
-      order.what.call.count = pipeline_elements;
-      order.what.input = order.what.output = config_->batches[batch].buffers[3];
-      order.after.push_back(s.points[batch][2 + rank]);
+      order.request.call.count = pipeline_elements;
+      order.request.input = order.request.output = config_->batches[batch].buffers[3];
+      order.wait_points.push_back(s.points[batch][2 + rank]);
       self_
           ->request(config_->group, patience, actors::join_atom_v,
                     actors::by_reference(std::move(order)))

@@ -144,8 +144,8 @@ struct tessera_actors : testing::Test {
   [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = few) const {
     join_order out;
     out.rank = rank;
-    out.what.call.count = elements;
-    out.what.input = out.what.output = x;
+    out.request.call.count = elements;
+    out.request.input = out.request.output = x;
     return by_reference(std::move(out));
   }
   /// Sends a request; its answer comes into a list.

@@ -34,16 +34,16 @@ struct queue_spec {
   std::shared_ptr<runtime::event> handover;
 };
 
-/// A launch. `what.args` is not looked at: the parameters are `args`.
+/// A launch. `request.args` is not looked at: the parameters are `args`.
 struct launch_order {
-  runtime::launch_request what;
+  runtime::launch_request request;
   byte_vector args;
   std::shared_ptr<const void> holder;  ///< kept until it has ended
 };
 
 /// A copy. The holder keeps memory of the host until it has ended.
 struct copy_order {
-  runtime::copy_request what;
+  runtime::copy_request request;
   std::shared_ptr<const void> holder;
 };
 
@@ -60,13 +60,13 @@ struct collective_spec {
 };
 
 /// One rank's share of a collective. The n-th order of a rank meets the n-th of the
-/// others. `what.axes` is not looked at.
+/// others. `request.axes` is not looked at.
 struct join_order {
   int rank = 0;  ///< in the mesh
-  runtime::collective_request what;
+  runtime::collective_request request;
   /// Under which all ranks expect it to run, the context among them.
   runtime::numerics_policy descriptor;
-  std::vector<event_ptr> after;        ///< the share begins behind these points
+  std::vector<event_ptr> wait_points;  ///< the share begins behind these points
   std::shared_ptr<const void> holder;  ///< kept until it has ended
 };
 
