@@ -48,7 +48,7 @@ class runner {
   void describe_end(run_report& r, const conductor_end& end) const;
   void warn(const std::string& text);
   [[nodiscard]] std::string path_of(const char* name) const {
-    return join_path(config_.out, name);
+    return join_path(config_.folder, name);
   }
 
   run_config config_;
@@ -81,17 +81,17 @@ void runner::warn(const std::string& text) {
 
 result<void> runner::prepare_folder() const {
   std::error_code failure;
-  const bool there = std::filesystem::is_directory(config_.out, failure);
+  const bool there = std::filesystem::is_directory(config_.folder, failure);
   if (!there && resuming_) {
     return error(errc::not_found,
                  fmt::format("resuming the run {} failed: expected a folder, found none",
-                             config_.out));
+                             config_.folder));
   }
   if (!there) {
-    std::filesystem::create_directories(config_.out, failure);
+    std::filesystem::create_directories(config_.folder, failure);
     if (failure) {
       return error(errc::io, fmt::format("creating the run folder {} failed: {}",
-                                         config_.out, failure.message()));
+                                         config_.folder, failure.message()));
     }
   }
   return {};
@@ -275,7 +275,7 @@ result<run_report> runner::report(conductor_end end) {
                                   orchestrator_, "waiting for the engine's report",
                                   report_atom_v, by_reference(std::move(trace))));
   run_report r;
-  r.folder = config_.out;
+  r.folder = config_.folder;
   describe_end(r, end);
   r.parameter_hash = engine->parameter_hash;
   r.context_hash = engine->context_hash;
@@ -311,7 +311,7 @@ result<run_report> runner::go() {
   WEIR_CHECK(open_stream());
   WEIR_CHECK(open_engine());
   if (callbacks_.started) {
-    run_start s{config_.out,
+    run_start s{config_.folder,
                 stream_.corpus,
                 stream_.tokens,
                 model_.kernel_set,

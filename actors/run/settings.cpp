@@ -161,7 +161,7 @@ const settings_table<run_config>& run_settings() {
 
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
-  if (config.out.empty()) {
+  if (config.folder.empty()) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");
   }

@@ -13,7 +13,7 @@ namespace {
 
 run_config a_config() {
   run_config c;
-  c.out = "folder";
+  c.folder = "folder";
   c.paths = {"a.txt"};
   c.phase.build.tokens = 1000;
   return c;
@@ -239,7 +239,7 @@ TEST(check_config, asks_for_a_text_and_a_folder) {
   c.paths.clear();
   EXPECT_NE(check_config(c).error().text().find("stream.path"), std::string::npos);
   c = a_config();
-  c.out.clear();
+  c.folder.clear();
   EXPECT_EQ(check_config(c).error().code(), errc::invalid_argument);
 }
 

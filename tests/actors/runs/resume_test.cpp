@@ -74,7 +74,7 @@ TEST(resume, of_a_finished_run_rewrites_its_metrics) {
   const auto config = runs.config("a");
   const auto first = run(config);
   ASSERT_TRUE(first) << first.error().message();
-  ASSERT_TRUE(std::filesystem::remove(config.out + "/metrics.json"));
+  ASSERT_TRUE(std::filesystem::remove(config.folder + "/metrics.json"));
   const auto again = resume(config);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(again->ended, "finished");
@@ -82,7 +82,7 @@ TEST(resume, of_a_finished_run_rewrites_its_metrics) {
   EXPECT_EQ(again->context_hash, first->context_hash);
   EXPECT_EQ(again->tokens, first->tokens);
   EXPECT_EQ(again->generation, first->generation);
-  EXPECT_TRUE(std::filesystem::exists(config.out + "/metrics.json"));
+  EXPECT_TRUE(std::filesystem::exists(config.folder + "/metrics.json"));
 }
 
 TEST(resume, starts_over_without_a_checkpoint) {
@@ -189,7 +189,7 @@ TEST(resume, of_a_killed_run_may_change_the_number_of_replicas) {
   config.stream.lanes = 4;
   const auto whole = run(config);
   ASSERT_TRUE(whole) << whole.error().message();
-  config.out = runs.path("killed");
+  config.folder = runs.path("killed");
   config.replicas = replica_policy::per_rank;
   config.stream.ranks = 4;
   run_and_kill(config, false, std::chrono::milliseconds(150));

@@ -40,12 +40,12 @@ TEST(run, meets_its_budgets_and_leaves_a_whole_folder) {
   EXPECT_LT(r->bits_cumulative, 9.0);
   EXPECT_GE(r->generations, 1U);
   EXPECT_GT(r->counters.finished, 0U);
-  const auto metrics = json_of(config.out + "/metrics.json");
+  const auto metrics = json_of(config.folder + "/metrics.json");
   EXPECT_EQ(metrics["state_hash"], hex64(r->state_hash));
   EXPECT_EQ(metrics["tokens"], 2300);
   EXPECT_TRUE(metrics["bits_per_byte"].contains("last_quarter"));
-  EXPECT_TRUE(json_of(config.out + "/trace.json").contains("traceEvents"));
-  EXPECT_TRUE(std::filesystem::exists(config.out + "/checkpoint/ck-" +
+  EXPECT_TRUE(json_of(config.folder + "/trace.json").contains("traceEvents"));
+  EXPECT_TRUE(std::filesystem::exists(config.folder + "/checkpoint/ck-" +
                                       std::to_string(r->generation) + ".weir"));
 }
 
@@ -249,7 +249,7 @@ TEST(run, reports_a_setting_that_cannot_be) {
   const auto r = run(config);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::invalid_argument);
-  EXPECT_FALSE(std::filesystem::exists(config.out));
+  EXPECT_FALSE(std::filesystem::exists(config.folder));
 }
 
 TEST(run, tells_how_it_stands_on_the_calling_thread) {

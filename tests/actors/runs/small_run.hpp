@@ -42,7 +42,7 @@ class small_runs {
   [[nodiscard]] actors::run_config config(const std::string& name) const {
     actors::run_config c;
     c.name = name;
-    c.out = path(name);
+    c.folder = path(name);
     c.paths = {corpus()};
     c.phase.build.tokens = 2000;
     c.phase.test.tokens = 300;

@@ -57,7 +57,7 @@ struct run_phases {
 /// takes and whether a resumed run may have another value.
 struct run_config {
   std::string name = "run";
-  std::string out;  ///< the run folder, created if it is not there; no setting
+  std::string folder;  ///< the run folder, created if it is not there; no setting
 
   unsigned workers = 1;
   replica_policy replicas = replica_policy::one;
@@ -210,7 +210,7 @@ struct run_report {
   std::vector<std::string> warnings;
 };
 
-/// Begins a run in `config.out`.
+/// Begins a run in `config.folder`.
 /// @error{already_exists, the folder holds a checkpoint; resume it instead}
 /// @error{invalid_argument, a setting that cannot be} @error{source_unavailable, the
 /// corpus}
@@ -220,7 +220,7 @@ struct run_report {
 [[nodiscard]] result<run_report> run(const run_config& config,
                                      const run_callbacks& callbacks = {});
 
-/// Continues the run in `config.out` from its newest valid checkpoint; starts over if
+/// Continues the run in `config.folder` from its newest valid checkpoint; starts over if
 /// there is none. Rewrites the metrics of a finished run. @error{not_found, no such
 /// folder}
 /// @error{config_mismatch, a frozen key differs; names it and both values}
