@@ -39,8 +39,8 @@ result<std::unique_ptr<prose_runner>> prose_runner::create(const model_spec& spe
   WEIR_TRY(runner->engine_, runtime::engine::create(spec.engine));
   WEIR_TRY(runner->model_,
            models::prose::create(*runner->engine_, spec.model, "auto", spec.devices));
-  if (spec.from) {
-    WEIR_CHECK(restore_model(*runner->model_, *spec.from));
+  if (spec.checkpoint) {
+    WEIR_CHECK(restore_model(*runner->model_, *spec.checkpoint));
   }
   return runner;
 }

@@ -158,7 +158,7 @@ result<void> runner::open_engine() {
   spec.engine.workers = config_.workers;
   spec.engine.trace.mode = config_.trace;
   spec.devices = config_.replicas == replica_policy::per_rank ? config_.stream.ranks : 1;
-  spec.from = newest_;
+  spec.checkpoint = newest_;
   WEIR_TRY(const auto info,
            system_->ask<local<model_info>>(orchestrator_, "building the model",
                                            open_atom_v, by_reference(std::move(spec))));

@@ -133,15 +133,15 @@ class harness : private stepped_system {
     }
     engine.factory = [log = log_](const model_spec& m) -> result<built_model> {
       std::uint64_t start = 0;
-      if (m.from) {
-        WEIR_TRY(const auto* stored, m.from->find("PARAM"));
+      if (m.checkpoint) {
+        WEIR_TRY(const auto* stored, m.checkpoint->find("PARAM"));
         start = load_le<std::uint64_t>(stored->data.data());
       }
       return built_model{std::make_unique<fake_model>(log, start), {}};
     };
     orchestrator_ = spawn(orchestrator, engine);
     model_spec m;
-    m.from = newest;
+    m.checkpoint = newest;
     or_throw(ask<local<model_info>>(orchestrator_, open_atom_v, by_reference(m)));
     start(std::move(c));
   }

@@ -92,7 +92,8 @@ struct model_spec {
   models::prose_config model;
   runtime::engine_options engine;
   std::uint32_t devices = 1;  ///< with a replica of the parameters each
-  std::shared_ptr<const storage::checkpoint> from;  ///< null: initialised from the seed
+  std::shared_ptr<const storage::checkpoint>
+      checkpoint;  ///< null: initialised from the seed
 };
 struct model_info {
   std::string kernel_set;
