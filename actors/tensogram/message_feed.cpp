@@ -77,7 +77,7 @@ class feed_base : public message_feed {
 class file_feed final : public feed_base {
  public:
   file_feed(file_system& fs, const message_source& source)
-      : feed_base(source), fs_(fs), start_(source.from.offset) {}
+      : feed_base(source), fs_(fs), start_(source.start.offset) {}
 
   result<void> begin() {
     WEIR_CHECK(list());
@@ -132,12 +132,12 @@ class file_feed final : public feed_base {
     paths_.clear();
     info_.origin = message_origin::folder;
     for (const std::string& name : *names) {
-      if (name.ends_with(suffix) && name >= source_.from.file) {
+      if (name.ends_with(suffix) && name >= source_.start.file) {
         info_.files.push_back(name);
         paths_.push_back(join_path(source_.path, name));
       }
     }
-    const std::string& first = source_.from.file;
+    const std::string& first = source_.start.file;
     if (!first.empty() && (info_.files.empty() || info_.files.front() != first)) {
       return error(errc::not_found,
                    fmt::format("cannot go on in \"{}\": expected a file \"{}\", found "
@@ -306,11 +306,11 @@ result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environm
     WEIR_CHECK(files->begin());
     return std::unique_ptr<message_feed>(std::move(files));
   }
-  if (source.from != message_position()) {
+  if (source.start != message_position()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot open \"{}\": expected no position in a pipe, found "
                              "offset {}",
-                             source.path, source.from.offset));
+                             source.path, source.start.offset));
   }
   std::shared_ptr<byte_pipe> from = environment.pipe;
   if (!from) {

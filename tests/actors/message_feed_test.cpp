@@ -52,11 +52,11 @@ TEST(message_feed, reads_the_files_of_a_folder_in_order_and_goes_on_anywhere) {
   EXPECT_EQ(all.numbers, (numbers{0, 1, 2, 3, 4}));
   for (std::size_t i = 0; i < all.deliveries.size(); ++i) {
     message_source rest = source_at("in");
-    rest.from = all.deliveries[i].next;
+    rest.start = all.deliveries[i].next;
     EXPECT_EQ(read_all(*feed_of(fs, rest)).numbers,
               numbers(all.numbers.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                       all.numbers.end()))
-        << rest.from.file << ":" << rest.from.offset;
+        << rest.start.file << ":" << rest.start.offset;
   }
 }
 
@@ -88,10 +88,10 @@ TEST(message_feed, positions_that_cannot_be_are_refused) {
   feed_environment environment;
   environment.fs = &fs;
   message_source source = source_at("in/b.tgm");
-  source.from.offset = 100'000;
+  source.start.offset = 100'000;
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::out_of_range);
   source = source_at("in");
-  source.from.file = "bb.tgm";
+  source.start.file = "bb.tgm";
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::not_found);
   environment.pipe = std::make_shared<scripted_pipe>(std::deque<byte_vector>{});
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::invalid_argument);

@@ -31,7 +31,7 @@ struct message_position {
 struct message_source {
   std::string path;
   message_origin origin = message_origin::automatic;
-  message_position from;  ///< only of a file or folder: goes on there
+  message_position start;  ///< only of a file or folder: goes on there
   formats::read_options read;
   std::size_t prefetch = 4;  ///< messages held for pulls to come; 0: none
   /// Bytes of the messages held, at which reading ahead pauses. A message of a file that
