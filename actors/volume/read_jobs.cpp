@@ -34,7 +34,7 @@ read_plan::job read_plan::begin(std::size_t who, running r, mutable_bytes into,
   j.stream = r.stream;
   j.ticket = r.ticket;
   j.offset = r.offset;
-  j.into = into;
+  j.memory = into;
   j.holder = std::move(holder);
   r.size = into.size();
   readers_[who].job = j.id;
@@ -99,13 +99,13 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int6
     ticket& t = tickets_.at(r.ticket);
     r.offset = t.offset + t.begun;
     const std::uint64_t size = std::min(s.piece, t.size - t.begun);
-    if (t.target.to.empty()) {
+    if (t.target.memory.empty()) {
       t.bytes = std::make_shared<byte_vector>(static_cast<std::size_t>(size));
       out = begin(who, r, *t.bytes, t.bytes);
     } else {
       out = begin(who, r,
-                  t.target.to.subspan(static_cast<std::size_t>(t.begun),
-                                      static_cast<std::size_t>(size)),
+                  t.target.memory.subspan(static_cast<std::size_t>(t.begun),
+                                          static_cast<std::size_t>(size)),
                   t.target.holder);
     }
     t.begun += size;

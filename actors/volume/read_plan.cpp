@@ -170,16 +170,16 @@ result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
 result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
                                              fill_target target, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
-  if (offset > s->bytes || target.to.size() > s->bytes - offset) {
+  if (offset > s->bytes || target.memory.size() > s->bytes - offset) {
     return error(errc::out_of_range,
                  fmt::format("reading {} failed: expected a range inside {} bytes, found "
                              "{} bytes at {}",
-                             s->name, s->bytes, target.to.size(), offset));
+                             s->name, s->bytes, target.memory.size(), offset));
   }
   ticket t;
   t.stream = id;
   t.offset = offset;
-  t.size = target.to.size();
+  t.size = target.memory.size();
   t.target = std::move(target);
   return queue(*s, std::move(t), now);
 }

@@ -48,7 +48,7 @@ class read_plan {
     stream_id stream = 0;
     ticket_id ticket = 0;  ///< of an opening
     std::uint64_t offset = 0;
-    mutable_bytes into;
+    mutable_bytes memory;
     std::shared_ptr<const void> holder;
   };
   struct answer {

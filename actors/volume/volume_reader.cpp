@@ -125,7 +125,7 @@ void start(self_pointer self, const read_plan::job& j) {
   }
   self->request(
           worker, s.config.worker_deadline, read_atom_v,
-          by_reference(read_order{s.streams.at(j.stream), j.offset, j.into, j.holder}))
+          by_reference(read_order{s.streams.at(j.stream), j.offset, j.memory, j.holder}))
       .then(
           [self, j](std::uint64_t count) {
             self->state.plan->finished(j.id, count);

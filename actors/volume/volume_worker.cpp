@@ -39,7 +39,7 @@ volume_worker_actor::behavior_type volume_worker_io(
       answers("volume worker, read",
               [](read_atom, const local<read_order>& order) -> result<std::uint64_t> {
                 WEIR_TRY(const std::size_t count,
-                         order->stream.read(order->offset, order->into));
+                         order->stream.read(order->offset, order->memory));
                 return count;
               }),
       answers(

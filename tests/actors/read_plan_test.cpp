@@ -31,10 +31,10 @@ read_plan::settings small_settings() {
 
 /// Does what a reader is asked to do.
 void carry_out(read_plan& plan, const read_plan::job& j) {
-  for (std::size_t i = 0; i < j.into.size(); ++i) {
-    j.into[i] = content(j.stream, j.offset + i);
+  for (std::size_t i = 0; i < j.memory.size(); ++i) {
+    j.memory[i] = content(j.stream, j.offset + i);
   }
-  plan.finished(j.id, j.into.size());
+  plan.finished(j.id, j.memory.size());
 }
 
 void run(read_plan& plan, std::int64_t now = 0) {

@@ -94,7 +94,7 @@ slow_worker_actor::behavior_type slow_worker(
             auto now = std::move(self->state.waiting.front());
             self->state.waiting.pop_front();
             now.reply.deliver(std::uint64_t{
-                or_throw(now.order->stream.read(now.order->offset, now.order->into))});
+                or_throw(now.order->stream.read(now.order->offset, now.order->memory))});
           }};
 }
 

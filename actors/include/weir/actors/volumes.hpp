@@ -41,7 +41,7 @@ struct volume_piece {
 /// Memory to be filled. `holder` keeps it until the last thread has let go of it, which
 /// may be after the request has ended in an error.
 struct fill_target {
-  mutable_bytes to;
+  mutable_bytes memory;
   std::shared_ptr<const void> holder;
   /// Bytes done and bytes asked for, after every piece; called by the reader.
   std::function<void(std::uint64_t, std::uint64_t)> progress;
@@ -56,7 +56,7 @@ struct fill_order {
 struct read_order {
   storage::hn4_stream stream;
   std::uint64_t offset = 0;
-  mutable_bytes into;
+  mutable_bytes memory;
   std::shared_ptr<const void> holder;
 };
 using tag_streams = std::vector<storage::hn4_stream>;
