@@ -86,7 +86,7 @@ TEST(read_plan, a_request_goes_before_reading_ahead) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->stream, asked);
   EXPECT_EQ(first->offset, 5000U);
-  EXPECT_EQ(first->into.size(), 50U);
+  EXPECT_EQ(first->memory.size(), 50U);
 }
 
 TEST(read_plan, whoever_does_not_pull_delays_nobody) {
