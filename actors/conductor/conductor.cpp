@@ -297,7 +297,7 @@ void conductor_shell::sample(bool always) {
                                            : 0;
   s.durable_generation = end_.generation;
   s.durable_tokens = has_durable_ ? durable_tokens_ : 0;
-  s.at_ns = now;
+  s.time_ns = now;
   self_->send(config_->observer, sample_atom_v, by_reference(s));
 }
 

@@ -159,7 +159,7 @@ struct run_sample {
   double cumulative_bits = 0;  ///< of the phase
   std::uint64_t durable_generation = 0;
   std::uint64_t durable_tokens = 0;
-  std::int64_t at_ns = 0;
+  std::int64_t time_ns = 0;
 };
 
 /// Points of the learning curve and where to write them.
