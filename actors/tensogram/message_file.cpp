@@ -13,15 +13,15 @@ namespace {
 
 /// Bytes of one message as the order has them.
 result<byte_vector> bytes_of(const message_order& order) {
-  if (order.whole) {
-    WEIR_TRY(const auto reader, formats::message_reader::open(*order.whole));
+  if (order.encoded) {
+    WEIR_TRY(const auto reader, formats::message_reader::open(*order.encoded));
     WEIR_CHECK(reader.verify());
-    if (reader.span().length != order.whole->size()) {
+    if (reader.span().length != order.encoded->size()) {
       return error(errc::corrupt,
                    fmt::format("cannot append message: expected {} bytes, found {}",
-                               reader.span().length, order.whole->size()));
+                               reader.span().length, order.encoded->size()));
     }
-    return *order.whole;
+    return *order.encoded;
   }
   std::vector<formats::object_to_write> objects;
   for (const object_to_append& o : order.objects) {

@@ -48,12 +48,12 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   const auto log = or_throw(open_log(fs));
   byte_vector whole = numbered_message(4);
   message_order order;
-  order.whole = std::make_shared<const byte_vector>(whole);
+  order.encoded = std::make_shared<const byte_vector>(whole);
   EXPECT_EQ(or_throw(log->append(order)).length, whole.size());
-  order.whole = std::make_shared<const byte_vector>(with_flipped_payload(whole));
+  order.encoded = std::make_shared<const byte_vector>(with_flipped_payload(whole));
   EXPECT_EQ(log->append(order).error().code(), errc::hash_mismatch);
   whole = joined({numbered_message(4), numbered_message(5)});
-  order.whole = std::make_shared<const byte_vector>(whole);
+  order.encoded = std::make_shared<const byte_vector>(whole);
   EXPECT_EQ(log->append(order).error().code(), errc::corrupt) << "two are not one";
   EXPECT_EQ(log_of(fs.visible()), numbered_message(4));
 }

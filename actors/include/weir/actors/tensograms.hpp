@@ -91,7 +91,7 @@ struct message_order {
   formats::message_options options;
   /// A message that is whole already; if there is one, `objects` and `options` are not
   /// looked at.
-  std::shared_ptr<const byte_vector> whole;
+  std::shared_ptr<const byte_vector> encoded;
 };
 
 /// A message that a crash cannot take away any more (in a pipe: that was passed on).
