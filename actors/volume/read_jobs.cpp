@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the volume reader's readers do next, and what becomes of it.
+/// What the volume reader's workers do next, and what becomes of it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 // Walks through a map once, beginning behind `last`.
 template <class Map, class F>
-bool in_turn(Map& map, typename Map::key_type last, F take) {
+bool round_robin(Map& map, typename Map::key_type last, F take) {
   auto at = map.upper_bound(last);
   for (std::size_t i = 0; i < map.size(); ++i, ++at) {
     at = at == map.end() ? map.begin() : at;
@@ -26,29 +26,29 @@ bool in_turn(Map& map, typename Map::key_type last, F take) {
 
 }  // namespace
 
-read_plan::job read_plan::begin(std::size_t who, running r, mutable_bytes into,
+read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes memory,
                                 std::shared_ptr<const void> holder) {
   job j;
   j.id = ++last_job_;
-  j.reader = r.reader = who;
+  j.worker = r.worker = worker;
   j.stream = r.stream;
   j.ticket = r.ticket;
   j.offset = r.offset;
-  j.memory = into;
+  j.memory = memory;
   j.holder = std::move(holder);
-  r.size = into.size();
-  readers_[who].job = j.id;
+  r.size = memory.size();
+  workers_[worker].job = j.id;
   jobs_.emplace(j.id, r);
   return j;
 }
 
 std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
-  const auto idle = std::find_if(readers_.begin(), readers_.end(),
-                                 [](const reader& r) { return !r.lost && !r.job; });
-  if (idle == readers_.end()) {
+  const auto idle = std::find_if(workers_.begin(), workers_.end(),
+                                 [](const worker& r) { return !r.lost && !r.job; });
+  if (idle == workers_.end()) {
     return std::nullopt;
   }
-  const auto index = static_cast<std::size_t>(idle - readers_.begin());
+  const auto index = static_cast<std::size_t>(idle - workers_.begin());
   if (auto j = next_opening(index, now)) {
     return j;
   }
@@ -58,7 +58,8 @@ std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   return next_ahead(index, now);
 }
 
-std::optional<read_plan::job> read_plan::next_opening(std::size_t who, std::int64_t now) {
+std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
+                                                      std::int64_t now) {
   while (!openings_.empty()) {
     const ticket_id id = openings_.front();
     openings_.pop_front();
@@ -66,7 +67,7 @@ std::optional<read_plan::job> read_plan::next_opening(std::size_t who, std::int6
       running r;
       r.ticket = id;
       r.since = now;
-      return begin(who, r, {}, nullptr);
+      return begin(worker, r, {}, nullptr);
     }
   }
   return std::nullopt;
@@ -84,9 +85,10 @@ void read_plan::drop_ended(stream& s) const {
 }
 
 // The next bytes of the oldest request of the stream whose turn it is.
-std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int64_t now) {
+std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
+                                                      std::int64_t now) {
   std::optional<job> out;
-  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+  round_robin(streams_, turn_, [&](stream_id id, stream& s) {
     drop_ended(s);
     if (s.waiting.empty()) {
       return false;
@@ -101,9 +103,9 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int6
     const std::uint64_t size = std::min(s.piece, t.size - t.begun);
     if (t.target.memory.empty()) {
       t.bytes = std::make_shared<byte_vector>(static_cast<std::size_t>(size));
-      out = begin(who, r, *t.bytes, t.bytes);
+      out = begin(worker, r, *t.bytes, t.bytes);
     } else {
-      out = begin(who, r,
+      out = begin(worker, r,
                   t.target.memory.subspan(static_cast<std::size_t>(t.begun),
                                           static_cast<std::size_t>(size)),
                   t.target.holder);
@@ -118,12 +120,13 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int6
   return out;
 }
 
-std::optional<read_plan::job> read_plan::next_ahead(std::size_t who, std::int64_t now) {
+std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
+                                                    std::int64_t now) {
   std::optional<job> out;
   if (credits_ == 0) {
     return out;
   }
-  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+  round_robin(streams_, turn_, [&](stream_id id, stream& s) {
     const std::uint64_t offset = s.next_ahead * s.piece;
     if (s.failure || s.next_ahead >= s.next_pull + settings_.window ||
         offset >= s.bytes) {
@@ -139,7 +142,7 @@ std::optional<read_plan::job> read_plan::next_ahead(std::size_t who, std::int64_
     r.ahead = s.next_ahead++;
     r.offset = offset;
     r.since = now;
-    out = begin(who, r, *ahead.bytes, ahead.bytes);
+    out = begin(worker, r, *ahead.bytes, ahead.bytes);
     return true;
   });
   return out;
@@ -188,7 +191,7 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   }
   const running r = found->second;
   jobs_.erase(found);
-  readers_[r.reader].job.reset();
+  workers_[r.worker].job.reset();
   if (outcome && *outcome != r.size) {
     outcome = error(errc::torn, fmt::format("reading a volume failed: expected {} bytes "
                                             "at {}, found {}",
@@ -212,16 +215,16 @@ bool read_plan::opened(std::uint64_t id) {
   if (found == jobs_.end()) {
     return false;
   }
-  readers_[found->second.reader].job.reset();
+  workers_[found->second.worker].job.reset();
   const bool in_time = tickets_.erase(found->second.ticket) != 0;
   jobs_.erase(found);
   return in_time;
 }
 
-void read_plan::lose_reader(std::size_t who, const error& why) {
-  readers_[who].lost = true;
-  if (readers_[who].job) {
-    finished(*readers_[who].job, why);
+void read_plan::lose_worker(std::size_t worker, const error& why) {
+  workers_[worker].lost = true;
+  if (workers_[worker].job) {
+    finished(*workers_[worker].job, why);
   }
 }
 

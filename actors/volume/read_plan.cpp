@@ -17,8 +17,8 @@ double seconds(std::int64_t ns) {
 
 }  // namespace
 
-read_plan::read_plan(settings s, std::size_t readers)
-    : settings_(s), credits_(s.credits), readers_(readers) {}
+read_plan::read_plan(settings s, std::size_t workers)
+    : settings_(s), credits_(s.credits), workers_(workers) {}
 
 read_plan::stream_id read_plan::add_stream(std::string name, std::uint64_t bytes,
                                            std::uint32_t payload,
@@ -54,21 +54,21 @@ void read_plan::close(stream_id id) {
   streams_.erase(found);
 }
 
-bool read_plan::hangs(const reader& r, std::int64_t now) const {
+bool read_plan::is_stuck(const worker& r, std::int64_t now) const {
   return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
 }
 
-result<void> read_plan::check_readers(std::int64_t now) const {
-  const bool any = std::any_of(readers_.begin(), readers_.end(), [&](const reader& r) {
-    return !r.lost && !hangs(r, now);
+result<void> read_plan::check_workers(std::int64_t now) const {
+  const bool any = std::any_of(workers_.begin(), workers_.end(), [&](const worker& r) {
+    return !r.lost && !is_stuck(r, now);
   });
   if (any) {
     return {};
   }
   return error(errc::timeout,
-               fmt::format("reading a volume failed: expected one of {} readers, found "
-                           "that none answers",
-                           readers_.size()))
+               fmt::format("reading a volume failed: expected one of {} workers to "
+                           "answer, found that none does",
+                           workers_.size()))
       .hint(describe(now));
 }
 
@@ -86,7 +86,7 @@ result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
                              "requests, found one more",
                              found->second.name, settings_.requests));
   }
-  WEIR_CHECK(check_readers(now));
+  WEIR_CHECK(check_workers(now));
   return &found->second;
 }
 
@@ -185,7 +185,7 @@ result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
 }
 
 result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {
-  WEIR_CHECK(check_readers(now));
+  WEIR_CHECK(check_workers(now));
   ticket t;
   t.deadline = now + (deadline_ns > 0 ? deadline_ns : settings_.deadline_ns);
   tickets_.emplace(++last_ticket_, std::move(t));
@@ -265,15 +265,15 @@ std::string read_plan::describe(std::int64_t now) const {
   std::string text =
       fmt::format("{} streams, {} requests unanswered, {} of {} credits free",
                   streams_.size(), tickets_.size(), credits_, settings_.credits);
-  for (std::size_t i = 0; i < readers_.size(); ++i) {
-    const reader& r = readers_[i];
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const worker& r = workers_[i];
     if (r.lost) {
-      text += fmt::format("; reader {} has ended", i);
+      text += fmt::format("; worker {} has ended", i);
     } else if (r.job) {
       const running& j = jobs_.at(*r.job);
       const auto of = streams_.find(j.stream);
       text +=
-          fmt::format("; reader {} at byte {} of {} for {:.3g} s", i, j.offset,
+          fmt::format("; worker {} at byte {} of {} for {:.3g} s", i, j.offset,
                       of == streams_.end() ? std::string("a volume") : of->second.name,
                       seconds(now - j.since));
     }

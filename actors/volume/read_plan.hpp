@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Who reads what next: requests of many clients for many streams, read ahead of them,
-/// given to a few readers that block.
+/// given to a few workers that block.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,10 @@ class read_plan {
   using stream_id = std::uint64_t;
   using ticket_id = std::uint64_t;
 
-  /// Work for one reader: bytes of a stream into memory, or (stream 0) to open volumes.
+  /// Work for one worker: bytes of a stream into memory, or (stream 0) to open volumes.
   struct job {
     std::uint64_t id = 0;
-    std::size_t reader = 0;
+    std::size_t worker = 0;
     stream_id stream = 0;
     ticket_id ticket = 0;  ///< of an opening
     std::uint64_t offset = 0;
@@ -56,7 +56,7 @@ class read_plan {
     result<volume_piece> piece;
   };
 
-  read_plan(settings s, std::size_t readers);
+  read_plan(settings s, std::size_t workers);
 
   /// `name` is for messages. `payload`: bytes per block. @return its number, at least 1
   stream_id add_stream(std::string name, std::uint64_t bytes, std::uint32_t payload,
@@ -66,7 +66,7 @@ class read_plan {
 
   /// Each answers later, or is refused. @error{not_found, no such stream; out_of_range,
   /// too many unanswered requests, or (not `pull`) an offset behind the end; timeout, all
-  /// readers hang; pull: what ended the sequence}
+  /// workers hang; pull: what ended the sequence}
   [[nodiscard]] result<ticket_id> pull(stream_id stream, std::int64_t now);
   [[nodiscard]] result<ticket_id> read(stream_id stream, std::uint64_t offset,
                                        std::uint64_t bytes, std::int64_t now);
@@ -74,14 +74,14 @@ class read_plan {
                                        fill_target target, std::int64_t now);
   [[nodiscard]] result<ticket_id> open(std::int64_t now, std::int64_t deadline_ns = 0);
 
-  /// Something to do for a reader that has nothing to do.
+  /// Something to do for a worker that has nothing to do.
   [[nodiscard]] std::optional<job> next_job(std::int64_t now);
-  /// A reader is done. Its error, or the bytes that it filled, become answers.
+  /// A worker is done. Its error, or the bytes that it filled, become answers.
   void finished(std::uint64_t job, result<std::uint64_t> outcome);
   /// An opening is done; false if it is too late for it.
   [[nodiscard]] bool opened(std::uint64_t job);
-  /// A reader is gone: it gets no more work, and what it was at has failed.
-  void lose_reader(std::size_t who, const error& why);
+  /// A worker is gone: it gets no more work, and what it was at has failed.
+  void lose_worker(std::size_t worker, const error& why);
   /// Answers `timeout` to whatever is overdue.
   void expire(std::int64_t now);
   [[nodiscard]] std::optional<std::int64_t> next_deadline() const;
@@ -126,30 +126,30 @@ class read_plan {
     std::optional<error> failure;
   };
   struct running {
-    std::size_t reader = 0;
+    std::size_t worker = 0;
     stream_id stream = 0;
     std::optional<std::uint64_t> ahead;  ///< index of a piece
     ticket_id ticket = 0;
     std::uint64_t offset = 0, size = 0;
     std::int64_t since = 0;
   };
-  struct reader {
+  struct worker {
     bool lost = false;
     std::optional<std::uint64_t> job;
   };
 
   [[nodiscard]] result<stream*> usable(stream_id id, std::int64_t now);
-  [[nodiscard]] result<void> check_readers(std::int64_t now) const;
-  [[nodiscard]] bool hangs(const reader& r, std::int64_t now) const;
+  [[nodiscard]] result<void> check_workers(std::int64_t now) const;
+  [[nodiscard]] bool is_stuck(const worker& r, std::int64_t now) const;
   ticket_id add_ticket(stream& s, ticket t, std::int64_t now);
   /// As `add_ticket`, and in line for a worker; nothing to read is answered at once.
   ticket_id queue(stream& s, ticket t, std::int64_t now);
   ticket_id take_ready(stream& s, ticket_id id, std::uint64_t index);
-  job begin(std::size_t who, running r, mutable_bytes into,
+  job begin(std::size_t worker, running r, mutable_bytes memory,
             std::shared_ptr<const void> holder);
-  [[nodiscard]] std::optional<job> next_opening(std::size_t who, std::int64_t now);
-  [[nodiscard]] std::optional<job> next_request(std::size_t who, std::int64_t now);
-  [[nodiscard]] std::optional<job> next_ahead(std::size_t who, std::int64_t now);
+  [[nodiscard]] std::optional<job> next_opening(std::size_t worker, std::int64_t now);
+  [[nodiscard]] std::optional<job> next_request(std::size_t worker, std::int64_t now);
+  [[nodiscard]] std::optional<job> next_ahead(std::size_t worker, std::int64_t now);
   void drop_ended(stream& s) const;
   void end_sequence(stream& s, const error& why);
   void finish_ahead(const running& r, result<std::uint64_t> outcome);
@@ -159,7 +159,7 @@ class read_plan {
 
   settings settings_;
   std::size_t credits_;
-  std::vector<reader> readers_;
+  std::vector<worker> workers_;
   std::map<stream_id, stream> streams_;
   std::map<ticket_id, ticket> tickets_;
   std::map<std::uint64_t, running> jobs_;

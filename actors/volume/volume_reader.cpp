@@ -63,7 +63,7 @@ void somebody_ended(self_pointer self, const caf::down_msg& down) {
   close_streams(s, down.source);
   for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
     if (s.config.workers[i].address() == down.source) {
-      s.plan->lose_reader(
+      s.plan->lose_worker(
           i, error(errc::stopping, fmt::format("reading a volume failed: worker {} of "
                                                "{} has ended",
                                                i, s.config.workers.size())));
@@ -102,7 +102,7 @@ void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
   error why = from_caf(e, "reading a volume");
   // Whoever is gone, or silent for so long, is not asked again.
   if (why.code() == errc::stopping || why.code() == errc::timeout) {
-    s.plan->lose_reader(j.reader, why);
+    s.plan->lose_worker(j.worker, why);
   } else {
     s.plan->finished(j.id, std::move(why));
   }
@@ -111,7 +111,7 @@ void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
 
 void start(self_pointer self, const read_plan::job& j) {
   auto& s = self->state;
-  const auto& worker = s.config.workers[j.reader];
+  const auto& worker = s.config.workers[j.worker];
   if (j.stream == 0) {
     self->request(worker, s.config.worker_deadline, open_atom_v,
                   s.openings.at(j.ticket).spec)

@@ -29,7 +29,7 @@ read_plan::settings small_settings() {
   return s;
 }
 
-/// Does what a reader is asked to do.
+/// Does what a worker is asked to do.
 void carry_out(read_plan& plan, const read_plan::job& j) {
   for (std::size_t i = 0; i < j.memory.size(); ++i) {
     j.memory[i] = content(j.stream, j.offset + i);
@@ -132,7 +132,7 @@ TEST(read_plan, streams_take_turns) {
   }
 }
 
-TEST(read_plan, a_late_request_is_answered_and_its_reader_comes_back) {
+TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("tag \"x\" of v.hn4", 1000, 1);
   const auto ticket = or_throw(plan.pull(s, 0));
@@ -150,9 +150,9 @@ TEST(read_plan, a_late_request_is_answered_and_its_reader_comes_back) {
   EXPECT_NE(answers[0].piece.error().text().find("tag \"x\" of v.hn4"),
             std::string::npos);
   const auto refused = plan.read(s, 0, 10, 31 * second);
-  ASSERT_FALSE(refused) << "the only reader hangs";
+  ASSERT_FALSE(refused) << "the only worker is stuck";
   EXPECT_EQ(refused.error().code(), errc::timeout);
-  EXPECT_NE(refused.error().hint().find("reader 0 at byte 0"), std::string::npos)
+  EXPECT_NE(refused.error().hint().find("worker 0 at byte 0"), std::string::npos)
       << refused.error().hint();
   carry_out(plan, *held);
   EXPECT_TRUE(plan.take_answers().empty()) << "nobody waits for it any more";
@@ -188,7 +188,7 @@ TEST(read_plan, a_failed_piece_ends_its_sequence_and_no_other) {
   EXPECT_TRUE(plan.pull(good, 0));
 }
 
-TEST(read_plan, fills_in_pieces_by_several_readers_and_says_how_far) {
+TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   read_plan plan(small_settings(), 3);
   auto memory = std::make_shared<byte_vector>(950);
   std::vector<std::uint64_t> told;
@@ -254,7 +254,7 @@ TEST(read_plan, refuses_what_cannot_be) {
   EXPECT_EQ(plan.pull(s, 0).error().code(), errc::out_of_range) << "too many requests";
   const auto held = plan.next_job(0);
   ASSERT_TRUE(held);
-  plan.lose_reader(0, error(errc::stopping, "gone"));
+  plan.lose_worker(0, error(errc::stopping, "gone"));
   ASSERT_EQ(plan.take_answers().size(), 1U) << "what it was at has failed";
   carry_out(plan, *held);
   EXPECT_TRUE(plan.take_answers().empty()) << "and stays so";
@@ -271,7 +271,7 @@ TEST(read_plan, a_short_answer_is_an_error) {
   EXPECT_EQ(plan.take_answers().at(0).piece.error().code(), errc::torn);
 }
 
-/// Clients, readers, failures and closings at random: every request is answered once,
+/// Clients, workers, failures and closings at random: every request is answered once,
 /// pulls in order, credits are what is ahead, and in the end nothing is left.
 class any_order : public testing::TestWithParam<std::uint32_t> {
  protected:
