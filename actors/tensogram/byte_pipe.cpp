@@ -44,10 +44,10 @@ class descriptor {
   }
   [[nodiscard]] int number() const noexcept { return number_; }
   /// Waits for an event. Returns those that came, 0 if none did. @error{io}
-  [[nodiscard]] result<int> wait(short event, milliseconds patience,
+  [[nodiscard]] result<int> wait(short event, milliseconds timeout,
                                  const std::string& path) const {
     pollfd one{number_, event, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(patience.count()));
+    const int ready = ::poll(&one, 1, static_cast<int>(timeout.count()));
     if (ready < 0 && errno != EINTR) {
       return pipe_failure("wait for", path);
     }
@@ -61,11 +61,11 @@ class descriptor {
 
 class posix_pipe final : public byte_pipe {
  public:
-  posix_pipe(int number, bool own, std::string path, milliseconds patience)
-      : from_(number, own), path_(std::move(path)), patience_(patience) {}
+  posix_pipe(int number, bool own, std::string path, milliseconds timeout)
+      : from_(number, own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::optional<std::size_t>> read_some(mutable_bytes to) override {
-    WEIR_TRY(const int events, from_.wait(POLLIN, patience_, path_));
+    WEIR_TRY(const int events, from_.wait(POLLIN, timeout_, path_));
     if (events == 0) {
       return std::optional<std::size_t>();
     }
@@ -85,7 +85,7 @@ class posix_pipe final : public byte_pipe {
  private:
   descriptor from_;
   std::string path_;
-  milliseconds patience_;
+  milliseconds timeout_;
 };
 
 /// Keeps SIGPIPE from the process while it writes: a reader that left is an error.
@@ -114,8 +114,8 @@ class no_broken_pipe {
 
 class pipe_file final : public file {
  public:
-  pipe_file(int number, bool own, std::string path, milliseconds patience)
-      : to_(number, own), own_(own), path_(std::move(path)), patience_(patience) {}
+  pipe_file(int number, bool own, std::string path, milliseconds timeout)
+      : to_(number, own), own_(own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::size_t> read_some(std::uint64_t, mutable_bytes) override {
     return error(errc::unsupported, "cannot read from a pipe that is written").at(path_);
@@ -131,12 +131,12 @@ class pipe_file final : public file {
     // A descriptor that blocks has room for so many bytes once it says that it has room.
     const std::size_t most = own_ ? from.size() : std::size_t{PIPE_BUF};
     for (;;) {
-      WEIR_TRY(const int events, to_.wait(POLLOUT, patience_, path_));
+      WEIR_TRY(const int events, to_.wait(POLLOUT, timeout_, path_));
       if (events == 0) {
         return error(errc::timeout,
                      fmt::format("cannot write to pipe: expected room within {} ms, "
                                  "found none",
-                                 patience_.count()))
+                                 timeout_.count()))
             .at(fmt::format("{}:{}", path_, written_));
       }
       const ::ssize_t done =
@@ -161,14 +161,14 @@ class pipe_file final : public file {
   descriptor to_;
   bool own_;
   std::string path_;
-  milliseconds patience_;
+  milliseconds timeout_;
   std::uint64_t written_ = 0;
 };
 
 }  // namespace
 
 result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
-                                                     milliseconds patience) {
+                                                     milliseconds timeout) {
   const bool own = path != "-";
   const int number =
       own ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : STDIN_FILENO;
@@ -176,13 +176,13 @@ result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
     return pipe_failure("open", path);
   }
   return std::unique_ptr<byte_pipe>(
-      std::make_unique<posix_pipe>(number, own, own ? path : "stdin", patience));
+      std::make_unique<posix_pipe>(number, own, own ? path : "stdin", timeout));
 }
 
 result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
-                                                 milliseconds patience) {
+                                                 milliseconds timeout) {
   const bool own = path != "-";
-  const auto until = steady_clock::now() + patience;
+  const auto until = steady_clock::now() + timeout;
   int number = STDOUT_FILENO;
   while (own && (number = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
     if (errno != ENXIO) {
@@ -191,13 +191,13 @@ result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
     if (steady_clock::now() >= until) {
       return error(errc::timeout, fmt::format("cannot open \"{}\": expected a reader "
                                               "within {} ms, found none",
-                                              path, patience.count()))
+                                              path, timeout.count()))
           .hint("start what reads from the pipe first");
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
   return std::unique_ptr<file>(
-      std::make_unique<pipe_file>(number, own, own ? path : "stdout", patience));
+      std::make_unique<pipe_file>(number, own, own ? path : "stdout", timeout));
 }
 
 bool is_pipe(const std::string& path) {

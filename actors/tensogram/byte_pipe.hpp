@@ -23,16 +23,16 @@ class byte_pipe {
       mutable_bytes to) = 0;
 };
 
-/// A FIFO, a device, or "-" for standard input. Each read waits up to `patience`.
+/// A FIFO, a device, or "-" for standard input. Each read waits up to `timeout`.
 /// @error{not_found; io}
 [[nodiscard]] result<std::unique_ptr<byte_pipe>> open_pipe_to_read(
-    const std::string& path, std::chrono::milliseconds patience);
+    const std::string& path, std::chrono::milliseconds timeout);
 
 /// A FIFO or "-" for standard output, as a file whose offsets are those of the stream.
-/// Waits up to `patience` for a reader, and in each write for room.
+/// Waits up to `timeout` for a reader, and in each write for room.
 /// @error{not_found; timeout; io}
 [[nodiscard]] result<std::unique_ptr<file>> open_pipe_to_write(
-    const std::string& path, std::chrono::milliseconds patience);
+    const std::string& path, std::chrono::milliseconds timeout);
 
 /// Whether bytes at a path come once and in order: a FIFO, a socket, a terminal, "-".
 [[nodiscard]] bool is_pipe(const std::string& path);

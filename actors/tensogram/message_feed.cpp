@@ -314,7 +314,7 @@ result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environm
   }
   std::shared_ptr<byte_pipe> from = environment.pipe;
   if (!from) {
-    WEIR_TRY(from, open_pipe_to_read(source.path, environment.patience));
+    WEIR_TRY(from, open_pipe_to_read(source.path, environment.timeout));
   }
   return std::unique_ptr<message_feed>(
       std::make_unique<pipe_feed>(std::move(from), source));

@@ -31,8 +31,8 @@ class message_feed {
 /// What is read where, so that tests can let it fail.
 struct feed_environment {
   file_system* fs = &posix_file_system();
-  std::chrono::milliseconds patience{50};  ///< of a pipe, for each read
-  std::shared_ptr<byte_pipe> pipe;         ///< read instead of what lies at the path
+  std::chrono::milliseconds timeout{50};  ///< of a pipe, for each read
+  std::shared_ptr<byte_pipe> pipe;        ///< read instead of what lies at the path
 };
 
 /// @error{not_found; io; invalid_argument, a position in a pipe; out_of_range, a position

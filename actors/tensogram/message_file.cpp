@@ -61,7 +61,7 @@ result<std::unique_ptr<message_file>> message_file::open(
   out->info_.window = std::max<std::size_t>(target.window, 1);
   out->pipe_ = is_pipe(target.path);
   if (out->pipe_) {
-    WEIR_TRY(out->file_, open_pipe_to_write(target.path, environment.patience));
+    WEIR_TRY(out->file_, open_pipe_to_write(target.path, environment.timeout));
     return out;
   }
   if (environment.lock) {

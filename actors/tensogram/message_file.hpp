@@ -16,7 +16,7 @@ namespace weir::actors {
 /// What is written where, so that tests can let it fail.
 struct target_environment {
   file_system* fs = &posix_file_system();
-  std::chrono::milliseconds patience{30'000};  ///< with the reader of a pipe
+  std::chrono::milliseconds timeout{30'000};  ///< with the reader of a pipe
   bool lock = true;  ///< files are locked, so that only one appends; false: not real ones
 };
 

@@ -64,10 +64,10 @@ struct reading_system {
 byte_vector pull_all(caf::scoped_actor& self, const volume_reader_actor& reader,
                      const opened_stream& s) {
   byte_vector all(static_cast<std::size_t>(s.bytes));
-  constexpr std::chrono::seconds patience(60);
+  constexpr std::chrono::seconds timeout(60);
   for (std::uint64_t got = 0; got < s.bytes;) {
-    auto first = self->request(reader, patience, pull_atom_v, s.stream);
-    auto second = self->request(reader, patience, pull_atom_v, s.stream);
+    auto first = self->request(reader, timeout, pull_atom_v, s.stream);
+    auto second = self->request(reader, timeout, pull_atom_v, s.stream);
     const auto take = [&](const local<volume_piece>& p) {
       if (p->count > 0) {
         std::copy(p->bytes->begin(), p->bytes->end(),

@@ -178,23 +178,23 @@ class pipeline_driver_steps {
     };
     auto order = actors::by_reference(launch_of(
         "stage", pipeline_stage(config_->batches[batch], stage), pipeline_elements));
-    self_->request(to, patience, actors::await_atom_v, actors::local(before))
+    self_->request(to, timeout, actors::await_atom_v, actors::local(before))
         .then([me = *this, batch, stream, to, order,
                again](std::uint64_t) { me.launch(batch, stream, to, order, again); },
               again);
   }
 
  private:
-  static constexpr std::chrono::seconds patience{60};
+  static constexpr std::chrono::seconds timeout{60};
 
   template <class Again>
   void launch(std::size_t batch, std::size_t stream, const actors::stream_actor& to,
               const actors::local<actors::launch_order>& order,
               const Again& again) const {
-    self_->request(to, patience, actors::launch_atom_v, order)
+    self_->request(to, timeout, actors::launch_atom_v, order)
         .then(
             [me = *this, batch, stream, to, again](std::uint64_t) {
-              me.self_->request(to, patience, actors::record_atom_v)
+              me.self_->request(to, timeout, actors::record_atom_v)
                   .then(
                       [me, batch, stream](const actors::local<runtime::event>& point) {
                         me.next(batch, stream, point.share());
@@ -227,7 +227,7 @@ class pipeline_driver_steps {
       order.request.input = order.request.output = config_->batches[batch].buffers[3];
       order.wait_points.push_back(s.points[batch][2 + rank]);
       self_
-          ->request(config_->group, patience, actors::join_atom_v,
+          ->request(config_->group, timeout, actors::join_atom_v,
                     actors::by_reference(std::move(order)))
           .then(
               [me = *this, batch](std::uint64_t number) {
