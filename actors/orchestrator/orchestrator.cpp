@@ -13,7 +13,7 @@ namespace {
 using self_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
 
 /// Longest stretch of running tasks without a look at the mailbox.
-constexpr std::int64_t patience_ns = 1'000'000;
+constexpr std::int64_t max_ns = 1'000'000;
 
 error not_open() {
   return error(errc::stopping, "the orchestrator has no model: expected an open before");
@@ -63,7 +63,7 @@ void work_a_little(self_pointer self) {
   if (!s.core) {
     return;
   }
-  if (auto ended = s.core->work(patience_ns)) {
+  if (auto ended = s.core->work(max_ns)) {
     answer(s, std::move(*ended));
   }
   keep_working(self);

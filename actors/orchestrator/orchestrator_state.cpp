@@ -107,12 +107,12 @@ bool orchestrator_state::front_ended() {
 }
 
 std::optional<orchestrator_state::finished> orchestrator_state::work(
-    std::int64_t patience_ns) {
+    std::int64_t max_ns) {
   constexpr std::int64_t nap_ns = 200'000;
   if (jobs_.empty()) {
     return std::nullopt;
   }
-  const std::int64_t until = now_() + patience_ns;
+  const std::int64_t until = now_() + max_ns;
   while (!front_ended()) {
     if (!model_->run_one()) {
       model_->idle(nap_ns);

@@ -50,8 +50,8 @@ class orchestrator_state {
   void submit(std::shared_ptr<const pulse_order> order);
   /// Queues a copy of the state behind the pulses so far.
   void snapshot(std::uint64_t pulses);
-  /// Runs tasks until the front of the queue has ended, at most for `patience_ns`.
-  [[nodiscard]] std::optional<finished> work(std::int64_t patience_ns);
+  /// Runs tasks until the front of the queue has ended, at most for `max_ns`.
+  [[nodiscard]] std::optional<finished> work(std::int64_t max_ns);
   [[nodiscard]] bool busy() const noexcept { return !jobs_.empty(); }
   [[nodiscard]] result<engine_report> report(const trace_order& order);
   [[nodiscard]] std::int64_t stall_ns() const noexcept { return stall_ns_; }
