@@ -42,8 +42,8 @@ worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> 
   })};
 }
 
-struct open_session {
-  open_session()
+struct open_system {
+  open_system()
       : s(or_throw(supervised_system::open(std::chrono::seconds(30), events))) {}
   run_control control;
   std::shared_ptr<event_queue> events = std::make_shared<event_queue>(control);
@@ -53,7 +53,7 @@ struct open_session {
 TEST(supervised_system, ends_under_load_every_time) {
   for (int round = 0; round < 60; ++round) {
     auto ended = std::make_shared<std::atomic<int>>(0);
-    open_session open;
+    open_system open;
     for (const stop_group rank : {stop_group::source, stop_group::conductor,
                                   stop_group::sink, stop_group::engine}) {
       open.s->tell(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
@@ -69,7 +69,7 @@ TEST(supervised_system, ends_under_load_every_time) {
 TEST(supervised_system, ends_when_it_is_merely_destroyed) {
   auto ended = std::make_shared<std::atomic<int>>(0);
   {
-    open_session open;
+    open_system open;
     open.s->tell(open.s->spawn("busy", stop_group::source, worker, worker_config{ended}),
                  work_atom_v);
   }
@@ -77,7 +77,7 @@ TEST(supervised_system, ends_when_it_is_merely_destroyed) {
 }
 
 TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
-  open_session open;
+  open_system open;
   auto ended = std::make_shared<std::atomic<int>>(0);
   open.s->tell(
       open.s->spawn("fragile", stop_group::source, worker, worker_config{ended, 5}),
