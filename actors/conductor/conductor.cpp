@@ -29,7 +29,7 @@ void conductor_shell::start(self_pointer self, std::shared_ptr<conductor_config>
 }
 
 void conductor_shell::pump() {
-  if (over_) {
+  if (ended_) {
     return;
   }
   launched_ = true;
@@ -43,8 +43,8 @@ void conductor_shell::pump() {
       moved = true;
     }
   }
-  if (!last_begun_ && core_->at_rest() && !core_->gate().busy()) {
-    begin_last();
+  if (!last_save_begun_ && core_->at_rest() && !core_->gate().busy()) {
+    begin_last_save();
   }
 }
 
@@ -57,8 +57,8 @@ void conductor_shell::drain() {
 
 /// Asks; the answer or what went wrong comes to `then`.
 template <class T, class Handle, class Deadline, class Then, class... As>
-void conductor_shell::ask_for(const char* what, const Handle& to, Deadline deadline,
-                              Then then, As... as) {
+void conductor_shell::ask(const char* what, const Handle& to, Deadline deadline,
+                          Then then, As... as) {
   self_->request(to, deadline, std::move(as)...)
       .then([then](const local<T>& value) { then(result<local<T>>(value)); },
             [then, what](const caf::error& e) {
@@ -66,33 +66,35 @@ void conductor_shell::ask_for(const char* what, const Handle& to, Deadline deadl
             });
 }
 
-/// Asks without a timer, for what is asked with every pulse; `watch` keeps the deadline.
+/// Asks without a timer, for what is asked with every pulse; `check_deadline` keeps the
+/// deadline.
 template <class T, class Handle, class Then, class... As>
-void conductor_shell::ask_often(const char* what, const Handle& to, Then then, As... as) {
+void conductor_shell::ask_without_timer(const char* what, const Handle& to, Then then,
+                                        As... as) {
   if (unanswered_++ == 0) {
-    heard_ns_ = config_->now();
+    last_answer_ns_ = config_->now();
   }
-  waits_for_ = what;
-  ask_for<T>(
+  last_request_ = what;
+  ask<T>(
       what, to, caf::infinite,
       [this, then](const result<local<T>>& answer) {
         --unanswered_;
-        heard_ns_ = config_->now();
+        last_answer_ns_ = config_->now();
         then(answer);
       },
       std::move(as)...);
 }
 
-void conductor_shell::watch() {
-  if (over_) {
+void conductor_shell::check_deadline() {
+  if (ended_) {
     return;
   }
-  const std::int64_t silence_ns = config_->now() - heard_ns_;
+  const std::int64_t silence_ns = config_->now() - last_answer_ns_;
   if (unanswered_ != 0 &&
       silence_ns > std::chrono::nanoseconds(config_->deadline).count()) {
     return fail(error(errc::timeout,
                       fmt::format("{} failed: expected an answer within {} s, found none",
-                                  waits_for_, config_->deadline.count())));
+                                  last_request_, config_->deadline.count())));
   }
   self_->delayed_send(self_, std::chrono::seconds(1), deadline_atom_v);
 }
@@ -104,7 +106,7 @@ void conductor_shell::order_chunks(const chunk_orders& orders) {
   }
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (!by_rank[rank].empty()) {
-      ask_often<chunk_replies>(
+      ask_without_timer<chunk_replies>(
           "waiting for a chunk", config_->ranks[rank],
           [this](const result<local<chunk_replies>>& replies) { on_chunks(replies); },
           pull_atom_v, by_reference(std::move(by_rank[rank])));
@@ -126,14 +128,14 @@ void conductor_shell::on_chunks(const result<local<chunk_replies>>& replies) {
 
 void conductor_shell::issue(issued_pulses p) {
   const std::uint64_t last = p.orders.back().pulse.id;
-  ask_often<pulses_done>(
+  ask_without_timer<pulses_done>(
       "waiting for a pulse", config_->orchestrator,
       [this](const result<local<pulses_done>>& done) {
-        done ? on_done(**done) : fail(done.error());
+        done ? on_pulses_done(**done) : fail(done.error());
       },
       pulse_atom_v, by_reference(std::move(p.orders)));
   if (p.snapshot_after) {
-    ask_for<state_snapshot>(
+    ask<state_snapshot>(
         "waiting for a snapshot", config_->orchestrator, config_->deadline,
         [this](const result<local<state_snapshot>>& snapshot) {
           snapshot ? on_snapshot(snapshot->share()) : fail(snapshot.error());
@@ -142,8 +144,8 @@ void conductor_shell::issue(issued_pulses p) {
   }
 }
 
-void conductor_shell::on_done(const pulses_done& done) {
-  if (over_) {
+void conductor_shell::on_pulses_done(const pulses_done& done) {
+  if (ended_) {
     return;
   }
   for (const pulse_done& pulse : done) {
@@ -152,7 +154,7 @@ void conductor_shell::on_done(const pulses_done& done) {
     }
     if (auto b = core_->take_boundary()) {
       boundary_ = std::move(b);
-      save_if_whole();
+      save_if_complete();
     }
   }
   sample(false);
@@ -161,10 +163,10 @@ void conductor_shell::on_done(const pulses_done& done) {
 
 void conductor_shell::on_snapshot(std::shared_ptr<const state_snapshot> snapshot) {
   snapshot_ = std::move(snapshot);
-  save_if_whole();
+  save_if_complete();
 }
 
-void conductor_shell::save_if_whole() {
+void conductor_shell::save_if_complete() {
   if (boundary_ && snapshot_ && boundary_->pulses == snapshot_->pulses) {
     save(std::move(*std::exchange(boundary_, std::nullopt)),
          std::exchange(snapshot_, nullptr), false);
@@ -175,7 +177,7 @@ void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> sna
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
   auto held = std::make_shared<boundary>(std::move(b));
-  ask_for<storage::stream_cursor>(
+  ask<storage::stream_cursor>(
       "waiting for a cursor", config_->hub, config_->cursor_deadline,
       [this, held, snapshot, last](const result<local<storage::stream_cursor>>& cursor) {
         cursor ? write(std::move(*held), snapshot, **cursor, last)
@@ -199,7 +201,7 @@ void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> sn
   order.conductor = std::move(b.conductor);
   order.metrics = std::move(b.metrics);
   const std::uint64_t tokens = b.tokens;
-  ask_for<save_done>(
+  ask<save_done>(
       "waiting for a checkpoint", config_->checkpointer, config_->deadline,
       [this, tokens, last](const result<local<save_done>>& done) {
         if (!done) {
@@ -241,11 +243,11 @@ void conductor_shell::on_save_failed(const error& e, bool last) {
   pump();
 }
 
-void conductor_shell::begin_last() {
-  last_begun_ = true;
+void conductor_shell::begin_last_save() {
+  last_save_begun_ = true;
   core_->gate().begin();
   const boundary b = core_->boundary_now();
-  ask_for<state_snapshot>(
+  ask<state_snapshot>(
       "waiting for the last snapshot", config_->orchestrator, config_->deadline,
       [this, b](const result<local<state_snapshot>>& snapshot) {
         snapshot ? save(b, snapshot->share(), true) : fail(snapshot.error());
@@ -254,7 +256,7 @@ void conductor_shell::begin_last() {
 }
 
 void conductor_shell::finish() {
-  if (std::exchange(over_, true)) {
+  if (std::exchange(ended_, true)) {
     return;
   }
   sample(true);
@@ -268,7 +270,7 @@ void conductor_shell::finish() {
 }
 
 void conductor_shell::fail(error e) {
-  if (std::exchange(over_, true)) {
+  if (std::exchange(ended_, true)) {
     return;
   }
   end_.failure = std::move(e);
@@ -309,10 +311,11 @@ conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
       reacts(self, "conductor, launch",
              [self](launch_atom) {
                self->state.pump();
-               self->state.watch();
+               self->state.check_deadline();
              }),
       reacts(self, "conductor, drain", [self](drain_atom) { self->state.drain(); }),
-      reacts(self, "conductor, deadline", [self](deadline_atom) { self->state.watch(); }),
+      reacts(self, "conductor, deadline",
+             [self](deadline_atom) { self->state.check_deadline(); }),
   };
 }
 

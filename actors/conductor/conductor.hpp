@@ -60,29 +60,28 @@ class conductor_shell {
   void drain();
   /// The deadline of pulses and chunks, looked after here: a timer for each would wake a
   /// thread for each.
-  void watch();
+  void check_deadline();
 
  private:
   /// A run may last for weeks; the trace has room for about as many.
   static constexpr std::size_t max_spans = 4096;
 
   template <class T, class Handle, class Deadline, class Then, class... As>
-  void ask_for(const char* what, const Handle& to, Deadline deadline, Then then,
-               As... as);
+  void ask(const char* what, const Handle& to, Deadline deadline, Then then, As... as);
   template <class T, class Handle, class Then, class... As>
-  void ask_often(const char* what, const Handle& to, Then then, As... as);
+  void ask_without_timer(const char* what, const Handle& to, Then then, As... as);
   void order_chunks(const chunk_orders& orders);
   void on_chunks(const result<local<chunk_replies>>& replies);
   void issue(issued_pulses p);
-  void on_done(const pulses_done& done);
+  void on_pulses_done(const pulses_done& done);
   void on_snapshot(std::shared_ptr<const state_snapshot> snapshot);
-  void save_if_whole();
+  void save_if_complete();
   void save(boundary b, std::shared_ptr<const state_snapshot> snapshot, bool last);
   void write(boundary b, std::shared_ptr<const state_snapshot> snapshot,
              storage::stream_cursor cursor, bool last);
   void on_saved(const save_done& done, bool last);
   void on_save_failed(const error& e, bool last);
-  void begin_last();
+  void begin_last_save();
   void finish();
   void fail(error e);
   void sample(bool always);
@@ -98,11 +97,11 @@ class conductor_shell {
   bool has_durable_ = false;
   std::uint64_t unanswered_ = 0;  ///< pulses and chunks asked for
   /// When the last of them was answered, or the first of those that wait asked for.
-  std::int64_t heard_ns_ = 0;
-  const char* waits_for_ = "";  ///< what was asked for last
+  std::int64_t last_answer_ns_ = 0;
+  const char* last_request_ = "";  ///< what was asked for last
   bool launched_ = false;
-  bool last_begun_ = false;
-  bool over_ = false;
+  bool last_save_begun_ = false;
+  bool ended_ = false;
   nat_sum since_sample_;
   std::int64_t sampled_ns_ = 0;
 };
