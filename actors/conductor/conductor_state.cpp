@@ -54,9 +54,10 @@ chunk_orders conductor_state::take_orders() {
   if (draining_) {
     return {};
   }
-  const std::size_t room = settings_.window - std::min(settings_.window, flights_.size());
+  const std::size_t free_window =
+      settings_.window - std::min(settings_.window, flights_.size());
   const std::size_t slots = settings_.prefetch == 0
-                                ? std::min<std::size_t>(room, 1)
+                                ? std::min<std::size_t>(free_window, 1)
                                 : static_cast<std::size_t>(settings_.prefetch);
   // Credits are given back in batches: a message for many costs as much as one for a
   // single one. A slot that waits for its last lanes is filled in any case.
