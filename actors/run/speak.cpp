@@ -21,12 +21,12 @@ namespace {
 constexpr std::uint64_t speak_stream = 0x737065616B;  // "speak"
 
 /// Feeds lane 0 of a model token by token.
-class speaker {
+class lane_feeder {
  public:
-  explicit speaker(models::prose& model) : model_(model) {}
+  explicit lane_feeder(models::prose& model) : model_(model) {}
 
   /// Processes tokens; what follows the last one is not known yet.
-  [[nodiscard]] result<void> hear(std::span<const std::uint32_t> tokens) {
+  [[nodiscard]] result<void> feed(std::span<const std::uint32_t> tokens) {
     while (!tokens.empty()) {
       const std::size_t n =
           std::min<std::size_t>(tokens.size(), model_.config().max_chunk);
@@ -95,12 +95,12 @@ result<speak_report> speak(const speak_request& request,
   WEIR_TRY(auto stored, open_source(request, &report.with_context));
   models::prose& model = *stored.model;
   const std::int64_t start = now_ns();
-  speaker voice(model);
+  lane_feeder feeder(model);
   std::vector<std::uint32_t> tokens;
   for (const char c : request.prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
   }
-  WEIR_CHECK(voice.hear(tokens));
+  WEIR_CHECK(feeder.feed(tokens));
   const philox random(request.seed, speak_stream);
   while (report.tokens < request.tokens) {
     auto logits = model.pending_logits(0);
@@ -115,7 +115,7 @@ result<speak_report> speak(const speak_request& request,
         *logits, static_cast<float>(request.temperature), random, report.tokens);
     report.text += text_of(token);
     ++report.tokens;
-    WEIR_CHECK(voice.hear({&token, 1}));
+    WEIR_CHECK(feeder.feed({&token, 1}));
     if (on_text && !on_text(text_of(token))) {
       break;
     }
