@@ -34,18 +34,18 @@ class runner {
     control_ = callbacks.control != nullptr ? callbacks.control : &own_control_;
     events_ = std::make_shared<event_queue>(*control_);
   }
-  [[nodiscard]] result<run_report> go();
+  [[nodiscard]] result<run_report> execute();
 
  private:
   [[nodiscard]] result<void> prepare_folder() const;
   [[nodiscard]] result<void> open_store();
   [[nodiscard]] result<void> open_stream();
-  [[nodiscard]] result<void> open_engine();
-  [[nodiscard]] result<conductor_actor> start();
-  [[nodiscard]] result<conductor_end> follow(const conductor_actor& conductor);
+  [[nodiscard]] result<void> open_orchestrator();
+  [[nodiscard]] result<conductor_actor> start_conductor();
+  [[nodiscard]] result<conductor_end> wait_for_end(const conductor_actor& conductor);
   [[nodiscard]] result<run_report> report(conductor_end end);
-  [[nodiscard]] result<void> leave_behind(const run_report& report);
-  void describe_end(run_report& r, const conductor_end& end) const;
+  [[nodiscard]] result<void> write_results(const run_report& report);
+  void fill_from_end(run_report& r, const conductor_end& end) const;
   void warn(const std::string& text);
   [[nodiscard]] std::string path_of(const char* name) const {
     return join_path(config_.folder, name);
@@ -150,7 +150,7 @@ result<void> runner::open_stream() {
   return {};
 }
 
-result<void> runner::open_engine() {
+result<void> runner::open_orchestrator() {
   orchestrator_ = system_->spawn_io("orchestrator", stop_group::engine, orchestrator,
                                     orchestrator_config{});
   model_spec spec;
@@ -172,7 +172,7 @@ result<void> runner::open_engine() {
   return {};
 }
 
-result<conductor_actor> runner::start() {
+result<conductor_actor> runner::start_conductor() {
   const std::chrono::seconds deadline(config_.deadline_s);
   conductor_config c;
   c.settings = conductor_of(config_);
@@ -208,7 +208,7 @@ result<conductor_actor> runner::start() {
   return system_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
 }
 
-result<conductor_end> runner::follow(const conductor_actor& conductor) {
+result<conductor_end> runner::wait_for_end(const conductor_actor& conductor) {
   bool drained = false;
   system_->tell(conductor, launch_atom_v);
   while (true) {
@@ -235,7 +235,7 @@ result<conductor_end> runner::follow(const conductor_actor& conductor) {
   }
 }
 
-void runner::describe_end(run_report& r, const conductor_end& end) const {
+void runner::fill_from_end(run_report& r, const conductor_end& end) const {
   const run_accounts& a = end.accounts;
   r.ended = end.ended;
   r.state_hash = state_hash_of(end.snapshot->bytes, *end.cursor);
@@ -276,7 +276,7 @@ result<run_report> runner::report(conductor_end end) {
                                   report_atom_v, by_reference(std::move(trace))));
   run_report r;
   r.folder = config_.folder;
-  describe_end(r, end);
+  fill_from_end(r, end);
   r.parameter_hash = engine->parameter_hash;
   r.context_hash = engine->context_hash;
   r.largest_memory = engine->largest_memory;
@@ -292,7 +292,7 @@ result<run_report> runner::report(conductor_end end) {
   return r;
 }
 
-result<void> runner::leave_behind(const run_report& r) {
+result<void> runner::write_results(const run_report& r) {
   WEIR_TRY([[maybe_unused]] const auto bytes,
            system_->ask<std::uint64_t>(
                writer_, "writing the curve", write_atom_v,
@@ -301,7 +301,7 @@ result<void> runner::leave_behind(const run_report& r) {
                                as_view(metrics_json(r)));
 }
 
-result<run_report> runner::go() {
+result<run_report> runner::execute() {
   // The caller of `check_config` has these for its log; the report has them in any case.
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
@@ -309,7 +309,7 @@ result<run_report> runner::go() {
            supervised_system::open(std::chrono::seconds(config_.deadline_s), events_));
   WEIR_CHECK(open_store());
   WEIR_CHECK(open_stream());
-  WEIR_CHECK(open_engine());
+  WEIR_CHECK(open_orchestrator());
   if (callbacks_.started) {
     run_start s{config_.folder,
                 stream_.corpus,
@@ -324,16 +324,16 @@ result<run_report> runner::go() {
     }
     callbacks_.started(s);
   }
-  WEIR_TRY(auto conductor, start());
+  WEIR_TRY(auto conductor, start_conductor());
   newest_.reset();
-  WEIR_TRY(auto end, follow(conductor));
+  WEIR_TRY(auto end, wait_for_end(conductor));
   WEIR_TRY(auto r, report(std::move(end)));
   r.warnings = warnings_;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
-  WEIR_CHECK(leave_behind(r));
+  WEIR_CHECK(write_results(r));
   // The actor system waits until nobody refers to an actor with a thread of its own.
   conductor = nullptr;
   checkpointer_ = nullptr;
@@ -349,11 +349,11 @@ result<run_report> runner::go() {
 }  // namespace
 
 result<run_report> run(const run_config& config, const run_callbacks& callbacks) {
-  return runner(config, callbacks, false).go();
+  return runner(config, callbacks, false).execute();
 }
 
 result<run_report> resume(const run_config& config, const run_callbacks& callbacks) {
-  return runner(config, callbacks, true).go();
+  return runner(config, callbacks, true).execute();
 }
 
 }  // namespace weir::actors
