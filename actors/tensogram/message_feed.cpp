@@ -80,48 +80,48 @@ class file_feed final : public feed_base {
       : feed_base(source), fs_(fs), start_(source.start.offset) {}
 
   result<void> begin() {
-    WEIR_CHECK(list());
+    WEIR_CHECK(resolve_path());
     // A file that cannot be had is an error of opening; later ones are errors in their
     // turn.
     if (info_.origin == message_origin::file) {
-      WEIR_CHECK(enter());
+      WEIR_CHECK(open_file());
     }
     return {};
   }
 
   result<std::optional<message_delivery>> next() override {
     for (;;) {
-      if (!file_ && at_ == paths_.size()) {
+      if (!file_ && path_index_ == paths_.size()) {
         return end(last_, std::exchange(skipped_, 0));
       }
       if (!file_) {
-        if (auto entered = enter(); !entered) {
-          ++at_;
+        if (auto entered = open_file(); !entered) {
+          ++path_index_;
           return std::move(entered).error();
         }
       }
       const std::uint64_t begin =
-          span_ < spans_.size() ? spans_[span_].offset : file_->size();
-      if (const std::uint64_t gap = begin - std::exchange(reached_, begin); gap > 0) {
+          span_index_ < spans_.size() ? spans_[span_index_].offset : file_->size();
+      if (const std::uint64_t gap = begin - std::exchange(position_, begin); gap > 0) {
         skipped_ += gap;
         if (!source_.skip_garbage) {
           return gap_error(begin - gap, gap);
         }
       }
-      if (span_ < spans_.size()) {
-        return message(spans_[span_++]);
+      if (span_index_ < spans_.size()) {
+        return message(spans_[span_index_++]);
       }
-      leave();
+      close_file();
     }
   }
 
  private:
   /// Finds out what lies at the path.
-  result<void> list() {
+  result<void> resolve_path() {
     const bool automatic = source_.origin == message_origin::automatic;
     info_.origin = message_origin::file;
     paths_ = {source_.path};
-    if (source_.origin == message_origin::file || (automatic && opens(source_.path))) {
+    if (source_.origin == message_origin::file || (automatic && can_read(source_.path))) {
       return {};
     }
     auto names = fs_.list(source_.path);
@@ -146,69 +146,71 @@ class file_feed final : public feed_base {
     }
     return {};
   }
-  [[nodiscard]] bool opens(const std::string& path) {
+  [[nodiscard]] bool can_read(const std::string& path) {
     const auto f = fs_.open(path, open_mode::read);
     std::byte one{};
     return f && (*f)->read_some(0, {&one, 1}).has_value();
   }
 
-  result<void> enter() {
-    WEIR_TRY(auto f, fs_.open(paths_[at_], open_mode::read));
+  result<void> open_file() {
+    WEIR_TRY(auto f, fs_.open(paths_[path_index_], open_mode::read));
     WEIR_TRY(auto opened, formats::file_source::open(std::move(f)));
     const std::uint64_t start = std::exchange(start_, 0);
     if (start > opened->size()) {
       return error(errc::out_of_range,
                    fmt::format("cannot go on in \"{}\": expected at least {} bytes, "
                                "found {}",
-                               paths_[at_], start, opened->size()));
+                               paths_[path_index_], start, opened->size()));
     }
     WEIR_TRY(spans_, formats::scan(*opened));
     const auto before = [&](const formats::message_span& s) { return s.offset < start; };
     spans_.erase(spans_.begin(), std::find_if_not(spans_.begin(), spans_.end(), before));
-    span_ = 0;
-    reached_ = start;
+    span_index_ = 0;
+    position_ = start;
     file_ = std::move(opened);
     return {};
   }
-  void leave() {
+  void close_file() {
     last_ = position(file_->size());
     file_.reset();
-    ++at_;
+    ++path_index_;
   }
   [[nodiscard]] message_position position(std::uint64_t offset) const {
-    return {info_.files.empty() ? std::string() : info_.files[at_], offset};
+    return {info_.files.empty() ? std::string() : info_.files[path_index_], offset};
   }
   [[nodiscard]] error gap_error(std::uint64_t offset, std::uint64_t bytes) {
     skipped_ = 0;
     byte_vector start(std::min<std::uint64_t>(bytes, 8));
     const bool read = file_->read(offset, start).has_value();
     const bool begins = read && as_text(start) == "TENSOGRM";
-    return garbage(paths_[at_], offset, bytes, begins && span_ == spans_.size());
+    return garbage(paths_[path_index_], offset, bytes,
+                   begins && span_index_ == spans_.size());
   }
 
   result<std::optional<message_delivery>> message(const formats::message_span& span) {
-    reached_ = span.offset + span.length;
+    position_ = span.offset + span.length;
     message_delivery out;
     out.place = position(span.offset);
-    out.next = position(reached_);
+    out.next = position(position_);
     out.skipped = std::exchange(skipped_, 0);
     if (span.length > source_.prefetch_bytes) {
-      return deliver(std::move(out), file_, span, paths_[at_]);
+      return deliver(std::move(out), file_, span, paths_[path_index_]);
     }
     byte_vector bytes(span.length);
     WEIR_CHECK(file_->read(span.offset, bytes));
     auto held = std::make_shared<formats::memory_source>(std::move(bytes), "message");
-    return deliver(std::move(out), std::move(held), {0, span.length}, paths_[at_]);
+    return deliver(std::move(out), std::move(held), {0, span.length},
+                   paths_[path_index_]);
   }
 
   file_system& fs_;
   std::vector<std::string> paths_;
-  std::size_t at_ = 0;  ///< path that is open or comes next
+  std::size_t path_index_ = 0;  ///< path that is open or comes next
   std::uint64_t start_;
   std::shared_ptr<formats::file_source> file_;
   std::vector<formats::message_span> spans_;
-  std::size_t span_ = 0;
-  std::uint64_t reached_ = 0;
+  std::size_t span_index_ = 0;
+  std::uint64_t position_ = 0;
   std::uint64_t skipped_ = 0;
   message_position last_;
 };
@@ -222,8 +224,8 @@ class pipe_feed final : public feed_base {
 
   result<std::optional<message_delivery>> next() override {
     for (;;) {
-      if (waiting_) {
-        return message(*std::exchange(waiting_, std::nullopt));
+      if (pending_piece_) {
+        return message(*std::exchange(pending_piece_, std::nullopt));
       }
       if (auto piece = splitter_.take()) {
         if (piece->skipped == 0 || source_.skip_garbage) {
@@ -231,11 +233,11 @@ class pipe_feed final : public feed_base {
         }
         const std::uint64_t bytes = std::exchange(piece->skipped, 0);
         const std::uint64_t at = piece->offset - bytes;
-        waiting_ = std::move(piece);
+        pending_piece_ = std::move(piece);
         return garbage(source_.path, at, bytes, false);
       }
       if (closed_) {
-        return at_end();
+        return finish();
       }
       WEIR_TRY(const bool came, fill());
       if (!came) {
@@ -266,13 +268,13 @@ class pipe_feed final : public feed_base {
     splitter_.put(bytes_view(piece).first(**got));
     return true;
   }
-  result<std::optional<message_delivery>> at_end() {
+  result<std::optional<message_delivery>> finish() {
     const std::uint64_t bytes = splitter_.skipped();
-    if (bytes > 0 && !source_.skip_garbage && !said_) {
-      said_ = true;
+    if (bytes > 0 && !source_.skip_garbage && !garbage_reported_) {
+      garbage_reported_ = true;
       return garbage(source_.path, received_ - bytes, bytes, splitter_.cut_short());
     }
-    return end({"", received_}, said_ ? 0 : bytes);
+    return end({"", received_}, garbage_reported_ ? 0 : bytes);
   }
   result<std::optional<message_delivery>> message(
       formats::message_splitter::piece piece) const {
@@ -289,10 +291,10 @@ class pipe_feed final : public feed_base {
   std::shared_ptr<byte_pipe> pipe_;
   formats::message_splitter splitter_;
   /// A message that was found behind garbage, which was told first.
-  std::optional<formats::message_splitter::piece> waiting_;
+  std::optional<formats::message_splitter::piece> pending_piece_;
   std::uint64_t received_ = 0;
   bool closed_ = false;
-  bool said_ = false;
+  bool garbage_reported_ = false;
 };
 
 }  // namespace
