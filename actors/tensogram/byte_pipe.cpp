@@ -62,17 +62,17 @@ class descriptor {
 class posix_pipe final : public byte_pipe {
  public:
   posix_pipe(int number, bool own, std::string path, milliseconds timeout)
-      : from_(number, own), path_(std::move(path)), timeout_(timeout) {}
+      : descriptor_(number, own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::optional<std::size_t>> read_some(mutable_bytes to) override {
-    WEIR_TRY(const int events, from_.wait(POLLIN, timeout_, path_));
+    WEIR_TRY(const int events, descriptor_.wait(POLLIN, timeout_, path_));
     if (events == 0) {
       return std::optional<std::size_t>();
     }
     if ((events & POLLIN) == 0 && (events & POLLHUP) != 0) {
       return std::optional<std::size_t>(0);
     }
-    const ::ssize_t got = ::read(from_.number(), to.data(), to.size());
+    const ::ssize_t got = ::read(descriptor_.number(), to.data(), to.size());
     if (got < 0) {
       if (errno == EINTR || errno == EAGAIN) {
         return std::optional<std::size_t>();
@@ -83,22 +83,22 @@ class posix_pipe final : public byte_pipe {
   }
 
  private:
-  descriptor from_;
+  descriptor descriptor_;
   std::string path_;
   milliseconds timeout_;
 };
 
 /// Keeps SIGPIPE from the process while it writes: a reader that left is an error.
-class no_broken_pipe {
+class sigpipe_block {
  public:
-  no_broken_pipe() {
+  sigpipe_block() {
     ::sigemptyset(&broken_);
     ::sigaddset(&broken_, SIGPIPE);
     ::pthread_sigmask(SIG_BLOCK, &broken_, &before_);
   }
-  no_broken_pipe(const no_broken_pipe&) = delete;
-  no_broken_pipe& operator=(const no_broken_pipe&) = delete;
-  ~no_broken_pipe() {
+  sigpipe_block(const sigpipe_block&) = delete;
+  sigpipe_block& operator=(const sigpipe_block&) = delete;
+  ~sigpipe_block() {
     const timespec at_once{};
     if (::sigismember(&before_, SIGPIPE) == 0) {
       while (::sigtimedwait(&broken_, nullptr, &at_once) > 0) {
@@ -115,7 +115,7 @@ class no_broken_pipe {
 class pipe_file final : public file {
  public:
   pipe_file(int number, bool own, std::string path, milliseconds timeout)
-      : to_(number, own), own_(own), path_(std::move(path)), timeout_(timeout) {}
+      : descriptor_(number, own), own_(own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::size_t> read_some(std::uint64_t, mutable_bytes) override {
     return error(errc::unsupported, "cannot read from a pipe that is written").at(path_);
@@ -127,11 +127,11 @@ class pipe_file final : public file {
                                written_, offset))
           .at(path_);
     }
-    const no_broken_pipe guard;
+    const sigpipe_block guard;
     // A descriptor that blocks has room for so many bytes once it says that it has room.
-    const std::size_t most = own_ ? from.size() : std::size_t{PIPE_BUF};
+    const std::size_t max_bytes = own_ ? from.size() : std::size_t{PIPE_BUF};
     for (;;) {
-      WEIR_TRY(const int events, to_.wait(POLLOUT, timeout_, path_));
+      WEIR_TRY(const int events, descriptor_.wait(POLLOUT, timeout_, path_));
       if (events == 0) {
         return error(errc::timeout,
                      fmt::format("cannot write to pipe: expected room within {} ms, "
@@ -140,7 +140,7 @@ class pipe_file final : public file {
             .at(fmt::format("{}:{}", path_, written_));
       }
       const ::ssize_t done =
-          ::write(to_.number(), from.data(), std::min(most, from.size()));
+          ::write(descriptor_.number(), from.data(), std::min(max_bytes, from.size()));
       if (done >= 0) {
         written_ += static_cast<std::uint64_t>(done);
         return static_cast<std::size_t>(done);
@@ -158,7 +158,7 @@ class pipe_file final : public file {
   [[nodiscard]] const std::string& path() const noexcept override { return path_; }
 
  private:
-  descriptor to_;
+  descriptor descriptor_;
   bool own_;
   std::string path_;
   milliseconds timeout_;
