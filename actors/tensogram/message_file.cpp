@@ -84,13 +84,13 @@ result<void> message_file::recover(const message_target& target) {
   end_ = spans.empty() ? 0 : spans.back().offset + spans.back().length;
   info_.end = end_;
   info_.messages = spans.size();
-  info_.cut = size - end_;
-  if (info_.cut > 0) {
+  info_.cut_bytes = size - end_;
+  if (info_.cut_bytes > 0) {
     if (!target.repair) {
       return error(errc::torn,
                    fmt::format("cannot append to \"{}\": expected a sound message at its "
                                "end, found {} bytes behind the last one",
-                               path_, info_.cut))
+                               path_, info_.cut_bytes))
           .at(fmt::format("{}:{}", path_, end_))
           .hint("repair cuts them off");
     }
@@ -102,7 +102,7 @@ result<void> message_file::recover(const message_target& target) {
 }
 
 /// Takes back what a failed write left.
-result<void> message_file::undo(error cause) {
+result<void> message_file::remove_partial_write(error cause) {
   const auto cut = pipe_ ? result<void>(cause) : file_->resize(end_);
   if (!cut) {
     broken_ = cause;
@@ -116,7 +116,7 @@ result<formats::message_span> message_file::append(const message_order& order) {
   }
   WEIR_TRY(const byte_vector bytes, bytes_of(order));
   if (auto written = write_all(*file_, end_, bytes); !written) {
-    WEIR_CHECK(undo(std::move(written).error()));
+    WEIR_CHECK(remove_partial_write(std::move(written).error()));
   }
   const formats::message_span span{end_, bytes.size()};
   end_ += bytes.size();
@@ -128,9 +128,9 @@ result<std::uint64_t> message_file::sync() {
     return *broken_;
   }
   auto done = file_->sync();
-  if (done && !named_ && !pipe_) {
+  if (done && !entry_durable_ && !pipe_) {
     done = fs_.sync_folder(folder_of(path_));
-    named_ = done.has_value();
+    entry_durable_ = done.has_value();
   }
   if (!done) {
     broken_ = std::move(done).error();

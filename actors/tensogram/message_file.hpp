@@ -46,7 +46,7 @@ class message_file {
  private:
   message_file(file_system& fs, std::string path) : fs_(fs), path_(std::move(path)) {}
   result<void> recover(const message_target& target);
-  result<void> undo(error cause);
+  result<void> remove_partial_write(error cause);
 
   file_system& fs_;
   std::string path_;
@@ -56,7 +56,7 @@ class message_file {
   std::uint64_t end_ = 0;
   std::uint64_t durable_ = 0;
   bool pipe_ = false;
-  bool named_ = false;  ///< the folder's entry is durable
+  bool entry_durable_ = false;  ///< the folder's entry is durable
   std::optional<error> broken_;
 };
 

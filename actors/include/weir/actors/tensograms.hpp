@@ -71,10 +71,10 @@ struct message_target {
 
 /// What an appender has opened.
 struct message_target_info {
-  std::uint64_t end = 0;       ///< bytes: the next message goes there
-  std::uint64_t messages = 0;  ///< in front of it
-  std::uint64_t cut = 0;       ///< bytes that were cut off
-  std::size_t window = 0;      ///< credits: appends that may be unanswered
+  std::uint64_t end = 0;        ///< bytes: the next message goes there
+  std::uint64_t messages = 0;   ///< in front of it
+  std::uint64_t cut_bytes = 0;  ///< bytes that were cut off
+  std::size_t window = 0;       ///< credits: appends that may be unanswered
 };
 
 /// Elements of one object, kept by whoever made them.
