@@ -152,9 +152,9 @@ void collective_state::begin(share& s, std::int64_t now_ns) {
     queue.enqueue(std::exchange(s.what, {}));
   }
   if (s.order.holder) {
-    queue.enqueue(runtime::make_ref<keeping>(s.order.holder));
+    queue.enqueue(runtime::make_ref<keep_alive_operation>(s.order.holder));
   }
-  s.end = runtime::make_ref<settling>(ended_call_);
+  s.end = runtime::make_ref<synchronize_operation>(ended_call_);
   s.deadline_ns = now_ns + spec_.deadline_ns;
   queue.enqueue(s.end);
 }
@@ -213,10 +213,10 @@ error collective_state::why(const runtime::meeting_outcome& what) const {
 }
 
 result<std::uint64_t> collective_state::outcome_of(const share& s) const {
-  if (!s.end->found()) {
+  if (!s.end->failures()) {
     return s.sequence;
   }
-  const error& cause = *s.end->found().what;
+  const error& cause = *s.end->failures().what;
   return refusal(cause.code(), fmt::format("the share of rank {} to succeed, found that "
                                            "it or what it waited for failed",
                                            s.order.rank))

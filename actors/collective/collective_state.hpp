@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "stream/landmarks.hpp"
+#include "stream/queue_operations.hpp"
 #include "weir/actors/streams.hpp"
 #include "weir/runtime/collective/rendezvous.hpp"
 
@@ -48,9 +48,9 @@ class collective_state {
     join_order order;
     std::size_t place = 0;  ///< in the group
     std::uint64_t sequence = 0;
-    runtime::ref<runtime::operation> what;  ///< null: nothing to do
-    runtime::ref<settling> end;             ///< null: it has not begun
-    std::int64_t deadline_ns = 0;           ///< once it has
+    runtime::ref<runtime::operation> what;    ///< null: nothing to do
+    runtime::ref<synchronize_operation> end;  ///< null: it has not begun
+    std::int64_t deadline_ns = 0;             ///< once it has
   };
   /// Why a meeting came to nothing, until every rank has heard it.
   struct verdict {

@@ -14,20 +14,20 @@ namespace weir::actors {
 
 /// Takes the failures of a whole queue, leaves it clean, and calls.
 /// @threads{`done` any; `found` once done}
-class settling final : public runtime::joining_operation {
+class synchronize_operation final : public runtime::joining_operation {
  public:
-  explicit settling(std::function<void()> call = {})
+  explicit synchronize_operation(std::function<void()> call = {})
       : joining_operation(kind::other), call_(std::move(call)) {}
 
   [[nodiscard]] bool done() const noexcept {
     return done_.load(std::memory_order_acquire);
   }
-  [[nodiscard]] const runtime::failure& found() const noexcept { return found_; }
+  [[nodiscard]] const runtime::failure& failures() const noexcept { return failures_; }
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
   void run(runtime::lane_set& lanes) override {
-    found_ = lanes.take_failures();
+    failures_ = lanes.take_failures();
     done_.store(true, std::memory_order_release);
     if (call_) {
       call_();
@@ -36,14 +36,14 @@ class settling final : public runtime::joining_operation {
 
  private:
   std::function<void()> call_;
-  runtime::failure found_;
+  runtime::failure failures_;
   std::atomic<bool> done_{false};
 };
 
 /// Keeps something until what stands before it has ended on all lanes.
-class keeping final : public runtime::lane_operation {
+class keep_alive_operation final : public runtime::lane_operation {
  public:
-  explicit keeping(std::shared_ptr<const void> what)
+  explicit keep_alive_operation(std::shared_ptr<const void> what)
       : lane_operation(kind::other), what_(std::move(what)) {}
 
  protected:

@@ -34,7 +34,8 @@ stream_state::~stream_state() {
   }
   try {
     if (spec_.handover) {
-      queue_->enqueue(runtime::make_ref<settling>());  // failures stay with this one
+      queue_->enqueue(
+          runtime::make_ref<synchronize_operation>());  // failures stay with this one
       queue_->record(*spec_.handover);
     }
     queue_->close();
@@ -61,7 +62,7 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
   const auto enqueued = what;
   queue_->enqueue(std::move(what));
   if (holder) {
-    queue_->enqueue(runtime::make_ref<keeping>(holder));
+    queue_->enqueue(runtime::make_ref<keep_alive_operation>(holder));
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
@@ -101,7 +102,7 @@ result<std::uint64_t> stream_state::wait(const runtime::event& point) {
 }
 
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
-  auto end = runtime::make_ref<settling>(ended_call_);
+  auto end = runtime::make_ref<synchronize_operation>(ended_call_);
   asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
   queue_->enqueue(std::move(end));
   return tickets_;
@@ -133,7 +134,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
   while (!asked_.empty() && asked_.front().end->done()) {
     const asked& a = asked_.front();
     ended_ = std::max(ended_, a.operations);
-    unheard_.merge(a.end->found());
+    unheard_.merge(a.end->failures());
     if (!a.answered) {
       out.push_back({a.number, outcome_of(a)});
     }

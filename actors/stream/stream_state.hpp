@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "stream/landmarks.hpp"
+#include "stream/queue_operations.hpp"
 #include "weir/actors/streams.hpp"
 
 namespace weir::actors {
@@ -52,7 +52,7 @@ class stream_state {
  private:
   struct asked {
     ticket number = 0;
-    runtime::ref<settling> end;
+    runtime::ref<synchronize_operation> end;
     std::uint64_t operations = 0;
     std::int64_t deadline_ns = 0;
     bool answered = false;
