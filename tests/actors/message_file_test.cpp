@@ -69,7 +69,7 @@ TEST(message_file, what_follows_the_last_sound_message_is_cut_only_on_request) {
   EXPECT_EQ(refused.error().code(), errc::torn);
   EXPECT_EQ(refused.error().where(), "out/log.tgm:" + std::to_string(sound.size()));
   const auto log = or_throw(open_log(fs, true));
-  EXPECT_EQ(log->info().cut, flipped.size() + 60);
+  EXPECT_EQ(log->info().cut_bytes, flipped.size() + 60);
   EXPECT_EQ(log->info().messages, 2u);
   EXPECT_EQ(log_of(fs.visible()), sound);
 }
