@@ -44,7 +44,7 @@ read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes mem
 
 std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   const auto idle = std::find_if(workers_.begin(), workers_.end(),
-                                 [](const worker& r) { return !r.lost && !r.job; });
+                                 [](const worker_state& r) { return !r.lost && !r.job; });
   if (idle == workers_.end()) {
     return std::nullopt;
   }

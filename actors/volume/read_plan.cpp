@@ -54,14 +54,14 @@ void read_plan::close(stream_id id) {
   streams_.erase(found);
 }
 
-bool read_plan::is_stuck(const worker& r, std::int64_t now) const {
+bool read_plan::is_stuck(const worker_state& r, std::int64_t now) const {
   return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
 }
 
 result<void> read_plan::check_workers(std::int64_t now) const {
-  const bool any = std::any_of(workers_.begin(), workers_.end(), [&](const worker& r) {
-    return !r.lost && !is_stuck(r, now);
-  });
+  const bool any =
+      std::any_of(workers_.begin(), workers_.end(),
+                  [&](const worker_state& r) { return !r.lost && !is_stuck(r, now); });
   if (any) {
     return {};
   }
@@ -266,7 +266,7 @@ std::string read_plan::describe(std::int64_t now) const {
       fmt::format("{} streams, {} requests unanswered, {} of {} credits free",
                   streams_.size(), tickets_.size(), credits_, settings_.credits);
   for (std::size_t i = 0; i < workers_.size(); ++i) {
-    const worker& r = workers_[i];
+    const worker_state& r = workers_[i];
     if (r.lost) {
       text += fmt::format("; worker {} has ended", i);
     } else if (r.job) {

@@ -133,14 +133,14 @@ class read_plan {
     std::uint64_t offset = 0, size = 0;
     std::int64_t since = 0;
   };
-  struct worker {
+  struct worker_state {
     bool lost = false;
     std::optional<std::uint64_t> job;
   };
 
   [[nodiscard]] result<stream*> usable(stream_id id, std::int64_t now);
   [[nodiscard]] result<void> check_workers(std::int64_t now) const;
-  [[nodiscard]] bool is_stuck(const worker& r, std::int64_t now) const;
+  [[nodiscard]] bool is_stuck(const worker_state& r, std::int64_t now) const;
   ticket_id add_ticket(stream& s, ticket t, std::int64_t now);
   /// As `add_ticket`, and in line for a worker; nothing to read is answered at once.
   ticket_id queue(stream& s, ticket t, std::int64_t now);
@@ -159,7 +159,7 @@ class read_plan {
 
   settings settings_;
   std::size_t credits_;
-  std::vector<worker> workers_;
+  std::vector<worker_state> workers_;
   std::map<stream_id, stream> streams_;
   std::map<ticket_id, ticket> tickets_;
   std::map<std::uint64_t, running> jobs_;
