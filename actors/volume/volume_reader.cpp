@@ -13,14 +13,7 @@ namespace {
 
 using self_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
 
-// The scheduler's clock, so that tests can move it.
-std::int64_t clock_ns(self_pointer self) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             self->clock().now().time_since_epoch())
-      .count();
-}
-
-void go_on(self_pointer self);
+void advance(self_pointer self);
 
 void deliver(volume_reader_shell& s, read_plan::answer a) {
   const auto opening = s.openings.find(a.ticket);
@@ -58,7 +51,7 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
 }
 
 // A client, whose streams end with it, or a worker, whose answer will not come.
-void somebody_ended(self_pointer self, const caf::down_msg& down) {
+void on_down(self_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
   for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
@@ -69,7 +62,7 @@ void somebody_ended(self_pointer self, const caf::down_msg& down) {
                                                i, s.config.workers.size())));
     }
   }
-  go_on(self);
+  advance(self);
 }
 
 void finish_opening(self_pointer self, const read_plan::job& j,
@@ -106,7 +99,7 @@ void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
   } else {
     s.plan->finished(j.id, std::move(why));
   }
-  go_on(self);
+  advance(self);
 }
 
 void start(self_pointer self, const read_plan::job& j) {
@@ -118,7 +111,7 @@ void start(self_pointer self, const read_plan::job& j) {
         .then(
             [self, j](const local<tag_streams>& streams) {
               finish_opening(self, j, *streams);
-              go_on(self);
+              advance(self);
             },
             [self, j](const caf::error& e) { fail(self, j, e); });
     return;
@@ -129,13 +122,13 @@ void start(self_pointer self, const read_plan::job& j) {
       .then(
           [self, j](std::uint64_t count) {
             self->state.plan->finished(j.id, count);
-            go_on(self);
+            advance(self);
           },
           [self, j](const caf::error& e) { fail(self, j, e); });
 }
 
 // Work to workers, answers to clients, and a look at the clock later.
-void go_on(self_pointer self) {
+void advance(self_pointer self) {
   auto& s = self->state;
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
@@ -143,11 +136,8 @@ void go_on(self_pointer self) {
   for (auto& a : s.plan->take_answers()) {
     deliver(s, std::move(a));
   }
-  const auto deadline = s.plan->next_deadline();
-  if (deadline && *deadline < s.look_at) {
-    s.look_at = *deadline;
-    const auto wait = std::max<std::int64_t>(*deadline - clock_ns(self), 1'000'000);
-    self->delayed_send(self, std::chrono::nanoseconds(wait), deadline_atom_v);
+  if (const auto deadline = s.plan->next_deadline()) {
+    s.timer.schedule(self, *deadline);
   }
 }
 
@@ -162,7 +152,7 @@ caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
   } else {
     self->state.replies.emplace(*ticket, std::move(later));
   }
-  go_on(self);
+  advance(self);
   return promise;
 }
 
@@ -178,7 +168,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
   }
   self->state.openings.emplace(
       *ticket, volume_reader_shell::opening{spec, std::move(client), std::move(later)});
-  go_on(self);
+  advance(self);
   return promise;
 }
 
@@ -189,7 +179,7 @@ void close_stream(self_pointer self, read_plan::stream_id id) {
   for (auto& [client, owned] : s.clients) {
     std::erase(owned, id);
   }
-  go_on(self);
+  advance(self);
 }
 
 }  // namespace
@@ -202,8 +192,7 @@ volume_reader_actor::behavior_type volume_reader(self_pointer self,
   for (const auto& worker : self->state.config.workers) {
     self->monitor(worker);
   }
-  self->set_down_handler(
-      [self](const caf::down_msg& down) { somebody_ended(self, down); });
+  self->set_down_handler([self](const caf::down_msg& down) { on_down(self, down); });
   return {
       answers("volume reader, open",
               [self](open_atom, const local<volume_spec>& spec) {
@@ -232,9 +221,9 @@ volume_reader_actor::behavior_type volume_reader(self_pointer self,
              [self](close_atom, std::uint64_t stream) { close_stream(self, stream); }),
       reacts(self, "volume reader, deadline",
              [self](deadline_atom) {
-               self->state.look_at = INT64_MAX;
+               self->state.timer.fired();
                self->state.plan->expire(clock_ns(self));
-               go_on(self);
+               advance(self);
              }),
       answers("volume reader, status",
               [self](status_atom) -> result<std::string> {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "shim/deadline_timer.hpp"
 #include "shim/shim.hpp"
 #include "volume/read_plan.hpp"
 #include "weir/actors/interfaces.hpp"
@@ -39,7 +40,7 @@ struct volume_reader_shell {
   std::map<read_plan::ticket_id, reply> replies;
   std::map<read_plan::stream_id, storage::hn4_stream> streams;
   std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;
-  std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
+  deadline_timer timer;
 };
 volume_reader_actor::behavior_type volume_reader(
     volume_reader_actor::stateful_pointer<volume_reader_shell> self,
