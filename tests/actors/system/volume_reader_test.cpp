@@ -310,7 +310,7 @@ TEST(volume_reader, a_silent_worker_is_reported_in_time_and_the_other_goes_on) {
     if (l.failure) {
       ++failed;
       EXPECT_EQ(l.failure->code(), errc::timeout);
-      EXPECT_NE(l.failure->hint().find("reader 0 at byte"), std::string::npos)
+      EXPECT_NE(l.failure->hint().find("worker 0 at byte"), std::string::npos)
           << l.failure->hint();
     } else {
       EXPECT_TRUE(l.ended);
@@ -369,7 +369,7 @@ TEST(volume_reader, a_worker_that_dies_fails_its_request_and_is_not_asked_again)
   for (std::size_t tag = 0; tag < tag_count; ++tag) {
     expect_whole(*next, tag);
   }
-  EXPECT_NE(s.status().find("reader 0 has ended"), std::string::npos);
+  EXPECT_NE(s.status().find("worker 0 has ended"), std::string::npos);
 }
 
 TEST(volume_reader, streams_end_with_the_client_that_opened_them) {
