@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rates from samples.
+/// Rates from samples, and the handlers of the observer's messages.
 #include "observer/observer.hpp"
 
 #include <fmt/format.h>

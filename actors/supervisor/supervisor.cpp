@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of shutdown, and the messages of the supervisor.
+/// The order of shutdown, and the handlers of the supervisor's messages.
 #include "supervisor/supervisor.hpp"
 
 #include <fmt/format.h>
@@ -78,6 +78,8 @@ namespace {
 
 using self_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
 
+/// Tells the children of one group to stop and starts the group's deadline. Without
+/// children, all groups have had their turn: answers the stop with those that still live.
 void stop_children(self_pointer self, const supervisor_config& config,
                    std::vector<supervisor_state::child> children) {
   auto& s = self->state;
@@ -92,16 +94,18 @@ void stop_children(self_pointer self, const supervisor_config& config,
   self->delayed_send(self, config.group_deadline, deadline_atom_v, s.core.round());
 }
 
+/// Handles the end of a child: reports a failure, and goes on with the next group if this
+/// child was the last of its group.
 void on_down(self_pointer self, const supervisor_config& config,
              const caf::down_msg& down) {
   auto& s = self->state;
-  const auto at =
+  const auto found =
       std::find_if(s.handles.begin(), s.handles.end(),
                    [&](const caf::actor& a) { return a.address() == down.source; });
-  if (at == s.handles.end()) {
+  if (found == s.handles.end()) {
     return;
   }
-  const auto c = static_cast<supervisor_state::child>(at - s.handles.begin());
+  const auto c = static_cast<supervisor_state::child>(found - s.handles.begin());
   if (s.core.down(c) && config.failed) {
     const std::string& name = s.core.name_of(c);
     const error cause = from_caf(down.reason, name);
@@ -136,6 +140,7 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
       reacts(self, "supervisor, deadline",
              [self, config](deadline_atom, std::uint32_t round) {
                auto& core = self->state.core;
+               // The timer of a group that ended in time still fires: its number is old.
                if (core.stopping() && round == core.round() && !core.group_ended()) {
                  stop_children(self, config, core.next());
                }
