@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model's public face: pulses in, results out.
+/// The public functions of the model: they check arguments, keep the records of pulses
+/// and snapshots in flight, and call the replicas.
 #include "weir/models/prose.hpp"
 
 #include <fmt/format.h>
@@ -19,24 +20,30 @@ struct prose::impl {
   std::unique_ptr<replicas> devices;
   state_regions regions;
   std::string kernel_set;
-  std::array<std::vector<pulse_record>, max_in_flight> records;  ///< by device
-  std::array<std::uint64_t, max_in_flight>
-      serials{};  ///< ticket of each record, 0 if it is free
+  /// Records of the pulses in flight: a ring by ticket; in each entry one by device.
+  /// Tasks point to the records.
+  std::array<std::vector<pulse_record>, max_in_flight> records;
+  /// Ticket that uses the entry of the ring; 0 if the entry is free.
+  std::array<std::uint64_t, max_in_flight> serials{};
   std::uint64_t last_serial = 0;
   struct snapshot {
-    std::shared_ptr<byte_vector> to;
+    std::shared_ptr<byte_vector> image;
     std::vector<runtime::task_id> tasks;
   };
-  std::map<std::uint64_t, snapshot> snapshots;  ///< not finished, by ticket
+  std::map<std::uint64_t, snapshot> snapshots;  ///< those in flight, by ticket
   std::uint64_t last_snapshot = 0;
-  std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
+  std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far, by lane
 
+  /// Waits until no task runs.
   [[nodiscard]] result<void> idle() { return devices->runner().wait_all(); }
-  void read_back();
+  /// Reads the clocks of all lanes from the state, after something else than a pulse has
+  /// changed them. No task may be running.
+  void read_clocks();
 };
 
 namespace {
 
+/// Checks the input of one lane, whose position is `position`.
 result<void> check_input(const prose_config& config, const prose::lane_input& in,
                          std::size_t lane, std::uint64_t position) {
   if (in.tokens.size() > config.max_chunk) {
@@ -69,9 +76,9 @@ result<void> check_input(const prose_config& config, const prose::lane_input& in
 
 prose::prose(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
 prose::~prose() {
-  // Tasks point into this object and into the destinations of snapshots, which it owns:
-  // the engine is idle before any of it is destroyed, whatever the owner of the model
-  // destroys before. Failures were reported to whoever waited.
+  // Tasks point to this object and to the images of snapshots, which it owns, so all
+  // tasks must end before any of it is destroyed. A failure at this point concerns
+  // nobody: who wants the result of a pulse or a snapshot has finished it before.
   static_cast<void>(impl_->idle());
 }
 
@@ -110,6 +117,8 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
                     empty ? "tokens in at least one lane" : "a finished pulse before",
                     empty ? "none" : fmt::format("{} in flight", max_in_flight)));
   }
+  // The pulse that used these records before is finished, but that only waits for the
+  // tasks with results. Others may still run and use the records.
   std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
@@ -186,49 +195,50 @@ std::uint64_t prose::layout_hash() const noexcept {
   return impl_->regions.layout_hash();
 }
 
-result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) {
-  if (!to) {
+result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> image) {
+  if (!image) {
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->regions.submit_copies(impl_->devices->runner(), *to);
+  auto tasks = impl_->regions.submit_copies(impl_->devices->runner(), *image);
   if (!tasks) {
-    // Some of the copies may have been submitted: the caller may free the destination.
+    // Some copies may have been submitted. They must end before this call does, because
+    // the caller may free the image then.
     static_cast<void>(impl_->idle());
     return std::move(tasks).error();
   }
-  impl_->snapshots[++impl_->last_snapshot] = {std::move(to), *std::move(tasks)};
+  impl_->snapshots[++impl_->last_snapshot] = {std::move(image), *std::move(tasks)};
   return snapshot_ticket{impl_->last_snapshot};
 }
 
 result<void> prose::finish(snapshot_ticket ticket) {
-  const auto at = impl_->snapshots.find(ticket.serial);
-  if (at == impl_->snapshots.end()) {
+  const auto found = impl_->snapshots.find(ticket.serial);
+  if (found == impl_->snapshots.end()) {
     return error(errc::not_found,
                  fmt::format("snapshot ticket {}: expected one in flight, found none",
                              ticket.serial));
   }
   result<void> first;
-  for (const runtime::task_id id : at->second.tasks) {
+  // All copies must end before the image is released, even if one has failed.
+  for (const runtime::task_id id : found->second.tasks) {
     auto ended = impl_->devices->runner().wait(id);
     if (!ended && first) {
       first = std::move(ended);
     }
   }
-  impl_->snapshots.erase(at);
+  impl_->snapshots.erase(found);
   return first;
 }
 
 bool prose::ended(snapshot_ticket ticket) const noexcept {
-  const auto at = impl_->snapshots.find(ticket.serial);
-  return at == impl_->snapshots.end() ||
+  const auto found = impl_->snapshots.find(ticket.serial);
+  return found == impl_->snapshots.end() ||
          std::all_of(
-             at->second.tasks.begin(), at->second.tasks.end(),
+             found->second.tasks.begin(), found->second.tasks.end(),
              [&](runtime::task_id id) { return impl_->devices->runner().ended(id); });
 }
 
-/// Takes over clocks that were written behind the host's back.
-void prose::impl::read_back() {
+void prose::impl::read_clocks() {
   for (std::size_t i = 0; i < clocks.size(); ++i) {
     const std::uint64_t* clock = devices->state().lanes[i].clock.data;
     clocks[i] = {clock[0], clock[1]};
@@ -239,7 +249,7 @@ result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view byt
   WEIR_CHECK(impl_->idle());
   WEIR_CHECK(impl_->regions.restore(kind, lane, bytes));
   if (kind == region_kind::context) {
-    impl_->read_back();
+    impl_->read_clocks();
   } else {
     impl_->devices->spread();
   }
@@ -276,7 +286,7 @@ result<void> prose::reset_context(std::uint32_t lane) {
   }
   WEIR_CHECK(impl_->idle());
   clear_context(impl_->devices->state().lanes[lane]);
-  impl_->read_back();
+  impl_->read_clocks();
   return {};
 }
 
@@ -287,7 +297,7 @@ std::uint64_t prose::position(std::uint32_t lane) const noexcept {
 result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
   WEIR_CHECK(reset_context(lane));
   impl_->devices->state().lanes[lane].clock.data[0] = position;
-  impl_->read_back();
+  impl_->read_clocks();
   return {};
 }
 
@@ -338,6 +348,9 @@ const std::string& prose::kernel_set() const noexcept {
 
 std::uint64_t prose::product_flops(std::uint64_t tokens,
                                    pulse_phase phase) const noexcept {
+  // All matrices but two are factors of a product: the embedding is looked up, and the
+  // convolution works element by element. Backward work has two products for each forward
+  // one.
   std::uint64_t per_row = 0;
   const parameter_layout& layout = impl_->devices->layout();
   for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {

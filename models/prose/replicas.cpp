@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cutting lanes into runs, pulses of all devices, and what keeps replicas alike.
+/// Spreading lanes over devices, submitting a pulse on all devices, and keeping the
+/// replicas equal.
 #include "prose/replicas.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ namespace weir::models {
 
 namespace {
 
-/// One array of a replica and what to call it.
+/// One array of a replica, with its name for error messages.
 struct replica_part {
   const char* name;
   void* data;
@@ -24,7 +25,7 @@ replica_part part_of(const char* name, const buffer<R>& b) {
   return {name, b.data, static_cast<std::size_t>(b.count) * sizeof(R)};
 }
 
-/// All that every device has, in one order.
+/// Returns the arrays that every device has a copy of, in the same order for each device.
 std::vector<replica_part> parts_of(const model_state<float>& s) {
   std::vector<replica_part> out{part_of("parameters", s.parameters),
                                 part_of("counters", s.counters)};
@@ -94,7 +95,8 @@ void replicas::fill(std::vector<pulse_record>& records, const pulse& p,
     first += run;
     scored += records[d].scored;
   }
-  // The loss is the mean over all lanes.
+  // The loss is the mean over the lanes of all devices, so each device divides by the
+  // number of all scored rows.
   for (pulse_record& record : records) {
     record.scored = scored;
   }

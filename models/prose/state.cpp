@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation and start values of the lasting state.
+/// Allocation and initial values of the state, and norms of its memories.
 #include "prose/state.hpp"
 
 #include <algorithm>
@@ -51,7 +51,8 @@ result<lane_context<R>> make_lane(task_runner& runner, const prose_config& confi
   return lane;
 }
 
-/// Frobenius norm; the order of the sum is fixed.
+/// Returns the Frobenius norm of a memory. The order of the sum is fixed, so that equal
+/// memories have equal norms.
 double norm_of(const buffer<float>& memory) {
   double squares = 0;
   for (std::int64_t i = 0; i < memory.count; ++i) {
@@ -67,7 +68,7 @@ memory_norm largest_memory_of(const model_state<float>& state) {
   memory_norm largest;
   const auto take = [&](double norm, std::size_t lane, std::size_t block,
                         std::size_t level, std::size_t head) {
-    // A norm that is no number is larger than any, so that it is seen.
+    // A NaN counts as larger than every number, so that the caller gets to see it.
     if (norm > largest.norm || (std::isnan(norm) && !std::isnan(largest.norm))) {
       largest = {norm, static_cast<std::uint32_t>(lane),
                  static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(level),

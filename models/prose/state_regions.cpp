@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of the regions in the image, reader tasks, and digests.
+/// The order of the regions in the image, the tasks that copy them, and digests.
 #include "prose/state_regions.hpp"
 
 #include <fmt/format.h>
@@ -28,28 +28,31 @@ std::string_view name_of(region_kind kind) noexcept {
 
 namespace {
 
-/// Copies without a detour through the caches: nobody reads the copy soon, and what it
-/// would push out is needed at once.
+/// Copies memory with stores that bypass the caches. The copy is read much later, by the
+/// thread that writes the checkpoint; in the caches it would replace parameters that the
+/// next pulse needs at once.
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t size) {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64;
-  constexpr std::size_t worth_a_fence = 4096;
-  if (size < worth_a_fence) {
+  constexpr std::size_t min_size = 4096;  // below it the fence costs more than it saves
+  if (size < min_size) {
     std::memcpy(to, from, size);
     return;
   }
   const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
   std::memcpy(to, from, head);
-  std::size_t at = head;
-  for (; at + line <= size; at += line) {
+  std::size_t done = head;
+  for (; done + line <= size; done += line) {
     __m128i part[4];
-    std::memcpy(part, from + at, line);
+    std::memcpy(part, from + done, line);
     for (std::size_t i = 0; i < 4; ++i) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at) + i, part[i]);
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + done) + i, part[i]);
     }
   }
+  // Streaming stores are weakly ordered: the fence makes them visible before the task
+  // ends.
   _mm_sfence();
-  std::memcpy(to + at, from + at, size - at);
+  std::memcpy(to + done, from + done, size - done);
 #else
   std::memcpy(to, from, size);
 #endif
@@ -174,23 +177,24 @@ std::uint64_t state_regions::layout_hash() const noexcept {
 }
 
 result<std::vector<runtime::task_id>> state_regions::submit_copies(
-    task_runner& runner, std::span<std::byte> to) const {
-  if (to.size() != bytes_) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("snapshot: expected room for {} bytes, found {}", bytes_, to.size()));
+    task_runner& runner, std::span<std::byte> image) const {
+  if (image.size() != bytes_) {
+    return error(errc::invalid_argument,
+                 fmt::format("snapshot: expected a destination of {} bytes, found one of "
+                             "{}",
+                             bytes_, image.size()));
   }
-  constexpr std::uint64_t about = 1 << 20;
+  constexpr std::uint64_t max_piece = 1 << 20;
   std::vector<runtime::task_id> ids;
   access_list accesses;
   for (std::size_t first = 0; first < regions_.size();) {
     std::size_t last = first;
     accesses.clear();
     while (last < regions_.size() &&
-           (last == first || offsets_[last] - offsets_[first] < about)) {
+           (last == first || offsets_[last] - offsets_[first] < max_piece)) {
       accesses.reads(regions_[last++].data.bytes());
     }
-    std::byte* base = to.data();
+    std::byte* base = image.data();
     WEIR_TRY(const auto id,
              runner.submit(
                  "snapshot", accesses,
@@ -271,6 +275,7 @@ std::uint64_t context_digest(const prose_config& config,
     hash.update({reinterpret_cast<const std::byte*>(from), count * sizeof(float)});
   };
   for (const lane_context<float>& lane : state.lanes) {
+    // Only the rows of the open window that are filled belong to the context.
     const std::uint64_t open = lane.clock.data[0] % window_rows;
     for (const block_context<float>& block : lane.blocks) {
       add(block.tail.data, (conv_taps - 1) * std::uint64_t{config.width});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The graph in double precision, and its bookkeeping.
+/// The graph in double precision, and the records and clocks that tests need for it.
 #include "models/double_model.hpp"
 
 #include "prose/graph/parts.hpp"
@@ -81,14 +81,14 @@ std::vector<double> double_model::save_contexts() {
 }
 
 void double_model::load_contexts(const std::vector<double>& saved) {
-  std::size_t at = 0;
+  std::size_t next = 0;
   each_context_buffer([&](auto& b) {
-    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(at), b.count, b.data);
-    at += static_cast<std::size_t>(b.count);
+    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(next), b.count, b.data);
+    next += static_cast<std::size_t>(b.count);
   });
   for (auto& clock : clocks_) {
-    clock.position = static_cast<std::uint64_t>(saved[at++]);
-    clock.pending = static_cast<std::uint64_t>(saved[at++]);
+    clock.position = static_cast<std::uint64_t>(saved[next++]);
+    clock.pending = static_cast<std::uint64_t>(saved[next++]);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model on an engine: equal bits for workers and chunk sizes, resume, errors.
+/// The public interface of the model, on an engine: equal bits for any number of workers
+/// and for any chunks, snapshots and resuming, and errors.
 #include "weir/models/prose.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ using models::pulse;
 using models::pulse_phase;
 using models::pulse_result;
 
-/// A model with its engine, fed from one text per lane.
+/// A model with its own engine, which reads one random text per lane.
 class session {
  public:
   session(const prose_config& config, unsigned workers, const char* kernels = "auto")
@@ -39,15 +40,17 @@ class session {
   runtime::engine& engine() { return *engine_; }
   std::vector<std::uint32_t>& text() { return texts_[0]; }
 
-  /// The next `n` tokens of every lane.
+  /// Runs a pulse over the next `n` tokens of every lane. Without `lookahead`, the model
+  /// is not told the token behind them.
   result<pulse_result> step(pulse_phase phase, std::size_t n, bool lookahead = true) {
     WEIR_TRY(const auto ticket, submit(phase, n, lookahead));
     return model_->finish(ticket);
   }
+  /// Submits such a pulse without waiting for it.
   result<models::pulse_ticket> submit(pulse_phase phase, std::size_t n,
                                       bool lookahead = true) {
     std::vector<prose::lane_input> inputs;
-    const std::uint64_t at = model_->position(0);
+    const std::uint64_t position = model_->position(0);
     for (std::uint32_t lane = 0; lane < texts_.size(); ++lane) {
       const std::uint64_t from = model_->position(lane);
       prose::lane_input in;
@@ -63,10 +66,12 @@ class session {
     p.phase = phase;
     p.update = p.id;
     p.total_updates = 100;
-    p.active_levels = models::active_mask(model_->config().frequencies, at, at + n);
+    p.active_levels =
+        models::active_mask(model_->config().frequencies, position, position + n);
     return model_->submit(p, inputs);
   }
-  /// `tokens` tokens in chunks of `n`; the sum of the losses.
+  /// Runs pulses over `tokens` tokens in chunks of `n`. Returns the sum of the losses in
+  /// units of 2^-32 nat.
   std::uint64_t run(pulse_phase phase, std::size_t tokens, std::size_t n,
                     bool lookahead = true) {
     std::uint64_t nats = 0;
@@ -77,12 +82,13 @@ class session {
     }
     return nats;
   }
+  /// Takes a snapshot and waits for it.
   std::vector<std::byte> snapshot() {
     const auto out = std::make_shared<byte_vector>(model_->state_bytes());
     or_throw(model_->finish(or_throw(model_->submit_snapshot(out))));
     return std::move(*out);
   }
-  /// Puts a snapshot in, section by section, and goes on with the pulse after `pulses`.
+  /// Restores all sections from a snapshot that was taken after `pulses` pulses.
   void restore(const std::vector<std::byte>& snapshot, std::uint64_t pulses) {
     for (const auto& s : model_->sections()) {
       or_throw(model_->restore(s.kind, s.lane,
@@ -205,7 +211,7 @@ TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   const auto before = s.snapshot();
   const auto ticket = or_throw(s.model().submit_snapshot(during));
   s.run(pulse_phase::build, 256, 64);
-  EXPECT_EQ(during.use_count(), 2) << "the model keeps it until it is finished";
+  EXPECT_EQ(during.use_count(), 2) << "the model keeps the image until `finish`";
   or_throw(s.model().finish(ticket));
   EXPECT_EQ(during.use_count(), 1);
   EXPECT_TRUE(s.model().ended(ticket));
@@ -224,8 +230,9 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
   EXPECT_EQ(s.model().finish(models::snapshot_ticket{}).error().code(), errc::not_found);
 }
 
-/// A run that fails drops everything at once: its pulses, the destination of the snapshot
-/// and the model, while the copies of the snapshot have not begun.
+/// A run that fails drops everything at once: its pulses, the image of a snapshot and the
+/// model. The copies of the snapshot have not begun at that time, and would write to
+/// freed memory if the model did not own the image until they have ended.
 void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   session s(small(), workers);
   s.run(pulse_phase::build, 128, 64);
@@ -239,13 +246,13 @@ void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   const auto ticket = or_throw(s.model().submit_snapshot(std::move(snapshot)));
   s.text()[s.model().position(0)] = small().vocab;
   ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value()) << "the text fails";
-  EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";
-  if (workers == 1) {  // the only worker is this thread, which has not run them yet
+  EXPECT_FALSE(watched.expired()) << "only the model holds the image now";
+  if (workers == 1) {  // the only worker is this thread, which has not run the tasks yet
     EXPECT_FALSE(s.model().ended(pulse));
     EXPECT_FALSE(s.model().ended(ticket));
   }
   s.drop_model();
-  EXPECT_TRUE(watched.expired()) << "freed once the engine was idle";
+  EXPECT_TRUE(watched.expired()) << "the image is freed when the engine is idle";
 }
 
 TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenTheTextFails) {
@@ -291,8 +298,8 @@ TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
     }
     return sum;
   };
-  s.run(pulse_phase::build, 512,
-        64);  // until it has fired once, the level's memory is empty and nothing flows
+  // Until the level has fired once, its memory is empty and its queries have no gradient.
+  s.run(pulse_phase::build, 512, 64);
   or_throw(s.engine().wait_all());
   const auto start = copy("block1.level3.query");
   s.run(pulse_phase::build, 448, 64);

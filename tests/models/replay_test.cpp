@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pulses that an engine replays leave the bits of tasks that run one after another.
+/// Pulses whose tasks an engine replays give the bits of tasks that run one after
+/// another.
 #include <gtest/gtest.h>
 
 #include "models/some_tokens.hpp"
@@ -27,12 +28,13 @@ models::prose_config two_lanes() {
   return config;
 }
 
-/// Chunks of both lanes, pulse after pulse: levels fire at their own times, one chunk
-/// leaves its window open, and a phase without learning lies between.
+/// A pulse of the plan, with the length of the chunk of each lane.
 struct plan_step {
   pulse_phase phase;
   std::size_t tokens;
 };
+/// Returns a plan with pulses of different shapes: levels fire in different pulses, one
+/// chunk leaves its window open, and some pulses in between do not learn.
 std::vector<plan_step> steps() {
   std::vector<plan_step> out(20, {pulse_phase::build, 64});
   out.push_back({pulse_phase::build, 40});
@@ -42,36 +44,38 @@ std::vector<plan_step> steps() {
   return out;
 }
 
+/// Runs the plan on a new model. Returns the digest of its state.
 std::uint64_t state_after(models::task_runner runner) {
   const auto config = two_lanes();
   auto g = or_throw(graph<float>::create(std::move(runner), config,
                                          *or_throw(models::select_kernels("auto"))));
   std::vector<models::lane_clock> clocks(config.lanes);
-  // As many records as pulses: none is used again while its tasks may run.
+  // Each pulse has its own record, because nothing waits for the tasks of a pulse here.
   const auto plan = steps();
   std::vector<models::pulse_record> records(plan.size());
-  std::size_t at = 0;
+  std::size_t position = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     std::vector<models::prose::lane_input> inputs(config.lanes);
     static const std::vector<std::uint32_t> texts[] = {
         some_tokens(text_size, config.vocab, 1), some_tokens(text_size, config.vocab, 2)};
     for (std::size_t lane = 0; lane < inputs.size(); ++lane) {
-      inputs[lane].position = at;
-      inputs[lane].tokens = std::span(texts[lane]).subspan(at, plan[i].tokens);
-      inputs[lane].lookahead = texts[lane][at + plan[i].tokens];
+      inputs[lane].position = position;
+      inputs[lane].tokens = std::span(texts[lane]).subspan(position, plan[i].tokens);
+      inputs[lane].lookahead = texts[lane][position + plan[i].tokens];
     }
     models::pulse p;
     p.id = i;
     p.phase = plan[i].phase;
     p.update = i;
     p.total_updates = plan.size();
-    p.active_levels = models::active_mask(config.frequencies, at, at + plan[i].tokens);
+    p.active_levels =
+        models::active_mask(config.frequencies, position, position + plan[i].tokens);
     models::fill_record(records[i], p, inputs, clocks);
     or_throw(g->submit_pulse(records[i]));
     for (std::size_t lane = 0; lane < clocks.size(); ++lane) {
       clocks[lane] = records[i].lanes[lane].after;
     }
-    at += plan[i].tokens;
+    position += plan[i].tokens;
   }
   or_throw(g->runner().wait_all());
   return models::state_regions(config, g->layout(), g->state()).state_hash();
@@ -87,7 +91,7 @@ TEST(Replay, LeavesTheBitsOfTasksInTheirOrder) {
         << workers << " workers";
     const auto counters = engine->counters();
     EXPECT_GT(counters.replayed, counters.submitted / 2)
-        << "most pulses were to be replayed";
+        << "most pulses must be replayed, or this test shows nothing";
   }
 }
 

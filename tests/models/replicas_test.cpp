@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lanes on several devices, each with a replica: the bits of one device.
+/// A model whose lanes are spread over devices has the bits of a model on one device.
 #include "prose/replicas.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ models::prose_config small(std::uint32_t lanes) {
   return config;
 }
 
-/// A model on devices of its own engine.
+/// A model on several devices, with its own engine and a random text for each lane.
 class job {
  public:
   job(std::uint32_t lanes, std::uint32_t devices, unsigned workers) : lanes_(lanes) {
@@ -53,7 +53,8 @@ class job {
   }
   prose& model() { return *model_; }
 
-  /// Pulse number `i`: a lane rests now and then, or stops inside a window.
+  /// Runs pulse number `i`. In some pulses a lane has no tokens, or its chunk ends inside
+  /// a window, or the token behind its chunk is not known.
   result<models::pulse_result> pulse(std::uint64_t i) {
     std::vector<prose::lane_input> inputs(lanes_);
     for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
@@ -74,7 +75,7 @@ class job {
     WEIR_TRY(const auto ticket, model_->submit(p, inputs));
     return model_->finish(ticket);
   }
-  /// Pulses [first, last): what they lost, and what is left.
+  /// Runs the pulses [first, last). Returns the sum of their losses, and a snapshot.
   std::pair<std::uint64_t, std::vector<std::byte>> run(std::uint64_t first,
                                                        std::uint64_t last) {
     std::uint64_t nats = 0;
@@ -120,7 +121,8 @@ TEST(LanesPerDevice, IsAPowerOfTwoThatGivesSoManyRuns) {
             "a run of neighbours whose length is a power of two, found 3");
 }
 
-/// Numbers whose sums round, cancel, and fall below the smallest normal one.
+/// Returns a random number of a kind for which the order of a sum matters: sums of such
+/// numbers round, cancel, and become denormal.
 float hard_number(std::mt19937& random) {
   const float tiny = std::numeric_limits<float>::min();
   const auto r = static_cast<float>(random() % 4096) - 2048.0F;
@@ -212,9 +214,9 @@ TEST(Replicas, OfWhichOneDiffersAreFound) {
 TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   job j(4, 4, 2);
   ASSERT_TRUE(j.pulse(0).has_value());
-  ASSERT_TRUE(j.model().check_replicas().has_value());  // and no step goes on
+  ASSERT_TRUE(j.model().check_replicas().has_value());  // this also waits for all steps
   const auto t = or_throw(j.model().parameter("unembedding"));
-  float& broken = t.as<float>()[5];  // of the first device
+  float& broken = t.as<float>()[5];  // in the replica of the first device
   const float before = std::exchange(broken, std::numeric_limits<float>::quiet_NaN());
   for (std::uint64_t i = 1; i < 3; ++i) {
     const auto r = j.pulse(i);
@@ -223,7 +225,7 @@ TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   }
   broken = before;
   EXPECT_FALSE(j.model().check_replicas().has_value())
-      << "what failed since the last wait";
+      << "the first wait reports what has failed since the wait before it";
   const auto same = j.model().check_replicas();
   EXPECT_TRUE(same.has_value()) << "a device stepped: " << same.error().message();
 }

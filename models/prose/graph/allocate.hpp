@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation of the graph's buffers.
+/// The sizes of the graph's buffers, and their allocation.
+///
+/// Buffers of a window are allocated when a pulse first needs them. All arrays that one
+/// task writes are pieces of one buffer, so that the task has few accesses.
 #pragma once
 
 #include "prose/graph/graph.hpp"
@@ -27,26 +30,32 @@ inline graph_sizes::graph_sizes(const prose_config& c)
       half_hidden(hidden / 2),
       first_outs((levels * heads + 1) / 2 * head_width),
       head_stride(width + 16 + align_up(vocab, 16)) {
-  // Both products about equally wide.
+  // The projections of a block are two products that run as two tasks: keys, values,
+  // gates and the queries of the near levels, and the queries of the far levels. The
+  // number of near levels makes both about equally wide.
   near_levels = std::clamp(near_levels, 1, levels);
   near = key_columns + near_levels * inner;
 }
 
-/// Cuts an array into pieces of multiples of 16 elements.
+/// Cuts an array into pieces. The length of each piece is rounded up to a multiple of 16
+/// elements, so that kernels may process whole blocks.
 template <class R>
 class cutter {
  public:
-  explicit cutter(R* from) : at_(from) {}
+  /// Begins at the first element of the array.
+  explicit cutter(R* first) : next_(first) {}
+  /// Returns the next piece, of at least `count` elements.
   R* take(int count) {
-    R* piece = at_;
-    at_ += align_up(count, 16);
+    R* piece = next_;
+    next_ += align_up(count, 16);
     return piece;
   }
 
  private:
-  R* at_;
+  R* next_;
 };
 
+// Elements of a memory, of the rows of a head, and of the products of rows with rows.
 inline constexpr int square_size = head_width * head_width;
 inline constexpr int rows_size = window_rows * head_width;
 inline constexpr int scores_size = window_rows * window_rows;
@@ -95,11 +104,14 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
   return {};
 }
 
+/// Allocates the buffers of one level of one head. Which of them exist depends on the
+/// form in which the level is computed: see `memory_forward`.
 template <class R>
 result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   const bool solved = frequency < min_segment;
   const bool segments = !solved && frequency < window_rows;
   level_buffers<R> l;
+  // Padding makes five pieces of up to 65 elements at most 80 elements long.
   std::int64_t count = square_size + 2 * rows_size + 5 * 80;
   if (solved) {
     count += 2 * rows_size + scores_size + table_rows * window_rows;
@@ -170,8 +182,10 @@ result<void> graph<R>::allocate_heads(block& b) {
   return {};
 }
 
+/// Points the kernel's arguments of a level to the parts of shared arrays that are its
+/// own: columns of the projections, of `y`, and of their gradients.
 template <class R>
-void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
+void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& buffers) {
   const int column = l * n_.inner + h * head_width;
   const bool second = column >= n_.first_outs;
   const buffer<R>& d_y = b.halves[second ? 1 : 0].d_y;
@@ -179,7 +193,7 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
   const int d_column = second ? column - n_.first_outs : column;
   const bool far = l >= n_.near_levels;
   const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
-  memory_head<R>& m = one.head;
+  memory_head<R>& m = buffers.head;
   m.raw_query = far ? b.far.data + column - n_.near_levels * n_.inner
                     : b.near.data + n_.key_columns + column;
   m.raw_stride = far ? n_.stack - n_.near : n_.near;
@@ -194,9 +208,9 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
   m.d_out_stride = d_stride;
   m.d_query = b.d_stack.data + n_.key_columns + column;
   m.d_query_stride = n_.stack;
-  one.y = b.y.columns(column, head_width, window_rows, n_.outs);
-  one.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
-  one.d_query =
+  buffers.y = b.y.columns(column, head_width, window_rows, n_.outs);
+  buffers.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
+  buffers.d_query =
       b.d_stack.columns(n_.key_columns + column, head_width, window_rows, n_.stack);
 }
 
@@ -205,10 +219,10 @@ result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
     for (int h = 0; h < n_.heads; ++h) {
-      WEIR_TRY(auto one,
+      WEIR_TRY(auto buffers,
                allocate_level(config_.frequencies[static_cast<std::size_t>(l)]));
-      place_level(b, l, h, one);
-      level.push_back(one);
+      place_level(b, l, h, buffers);
+      level.push_back(buffers);
     }
     b.levels.push_back(std::move(level));
   }
@@ -240,7 +254,7 @@ template <class R>
 result<void> graph<R>::allocate_block(block& b) {
   const auto get = [&](buffer<R>& to, int rows, int columns) -> result<void> {
     if (columns == 0) {
-      return {};  // a single level has nothing far
+      return {};  // `far` is empty if all levels are near
     }
     WEIR_TRY(to,
              runner_.template allocate<R>(std::int64_t{rows} * columns, "activations"));

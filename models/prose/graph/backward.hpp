@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward tasks of a window: what carries gradients from layer to layer.
+/// Backward tasks of a window that carry gradients from layer to layer. The gradients of
+/// the weights are in `gradients.hpp`.
 /// @source{Context stream design, 3.3}
 #pragma once
 
@@ -10,6 +11,9 @@
 
 namespace weir::models {
 
+/// Submits the backward tasks of a lane, from the last window of its chunk to the first.
+/// In each block the tasks of the chain come first; the gradients of weights follow,
+/// because no later layer waits for them.
 template <class R>
 void graph<R>::backward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -50,6 +54,9 @@ void graph<R>::backward(pulse_record& record, int lane) {
   }
 }
 
+/// Submits the backward task of one level of one head. Between the windows of a chunk,
+/// the gradient of the memory is passed on in `between`, which belongs to the lane: the
+/// task reads the gradient after the window from it and leaves the one before the window.
 template <class R>
 void graph<R>::memory_backward(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
@@ -84,8 +91,9 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
       priority::chain, h);
 }
 
-/// Of a head; the first also brings the gates of all, whose columns lie between each
-/// other.
+/// Submits the task that adds the gradients of a head's keys and values over its levels.
+/// The task of head 0 also copies the gradients of all gates, because the columns of the
+/// heads' gates are interleaved and one footprint covers them all.
 template <class R>
 void graph<R>::keys_backward(const spot& s, int h) {
   block& b = at(s);
@@ -115,6 +123,7 @@ void graph<R>::keys_backward(const spot& s, int h) {
       priority::chain, h);
 }
 
+/// Copies the gradients of all gates of a block to their columns of `d_stack`.
 template <class R>
 void graph<R>::gates_backward(block& b) {
   for (int h = 0; h < n_.heads; ++h) {
@@ -147,6 +156,8 @@ void graph<R>::run_keys_backward(const spot& s, int h) {
                     n_.stack);
 }
 
+/// Submits the product that carries the gradients of keys, values, gates and queries back
+/// through their weights, for half of the columns of z.
 template <class R>
 void graph<R>::stack_backward(const spot& s, int half) {
   block& b = at(s);
@@ -168,6 +179,9 @@ void graph<R>::stack_backward(const spot& s, int half) {
       priority::chain, half);
 }
 
+/// Submits the task that goes back through the convolution and the norm. A row of the
+/// convolution reaches three rows further, so the task needs the gradients of the first
+/// three rows of the next window, if the chunk has one.
 template <class R>
 void graph<R>::conv_backward(const spot& s) {
   block& b = at(s);

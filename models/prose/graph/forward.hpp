@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Forward tasks of a window, from the embedding to the memories.
+/// Forward tasks of a window, from the embedding to the memories. The rest of a block is
+/// in `mlp.hpp`, and the head is in `head.hpp`.
+/// @source{Context stream design, 3.2}
 #pragma once
 
 #include <algorithm>
@@ -9,9 +11,11 @@
 
 namespace weir::models {
 
-/// Windows of a pulse without backward work reuse this many sets of buffers.
+/// Sets of buffers that the windows of a pulse without backward work share in turn. Only
+/// backward work needs the activations of all windows.
 inline constexpr std::size_t window_ring = 3;
 
+/// Sets the rows [from, to) of a matrix to zero; an empty range is allowed.
 template <class R>
 void zero_rows(R* matrix, int from, int to, int width) {
   if (from < to) {
@@ -20,6 +24,7 @@ void zero_rows(R* matrix, int from, int to, int width) {
   }
 }
 
+/// Submits the forward tasks of a lane, window by window and block by block.
 template <class R>
 void graph<R>::forward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -57,6 +62,8 @@ void graph<R>::forward(pulse_record& record, int lane) {
   }
 }
 
+/// Submits the task that looks up the rows of the window in the embedding. In the last
+/// window of a chunk it also advances the clock of the lane.
 template <class R>
 void graph<R>::embed(const spot& s) {
   accesses_.reads(values(layout_.embedding)).writes(s.w->x[0].all());
@@ -85,6 +92,9 @@ void graph<R>::embed(const spot& s) {
   });
 }
 
+/// Submits the task that computes the norm and the convolution of a block. Behind the
+/// first block it also computes the block's input, as the sum that the block before left
+/// in three parts.
 template <class R>
 void graph<R>::norm_conv(const spot& s) {
   const buffer<R>& x = s.w->x[static_cast<std::size_t>(s.b)];
@@ -106,6 +116,9 @@ void graph<R>::norm_conv(const spot& s) {
   });
 }
 
+/// Computes the new rows only. The rows before them come from `tail`, the last three rows
+/// of the lane so far; the new last three rows replace it. Rows that are not new are
+/// zero, because products take all 64 rows of the window.
 template <class R>
 void graph<R>::run_norm_conv(const spot& s) {
   block& b = at(s);
@@ -130,12 +143,14 @@ void graph<R>::run_norm_conv(const spot& s) {
   std::copy_n(b.u + (last - 3) * width, 3 * width, tail);
 }
 
+/// Submits the two products that compute keys, values, gates and queries of a block: one
+/// for keys, values, gates and near queries, and one for far queries.
 template <class R>
 void graph<R>::project(const spot& s) {
   const block& b = at(s);
   const block_parameters& p = parameters(s);
-  const auto one = [&](const char* name, int parameter, int tensors, const buffer<R>& to,
-                       int columns) {
+  const auto submit_product = [&](const char* name, int parameter, int tensors,
+                                  const buffer<R>& to, int columns) {
     accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(to.all());
     task(
         name,
@@ -147,14 +162,15 @@ void graph<R>::project(const spot& s) {
         },
         priority::chain, parameter == p.key ? 0 : 1);
   };
-  one("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
+  submit_product("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
   if (n_.near_levels < n_.levels) {
     const auto first = static_cast<std::size_t>(n_.near_levels);
-    one("project_queries", p.levels[first].query, n_.levels - n_.near_levels, b.far,
-        n_.stack - n_.near);
+    submit_product("project_queries", p.levels[first].query, n_.levels - n_.near_levels,
+                   b.far, n_.stack - n_.near);
   }
 }
 
+/// Returns the arguments of the `keys` kernel for a head.
 template <class R>
 key_head<R> graph<R>::keys_of(const spot& s, int h) {
   key_head<R> k = at(s).heads[static_cast<std::size_t>(h)].head;
@@ -168,6 +184,7 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
   return k;
 }
 
+/// Submits the task that prepares what all levels of a head share.
 template <class R>
 void graph<R>::keys(const spot& s, int h) {
   block& b = at(s);
@@ -187,6 +204,7 @@ void graph<R>::keys(const spot& s, int h) {
       priority::chain, h);
 }
 
+/// Returns the arguments of the memory kernels for one level of one head.
 template <class R>
 memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
@@ -206,6 +224,8 @@ memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   return r;
 }
 
+/// Submits the forward task of one level of one head. It only reads the memory as long as
+/// the window is open, and updates it when the window is complete.
 template <class R>
 void graph<R>::memory(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Gradients of the weights: products of what went in and what came back. Each task also
-/// leaves the sum of squares of what it finished, so that clipping need not read the
-/// gradients again.
+/// Gradients of the weights: products of the rows that entered a layer with the gradients
+/// of the rows that left it.
+///
+/// They are added over the windows of a chunk, from the last window to the first. The
+/// task that completes a gradient also computes its sum of squares while the gradient is
+/// in the cache, so that clipping does not have to read all gradients again.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +27,15 @@ runtime::footprint graph<R>::squares_part(int parameter, int count) const {
   return squares_.part(parameter, count);
 }
 
-/// Whether the gradients are complete after this window: there is one lane and no larger
-/// sum, and the chunk starts here.
+/// Returns whether the gradients are complete after this window. They are not if other
+/// lanes or other devices add to them, or if the chunk has an earlier window.
 template <class R>
 bool graph<R>::finishes(const spot& s) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   return n_.lanes == 1 && !shares_ && s.rows == &lane.windows.front();
 }
 
+/// Computes the sums of squares of `count` parameters' gradients, if these are complete.
 template <class R>
 void graph<R>::note_squares(const spot& s, int parameter, int count) {
   if (!finishes(s)) {
@@ -54,6 +58,8 @@ void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<co
   note_squares(s, parameter, count);
 }
 
+/// Adds `value` to the gradient of a vector parameter, or sets it in the chunk's last
+/// window, which is the first one that is processed.
 template <class R>
 void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
   R* to = gradient(s.lane, parameter);
@@ -68,6 +74,7 @@ void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
   note_squares(s, parameter, 1);
 }
 
+/// Submits the task of the gradients of the unembedding and the final gain.
 template <class R>
 void graph<R>::head_weights(const spot& s) {
   accesses_.reads(s.w->head.all())
@@ -87,6 +94,8 @@ void graph<R>::head_weights(const spot& s) {
       priority::filler);
 }
 
+/// Submits the two tasks of the gradients of the two-layer part: `mlp_out`, and `mlp_in`
+/// with `gain2`.
 template <class R>
 void graph<R>::mlp_weights(const spot& s) {
   block& b = at(s);
@@ -125,7 +134,8 @@ void graph<R>::mlp_weights(const spot& s) {
       priority::filler);
 }
 
-/// As `weight_product`, the rows of the gradient by halves of the hidden units.
+/// Computes the gradient of a matrix whose rows are hidden units, as `weight_product`
+/// does. The left operand is given in two parts, one for each half of the hidden units.
 template <class R>
 void graph<R>::halves_product(const spot& s, int parameter, const R* first,
                               const R* second, matrix<const R> b) {
@@ -139,6 +149,7 @@ void graph<R>::halves_product(const spot& s, int parameter, const R* first,
   note_squares(s, parameter, 1);
 }
 
+/// Submits the task of the gradients of `out` in all levels.
 template <class R>
 void graph<R>::out_weights(const spot& s) {
   block& b = at(s);
@@ -157,6 +168,7 @@ void graph<R>::out_weights(const spot& s) {
       priority::filler);
 }
 
+/// Submits the task of the gradients of the far levels' queries.
 template <class R>
 void graph<R>::far_weights(const spot& s) {
   if (n_.near_levels == n_.levels) {
@@ -179,6 +191,8 @@ void graph<R>::far_weights(const spot& s) {
       priority::filler);
 }
 
+/// Submits the task of the gradients of keys, values, gates and the near levels' queries.
+/// The gradient of a gate's bias is the sum over the rows.
 template <class R>
 void graph<R>::near_weights(const spot& s) {
   block& b = at(s);
@@ -212,6 +226,7 @@ void graph<R>::near_weights(const spot& s) {
       priority::filler);
 }
 
+/// Submits the task of the gradient of the embedding.
 template <class R>
 void graph<R>::embedding_weights(const spot& s) {
   accesses_.reads(s.w->d_x[0].all())

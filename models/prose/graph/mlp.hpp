@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The second part of a block, forward and backward: what the memories read goes through
-/// `out`, then through two layers. Each task takes half of the columns or of the hidden
-/// units, and with them half of the weights.
+/// The second part of a block, forward and backward: the rows that were read from the
+/// memories go through the `out` matrices and then through a two-layer part with a
+/// squared rectifier.
+///
+/// Two tasks share each step. Each takes half of the columns or of the hidden units, and
+/// with them half of the weights, so that each weight passes through the caches once.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 
 namespace weir::models {
 
+/// Submits x1 = x + y out, for half of the columns.
 template <class R>
 void graph<R>::out(const spot& s, int half) {
   block& b = at(s);
@@ -36,6 +40,8 @@ void graph<R>::run_out(const spot& s, int half) {
        value(parameters(s).levels[0].out) + first, width, R(1), x1, width);
 }
 
+/// Submits the two layers for half of the hidden units. The result is one of the three
+/// summands of the block's output: x1, and one from each half.
 template <class R>
 void graph<R>::mlp(const spot& s, int half) {
   block& b = at(s);
@@ -58,7 +64,8 @@ void graph<R>::run_mlp(const spot& s, int half) {
   const int width = n_.width;
   const int hidden = n_.half_hidden;
   const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
-  // Both halves need the norm; the first keeps it for the way back.
+  // Both halves need the norm and compute it; the first half keeps it for the backward
+  // tasks.
   R* mine = scratch<R>(window_rows * (width + 1));
   R* normed = half == 0 ? b.normed2.data : mine;
   R* inverse = half == 0 ? b.inverse2 : mine + window_rows * width;
@@ -91,6 +98,8 @@ void graph<R>::sum_output(const spot& s, int b, int row, int rows) {
   k_->add(to, from.x1.data + first, count);
 }
 
+/// Submits the way back through the two layers for half of the hidden units. The result
+/// is one half's part of the gradient of the norm's output.
 template <class R>
 void graph<R>::mlp_backward(const spot& s, int half) {
   half_buffers<R>& t = half_at(s, half);
@@ -116,6 +125,8 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
        value(p.mlp_in) + weights, width, R(0), t.d_normed, width);
 }
 
+/// Submits the way back through the norm and the `out` matrices, for the heads of one
+/// half.
 template <class R>
 void graph<R>::out_backward(const spot& s, int half) {
   block& b = at(s);
@@ -140,7 +151,8 @@ void graph<R>::run_out_backward(const spot& s, int half) {
   const int size = window_rows * width;
   const int first = half * n_.first_outs;
   const int columns = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
-  // Both halves need the gradient of x1; the first keeps it.
+  // Both halves need the gradient of x1 and compute it; the first half keeps it for the
+  // tasks that follow.
   R* d_normed = scratch<R>(2 * size + width);
   R* d_x1 = half == 0 ? b.d_x1.data : d_normed + size;
   k_->sum_of(b.halves[0].d_normed, b.halves[1].d_normed, d_normed, size);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernels that go row by row or element by element: norms, convolution, activation,
-/// loss, optimizer. Included once per instruction set.
+/// Kernels that go row by row or element by element: norms, convolution, activation, loss
+/// and optimizer. `table.hpp` says what each kernel computes. Included once per
+/// instruction set.
+///
+/// Sums over a row use eight accumulators on every instruction set (`vec`), so that their
+/// order is fixed. Everything else uses the widest registers (`wide`).
 #pragma once
 
 #include "prose/kernels/simd.hpp"
@@ -9,6 +13,7 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
+/// Added to the mean square of a row, so that a row of zeros has a finite inverse.
 inline constexpr double norm_epsilon = 1e-6;
 
 template <class R>
@@ -131,8 +136,8 @@ void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
   }
 }
 
-/// Sum and values of e^(logit - top) of one row; lanes past `vocab` of the last block are
-/// left out.
+/// Replaces the logits of a row by e^(logit - top) and returns their sum. Elements behind
+/// the last whole vector are processed one by one.
 template <class R>
 WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   const int whole = vocab / lanes * lanes;
@@ -150,6 +155,7 @@ WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   return total;
 }
 
+/// Computes the loss of a row that has a target, and its probabilities or its gradient.
 template <class R>
 void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   const int whole = vocab / lanes * lanes;
@@ -207,7 +213,8 @@ void sum_of(const R* a, const R* b, R* out, int count) {
   }
 }
 
-/// Sums blocks of 512 in four accumulators, blocks in double.
+/// Adds squares in blocks of 512 elements in the type of the elements, and the sums of
+/// the blocks in double, so that the error does not grow with the size of the parameter.
 template <class R>
 double squares(const R* a, int count) {
   double total = 0;
@@ -231,6 +238,8 @@ double squares(const R* a, int count) {
   return total;
 }
 
+/// One AdamW step. With `Accumulated`, the gradient is the mean of the error buffer and
+/// the present gradient, and the buffer is emptied.
 template <class R, bool Accumulated>
 void step_range(R* p, const R* g, R* m, R* v, R* buffer, int count,
                 const step_plan<R> plan, R decay) {
