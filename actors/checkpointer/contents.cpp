@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sections of a checkpoint, and reading those that are not the model's.
+/// The sections of a checkpoint, and reading of the sections that neither the model nor
+/// the stream reads itself.
 #include "checkpointer/contents.hpp"
 
 #include "orchestrator/prose_runner.hpp"

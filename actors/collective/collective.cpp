@@ -9,6 +9,7 @@ namespace {
 
 using self_pointer = collective_actor::stateful_pointer<collective_shell>;
 
+/// Handles the share of a rank, and keeps the reply until the collective has ended.
 caf::result<std::uint64_t> join(self_pointer self, const join_order& order) {
   const auto core = core_of(self);
   if (!core) {
@@ -19,7 +20,7 @@ caf::result<std::uint64_t> join(self_pointer self, const join_order& order) {
     return to_caf(ticket.error());
   }
   auto promise = reply_by_ticket(self, *ticket, "a share of a collective");
-  deliver_answers(self);  // this share may have decided the meeting for all that wait
+  deliver_answers(self);  // this share may have decided about shares that wait
   return promise;
 }
 

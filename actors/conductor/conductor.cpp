@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the Conductor.
+/// The handlers of the Conductor's messages: requests to the other actors of a run, and
+/// what follows from their answers.
 #include "conductor/conductor.hpp"
 
 #include <fmt/format.h>
@@ -55,28 +56,29 @@ void conductor_shell::drain() {
   }
 }
 
-/// Asks; the answer or what went wrong comes to `then`.
+/// Sends a request. `then` gets the answer or the error. `action` says in errors what is
+/// asked for.
 template <class T, class Handle, class Deadline, class Then, class... As>
-void conductor_shell::ask(const char* what, const Handle& to, Deadline deadline,
+void conductor_shell::ask(const char* action, const Handle& receiver, Deadline deadline,
                           Then then, As... as) {
-  self_->request(to, deadline, std::move(as)...)
+  self_->request(receiver, deadline, std::move(as)...)
       .then([then](const local<T>& value) { then(result<local<T>>(value)); },
-            [then, what](const caf::error& e) {
-              then(result<local<T>>(from_caf(e, what)));
+            [then, action](const caf::error& e) {
+              then(result<local<T>>(from_caf(e, action)));
             });
 }
 
-/// Asks without a timer, for what is asked with every pulse; `check_deadline` keeps the
-/// deadline.
+/// Sends a request for a pulse or for chunks. These are too many for a timer each;
+/// `check_deadline` watches over all of them.
 template <class T, class Handle, class Then, class... As>
-void conductor_shell::ask_without_timer(const char* what, const Handle& to, Then then,
-                                        As... as) {
+void conductor_shell::ask_without_timer(const char* action, const Handle& receiver,
+                                        Then then, As... as) {
   if (unanswered_++ == 0) {
     last_answer_ns_ = config_->now();
   }
-  last_request_ = what;
+  last_request_ = action;
   ask<T>(
-      what, to, caf::infinite,
+      action, receiver, caf::infinite,
       [this, then](const result<local<T>>& answer) {
         --unanswered_;
         last_answer_ns_ = config_->now();
@@ -192,7 +194,7 @@ void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> sn
     end_.snapshot = snapshot;
     end_.cursor = std::make_shared<const storage::stream_cursor>(cursor);
     if (has_durable_ && durable_pulses_ == b.pulses) {
-      return finish();  // this very state is durable already
+      return finish();  // the newest checkpoint has this state already
     }
   }
   save_order order = config_->contents;
@@ -235,7 +237,8 @@ void conductor_shell::on_save_failed(const error& e, bool last) {
   if (last) {
     return fail(std::move(failure));
   }
-  // The run goes on: what is durable stays durable, and the next boundary tries again.
+  // The run continues: the earlier checkpoints are still valid, and the next boundary
+  // tries again.
   if (config_->warning) {
     config_->warning(failure.message());
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parameters out of checkpoints, as Tensogram messages, into volumes and back.
+/// Parameters of a model: reading them from checkpoints, encoding them as Tensogram
+/// messages, and storing them in HN4 volumes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +21,10 @@ namespace weir::actors {
 
 namespace {
 
+/// Key of the message's metadata under which the text of the model's settings is stored.
 constexpr const char* model_key = "model";
 
+/// Copies the parameters of a model.
 result<parameter_set> parameters_of(models::prose& model, std::string text) {
   parameter_set set;
   set.model = std::move(text);
@@ -68,7 +71,7 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
   return e;
 }
 
-/// All of a tag, piece by piece, through a volume reader.
+/// Reads a whole tag of a volume, piece by piece, through a volume reader.
 result<byte_vector> read_tag(supervised_system& s, const std::string& volume,
                              const std::string& tag) {
   volume_reader_config config;
@@ -149,6 +152,7 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
                                        const std::string& tag) {
   WEIR_TRY(const auto parameters, parameters_of_run(run_folder));
   WEIR_TRY(const auto message, encode_parameters(parameters));
+  // A new volume gets space for several messages of this size.
   if (!posix_file_system().exists(volume)) {
     constexpr std::uint64_t block = 4096;
     storage::hn4_format_options options;

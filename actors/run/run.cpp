@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `run` and `resume`: builds the actors of a run, waits for its end, and writes what it
-/// leaves behind.
+/// The calls `run` and `resume`: they start the actors of a run, wait for its end, and
+/// write its results.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ namespace weir::actors {
 
 namespace {
 
-/// One call of `run` or `resume`.
+/// One call of `run` or `resume`. `execute` calls the other functions in the order of
+/// their declarations.
 class runner {
  public:
   runner(const run_config& config, const run_callbacks& callbacks, bool resuming)
@@ -61,8 +62,8 @@ class runner {
   std::unique_ptr<supervised_system> system_;
   std::vector<std::string> warnings_;
 
-  std::shared_ptr<const storage::checkpoint> newest_;
-  stored_run stored_;
+  std::shared_ptr<const storage::checkpoint> newest_;  ///< to be continued; null if new
+  stored_run stored_;                                  ///< from `newest_`
   stream_info stream_;
   model_info model_;
   std::uint32_t vocab_ = 256;
@@ -107,7 +108,7 @@ result<void> runner::open_store() {
   for (const std::string& text : info->warnings) {
     warn(text);
   }
-  // The folder is ours from here on.
+  // The lock of the folder is held from here on, so no other process writes in it.
   WEIR_CHECK(remove_unfinished(posix_file_system(), path_of("")));
   newest_ = info->newest;
   if (!newest_) {
@@ -302,7 +303,8 @@ result<void> runner::write_results(const run_report& r) {
 }
 
 result<run_report> runner::execute() {
-  // The caller of `check_config` has these for its log; the report has them in any case.
+  // These warnings go into the report only. A caller that wants to print them calls
+  // `check_config` itself.
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
   WEIR_TRY(system_,
@@ -334,7 +336,8 @@ result<run_report> runner::execute() {
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
   WEIR_CHECK(write_results(r));
-  // The actor system waits until nobody refers to an actor with a thread of its own.
+  // An actor with its own thread lives as long as a handle refers to it, and the actor
+  // system waits for all actors. All handles must therefore be dropped before `stop`.
   conductor = nullptr;
   checkpointer_ = nullptr;
   hub_ = nullptr;

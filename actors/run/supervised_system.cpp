@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Life of an actor system.
+/// Starting and stopping of the actor system of one call, and its queue of events.
 #include "run/supervised_system.hpp"
 
 #include <poll.h>
@@ -58,8 +58,8 @@ survivors supervised_system::stop() {
     system_.reset();
     return {};
   }
-  // An actor that cannot be ended would hold the destructor for ever: leave it the system
-  // and go.
+  // Some actor has not ended. The destructor of the actor system would wait for it for
+  // ever, so the system is leaked on purpose: the process is about to end anyway.
   static_cast<void>(system_.release());
   static_cast<void>(config_.release());
   return left ? **left : survivors{"supervisor"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of a rank, and its one message.
+/// The checks of a rank, and the handler of its only message.
 #include "source/rank.hpp"
 
 #include <fmt/format.h>

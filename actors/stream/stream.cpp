@@ -9,6 +9,7 @@ namespace {
 
 using self_pointer = stream_actor::stateful_pointer<stream_shell>;
 
+/// Handles a synchronization, and keeps the reply until the queue has come so far.
 caf::result<std::uint64_t> synchronize(self_pointer self) {
   const auto core = core_of(self);
   if (!core) {

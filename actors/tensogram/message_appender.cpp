@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appends that share a sync: one is due when the mailbox holds no more of them.
+/// The handlers of the message appender. Appends share a sync: the actor sends itself a
+/// message behind the appends that are in its mailbox, and syncs when that one arrives.
 #include "tensogram/message_appender.hpp"
 
 #include <fmt/format.h>
@@ -14,10 +15,11 @@ using answer = caf::typed_response_promise<local<appended_message>>;
 
 error nothing_open() {
   return error(errc::stopping,
-               "the message appender has no file: expected an open before");
+               "appending a message failed: expected an open file, found none");
 }
 
-/// Makes durable what waits, and answers it; the same error to all if that fails.
+/// Syncs the file and answers all appends that wait. If the sync fails, all get its
+/// error.
 result<std::uint64_t> flush(message_appender_shell& s) {
   auto durable = s.core->sync();
   while (!s.waiting.empty()) {
@@ -65,7 +67,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
   answer promise = self->make_response_promise<local<appended_message>>();
   s.waiting.push_back({{promise, "an append of the message appender"}, *span});
   if (s.core->end() - s.core->durable() >= s.sync_bytes) {
-    // Whoever waits was told how it ended.
+    // Its result was delivered to all appends that wait, this one included.
     static_cast<void>(flush(s));
   } else if (!s.working) {
     s.working = true;

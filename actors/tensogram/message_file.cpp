@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appending, syncing, and finding the end after a crash.
+/// Appending and syncing of messages, and finding the end of a file after a crash.
 #include "tensogram/message_file.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,8 @@ namespace weir::actors {
 
 namespace {
 
-/// Bytes of one message as the order has them.
+/// Returns the bytes of the message of an order. Bytes that are encoded already are
+/// verified.
 result<byte_vector> bytes_of(const message_order& order) {
   if (order.encoded) {
     WEIR_TRY(const auto reader, formats::message_reader::open(*order.encoded));
@@ -31,7 +32,7 @@ result<byte_vector> bytes_of(const message_order& order) {
   return formats::encode_message(objects, order.options);
 }
 
-/// The file as a source that does not own it.
+/// Reads a file that somebody else owns.
 class borrowed_file final : public formats::byte_source {
  public:
   borrowed_file(file& f, std::uint64_t size) : file_(f), size_(size) {}
@@ -46,6 +47,7 @@ class borrowed_file final : public formats::byte_source {
   std::uint64_t size_;
 };
 
+/// Returns whether a message can be opened and all its hashes are right.
 bool is_sound(const std::shared_ptr<const formats::byte_source>& source,
               const formats::message_span& span) {
   const auto reader = formats::message_reader::open(source, span);
@@ -72,8 +74,9 @@ result<std::unique_ptr<message_file>> message_file::open(
   return out;
 }
 
-/// Messages that were never answered may be there in part; the answered ones are in front
-/// of them.
+/// Finds the end of the last sound message. A crash can leave messages behind it that are
+/// incomplete. They were never answered: answered messages are durable, so they are sound
+/// and lie before them.
 result<void> message_file::recover(const message_target& target) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   const auto source = std::make_shared<const borrowed_file>(*file_, size);
@@ -96,12 +99,14 @@ result<void> message_file::recover(const message_target& target) {
     }
     WEIR_CHECK(file_->resize(end_));
   }
-  // What was there may be in memory alone.
+  // Messages that were found may be in the page cache only. They count as durable from
+  // here on, so they must be.
   WEIR_CHECK(sync());
   return {};
 }
 
-/// Takes back what a failed write left.
+/// Removes the bytes that a failed write has left. If that is impossible, nothing can be
+/// appended any more. Returns the cause of the failure.
 result<void> message_file::remove_partial_write(error cause) {
   const auto cut = pipe_ ? result<void>(cause) : file_->resize(end_);
   if (!cut) {

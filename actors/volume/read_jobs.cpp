@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the volume reader's workers do next, and what becomes of it.
+/// The second part of `read_plan`: the jobs that workers get, and what their results mean
+/// for the requests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +12,14 @@ namespace weir::actors {
 
 namespace {
 
-// Walks through a map once, beginning behind `last`.
+/// Calls `take` for each entry of a map, beginning behind the key `last`, until it
+/// returns true. Returns whether it has.
 template <class Map, class F>
 bool round_robin(Map& map, typename Map::key_type last, F take) {
-  auto at = map.upper_bound(last);
-  for (std::size_t i = 0; i < map.size(); ++i, ++at) {
-    at = at == map.end() ? map.begin() : at;
-    if (take(at->first, at->second)) {
+  auto entry = map.upper_bound(last);
+  for (std::size_t i = 0; i < map.size(); ++i, ++entry) {
+    entry = entry == map.end() ? map.begin() : entry;
+    if (take(entry->first, entry->second)) {
       return true;
     }
   }
@@ -26,6 +28,7 @@ bool round_robin(Map& map, typename Map::key_type last, F take) {
 
 }  // namespace
 
+/// Registers a job of an idle worker.
 read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes memory,
                                 std::shared_ptr<const void> holder) {
   job j;
@@ -73,7 +76,8 @@ std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
   return std::nullopt;
 }
 
-// Requests that are overdue or have failed need no more bytes.
+/// Removes requests that were answered or have failed from the front of the line: nothing
+/// more is read for them.
 void read_plan::drop_ended(stream& s) const {
   while (!s.waiting.empty()) {
     const auto found = tickets_.find(s.waiting.front());
@@ -84,7 +88,8 @@ void read_plan::drop_ended(stream& s) const {
   }
 }
 
-// The next bytes of the oldest request of the stream whose turn it is.
+/// Returns a job for the oldest request of the stream whose turn it is. A request that is
+/// larger than a piece becomes several jobs, which several workers may have at a time.
 std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
                                                       std::int64_t now) {
   std::optional<job> out;
@@ -120,6 +125,8 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
   return out;
 }
 
+/// Returns a job that reads a piece ahead, if there is a credit and a stream whose window
+/// is not full.
 std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
                                                     std::int64_t now) {
   std::optional<job> out;
@@ -148,6 +155,7 @@ std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
   return out;
 }
 
+/// Keeps a piece that was read ahead, or answers the pull that waits for it.
 void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
   stream& s = streams_.at(r.stream);
   const auto found = s.slots.find(*r.ahead);
@@ -156,15 +164,20 @@ void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
   if (wanted != 0 && tickets_.count(wanted) != 0) {
     take_ready(s, wanted, *r.ahead);
   } else if (wanted != 0 || s.failure) {
-    s.slots.erase(found);  // nobody will ask for it again
+    // The pull was answered `timeout`, or the stream has failed: the piece will never be
+    // pulled.
+    s.slots.erase(found);
     ++credits_;
   }
 }
 
+/// Adds the result of a job to its request. A failed request is answered when none of its
+/// jobs runs any more, because they write to its memory; the failure at the lowest offset
+/// counts.
 void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) {
   const auto found = tickets_.find(r.ticket);
   if (found == tickets_.end()) {
-    return;  // closed or overdue
+    return;  // the stream was closed, or the deadline has passed
   }
   ticket& t = found->second;
   --t.running;
@@ -202,7 +215,7 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
       answer_ticket(r.ticket, std::move(outcome).error());
     }
   } else if (streams_.count(r.stream) == 0) {
-    return;  // closed meanwhile; its credits came back then
+    return;  // the stream was closed in the meantime, which has returned its credits
   } else if (r.ahead) {
     finish_ahead(r, std::move(outcome));
   } else {
@@ -221,10 +234,10 @@ bool read_plan::opened(std::uint64_t id) {
   return in_time;
 }
 
-void read_plan::lose_worker(std::size_t worker, const error& why) {
+void read_plan::lose_worker(std::size_t worker, const error& reason) {
   workers_[worker].lost = true;
   if (workers_[worker].job) {
-    finished(*workers_[worker].job, why);
+    finished(*workers_[worker].job, reason);
   }
 }
 

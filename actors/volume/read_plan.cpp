@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Requests, turns, credits and deadlines of the volume reader.
+/// The first part of `read_plan`: requests, credits, deadlines and answers. The jobs of
+/// the workers are in `read_jobs.cpp`.
 #include "volume/read_plan.hpp"
 
 #include <fmt/format.h>
@@ -38,13 +39,13 @@ void read_plan::close(stream_id id) {
   if (found == streams_.end()) {
     return;
   }
-  std::vector<ticket_id> asked;
+  std::vector<ticket_id> unanswered;
   for (const auto& [number, t] : tickets_) {
     if (t.stream == id) {
-      asked.push_back(number);
+      unanswered.push_back(number);
     }
   }
-  for (const ticket_id number : asked) {
+  for (const ticket_id number : unanswered) {
     answer_ticket(number,
                   error(errc::interrupted, fmt::format("reading {} failed: the stream "
                                                        "was closed",
@@ -54,6 +55,7 @@ void read_plan::close(stream_id id) {
   streams_.erase(found);
 }
 
+/// Returns whether a worker has had its job for longer than the deadline of requests.
 bool read_plan::is_stuck(const worker_state& r, std::int64_t now) const {
   return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
 }
@@ -117,7 +119,8 @@ result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
   return take_ready(*s, number, s->next_pull++);
 }
 
-// The piece may be there, or on its way, or nobody has thought of it.
+/// Lets a pull take piece `index`. If the piece was read, the pull is answered. If it is
+/// being read, it will be answered then. Otherwise it waits in line for a worker.
 read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_t index) {
   s.next_ahead = std::max(s.next_ahead, s.next_pull);
   const auto found = s.slots.find(index);
@@ -129,13 +132,13 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
     found->second.wanted_by = id;
     return id;
   }
-  const slot there = std::move(found->second);
+  const slot ready = std::move(found->second);
   s.slots.erase(found);
   ++credits_;
-  if (*there.outcome) {
-    answer_ticket(id, volume_piece{index * s.piece, there.bytes, **there.outcome});
+  if (*ready.outcome) {
+    answer_ticket(id, volume_piece{index * s.piece, ready.bytes, **ready.outcome});
   } else {
-    answer_ticket(id, there.outcome->error());
+    answer_ticket(id, ready.outcome->error());
   }
   return id;
 }
@@ -193,11 +196,13 @@ result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t dead
   return last_ticket_;
 }
 
-void read_plan::end_sequence(stream& s, const error& why) {
+/// Ends the sequence of pulls of a stream: later pulls get the same error, and pieces
+/// that were read ahead are dropped.
+void read_plan::end_sequence(stream& s, const error& reason) {
   if (s.failure) {
     return;
   }
-  s.failure = why;
+  s.failure = reason;
   credits_ += std::erase_if(
       s.slots, [](const auto& each) { return each.second.outcome.has_value(); });
 }
@@ -207,11 +212,11 @@ void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
   if (found == tickets_.end()) {
     return;
   }
-  const auto of = streams_.find(found->second.stream);
-  if (of != streams_.end()) {
-    --of->second.requests;
+  const auto owner = streams_.find(found->second.stream);
+  if (owner != streams_.end()) {
+    --owner->second.requests;
     if (!outcome && found->second.pulls) {
-      end_sequence(of->second, outcome.error());
+      end_sequence(owner->second, outcome.error());
     }
   }
   tickets_.erase(found);
@@ -219,17 +224,19 @@ void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
 }
 
 error read_plan::overdue(const ticket& t, std::int64_t now) const {
-  const auto of = streams_.find(t.stream);
-  const std::string what = of == streams_.end()
-                               ? std::string("opening a volume")
-                               : fmt::format("reading {} bytes of {} at {}", t.size,
-                                             of->second.name, t.offset);
-  const std::int64_t given =
-      of == streams_.end() ? settings_.deadline_ns : of->second.deadline_ns;
+  const auto owner = streams_.find(t.stream);
+  if (owner == streams_.end()) {
+    return error(errc::timeout,
+                 fmt::format("opening a volume failed: expected an answer within {:.3g} "
+                             "s, found none",
+                             seconds(settings_.deadline_ns)))
+        .hint(describe(now));
+  }
   return error(errc::timeout,
-               fmt::format("{} failed: expected them within {:.3g} s, found {} of {} "
-                           "bytes there",
-                           what, seconds(given), t.done, t.size))
+               fmt::format("reading {} bytes of {} at {} failed: expected them within "
+                           "{:.3g} s, found {} bytes read",
+                           t.size, owner->second.name, t.offset,
+                           seconds(owner->second.deadline_ns), t.done))
       .hint(describe(now));
 }
 
@@ -271,11 +278,11 @@ std::string read_plan::describe(std::int64_t now) const {
       text += fmt::format("; worker {} has ended", i);
     } else if (r.job) {
       const running& j = jobs_.at(*r.job);
-      const auto of = streams_.find(j.stream);
-      text +=
-          fmt::format("; worker {} at byte {} of {} for {:.3g} s", i, j.offset,
-                      of == streams_.end() ? std::string("a volume") : of->second.name,
-                      seconds(now - j.since));
+      const auto owner = streams_.find(j.stream);
+      text += fmt::format(
+          "; worker {} at byte {} of {} for {:.3g} s", i, j.offset,
+          owner == streams_.end() ? std::string("a volume") : owner->second.name,
+          seconds(now - j.since));
     }
   }
   return text;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the volume reader.
+/// The handlers of the volume reader's messages. Each changes the plan and then calls
+/// `advance`, which gives jobs to workers and answers to clients.
 #include "volume/volume_reader.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@ using self_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
 
 void advance(self_pointer self);
 
+/// Delivers an answer of the plan to the client of the request.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
   const auto opening = s.openings.find(a.ticket);
   if (opening != s.openings.end()) {
@@ -38,6 +40,7 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
                         : result<local<volume_piece>>(a.piece.error()));
 }
 
+/// Closes all streams of a client.
 void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
   const auto found = s.clients.find(client);
   if (found == s.clients.end()) {
@@ -50,7 +53,8 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
   s.clients.erase(found);
 }
 
-// A client, whose streams end with it, or a worker, whose answer will not come.
+/// Handles the end of an actor: of a client, whose streams are closed, or of a worker,
+/// which will not answer its job.
 void on_down(self_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
@@ -65,6 +69,7 @@ void on_down(self_pointer self, const caf::down_msg& down) {
   advance(self);
 }
 
+/// Adds the streams of a volume that a worker has opened, and answers the client.
 void finish_opening(self_pointer self, const read_plan::job& j,
                     const tag_streams& streams) {
   auto& s = self->state;
@@ -90,18 +95,20 @@ void finish_opening(self_pointer self, const read_plan::job& j,
   opening.reply.deliver(by_reference(std::move(out)));
 }
 
+/// Handles the error of a job.
 void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
   auto& s = self->state;
-  error why = from_caf(e, "reading a volume");
-  // Whoever is gone, or silent for so long, is not asked again.
-  if (why.code() == errc::stopping || why.code() == errc::timeout) {
-    s.plan->lose_worker(j.worker, why);
+  error reason = from_caf(e, "reading a volume");
+  // The worker has ended, or has not answered for very long: it gets no more jobs.
+  if (reason.code() == errc::stopping || reason.code() == errc::timeout) {
+    s.plan->lose_worker(j.worker, reason);
   } else {
-    s.plan->finished(j.id, std::move(why));
+    s.plan->finished(j.id, std::move(reason));
   }
   advance(self);
 }
 
+/// Sends a job to its worker.
 void start(self_pointer self, const read_plan::job& j) {
   auto& s = self->state;
   const auto& worker = s.config.workers[j.worker];
@@ -127,7 +134,7 @@ void start(self_pointer self, const read_plan::job& j) {
           [self, j](const caf::error& e) { fail(self, j, e); });
 }
 
-// Work to workers, answers to clients, and a look at the clock later.
+/// Gives jobs to idle workers, answers to clients, and schedules the timer.
 void advance(self_pointer self) {
   auto& s = self->state;
   while (const auto j = s.plan->next_job(clock_ns(self))) {
@@ -141,12 +148,13 @@ void advance(self_pointer self) {
   }
 }
 
-/// Remembers who asked, or says at once why not.
+/// Keeps the reply to a request that the plan has accepted, or answers with its error.
+/// `name` names the request in errors.
 template <class T>
-caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
+caf::typed_response_promise<T> ask_plan(self_pointer self, const char* name,
                                         result<read_plan::ticket_id> ticket) {
   auto promise = self->make_response_promise<T>();
-  pending_reply<T> later(promise, what);
+  pending_reply<T> later(promise, name);
   if (!ticket) {
     later.deliver(std::move(ticket).error());
   } else {
@@ -158,7 +166,8 @@ caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
 
 caf::typed_response_promise<local<opened_streams>> open_volume(
     self_pointer self, const local<volume_spec>& spec) {
-  auto client = self->current_sender();  // the promise takes it away
+  // Making a promise clears the sender of the message, so it is read before.
+  auto client = self->current_sender();
   auto promise = self->make_response_promise<local<opened_streams>>();
   pending_reply<local<opened_streams>> later(promise, "an opening");
   auto ticket = self->state.plan->open(clock_ns(self), spec->deadline_ns);

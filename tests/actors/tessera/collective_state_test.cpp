@@ -177,10 +177,10 @@ TEST_F(collective_state_test, a_rank_that_does_not_come_is_a_timeout_for_all) {
   take(1099);
   EXPECT_TRUE(answers.empty());
   take(1100);
-  expect_all(errc::timeout, {"4 ranks", "found 2", "no word of rank 1, 2"});
+  expect_all(errc::timeout, {"4 ranks", "found 2", "rank 1, 2 did not join"});
   join(1, 5000);
   join(2, 5000);
-  expect_all(errc::timeout, {"no word of rank 1, 2"});
+  expect_all(errc::timeout, {"rank 1, 2 did not join"});
   expect_next_works();
 }
 
