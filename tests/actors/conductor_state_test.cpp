@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pulses, commits, checkpoints: the Conductor without actors.
+/// The logic of the Conductor: pulses, commits and checkpoints.
 #include "conductor/conductor_state.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
   return c;
 }
 
-/// Answers all orders; returns how many there were.
+/// Answers all orders and returns their number.
 std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   const auto orders = c.take_orders();
   for (const chunk_order& order : orders) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a checkpoint contains, and what its hash covers.
+/// The sections of a checkpoint, and the fields that its hash covers.
 #include "checkpointer/contents.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model without an engine: its state is a hash of every token it was given, in order;
-/// work ends after some steps.
+/// A model without an engine. Its state is a hash of all tokens that it was given, in
+/// order, and its work ends after a number of steps.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace weir::test {
 
-/// Shared with the test, so that it sees what happens inside an actor.
+/// Shared by the model and the test, so that the test sees what happens inside an actor.
 struct fake_log {
   std::uint64_t pulses = 0;
   std::uint64_t snapshots = 0;

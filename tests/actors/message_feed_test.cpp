@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of files, folders and pipes in order, with damage and failures among them.
+/// Feeds of messages from files, folders and pipes: order, damage and failures.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -17,7 +17,8 @@ byte_vector plain(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Three files with five messages, and two that are none of ours.
+/// Returns a disk with a folder of three message files, which hold five messages, and two
+/// other files that a feed must ignore.
 disk folder_of_three() {
   return {{"in/a.tgm", joined({numbered_message(0), numbered_message(1)})},
           {"in/b.tgm", numbered_message(2)},
@@ -64,7 +65,7 @@ TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
   faulty_files fs(folder_of_three());
   message_source source = source_at("in/c.tgm");
   source.decode = true;
-  source.prefetch_bytes = 2000;  // the first message is larger: its parts are read late
+  source.prefetch_bytes = 2000;  // the first message is larger and stays in its file
   const fed all = read_all(*feed_of(fs, source));
   EXPECT_EQ(all.numbers, (numbers{3, 4}));
   ASSERT_EQ(all.deliveries[0].elements.size(), 1u);
@@ -97,7 +98,8 @@ TEST(message_feed, positions_that_cannot_be_are_refused) {
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::invalid_argument);
 }
 
-/// Message 0, garbage, a message with a flipped payload, message 2, a cut one.
+/// Returns message 0, garbage, message 1 with a flipped bit, message 2, and a message
+/// that is cut short.
 byte_vector damaged() {
   const byte_vector flipped = with_flipped_payload(numbered_message(1));
   byte_vector cut = numbered_message(3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appending messages: offsets, failures of every operation, every state after a crash.
+/// Files of messages: offsets, a failure of each operation, and each state that a crash
+/// can leave.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -111,8 +112,8 @@ TEST(message_file, after_a_failure_that_nobody_can_undo_it_is_broken) {
   }
 }
 
-/// After a crash every message that was durable is where it was said to be, and the file
-/// can be appended to again.
+/// Checks a disk after a crash: every message that was durable is at its offset, and
+/// messages can be appended again.
 void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t messages) {
   faulty_files fs(found);
   const auto log = or_throw(open_log(fs, true));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Queue of work, stalls and pauses.
+/// The logic of the orchestrator: the queue of work, stalls and pauses.
 #include "orchestrator/orchestrator_state.hpp"
 
 #include <gtest/gtest.h>

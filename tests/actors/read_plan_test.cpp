@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Turns, credits, deadlines and failures of the volume reader, without actors.
+/// The logic of the volume reader: turns of streams, credits, deadlines and failures.
 #include "volume/read_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
 
-/// Byte at an offset of a stream.
+/// Returns the byte at an offset of a stream.
 std::byte content(std::uint64_t stream, std::uint64_t offset) {
   return static_cast<std::byte>(offset * 31 + stream * 7);
 }
@@ -29,7 +29,7 @@ read_plan::settings small_settings() {
   return s;
 }
 
-/// Does what a worker is asked to do.
+/// Does the job of a worker.
 void carry_out(read_plan& plan, const read_plan::job& j) {
   for (std::size_t i = 0; i < j.memory.size(); ++i) {
     j.memory[i] = content(j.stream, j.offset + i);
@@ -271,8 +271,9 @@ TEST(read_plan, a_short_answer_is_an_error) {
   EXPECT_EQ(plan.take_answers().at(0).piece.error().code(), errc::torn);
 }
 
-/// Clients, workers, failures and closings at random: every request is answered once,
-/// pulls in order, credits are what is ahead, and in the end nothing is left.
+/// Clients, workers, failures and closings in random order. Every request is answered
+/// once, the pulls of a stream in order; the credits in use are the pieces ahead; and in
+/// the end no request and no credit is left over.
 class any_order : public testing::TestWithParam<std::uint32_t> {
  protected:
   void step() {

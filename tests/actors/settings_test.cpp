@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Frozen keys, checks, and the model's shape as text.
+/// The settings of a run: ranges, stored configurations, and the settings that a resumed
+/// run may change.
 #include "run/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ TEST(config_text, names_the_setting_and_both_values_that_differ) {
             "resuming the run failed for stream.chunk: expected 64, found 128");
 }
 
-/// A value of a setting that differs from the one it has.
+/// Returns a value of a setting that differs from its value in `c`.
 setting_value another_value(const setting<run_config>& s, const run_config& c) {
   if (s.name == "stream.path") {
     return {setting_value::list{{std::string("b.txt")}}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of shutdown.
+/// The order in which a supervisor stops its children.
 #include <gtest/gtest.h>
 
 #include "supervisor/supervisor.hpp"

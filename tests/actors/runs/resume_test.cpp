@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Interrupted and killed runs end with the state of one that was never stopped.
+/// Runs that were interrupted or killed end with the state of a run that was not.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace weir::actors {
 namespace {
 
-/// Stops a run once it has consumed so many tokens.
+/// Runs until `tokens` tokens were consumed, and stops the run then.
 result<run_report> run_until(const run_config& config, std::uint64_t tokens,
                              bool resuming) {
   run_control control;
@@ -136,7 +136,7 @@ TEST(resume, refuses_a_folder_that_another_run_holds) {
   EXPECT_EQ(r.error().code(), errc::locked);
 }
 
-/// A run in a process of its own that is killed after a while.
+/// Runs in another process, which is killed after a time.
 void run_and_kill(const run_config& config, bool resuming,
                   std::chrono::milliseconds after) {
   const pid_t child = ::fork();
@@ -211,8 +211,8 @@ TEST(signal_scope, turns_a_signal_into_an_ordered_end) {
   const signal_scope scope(control);
   run_callbacks callbacks;
   callbacks.control = &control;
-  // A second signal would end this process: progress comes once more at the end, so only
-  // the first one raises.
+  // Progress is reported again at the end of the run. Only the first report raises the
+  // signal, because a second signal would end this process.
   bool raised = false;
   callbacks.progress = [&](const run_progress&) {
     if (!raised) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs with threads: the same state whatever the number of workers, ranks and
-/// prefetched chunks.
+/// Whole runs with threads. Their state does not depend on the numbers of workers, ranks
+/// and prefetched chunks.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Message reader and message appender with threads, a real FIFO and a real disk.
+/// The message reader and the message appender with threads, a real FIFO and a real disk.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

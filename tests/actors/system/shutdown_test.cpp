@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sessions begin and end, many times, also under load, also when something fails or
-/// hangs.
+/// Supervised systems start and stop many times: under load, and with actors that fail or
+/// hang.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct worker_shell {
   }
 };
 
-/// Keeps itself busy until it is stopped.
+/// An actor that sends itself messages until it is stopped.
 worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> self,
                                    worker_config config) {
   install_defaults(self);

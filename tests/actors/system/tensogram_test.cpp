@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Message reader and message appender on the deterministic scheduler: a seed decides who
-/// goes next.
+/// The message reader and the message appender on the deterministic scheduler, where a
+/// seed decides which actor handles its next message.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -15,7 +15,7 @@ namespace {
 using namespace actors;
 using namespace std::chrono_literals;
 
-/// A pipe into which nobody writes.
+/// A pipe into which no program writes.
 class silent_pipe final : public byte_pipe {
  public:
   result<std::optional<std::size_t>> read_some(mutable_bytes) override {
@@ -23,7 +23,7 @@ class silent_pipe final : public byte_pipe {
   }
 };
 
-/// What became of a flow of messages from a reader to an appender.
+/// The results of a flow of messages from a reader to an appender.
 struct flow_log {
   std::vector<std::uint64_t> pulled;
   std::vector<errc> pull_errors;
@@ -35,7 +35,7 @@ struct flow_log {
   bool ended = false;
 };
 
-/// Pulls with a window of credits and appends what it gets.
+/// Configuration of an actor that pulls messages, several at a time, and appends them.
 struct copier_config {
   message_reader_actor from;
   message_appender_actor to;
@@ -91,12 +91,12 @@ copier_actor::behavior_type copier(copier_pointer self, copier_config c) {
   return {[self, c](launch_atom) { pull_more(self, c); }};
 }
 
-/// A system in which pipes are asked again as time passes.
+/// A system that lets time pass, so that readers try pipes again.
 class flow : public stepped_system {
  public:
   using stepped_system::stepped_system;
 
-  /// Runs until nothing is left to do, letting up to `timers` milliseconds pass.
+  /// Runs until nothing is left to do. Up to `timers` milliseconds may pass.
   void run(std::size_t timers = 100'000) {
     for (std::size_t idle = 0; idle < 50 && timers > 0; ++idle, --timers) {
       while (step()) {
@@ -125,7 +125,7 @@ message_appender_config appending_to(faulty_files& fs) {
   return out;
 }
 
-/// Runs a copier from a pipe with pauses into a file.
+/// Copies messages from a pipe to a file.
 flow_log copy(std::uint32_t seed, faulty_files& fs,
               const std::shared_ptr<byte_pipe>& pipe) {
   flow f(seed);
@@ -201,7 +201,8 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
   for (std::uint32_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     faulty_files fs;
-    // Opening takes less than ten operations; all later ones fail in turn.
+    // Opening takes fewer than ten operations. Each later operation fails in one of the
+    // seeds.
     fs.fail = [&](std::size_t number, op_kind kind) -> std::optional<error> {
       const bool now = number == 10 + seed % 30 && kind != op_kind::read;
       return now ? std::optional(error(errc::no_space, "disk is full")) : std::nullopt;
@@ -211,7 +212,7 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
     const flow_log log = copy(seed, fs, pipe);
     EXPECT_EQ(log.appended.size() + log.append_errors.size(), log.pulled.size());
     refused += log.append_errors.size();
-    // All that was called durable is there after the worst crash.
+    // Every message that was answered as durable is there after the worst crash.
     fs.fail = nullptr;
     std::uint64_t durable = 0;
     for (const appended_message& m : log.appended) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks that join: sums, disagreement, absence, failures, in every order of coming.
+/// Ranks that join a collective in every order: sums, calls that differ, ranks that do
+/// not join, and failures.
 #include "collective/collective_state.hpp"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ struct collective_state_test : testing::Test {
     tickets.push_back(or_throw(group->join(order, now)));
     take(now);
   }
-  /// All who joined have this answer, with these words in it.
+  /// Checks that every rank that joined got an error with this code and these words.
   void expect_all(errc code, const std::vector<std::string>& words) {
     ASSERT_EQ(answers.size(), tickets.size());
     for (const auto& [ticket, outcome] : answers) {
@@ -68,7 +69,7 @@ struct collective_state_test : testing::Test {
     tickets.clear();
     answers.clear();
   }
-  /// A collective after what went wrong.
+  /// Checks that a collective after a failed one works.
   void expect_next_works() {
     forget();
     for (int r = 0; r < 4; ++r) {
@@ -142,7 +143,7 @@ TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
   auto other = share_of(2);
   other.request.call.count = elements - 1;
   join(other);
-  join(3);  // too late, and hears the same
+  join(3);  // joins late, and gets the error of the others
   expect_all(errc::collective_mismatch,
              {"\"gradients\"", "rank 0 with all_reduce of 33", "rank 2", "of 32"});
   engine.run_all();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A pipeline of stream actors in three stages, on four ranks: two on all of them, then
-/// one stream for each rank, whose results are summed over the ranks that join. Each
-/// stream has a supervisor that starts it again when it ends.
+/// A pipeline of stream actors on four ranks, in three stages. The first two stages are
+/// one stream each, over all ranks. The third has a stream for each rank, and a
+/// collective adds its results over the ranks. Each stream has a supervisor that starts
+/// it again when it ends.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr int pipeline_ranks = 4;
 constexpr int pipeline_streams = 2 + pipeline_ranks;
 constexpr int pipeline_elements = 19;
 
-/// Memory of one batch: input, and what each stage writes.
+/// Memory of one batch: the input, and the results of the three stages.
 struct pipeline_batch {
   float* buffers[4];
 };
@@ -38,8 +39,8 @@ inline stage_arguments pipeline_stage(const pipeline_batch& b, int stage) {
   return {b.buffers[stage], b.buffers[stage + 1], factors[stage], addends[stage]};
 }
 
-/// What one thread computes: the correctly rounded sum, since sums of four such numbers
-/// are exact in double.
+/// Returns the expected element. Sums of four such numbers are exact in double, so this
+/// is the correctly rounded sum.
 inline float pipeline_expected(std::size_t batch, int i) {
   double sum = 0;
   for (int rank = 0; rank < pipeline_ranks; ++rank) {
@@ -53,8 +54,9 @@ inline float pipeline_expected(std::size_t batch, int i) {
   return static_cast<float>(sum);
 }
 
-/// The streams as they are now, each with a supervisor that begins it again when it ends.
-/// @threads{safe from any thread}
+/// The present actors of the streams. Each has a supervisor that starts it again when it
+/// ends.
+/// @threads{safe to call concurrently}
 class kept_streams : public std::enable_shared_from_this<kept_streams> {
  public:
   using stream_maker = std::function<actors::stream_actor(actors::queue_spec)>;
@@ -85,7 +87,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
       start(i);
     }
   }
-  /// None begins again; forgets them.
+  /// Drops the streams. None of them is started again.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -139,21 +141,21 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   bool closed_ = false;
 };
 
-/// Sends each batch through the stages; tries again where a stage has ended. Messages to
-/// itself: batch, stream.
+/// Sends each batch through the stages, and tries again if a stage has ended. Its
+/// messages to itself hold batch and stream.
 using pipeline_driver_actor =
     caf::typed_actor<caf::reacts_to<actors::work_atom, std::uint64_t, std::uint64_t>>;
 struct pipeline_driver_config {
   std::shared_ptr<const kept_streams> streams;
   actors::collective_actor group;
   std::vector<pipeline_batch> batches;
-  std::function<void(std::size_t batch)> done;  ///< all ranks have been answered
+  std::function<void(std::size_t batch)> done;  ///< called when all ranks were answered
   std::function<void(error)> failed;
 };
 struct pipeline_driver_shell {
   static constexpr const char* name = "weir.driver";
-  /// Points behind each batch's stages: one of the first, one of the second, and one of
-  /// each rank's third.
+  /// By batch: points behind its stages, one for the first, one for the second, and one
+  /// for each rank of the third.
   std::vector<std::vector<actors::event_ptr>> points;
   std::vector<std::size_t> joined = std::vector<std::size_t>(pipeline_ranks);
   std::vector<int> answered;
@@ -166,7 +168,7 @@ class pipeline_driver_steps {
                         std::shared_ptr<const pipeline_driver_config> config)
       : self_(self), config_(std::move(config)) {}
 
-  /// Waits for the stage before, launches, and records, each on the same stream.
+  /// Lets a stream wait for the stage before, launch its kernel, and record a point.
   void run(std::size_t batch, std::size_t stream) const {
     const auto to = config_->streams->get(stream);
     const int stage = std::min(static_cast<int>(stream), 2);
@@ -216,7 +218,7 @@ class pipeline_driver_steps {
       join(stream - 2);
     }
   }
-  /// Each rank joins batch by batch, as the others do.
+  /// Joins for a rank with its next batch. All ranks join with the batches in order.
   void join(std::size_t rank) const {
     auto& s = self_->state;
     std::size_t& batch = s.joined[rank];
@@ -266,7 +268,7 @@ inline pipeline_driver_actor::behavior_type pipeline_driver(
   }};
 }
 
-/// Memory and contexts of a pipeline, and what came out of it.
+/// The context and the memory of a pipeline, with checks of its results.
 class pipeline_memory {
  public:
   pipeline_memory(const device_mesh& on, std::size_t batches) : on_(&on) {

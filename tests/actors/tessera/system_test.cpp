@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stream and collective actors on the deterministic scheduler, over an engine whose
-/// tasks run when the seed says so: a pipeline whose stages are killed, and what clients
-/// are told.
+/// Stream and collective actors on the deterministic scheduler, with an engine whose
+/// tasks run when a seed says so: a pipeline whose stages are killed, and the answers
+/// that clients get.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ using test::launch_of;
 
 constexpr int few = 3;
 
-/// Actors take turns with tasks.
+/// A system in which messages and tasks take turns at random.
 class tessera_system : public test::stepped_system {
  public:
   explicit tessera_system(std::uint32_t seed) : stepped_system(seed), random_(seed) {}
@@ -27,7 +27,7 @@ class tessera_system : public test::stepped_system {
     stop();
     engine.run_all();
   }
-  /// One message or one task; false if there is neither.
+  /// Handles one message or runs one task. Returns false if there is neither.
   bool go_on() {
     if (random_() % 2 == 0) {
       return step() || engine.run_one();
@@ -61,7 +61,7 @@ struct pipeline_outcome {
   std::size_t done = 0;
 };
 
-/// Runs a pipeline in which a seed kills streams; what it computes is compared.
+/// Runs a pipeline, kills streams as a seed says, and checks the results.
 void run_pipeline(std::uint32_t seed, int kills, pipeline_outcome& out) {
   constexpr std::size_t batches = 4;
   tessera_system system(seed);
@@ -148,7 +148,7 @@ struct tessera_actors : testing::Test {
     out.request.input = out.request.output = x;
     return by_reference(std::move(out));
   }
-  /// Sends a request; its answer comes into a list.
+  /// Sends a request whose answer is appended to a list.
   template <class Handle, class... As>
   void request(const Handle& to, As... as) {
     auto asked = system.self()->request(to, 3600s, std::move(as)...);
@@ -229,7 +229,7 @@ TEST_F(tessera_actors, who_waits_for_a_stream_that_is_killed_hears_of_it) {
   const auto all = answers();
   EXPECT_EQ(all[0].error().code(), errc::abandoned);
   EXPECT_EQ(all[1].error().code(), errc::stopping);
-  system.engine.run_all();  // a bell rings for nobody
+  system.engine.run_all();  // the workers' message has no receiver any more
 }
 
 TEST_F(tessera_actors, a_stream_that_cannot_be_opened_says_why_to_everybody) {
