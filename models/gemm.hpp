@@ -9,7 +9,7 @@
 
 namespace weir::models {
 
-/// Whether a product takes a matrix as it is stored or transposed.
+/// Form in which a product takes a matrix: as it is stored, or transposed.
 enum class form : std::uint8_t { plain, transposed };
 
 /// Computes c = op(a) op(b) + beta c for row-major matrices.

@@ -37,7 +37,7 @@ class checkpointer_state {
 struct checkpointer_config {
   file_system* fs = &posix_file_system();
 };
-/// What CAF keeps for a checkpointer.
+/// State that CAF keeps for a checkpointer.
 struct checkpointer_shell {
   static constexpr const char* name = "weir.checkpointer_io";
   std::optional<checkpointer_state> core;

@@ -10,7 +10,7 @@
 
 namespace weir::actors {
 
-/// What CAF keeps for a collective actor.
+/// State that CAF keeps for a collective actor.
 struct collective_shell : queue_shell<collective_state> {
   static constexpr const char* name = "weir.collective";
 };

@@ -83,7 +83,7 @@ class conductor_state {
     std::uint64_t prefetch = 16;
     std::size_t window = 6;  ///< largest number of pulses issued and not committed
     std::size_t batch = 1;   ///< largest number issued together; at most `window`
-    /// Whether a lane's context is emptied at boundaries of documents.
+    /// Policy by which the context of a lane is emptied at boundaries of documents.
     storage::boundary_policy boundary = storage::boundary_policy::never;
     phase_budgets budgets;
     std::uint64_t every_tokens = 0;  ///< tokens between two checkpoints; 0: only the last

@@ -33,7 +33,7 @@ struct observer_config {
   /// Called from the actor's thread with every sample's progress. May be empty.
   std::function<void(run_progress)> listener;
 };
-/// What CAF keeps for an observer.
+/// State that CAF keeps for an observer.
 struct observer_shell {
   static constexpr const char* name = "weir.observer";
   observer_state core;

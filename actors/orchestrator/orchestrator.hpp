@@ -31,7 +31,7 @@ struct orchestrator_config {
   model_factory factory = build_prose;
 };
 
-/// What CAF keeps for an orchestrator.
+/// State that CAF keeps for an orchestrator.
 struct orchestrator_shell {
   static constexpr const char* name = "weir.orchestrator";
   /// The reply to a message with several pulses. There is one reply for all of them,

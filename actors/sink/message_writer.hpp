@@ -19,7 +19,7 @@ namespace weir::actors {
 struct message_writer_config {
   file_system* fs = &posix_file_system();
 };
-/// What CAF keeps for a message writer.
+/// State that CAF keeps for a message writer.
 struct message_writer_shell {
   static constexpr const char* name = "weir.message_writer_io";
 };

@@ -43,7 +43,7 @@ struct rank_config {
   stream_hub_actor hub;
   std::chrono::seconds deadline{600};  ///< for the answers of the hub
 };
-/// What CAF keeps for a rank.
+/// State that CAF keeps for a rank.
 struct rank_shell {
   static constexpr const char* name = "weir.rank_io";
   std::unique_ptr<rank_state> core;

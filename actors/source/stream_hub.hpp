@@ -56,7 +56,7 @@ class hub_state {
 struct hub_config {
   file_system* fs = &posix_file_system();
 };
-/// What CAF keeps for a hub.
+/// State that CAF keeps for a hub.
 struct hub_shell {
   static constexpr const char* name = "weir.stream_hub_io";
   std::unique_ptr<hub_state> core;

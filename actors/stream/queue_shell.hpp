@@ -32,8 +32,8 @@ template <class Actor, class Self>
   };
 }
 
-/// What an actor holds beside its state: the replies that it owes, by the tickets of the
-/// state, and the timer of their deadlines.
+/// The parts of an actor around its state: the replies that it owes, by the tickets of
+/// the state, and the timer of their deadlines.
 ///
 /// `State` has a type `ticket` and the members `take_answers(now_ns)`, which returns
 /// pairs of a ticket and its outcome, `next_deadline()` and `describe()`.

@@ -10,7 +10,7 @@
 
 namespace weir::actors {
 
-/// What CAF keeps for a stream actor.
+/// State that CAF keeps for a stream actor.
 struct stream_shell : queue_shell<stream_state> {
   static constexpr const char* name = "weir.stream";
 };

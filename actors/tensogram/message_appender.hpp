@@ -16,7 +16,7 @@ namespace weir::actors {
 struct message_appender_config {
   target_environment environment;
 };
-/// What CAF keeps for a message appender.
+/// State that CAF keeps for a message appender.
 struct message_appender_shell {
   static constexpr const char* name = "weir.message_appender_io";
   /// An append that is written but not durable.

@@ -17,7 +17,7 @@ namespace weir::actors {
 struct target_environment {
   file_system* fs = &posix_file_system();
   std::chrono::milliseconds timeout{30'000};  ///< for the reader of a pipe
-  /// Whether the file is locked, so that only one process appends. False for file systems
+  /// True if the file is locked, so that only one process appends. False for file systems
   /// of tests, whose files do not exist.
   bool lock = true;
 };

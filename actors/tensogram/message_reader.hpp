@@ -17,7 +17,7 @@ namespace weir::actors {
 struct message_reader_config {
   feed_environment environment;
 };
-/// What CAF keeps for a message reader.
+/// State that CAF keeps for a message reader.
 struct message_reader_shell {
   static constexpr const char* name = "weir.message_reader_io";
   std::unique_ptr<reader_state> core;  ///< null until a source is open

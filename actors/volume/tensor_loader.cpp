@@ -80,15 +80,15 @@ std::uint64_t tensor_loader::bytes_done() const noexcept {
 }
 
 result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
-                                                          const runtime::tensor& to) {
+                                                          const runtime::tensor& tensor) {
   const storage::hn4_stream& stream = shared_->stream;
-  if (!to.row_major()) {
+  if (!tensor.row_major()) {
     return error(errc::invalid_argument,
                  fmt::format("loading from tag \"{}\" failed: expected a row-major "
                              "tensor, found a view with other strides",
                              stream.tag()));
   }
-  WEIR_TRY(const std::int64_t bytes, byte_size(to.type(), to.count()));
+  WEIR_TRY(const std::int64_t bytes, byte_size(tensor.type(), tensor.count()));
   const auto size = static_cast<std::uint64_t>(bytes);
   if (offset > stream.size() || size > stream.size() - offset) {
     return error(errc::out_of_range,
@@ -100,10 +100,10 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
   for (std::uint64_t begin = offset; begin < offset + size;) {
     const std::uint64_t end = piece_end(stream, begin, options_.piece, offset + size);
     const std::int64_t shape[] = {static_cast<std::int64_t>(end - begin)};
-    WEIR_TRY(
-        const auto part,
-        runtime::tensor::over(to.store(), dtype::uint8, shape,
-                              to.offset() + static_cast<std::int64_t>(begin - offset)));
+    WEIR_TRY(const auto part,
+             runtime::tensor::over(
+                 tensor.store(), dtype::uint8, shape,
+                 tensor.offset() + static_cast<std::int64_t>(begin - offset)));
     const runtime::access filled[] = {runtime::writes(part)};
     const auto kernel = [source = shared_.get(), begin, memory = part.data(),
                          count = end - begin](const runtime::task_context&) {
@@ -120,42 +120,43 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
 }
 
 result<std::vector<runtime::task_id>> tensor_loader::load(
-    const storage::stored_tensor& what, const runtime::tensor& to) {
-  const auto shape = to.shape();
-  if (to.type() != what.type ||
-      !std::equal(shape.begin(), shape.end(), what.shape.begin(), what.shape.end())) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("loading tensor \"{}\" failed: expected {} [{}], found {} "
-                    "[{}] to load it into",
-                    what.name, info_of(what.type).tensogram, fmt::join(what.shape, ", "),
-                    info_of(to.type()).tensogram, fmt::join(shape, ", ")));
+    const storage::stored_tensor& stored, const runtime::tensor& tensor) {
+  const auto shape = tensor.shape();
+  if (tensor.type() != stored.type ||
+      !std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
+    return error(errc::invalid_argument,
+                 fmt::format("loading tensor \"{}\" failed: expected {} [{}], found {} "
+                             "[{}] to load it into",
+                             stored.name, info_of(stored.type).tensogram,
+                             fmt::join(stored.shape, ", "),
+                             info_of(tensor.type()).tensogram, fmt::join(shape, ", ")));
   }
-  return load(what.offset, to);
+  return load(stored.offset, tensor);
 }
 
-result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& what,
+result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
                                           std::string_view owner) {
-  if (what.shape.size() > runtime::max_dims) {
+  if (stored.shape.size() > runtime::max_dims) {
     return error(errc::unsupported,
                  fmt::format("loading tensor \"{}\" failed: expected at most {} "
                              "dimensions, found {}",
-                             what.name, runtime::max_dims, what.shape.size()));
+                             stored.name, runtime::max_dims, stored.shape.size()));
   }
-  if (what.offset > shared_->stream.size() ||
-      what.bytes > shared_->stream.size() - what.offset) {
-    return error(errc::out_of_range,
-                 fmt::format("loading tensor \"{}\" failed: expected it inside {} bytes, "
-                             "found {} bytes at {}",
-                             what.name, shared_->stream.size(), what.bytes, what.offset));
+  if (stored.offset > shared_->stream.size() ||
+      stored.bytes > shared_->stream.size() - stored.offset) {
+    return error(
+        errc::out_of_range,
+        fmt::format("loading tensor \"{}\" failed: expected it inside {} bytes, "
+                    "found {} bytes at {}",
+                    stored.name, shared_->stream.size(), stored.bytes, stored.offset));
   }
   WEIR_TRY(const auto memory,
-           engine_.allocate(static_cast<std::int64_t>(what.bytes), owner));
+           engine_.allocate(static_cast<std::int64_t>(stored.bytes), owner));
   loaded_tensor out;
-  out.name = what.name;
-  WEIR_TRY(out.tensor, runtime::tensor::over(memory, what.type,
-                                             {what.shape.data(), what.shape.size()}));
-  WEIR_TRY(out.tasks, load(what, out.tensor));
+  out.name = stored.name;
+  WEIR_TRY(out.tensor, runtime::tensor::over(memory, stored.type,
+                                             {stored.shape.data(), stored.shape.size()}));
+  WEIR_TRY(out.tasks, load(stored, out.tensor));
   return out;
 }
 

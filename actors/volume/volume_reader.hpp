@@ -25,8 +25,8 @@ struct volume_reader_config {
   std::chrono::seconds worker_deadline{600};
 };
 
-/// What CAF keeps for a volume reader. The plan knows requests and streams by number;
-/// this structure has what belongs to the numbers.
+/// State that CAF keeps for a volume reader. The plan knows requests and streams by
+/// number; this structure has what belongs to the numbers.
 struct volume_reader_shell {
   static constexpr const char* name = "weir.volume_reader";
   /// A request to open a volume.

@@ -22,7 +22,7 @@ using device_opener =
 struct volume_worker_config {
   device_opener open_device;  ///< empty: opens files, through the page cache
 };
-/// What CAF keeps for a volume worker.
+/// State that CAF keeps for a volume worker.
 struct volume_worker_shell {
   static constexpr const char* name = "weir.volume_worker_io";
 };

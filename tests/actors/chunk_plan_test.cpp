@@ -140,7 +140,7 @@ TEST(chunk_plan, has_nothing_to_do_after_a_finished_run) {
   EXPECT_FALSE(plan.ended_early());
 }
 
-TEST(chunk_plan, refuses_an_answer_that_nobody_ordered) {
+TEST(chunk_plan, refuses_an_answer_without_an_order) {
   chunk_plan plan({1, 8, {phase_budget{100, 0}, {}, {}}}, {});
   lanes_of_text text({100}, false);
   const auto r = plan.resolve(text.answer({0, 8}));

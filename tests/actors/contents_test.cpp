@@ -35,7 +35,7 @@ save_order an_order() {
   return o;
 }
 
-TEST(state_hash_of, covers_the_image_and_the_cursor) {
+TEST(state_hash_of, covers_the_snapshot_and_the_cursor) {
   save_order o = an_order();
   const std::uint64_t before = state_hash_of(o.snapshot->bytes, o.cursor);
   byte_vector other = o.snapshot->bytes;

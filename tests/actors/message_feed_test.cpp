@@ -73,7 +73,7 @@ TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
   EXPECT_EQ(all.deliveries[1].place.offset, all.deliveries[0].length);
 }
 
-TEST(message_feed, an_empty_folder_ends_and_what_is_not_there_is_an_error) {
+TEST(message_feed, an_empty_folder_ends_and_a_missing_path_is_an_error) {
   faulty_files fs;
   EXPECT_TRUE(read_all(*feed_of(fs, source_at("nothing"))).numbers.empty());
   message_source file = source_at("nothing");
@@ -188,7 +188,7 @@ TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
   EXPECT_GT(partly, 5u);
 }
 
-TEST(reader_state, holds_what_was_asked_for_and_no_more_than_its_bounds) {
+TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   std::vector<byte_vector> parts;
   for (std::uint64_t i = 0; i < 20; ++i) {
     parts.push_back(numbered_message(i));

@@ -59,7 +59,7 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   EXPECT_EQ(log_of(fs.visible()), numbered_message(4));
 }
 
-TEST(message_file, what_follows_the_last_sound_message_is_cut_only_on_request) {
+TEST(message_file, bytes_behind_the_last_sound_message_are_cut_only_on_request) {
   const byte_vector flipped = with_flipped_payload(numbered_message(2));
   byte_vector cut = numbered_message(3);
   cut.resize(60);
@@ -91,7 +91,7 @@ TEST(message_file, a_message_that_does_not_fit_leaves_the_file_as_it_was) {
   EXPECT_EQ(log_of(fs.visible()), joined({numbered_message(0), numbered_message(2)}));
 }
 
-TEST(message_file, after_a_failure_that_nobody_can_undo_it_is_broken) {
+TEST(message_file, is_broken_after_a_failure_that_cannot_be_undone) {
   for (const op_kind broken : {op_kind::resize, op_kind::sync}) {
     faulty_files fs;
     const auto log = or_throw(open_log(fs));
@@ -131,7 +131,7 @@ void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t mes
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin()));
 }
 
-TEST(message_file, no_crash_takes_away_what_was_durable) {
+TEST(message_file, no_crash_removes_a_durable_message) {
   std::size_t states = 0;
   for (const disk_model model : {disk_model::posix, disk_model::ext4}) {
     faulty_files fs;

@@ -89,7 +89,7 @@ TEST(read_plan, a_request_goes_before_reading_ahead) {
   EXPECT_EQ(first->memory.size(), 50U);
 }
 
-TEST(read_plan, whoever_does_not_pull_delays_nobody) {
+TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   read_plan plan(small_settings(), 2);
   const auto idle = plan.add_stream("idle", 10'000, 1);
   const auto other = plan.add_stream("other", 10'000, 1);
@@ -238,7 +238,7 @@ TEST(read_plan, a_fill_ends_with_the_failure_of_the_lowest_offset) {
   EXPECT_NE(next->holder, memory) << "no more work for it";
 }
 
-TEST(read_plan, refuses_what_cannot_be) {
+TEST(read_plan, refuses_impossible_requests) {
   read_plan plan(small_settings(), 1);
   EXPECT_EQ(plan.pull(9, 0).error().code(), errc::not_found);
   const auto s = plan.add_stream("s", 1000, 1);

@@ -179,7 +179,7 @@ TEST(model_in, refuses_a_value_that_no_model_has) {
   }
 }
 
-TEST(config_text, refuses_what_was_stored_under_other_equations) {
+TEST(config_text, refuses_models_stored_under_other_equations) {
   const std::string now =
       "model.equations = " + std::to_string(models::prose_equations) + "\n";
   for (const std::string other : {"", "model.equations = 1\n"}) {

@@ -32,7 +32,7 @@ TEST(supervisor_state, stops_sources_before_conductor_before_sinks_before_engine
   EXPECT_TRUE(s.alive().empty());
 }
 
-TEST(supervisor_state, names_who_survives) {
+TEST(supervisor_state, names_the_survivors) {
   supervisor_state s;
   const auto hub = s.adopt("hub", stop_group::source);
   const auto engine = s.adopt("engine", stop_group::engine);

@@ -183,7 +183,7 @@ TEST(tensor_loader, a_source_takes_the_place_of_the_stream) {
   EXPECT_EQ(asked.load(), 50'065U);
 }
 
-TEST(tensor_loader, refuses_what_does_not_fit) {
+TEST(tensor_loader, refuses_tensors_that_do_not_fit) {
   fixture f(1);
   tensor_loader loader(*f.engine, f.stream());
   const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));

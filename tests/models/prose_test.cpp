@@ -255,12 +255,12 @@ void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   EXPECT_TRUE(watched.expired()) << "the image is freed when the engine is idle";
 }
 
-TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenTheTextFails) {
+TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenTheTextFails) {
   fail_behind_a_snapshot(1, false);
   fail_behind_a_snapshot(2, false);
 }
 
-TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
+TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenAKernelFails) {
   fail_behind_a_snapshot(1, true);
   fail_behind_a_snapshot(2, true);
 }
@@ -356,7 +356,7 @@ TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
   EXPECT_EQ(or_throw(s.model().parameter_hash()), parameters);
 }
 
-TEST(Prose, RefusesWhatItCannotRun) {
+TEST(Prose, RefusesImpossibleRequests) {
   prose_config config = small();
   session s(config, 1);
   pulse p;

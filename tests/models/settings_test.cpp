@@ -45,7 +45,7 @@ TEST(ProseSettings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
       {{"frequencies", frequency_ends()}});
 }
 
-TEST(ProseSettings, ModelIsNotMadeOfWhatTheCheckRefuses) {
+TEST(ProseSettings, ModelIsNotMadeFromARefusedConfiguration) {
   const auto engine = or_throw(runtime::engine::create({}));
   walk_ranges(
       prose_settings(), prose_config{},

@@ -61,7 +61,7 @@ template <class R>
 void graph<R>::memory_backward(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
-  block& b = at(s);
+  block& b = block_at(s);
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   const bool precedes = s.rows != &lane.windows.front();
   const bool follows = !s.rows->ends_chunk;
@@ -96,7 +96,7 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
 /// heads' gates are interleaved and one footprint covers them all.
 template <class R>
 void graph<R>::keys_backward(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   for (const auto& level : b.levels) {
     for (std::size_t i = 0; i < level.size(); ++i) {
@@ -115,7 +115,7 @@ void graph<R>::keys_backward(const spot& s, int h) {
       "keys_backward", s,
       [this, h](const spot& here) -> result<void> {
         if (h == 0) {
-          gates_backward(at(here));
+          gates_backward(block_at(here));
         }
         run_keys_backward(here, h);
         return {};
@@ -142,7 +142,7 @@ void graph<R>::gates_backward(block& b) {
 
 template <class R>
 void graph<R>::run_keys_backward(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const R* d_keys[max_levels];
   const R* d_values[max_levels];
   for (int l = 0; l < n_.levels; ++l) {
@@ -160,7 +160,7 @@ void graph<R>::run_keys_backward(const spot& s, int h) {
 /// through their weights, for half of the columns of z.
 template <class R>
 void graph<R>::stack_backward(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
@@ -168,7 +168,7 @@ void graph<R>::stack_backward(const spot& s, int half) {
   task(
       "stack_backward", s,
       [this, half](const spot& here) -> result<void> {
-        const block& t = at(here);
+        const block& t = block_at(here);
         const int columns = n_.width / 2;
         const int first = half * columns;
         gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.data,
@@ -184,7 +184,7 @@ void graph<R>::stack_backward(const spot& s, int half) {
 /// three rows of the next window, if the chunk has one.
 template <class R>
 void graph<R>::conv_backward(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   accesses_.updates(b.d_z.all())
@@ -205,7 +205,7 @@ void graph<R>::conv_backward(const spot& s) {
     rows_after = d_z.data;
   }
   task("conv_backward", s, [this, rows_after](const spot& here) -> result<void> {
-    R* last_rows = at(here).d_z.data + window_rows * n_.width;
+    R* last_rows = block_at(here).d_z.data + window_rows * n_.width;
     if (rows_after != nullptr) {
       std::copy_n(rows_after, 3 * n_.width, last_rows);
     } else {
@@ -218,7 +218,7 @@ void graph<R>::conv_backward(const spot& s) {
 
 template <class R>
 void graph<R>::run_conv_backward(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   const int width = n_.width;

@@ -106,7 +106,7 @@ void graph<R>::norm_conv(const spot& s) {
   }
   accesses_.reads(values(parameters(s).gain1, 2))
       .updates(context(s).tail.all())
-      .writes(at(s).past.all());
+      .writes(block_at(s).past.all());
   task("norm_conv", s, [this](const spot& here) -> result<void> {
     if (here.b > 0) {
       sum_output(here, here.b - 1, 0, window_rows);
@@ -121,7 +121,7 @@ void graph<R>::norm_conv(const spot& s) {
 /// zero, because products take all 64 rows of the window.
 template <class R>
 void graph<R>::run_norm_conv(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const int first = s.rows->first;
   const int last = s.rows->last;
   const std::ptrdiff_t width = n_.width;
@@ -147,7 +147,7 @@ void graph<R>::run_norm_conv(const spot& s) {
 /// for keys, values, gates and near queries, and one for far queries.
 template <class R>
 void graph<R>::project(const spot& s) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto submit_product = [&](const char* name, int parameter, int tensors,
                                   const buffer<R>& to, int columns) {
@@ -173,7 +173,7 @@ void graph<R>::project(const spot& s) {
 /// Returns the arguments of the `keys` kernel for a head.
 template <class R>
 key_head<R> graph<R>::keys_of(const spot& s, int h) {
-  key_head<R> k = at(s).heads[static_cast<std::size_t>(h)].head;
+  key_head<R> k = block_at(s).heads[static_cast<std::size_t>(h)].head;
   R* open = context(s).open[static_cast<std::size_t>(h)].data;
   k.open_key = open;
   k.open_value = open + window_rows * head_width;
@@ -187,7 +187,7 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
 /// Submits the task that prepares what all levels of a head share.
 template <class R>
 void graph<R>::keys(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   accesses_.reads(b.near.all())
       .reads(values(parameters(s).levels[0].gate_bias, n_.levels))
@@ -211,7 +211,7 @@ memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   const auto head = static_cast<std::size_t>(h);
   memory_state<R>& m = context(s).memories[level][head];
   const std::uint64_t frequency = config_.frequencies[level];
-  memory_head<R> r = at(s).levels[level][head].head;
+  memory_head<R> r = block_at(s).levels[level][head].head;
   r.first = s.rows->first;
   r.last = s.rows->last;
   r.saves_states = s.pulse->builds;
@@ -230,7 +230,7 @@ template <class R>
 void graph<R>::memory(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
-  block& b = at(s);
+  block& b = block_at(s);
   memory_state<R>& m = context(s).memories[level][head];
   accesses_.reads(l < n_.near_levels ? b.near.all() : b.far.all())
       .reads(b.heads[head].saved.all())

@@ -98,7 +98,7 @@ void graph<R>::head_weights(const spot& s) {
 /// with `gain2`.
 template <class R>
 void graph<R>::mlp_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const buffer<R>& d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1];
   accesses_.reads(b.halves[0].wide.all())
@@ -110,8 +110,8 @@ void graph<R>::mlp_weights(const spot& s) {
       "mlp_weights", s,
       [this](const spot& here) -> result<void> {
         const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
-        halves_product(here, parameters(here).mlp_out, at(here).halves[0].hidden,
-                       at(here).halves[1].hidden, constant(d));
+        halves_product(here, parameters(here).mlp_out, block_at(here).halves[0].hidden,
+                       block_at(here).halves[1].hidden, constant(d));
         return {};
       },
       priority::filler);
@@ -124,7 +124,7 @@ void graph<R>::mlp_weights(const spot& s) {
   task(
       "mlp_weights", s,
       [this](const spot& here) -> result<void> {
-        const block& t = at(here);
+        const block& t = block_at(here);
         halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
                        t.halves[1].d_hidden, {t.normed2.data, n_.width});
         vector_gradient(here, parameters(here).gain2,
@@ -152,7 +152,7 @@ void graph<R>::halves_product(const spot& s, int parameter, const R* first,
 /// Submits the task of the gradients of `out` in all levels.
 template <class R>
 void graph<R>::out_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const int out = parameters(s).levels[0].out;
   accesses_.reads(b.y.all())
       .reads(b.d_x1.all())
@@ -161,8 +161,8 @@ void graph<R>::out_weights(const spot& s) {
   task(
       "out_weights", s,
       [this, out](const spot& here) -> result<void> {
-        weight_product(here, out, n_.levels, {at(here).y.data, n_.outs},
-                       {at(here).d_x1.data, n_.width});
+        weight_product(here, out, n_.levels, {block_at(here).y.data, n_.outs},
+                       {block_at(here).d_x1.data, n_.width});
         return {};
       },
       priority::filler);
@@ -174,7 +174,7 @@ void graph<R>::far_weights(const spot& s) {
   if (n_.near_levels == n_.levels) {
     return;
   }
-  block& b = at(s);
+  block& b = block_at(s);
   const int count = n_.levels - n_.near_levels;
   const int query = parameters(s).levels[static_cast<std::size_t>(n_.near_levels)].query;
   accesses_.reads(b.d_far)
@@ -184,8 +184,9 @@ void graph<R>::far_weights(const spot& s) {
   task(
       "query_weights", s,
       [this, query, count](const spot& here) -> result<void> {
-        weight_product(here, query, count, {at(here).d_stack.data + n_.near, n_.stack},
-                       {at(here).z, n_.width});
+        weight_product(here, query, count,
+                       {block_at(here).d_stack.data + n_.near, n_.stack},
+                       {block_at(here).z, n_.width});
         return {};
       },
       priority::filler);
@@ -195,7 +196,7 @@ void graph<R>::far_weights(const spot& s) {
 /// The gradient of a gate's bias is the sum over the rows.
 template <class R>
 void graph<R>::near_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int bias = p.levels[0].gate_bias;
   const int count = 2 + n_.levels + n_.near_levels;
@@ -208,9 +209,9 @@ void graph<R>::near_weights(const spot& s) {
   task(
       "key_weights", s,
       [this, bias, count](const spot& here) -> result<void> {
-        const R* stack = at(here).d_stack.data;
+        const R* stack = block_at(here).d_stack.data;
         weight_product(here, parameters(here).key, count, {stack, n_.stack},
-                       {at(here).z, n_.width});
+                       {block_at(here).z, n_.width});
         for (int l = 0; l < n_.levels; ++l) {
           R sums[64] = {};
           const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;

@@ -307,7 +307,7 @@ class graph {
     return b.part(half * n, n);
   }
   [[nodiscard]] static half_buffers<R>& half_at(const spot& s, int half) {
-    return at(s).halves[static_cast<std::size_t>(half)];
+    return block_at(s).halves[static_cast<std::size_t>(half)];
   }
   [[nodiscard]] static matrix<R> rows_from(matrix<R> m, int row) {
     return {m.data + row * m.stride, m.stride};
@@ -339,7 +339,7 @@ class graph {
   [[nodiscard]] const block_parameters& parameters(const spot& s) const {
     return layout_.blocks[static_cast<std::size_t>(s.b)];
   }
-  [[nodiscard]] static block& at(const spot& s) {
+  [[nodiscard]] static block& block_at(const spot& s) {
     return s.w->blocks[static_cast<std::size_t>(s.b)];
   }
   /// Returns whether the pulse computes only some rows of the window.

@@ -17,7 +17,7 @@ namespace weir::models {
 /// Submits x1 = x + y out, for half of the columns.
 template <class R>
 void graph<R>::out(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   accesses_.reads(b.y.all())
       .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
       .reads(values(parameters(s).levels[0].out, n_.levels))
@@ -27,7 +27,7 @@ void graph<R>::out(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_out(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const int width = n_.width;
   const int columns = width / 2;
   const int first = half * columns;
@@ -44,7 +44,7 @@ void graph<R>::run_out(const spot& s, int half) {
 /// summands of the block's output: x1, and one from each half.
 template <class R>
 void graph<R>::mlp(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   half_buffers<R>& t = half_at(s, half);
   accesses_.reads(b.x1.all())
       .reads(values(parameters(s).gain2, 3))
@@ -58,7 +58,7 @@ void graph<R>::mlp(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_mlp(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const half_buffers<R>& t = half_at(s, half);
   const block_parameters& p = parameters(s);
   const int width = n_.width;
@@ -129,7 +129,7 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
 /// half.
 template <class R>
 void graph<R>::out_backward(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   accesses_.reads(half_at(s, 0).back.all())
       .reads(half_at(s, 1).back.all())
       .reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
@@ -145,7 +145,7 @@ void graph<R>::out_backward(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_out_backward(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int width = n_.width;
   const int size = window_rows * width;

@@ -167,7 +167,7 @@ TEST(run, ends_with_its_stream) {
   EXPECT_EQ(r->tokens, 1000U);
 }
 
-TEST(run, of_one_pass_takes_what_the_source_has) {
+TEST(run, of_one_pass_takes_all_tokens_of_the_source) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
   config.phase.build.tokens = one_pass;
@@ -214,7 +214,7 @@ TEST(run, works_with_every_boundary_policy_on_several_documents) {
   EXPECT_NE(hashes[1], hashes[2]);
 }
 
-TEST(run, loops_where_it_is_told_to) {
+TEST(run, loops_over_the_source_if_configured) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
   config.stream.end = storage::end_policy::loop;

@@ -99,7 +99,7 @@ TEST_F(speak_tests, context_does_not_depend_on_how_the_prompt_is_cut) {
   EXPECT_EQ(again->context_hash, whole->context_hash);
 }
 
-TEST_F(speak_tests, hands_out_each_token_and_ends_early_when_told) {
+TEST_F(speak_tests, hands_out_each_token_and_ends_early_on_request) {
   std::string heard;
   const auto r = speak(request("volume"), [&](std::string_view text) {
     heard += text;

@@ -180,7 +180,7 @@ TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
   EXPECT_LT(syncs, 300u * 13u) << "appends share a sync";
 }
 
-TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_what_came_is_kept) {
+TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are_kept) {
   const byte_vector all = twelve_messages();
   for (std::uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -233,7 +233,7 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
   EXPECT_GT(refused, 20u);
 }
 
-TEST(message_reader_actor, answers_what_is_wrong_with_a_request) {
+TEST(message_reader_actor, answers_the_fault_of_a_request) {
   flow f(1);
   faulty_files fs({{"in/a.tgm", numbered_message(5)}});
   message_reader_config config;
@@ -281,7 +281,7 @@ TEST(message_reader_actor, keeps_no_more_pulls_than_allowed_and_drops_none) {
   EXPECT_EQ(log.pull_errors.back(), errc::abandoned);
 }
 
-TEST(message_appender_actor, answers_what_is_wrong_with_a_request) {
+TEST(message_appender_actor, answers_the_fault_of_a_request) {
   flow f(3);
   faulty_files fs;
   const auto appender = f.spawn(message_appender_io, appending_to(fs));

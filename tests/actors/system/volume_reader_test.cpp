@@ -268,7 +268,7 @@ storage::extent middle_block(std::size_t tag) {
   throw std::runtime_error("the block was not found");
 }
 
-TEST(volume_reader, a_device_error_reaches_who_asked_and_nobody_else) {
+TEST(volume_reader, a_device_error_reaches_its_client_and_no_other) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     volume_system s(seed);
     for (int i = 0; i < 2; ++i) {

@@ -137,7 +137,7 @@ TEST_F(collective_state_test, a_rank_may_be_ahead_of_the_others) {
   EXPECT_EQ(engine->at(x, 1)[0], 4000.0F);
 }
 
-TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
+TEST_F(collective_state_test, calls_that_differ_are_an_error_for_every_rank) {
   join(0);
   join(1);
   auto other = share_of(2);
@@ -151,7 +151,7 @@ TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
   expect_next_works();
 }
 
-TEST_F(collective_state_test, policies_that_differ_are_told_to_every_rank) {
+TEST_F(collective_state_test, policies_that_differ_are_an_error_for_every_rank) {
   auto other = share_of(1);
   other.descriptor.stable_reductions = false;
   join(other);
@@ -197,7 +197,7 @@ TEST_F(collective_state_test, a_share_that_does_not_end_is_overdue) {
   EXPECT_EQ(answers.size(), 4U);
 }
 
-TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
+TEST_F(collective_state_test, a_failure_before_it_is_an_error_for_every_rank) {
   const auto queue = or_throw(runtime::stream::make(engine->mesh, {}));
   queue->enqueue(runtime::make_failing(error(errc::kernel_failed, "stage out of luck")));
   auto point = std::make_shared<runtime::event>();
@@ -236,7 +236,7 @@ TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
   EXPECT_EQ(engine->at(x, 3)[0], 1000.0F);
 }
 
-TEST_F(collective_state_test, keeps_what_it_is_told_to_until_the_share_has_ended) {
+TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   auto memory = std::make_shared<int>(1);
   const std::weak_ptr<int> kept = memory;
   for (int r = 0; r < 4; ++r) {

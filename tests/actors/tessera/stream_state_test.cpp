@@ -165,7 +165,7 @@ TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   EXPECT_EQ(engine->at(y, 1)[0], 20.0F) << "all ten launches of the other came before";
 }
 
-TEST_F(stream_state_test, says_what_is_wrong_with_orders_and_specs) {
+TEST_F(stream_state_test, names_the_fault_of_orders_and_specs) {
   auto s = open();
   EXPECT_EQ(s->launch(launch_of("stage", {x, x, 1, 1}, 0)).error().code(),
             errc::invalid_argument);

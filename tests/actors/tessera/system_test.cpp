@@ -219,7 +219,7 @@ TEST_F(tessera_actors, a_synchronization_has_a_deadline) {
   EXPECT_EQ(all[1].error().code(), errc::timeout);
 }
 
-TEST_F(tessera_actors, who_waits_for_a_stream_that_is_killed_hears_of_it) {
+TEST_F(tessera_actors, clients_that_wait_for_a_killed_stream_get_an_error) {
   const auto stream = open();
   request(stream, sync_atom_v);
   system.step_all();
@@ -293,7 +293,7 @@ TEST_F(tessera_actors, every_rank_hears_of_a_policy_that_differs) {
   }
 }
 
-TEST_F(tessera_actors, ranks_that_wait_in_vain_hear_who_is_missing) {
+TEST_F(tessera_actors, ranks_that_wait_in_vain_learn_which_ranks_are_missing) {
   const auto group = open_group(2'000'000'000);
   request(group, join_atom_v, share_of(3));
   request(group, join_atom_v, share_of(1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What CAF has to know of messages: the block of type ids, payloads by reference, and
-/// how a `weir::error` travels.
+/// Messages as CAF needs them: the block of type ids, payloads by reference, and
+/// conversions of `weir::error`.
 ///
 /// Messages stay in the process. Payloads are passed by reference and are never
 /// serialised; no floating point number goes through a CAF inspector.

@@ -70,7 +70,7 @@ struct pulse_order {
   /// By lane; an empty entry is a lane that takes no part in the pulse.
   std::vector<std::optional<storage::token_chunk>> lanes;
   std::vector<std::uint32_t> resets;  ///< lanes whose context is emptied before the pulse
-  /// Whether another pulse will come. If none does, an idle engine is not a stall.
+  /// True if another pulse will come. If none does, an idle engine is not a stall.
   bool more_follow = true;
 };
 /// The pulses of one message, in the order of their ids.

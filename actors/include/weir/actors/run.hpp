@@ -44,8 +44,8 @@ struct phase_budget {
   friend bool operator==(const phase_budget&, const phase_budget&) = default;
 };
 
-/// Whether all lanes share one set of parameters, or every rank of the stream has its own
-/// replica as a device of a mesh. The result is the same.
+/// Number of replicas of the parameters: one for all lanes, or one for every rank of the
+/// stream, which is then a device of a mesh. The results are equal.
 enum class replica_policy : std::uint8_t { one, per_rank };
 
 /// Budgets of the phases, in the order in which the phases follow each other.
@@ -101,7 +101,7 @@ struct run_progress {
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
 };
 
-/// What is known of a run before its first pulse.
+/// Information about a run before its first pulse.
 struct run_start {
   std::string folder;               ///< the run folder
   std::vector<std::string> corpus;  ///< files in the order of reading, or "stdin"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run has learned, used outside of the run: parameters are stored in HN4 volumes
-/// and loaded from them, and `speak` continues a prompt.
+/// Use of a run's parameters outside of the run: they are stored in HN4 volumes and
+/// loaded from them, and `speak` continues a prompt.
 #pragma once
 
 #include <cstdint>

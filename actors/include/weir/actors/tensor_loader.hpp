@@ -25,14 +25,14 @@ namespace weir::actors {
 using stream_source =
     std::function<result<std::size_t>(std::uint64_t offset, mutable_bytes memory)>;
 
-/// How a loader reads.
+/// Options of a loader.
 struct loader_options {
   /// Bytes that one task reads. Tasks begin at blocks of the volume, so that no block is
   /// read twice.
   std::uint64_t piece = std::uint64_t{4} << 20;
   bool urgent = false;  ///< workers prefer these tasks to others
-  /// What reads the bytes. Empty: each task reads from the stream itself. A source that
-  /// asks a volume reader gives the tasks the reader's deadlines.
+  /// Function that reads the bytes. Empty: each task reads from the stream itself. With a
+  /// source that asks a volume reader, tasks have the deadlines of the reader.
   stream_source source;
 };
 
