@@ -59,7 +59,8 @@ survivors supervised_system::stop() {
     return {};
   }
   // Some actor has not ended. The destructor of the actor system would wait for it for
-  // ever, so the system is leaked on purpose: the process is about to end anyway.
+  // ever, so the system is leaked on purpose: a leak is better than a call that never
+  // returns.
   static_cast<void>(system_.release());
   static_cast<void>(config_.release());
   return left ? **left : survivors{"supervisor"};
