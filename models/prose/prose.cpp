@@ -77,8 +77,8 @@ result<void> check_input(const prose_config& config, const prose::lane_input& in
 prose::prose(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
 prose::~prose() {
   // Tasks point to this object and to the images of snapshots, which it owns, so all
-  // tasks must end before any of it is destroyed. A failure at this point concerns
-  // nobody: who wants the result of a pulse or a snapshot has finished it before.
+  // tasks must end before any of it is destroyed. Failures are ignored here: a caller
+  // that wants the result of a pulse or a snapshot has finished it before.
   static_cast<void>(impl_->idle());
 }
 
