@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// oneDNN's sgemm with its threads switched off, and loops for fp64.
+/// Dense products: oneDNN's sgemm, limited to one thread, and plain loops for fp64.
 #include "gemm.hpp"
 
 #include <dlfcn.h>
@@ -13,8 +13,12 @@ namespace weir::models {
 
 namespace {
 
-/// The library would start one thread per core inside every task. It brings the OpenMP
-/// runtime along; a build of it without OpenMP has no such function and needs none.
+/// Limits oneDNN to the calling thread. Otherwise it would start a thread per core inside
+/// every task, although the engine's workers occupy all cores already.
+///
+/// oneDNN takes its threads from OpenMP, whose limit is a setting of the calling thread.
+/// The function is looked up at run time, because a oneDNN that was built without OpenMP
+/// does not bring it along, and does not need it either.
 bool use_one_thread() {
   using set_threads = void (*)(int);
   if (const auto f =
@@ -24,6 +28,7 @@ bool use_one_thread() {
   return true;
 }
 
+/// Returns the name of the instruction set that oneDNN uses on this processor.
 const char* instruction_set() {
   switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_sse41: return "sse41";
@@ -34,7 +39,7 @@ const char* instruction_set() {
     case dnnl_cpu_isa_avx512_core_vnni:
     case dnnl_cpu_isa_avx512_core_bf16: return "avx512";
     default:
-      // Newer sets run the AVX-512 kernels for fp32 as well.
+      // For fp32, oneDNN runs its AVX-512 kernels on newer instruction sets as well.
       return dnnl_get_effective_cpu_isa() > dnnl_cpu_isa_avx512_core ? "avx512"
                                                                      : "generic";
   }
@@ -45,8 +50,8 @@ const char* instruction_set() {
 void gemm(form fa, form fb, std::int64_t m, std::int64_t n, std::int64_t k,
           const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
           float beta, float* c, std::int64_t c_stride) {
-  static thread_local const bool alone = use_one_thread();
-  static_cast<void>(alone);
+  static thread_local const bool one_thread = use_one_thread();
+  static_cast<void>(one_thread);
   const dnnl_status_t status =
       dnnl_sgemm(fa == form::plain ? 'N' : 'T', fb == form::plain ? 'N' : 'T', m, n, k,
                  1.0F, a, a_stride, b, b_stride, beta, c, c_stride);

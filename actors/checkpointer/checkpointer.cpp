@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening a folder of checkpoints and writing generations.
+/// Opening a folder of checkpoints, writing checkpoints, and the handlers of the actor's
+/// messages.
 #include "checkpointer/checkpointer.hpp"
 
 #include "checkpointer/contents.hpp"
@@ -34,11 +35,11 @@ result<store_info> checkpointer_state::open(const store_spec& spec) {
 result<save_done> checkpointer_state::save(const save_order& order) {
   if (!store_) {
     return error(errc::stopping,
-                 "the checkpointer has no folder: expected an open before");
+                 "saving a checkpoint failed: expected an open folder, found none");
   }
   save_done done;
   done.start_ns = now_ns();
-  done.pulse_id = order.image->pulses;
+  done.pulse_id = order.snapshot->pulses;
   const checkpoint_contents contents(order);
   WEIR_TRY(done.generation, store_->save(contents.sections, done.pulse_id));
   done.end_ns = now_ns();

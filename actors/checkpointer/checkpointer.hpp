@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The checkpointer actor: owns the folder of generations and its lock, on a thread of
-/// its own.
+/// The checkpointer actor: owns the folder of checkpoints and its lock. It has its own
+/// thread, because files block.
 #pragma once
 
 #include <optional>
@@ -13,26 +13,36 @@
 
 namespace weir::actors {
 
-/// The checkpointer without actors. @threads{thread-compatible}
+/// The logic of the checkpointer, without actors.
+/// @threads{thread-compatible}
 class checkpointer_state {
  public:
+  /// Makes a checkpointer without a folder.
   explicit checkpointer_state(file_system& fs) : fs_(&fs) {}
+  /// Takes the lock of a folder and reads its newest valid checkpoint, if it has any.
+  /// @error{locked, another process has the folder}
+  /// @error{already_exists, the folder has checkpoints and `spec` does not allow that}
   [[nodiscard]] result<store_info> open(const store_spec& spec);
-  /// Durable when it returns.
+  /// Writes a checkpoint, which is durable when the call returns.
+  /// @error{stopping, no folder is open}
+  /// @error{no_space; io}
   [[nodiscard]] result<save_done> save(const save_order& order);
 
  private:
   file_system* fs_;
-  std::optional<storage::checkpoint_store> store_;
+  std::optional<storage::checkpoint_store> store_;  ///< the open folder
 };
 
+/// Configuration of a checkpointer.
 struct checkpointer_config {
   file_system* fs = &posix_file_system();
 };
+/// State that CAF keeps for a checkpointer.
 struct checkpointer_shell {
   static constexpr const char* name = "weir.checkpointer_io";
   std::optional<checkpointer_state> core;
 };
+/// The function of a checkpointer.
 checkpointer_actor::behavior_type checkpointer_io(
     checkpointer_actor::stateful_pointer<checkpointer_shell> self,
     checkpointer_config config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sections of a checkpoint, and reading those that are not the model's.
+/// The sections of a checkpoint, and reading of the sections that neither the model nor
+/// the stream reads itself.
 #include "checkpointer/contents.hpp"
 
 #include "orchestrator/prose_runner.hpp"
@@ -8,9 +9,9 @@
 
 namespace weir::actors {
 
-std::uint64_t state_hash_of(bytes_view image, const storage::stream_cursor& cursor) {
+std::uint64_t state_hash_of(bytes_view snapshot, const storage::stream_cursor& cursor) {
   std::byte raw[8];
-  store_le(raw, xxh3_64(image));
+  store_le(raw, xxh3_64(snapshot));
   xxh3_stream hash;
   hash.update(raw);
   hash.update(storage::encode(cursor));
@@ -19,10 +20,10 @@ std::uint64_t state_hash_of(bytes_view image, const storage::stream_cursor& curs
 
 checkpoint_contents::checkpoint_contents(const save_order& order)
     : stream(storage::sections_of(order.cursor)),
-      conductor(storage::conductor_section(order.image->pulses, order.conductor)),
+      conductor(storage::conductor_section(order.snapshot->pulses, order.conductor)),
       hashes(16) {
-  const bytes_view image = order.image->bytes;
-  store_le(hashes.data(), state_hash_of(image, order.cursor));
+  const bytes_view snapshot = order.snapshot->bytes;
+  store_le(hashes.data(), state_hash_of(snapshot, order.cursor));
   store_le(hashes.data() + 8, order.cursor.history_hash);
   sections.push_back({std::string(storage::section::config), as_view(order.config)});
   sections.push_back({std::string(storage::section::conductor), conductor});
@@ -30,7 +31,7 @@ checkpoint_contents::checkpoint_contents(const save_order& order)
     sections.push_back(std::move(section));
   }
   for (const models::state_section& part : order.sections) {
-    sections.push_back({section_name(part), image.subspan(part.offset, part.bytes)});
+    sections.push_back({section_name(part), snapshot.subspan(part.offset, part.bytes)});
   }
   sections.push_back({"HASHES", hashes});
   sections.push_back({"BUILD_ID", as_view(order.build)});

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The collective actor: ranks join, each is answered when all is done or nothing can be.
+/// The collective actor: ranks join with their shares, and each rank is answered when the
+/// collective has ended or cannot run.
 #pragma once
 
-#include <map>
-#include <memory>
-
 #include "collective/collective_state.hpp"
-#include "shim/shim.hpp"
+#include "stream/queue_shell.hpp"
 #include "weir/actors/interfaces.hpp"
 
 namespace weir::actors {
 
-struct collective_shell {
+/// State that CAF keeps for a collective actor.
+struct collective_shell : queue_shell<collective_state> {
   static constexpr const char* name = "weir.collective";
-  /// Why there is no group, if there is none: every request is answered that.
-  result<std::unique_ptr<collective_state>> core =
-      error(errc::not_initialized, "collective group not opened");
-  std::map<collective_state::ticket, reply_later<std::uint64_t>> waiting;
-  std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
 };
+/// The function of a collective actor. If the group of `spec` cannot be made, the actor
+/// lives all the same and answers every request with the reason.
 collective_actor::behavior_type collective_group(
     collective_actor::stateful_pointer<collective_shell> self, collective_spec spec);
 

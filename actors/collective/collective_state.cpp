@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Meetings of ranks: who comes, what runs, who is told what.
+/// Meetings of the ranks of a group: comparing their calls, running the collective, and
+/// the answer to each rank.
 #include "collective/collective_state.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +16,10 @@ namespace weir::actors {
 
 namespace {
 
-constexpr std::uint64_t the_group = 1;
+/// The rendezvous can serve many groups; an actor uses it for one, with this number.
+constexpr std::uint64_t group_number = 1;
 
+/// Encodes a policy as a number, so that the rendezvous can compare it.
 std::uint64_t digest_of_policy(const runtime::numerics_policy& p) noexcept {
   return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
@@ -29,15 +32,16 @@ std::string text_of(const runtime::numerics_policy& p) {
 }
 
 std::string text_of(const runtime::collective_call& c) {
-  const std::string what = fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count,
+  const std::string call = fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count,
                                        info_of(c.type).tessera);
   if (runtime::reduces(c.kind)) {
-    return fmt::format("{} by {}", what, runtime::name_of(c.op));
+    return fmt::format("{} by {}", call, runtime::name_of(c.op));
   }
-  return fmt::format("{} with root {} and peer {}", what, c.root, c.peer);
+  return fmt::format("{} with root {} and peer {}", call, c.root, c.peer);
 }
 
-/// What ranks compare. The level is a matter of the descriptor.
+/// Returns a digest of everything in a call that must be equal on all ranks. The level of
+/// determinism does not count: the policy in the descriptor gives it.
 std::uint64_t digest_of_call(runtime::collective_call c) noexcept {
   c.level = 0;
   return runtime::digest_of(c);
@@ -47,7 +51,7 @@ std::uint64_t digest_of_call(runtime::collective_call c) noexcept {
 
 result<std::unique_ptr<collective_state>> collective_state::make(
     collective_spec spec, std::function<void()> ended) {
-  if (spec.on == nullptr) {
+  if (spec.mesh == nullptr) {
     return error(errc::invalid_argument,
                  fmt::format("collective group \"{}\" not opened: expected a mesh, found "
                              "none",
@@ -56,14 +60,15 @@ result<std::unique_ptr<collective_state>> collective_state::make(
   std::unique_ptr<collective_state> out(
       new collective_state(std::move(spec), std::move(ended)));
   const collective_spec& s = out->spec_;
-  WEIR_TRY(out->ranks_, s.on->shape.group_of(s.axes, s.member));
+  WEIR_TRY(out->ranks_, s.mesh->shape.group_of(s.axes, s.member));
   for (const int rank : out->ranks_) {
     runtime::stream_options bound;
     bound.rank = rank;
-    WEIR_TRY(auto queue, runtime::stream::make(s.on, bound));
+    WEIR_TRY(auto queue, runtime::stream::make(s.mesh, bound));
     out->queues_.push_back(std::move(queue));
   }
-  WEIR_CHECK(out->meetings_.add_group(the_group, static_cast<int>(out->ranks_.size())));
+  WEIR_CHECK(
+      out->meetings_.add_group(group_number, static_cast<int>(out->ranks_.size())));
   return out;
 }
 
@@ -78,6 +83,7 @@ collective_state::~collective_state() {
   }
 }
 
+/// Returns an error of this group. `expected_found` continues "expected ".
 error collective_state::refusal(errc code, std::string expected_found) const {
   return error(code, fmt::format("collective not run in group \"{}\": expected {}",
                                  spec_.name, expected_found))
@@ -86,137 +92,152 @@ error collective_state::refusal(errc code, std::string expected_found) const {
 
 result<collective_state::ticket> collective_state::join(const join_order& order,
                                                         std::int64_t now_ns) {
-  const auto at = std::find(ranks_.begin(), ranks_.end(), order.rank);
-  if (at == ranks_.end()) {
+  const auto found = std::find(ranks_.begin(), ranks_.end(), order.rank);
+  if (found == ranks_.end()) {
     return refusal(errc::invalid_argument,
                    fmt::format("a rank of the group, found rank {}", order.rank));
   }
   share s;
   s.order = order;
-  s.place = static_cast<std::size_t>(at - ranks_.begin());
-  s.order.what.axes = spec_.axes;
-  WEIR_TRY(s.what, runtime::make_collective(*queues_[s.place], s.order.what));
-  WEIR_TRY(s.sequence, meetings_.next_sequence(the_group, static_cast<int>(s.place)));
-  runtime::arrival who;
-  who.group = the_group;
-  who.rank = static_cast<int>(s.place);
-  who.sequence = s.sequence;
-  who.call = digest_of_call(order.what.call);
-  who.descriptor = digest_of_policy(order.descriptor);
-  who.ticket = ++tickets_;
-  shares_.emplace(who.ticket, std::move(s));
-  auto met = meetings_.join(who, now_ns);
-  if (!met) {
-    shares_.erase(who.ticket);
-    return std::move(met).error();
+  s.place = static_cast<std::size_t>(found - ranks_.begin());
+  s.order.request.axes = spec_.axes;
+  // The operation is made before the share counts: a share that is refused here has no
+  // place in the sequence of the rank's collectives.
+  WEIR_TRY(s.operation, runtime::make_collective(*queues_[s.place], s.order.request));
+  WEIR_TRY(s.sequence, meetings_.next_sequence(group_number, static_cast<int>(s.place)));
+  runtime::arrival arrival;
+  arrival.group = group_number;
+  arrival.rank = static_cast<int>(s.place);
+  arrival.sequence = s.sequence;
+  arrival.call = digest_of_call(order.request.call);
+  arrival.descriptor = digest_of_policy(order.descriptor);
+  arrival.ticket = ++tickets_;
+  shares_.emplace(arrival.ticket, std::move(s));
+  auto outcome = meetings_.join(arrival, now_ns);
+  if (!outcome) {
+    shares_.erase(arrival.ticket);
+    return std::move(outcome).error();
   }
-  decide(*met, now_ns);
-  return who.ticket;
+  decide(*outcome, now_ns);
+  return arrival.ticket;
 }
 
-void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t now_ns) {
-  if (what.tickets.empty()) {
+/// Acts on the outcome of a meeting. A complete meeting under the context's policy begins
+/// to run; every other outcome is an error for all ranks. Ranks that arrive later at a
+/// failed meeting get the same error, so it is kept until the last one has.
+void collective_state::decide(const runtime::meeting_outcome& outcome,
+                              std::int64_t now_ns) {
+  if (outcome.tickets.empty()) {
     return;
   }
-  if (what.state == runtime::meeting_state::complete) {
-    const auto& asked = shares_.at(what.tickets.front()).order.descriptor;
-    if (asked == spec_.on->of->policy()) {
-      for (const ticket t : what.tickets) {
+  if (outcome.state == runtime::meeting_state::complete) {
+    const auto& policy = shares_.at(outcome.tickets.front()).order.descriptor;
+    if (policy == spec_.mesh->of->policy()) {
+      for (const ticket t : outcome.tickets) {
         begin(shares_.at(t), now_ns);
       }
       return;
     }
   }
-  auto found = verdicts_.find(what.sequence);
-  if (found == verdicts_.end()) {
-    found = verdicts_.emplace(what.sequence, verdict{why(what), ranks_.size()}).first;
+  auto found = failures_.find(outcome.sequence);
+  if (found == failures_.end()) {
+    found =
+        failures_
+            .emplace(outcome.sequence, failed_meeting{failure_of(outcome), ranks_.size()})
+            .first;
   }
-  for (const ticket t : what.tickets) {
-    answers_.push_back({t, found->second.why});
+  for (const ticket t : outcome.tickets) {
+    answers_.push_back({t, found->second.reason});
     shares_.erase(t);
-    --found->second.to_hear;
+    --found->second.unanswered;
   }
-  if (found->second.to_hear == 0) {
-    verdicts_.erase(found);
+  if (found->second.unanswered == 0) {
+    failures_.erase(found);
   }
 }
 
+/// Enqueues a share on the queue of its rank: it waits for its points, runs its part of
+/// the collective, and reports its end. An order's holder is kept alive until then.
 void collective_state::begin(share& s, std::int64_t now_ns) {
   runtime::stream& queue = *queues_[s.place];
-  for (const event_ptr& point : s.order.after) {
+  for (const event_ptr& point : s.order.wait_points) {
     if (auto waits = queue.wait(*point); !waits) {
       queue.enqueue(runtime::make_failing(std::move(waits).error()));
     }
   }
-  if (s.what) {
-    queue.enqueue(std::exchange(s.what, {}));
+  if (s.operation) {
+    queue.enqueue(std::exchange(s.operation, {}));
   }
   if (s.order.holder) {
-    queue.enqueue(runtime::make_ref<keeping>(s.order.holder));
+    queue.enqueue(runtime::make_ref<keep_alive_operation>(s.order.holder));
   }
-  s.end = runtime::make_ref<settling>(ended_call_);
+  s.end = runtime::make_ref<synchronize_operation>(ended_call_);
   s.deadline_ns = now_ns + spec_.deadline_ns;
   queue.enqueue(s.end);
 }
 
+/// Describes the first two shares whose calls or policies differ.
 std::string collective_state::difference(const std::vector<ticket>& tickets) const {
   const share& first = shares_.at(tickets.front());
   const auto other = std::find_if(tickets.begin(), tickets.end(), [&](const ticket t) {
     const join_order& o = shares_.at(t).order;
-    return digest_of_call(o.what.call) != digest_of_call(first.order.what.call) ||
+    return digest_of_call(o.request.call) != digest_of_call(first.order.request.call) ||
            !(o.descriptor == first.order.descriptor);
   });
   const share& second = shares_.at(other == tickets.end() ? tickets.front() : *other);
   const auto text = [](const share& s) {
     return fmt::format("rank {} with {} under a {}", s.order.rank,
-                       text_of(s.order.what.call), text_of(s.order.descriptor));
+                       text_of(s.order.request.call), text_of(s.order.descriptor));
   };
   return fmt::format("{} and {}", text(first), text(second));
 }
 
+/// Lists the ranks that are not among the shares.
 std::string collective_state::missing(const std::vector<ticket>& tickets) const {
-  std::vector<int> there;
+  std::vector<int> present;
   for (const ticket t : tickets) {
-    there.push_back(shares_.at(t).order.rank);
+    present.push_back(shares_.at(t).order.rank);
   }
   std::string out;
   for (const int rank : ranks_) {
-    if (std::find(there.begin(), there.end(), rank) == there.end()) {
+    if (std::find(present.begin(), present.end(), rank) == present.end()) {
       out += fmt::format("{}{}", out.empty() ? "" : ", ", rank);
     }
   }
   return out;
 }
 
-error collective_state::why(const runtime::meeting_outcome& what) const {
-  switch (what.state) {
+error collective_state::failure_of(const runtime::meeting_outcome& outcome) const {
+  switch (outcome.state) {
     case runtime::meeting_state::collective_mismatch:
-      return refusal(
-          errc::collective_mismatch,
-          fmt::format("all ranks to call the same, found {}", difference(what.tickets)));
+      return refusal(errc::collective_mismatch,
+                     fmt::format("all ranks to make equal calls, found {}",
+                                 difference(outcome.tickets)));
     case runtime::meeting_state::determinism_violation:
-      return refusal(
-          errc::determinism_violation,
-          fmt::format("all ranks under one policy, found {}", difference(what.tickets)));
+      return refusal(errc::determinism_violation,
+                     fmt::format("all ranks to have one policy, found {}",
+                                 difference(outcome.tickets)));
     case runtime::meeting_state::complete:
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",
-                      text_of(spec_.on->of->policy()),
-                      text_of(shares_.at(what.tickets.front()).order.descriptor)));
+                      text_of(spec_.mesh->of->policy()),
+                      text_of(shares_.at(outcome.tickets.front()).order.descriptor)));
     default:
-      return refusal(errc::timeout,
-                     fmt::format("{} ranks within {} ms, found {}: no word of rank {}",
-                                 ranks_.size(), spec_.deadline_ns / 1'000'000,
-                                 what.tickets.size(), missing(what.tickets)));
+      return refusal(
+          errc::timeout,
+          fmt::format("{} ranks to join within {} ms, found {}: rank {} did not join",
+                      ranks_.size(), spec_.deadline_ns / 1'000'000,
+                      outcome.tickets.size(), missing(outcome.tickets)));
   }
 }
 
+/// Returns the answer to a share that has ended.
 result<std::uint64_t> collective_state::outcome_of(const share& s) const {
-  if (!s.end->found()) {
+  if (!s.end->failures()) {
     return s.sequence;
   }
-  const error& cause = *s.end->found().what;
+  const error& cause = *s.end->failures().what;
   return refusal(cause.code(), fmt::format("the share of rank {} to succeed, found that "
                                            "it or what it waited for failed",
                                            s.order.rank))
@@ -225,8 +246,8 @@ result<std::uint64_t> collective_state::outcome_of(const share& s) const {
 
 std::vector<collective_state::answer> collective_state::take_answers(
     std::int64_t now_ns) {
-  for (const auto& over : meetings_.expire(now_ns)) {
-    decide(over, now_ns);
+  for (const auto& expired : meetings_.expire(now_ns)) {
+    decide(expired, now_ns);
   }
   for (auto s = shares_.begin(); s != shares_.end();) {
     const bool begun = static_cast<bool>(s->second.end);
@@ -240,7 +261,7 @@ std::vector<collective_state::answer> collective_state::take_answers(
                    fmt::format("the share of rank {} to end within {} ms of the meeting, "
                                "found it running",
                                s->second.order.rank, spec_.deadline_ns / 1'000'000))
-               .hint("its work goes on")});
+               .hint("the share still runs; only its answer is late")});
     } else {
       ++s;
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The collective actor without actors: shares that meet, run together, and end.
+/// The logic of the collective actor, without actors.
 #pragma once
 
 #include <cstdint>
@@ -10,60 +10,73 @@
 #include <string>
 #include <vector>
 
-#include "stream/landmarks.hpp"
+#include "stream/queue_operations.hpp"
 #include "weir/actors/streams.hpp"
 #include "weir/runtime/collective/rendezvous.hpp"
 
 namespace weir::actors {
 
-/// @threads{thread-compatible; what it hears of its shares comes from workers}
+/// The collectives of one axis group.
+///
+/// A share is a rank's part of a collective. The n-th share of a rank meets the n-th
+/// shares of the others. When all have joined and their calls and policies agree, each
+/// share runs on a queue of its rank. Otherwise, or if a rank does not join before the
+/// deadline, no share of that meeting runs, and every rank gets an error.
+/// @threads{thread-compatible; `ended` is called by workers of the engine}
 class collective_state {
  public:
+  /// Number of a share, by which its answer is recognised.
   using ticket = std::uint64_t;
+  /// The answer to a share.
   struct answer {
     ticket asked = 0;
     result<std::uint64_t> outcome;  ///< number of the collective in its group
   };
 
-  /// `ended` is called by workers when it is worth to look for answers; it neither blocks
-  /// nor throws. @error{invalid_argument, no mesh or no such member}
+  /// Makes queues for all ranks of a group. Workers call `ended` when shares have ended,
+  /// so that `take_answers` may return something; it must neither block nor throw.
+  /// @error{invalid_argument, there is no mesh, or the mesh has no such member}
   [[nodiscard]] static result<std::unique_ptr<collective_state>> make(
       collective_spec spec, std::function<void()> ended);
-  /// Shares that have met still run; the others are dropped.
+  /// Drops shares that wait for other ranks. Shares that have begun still run.
   ~collective_state();
   collective_state(const collective_state&) = delete;
   collective_state& operator=(const collective_state&) = delete;
 
-  /// A rank has come with its share. @error{invalid_argument, a rank outside the group;
-  /// as of runtime::make_collective: the share does not count then}
+  /// Joins with the share of a rank. Also returns the errors of
+  /// `runtime::make_collective`. A share that is refused does not count.
+  /// @error{invalid_argument, the rank is not in the group}
   [[nodiscard]] result<ticket> join(const join_order& order, std::int64_t now_ns);
-  /// Who is to be told what since the last call.
+  /// Returns the answers to shares that have ended, failed, or passed their deadline
+  /// since the last call.
   [[nodiscard]] std::vector<answer> take_answers(std::int64_t now_ns);
-  /// When somebody's time is over next; the largest number if nobody waits.
+  /// Returns the earliest deadline; the largest number if no share waits for an answer.
   [[nodiscard]] std::int64_t next_deadline() const noexcept;
+  /// Returns one line about the shares that run and that wait.
   [[nodiscard]] std::string describe() const;
 
  private:
   struct share {
     join_order order;
-    std::size_t place = 0;  ///< in the group
-    std::uint64_t sequence = 0;
-    runtime::ref<runtime::operation> what;  ///< null: nothing to do
-    runtime::ref<settling> end;             ///< null: it has not begun
-    std::int64_t deadline_ns = 0;           ///< once it has
+    std::size_t place = 0;       ///< index of the rank in the group
+    std::uint64_t sequence = 0;  ///< number of the collective in the group
+    runtime::ref<runtime::operation> operation;  ///< null if there is nothing to do
+    runtime::ref<synchronize_operation> end;     ///< null until the share runs
+    std::int64_t deadline_ns = 0;                ///< of its end, once it runs
   };
-  /// Why a meeting came to nothing, until every rank has heard it.
-  struct verdict {
-    error why;
-    std::size_t to_hear = 0;
+  /// A meeting that failed. It is kept until every rank has been answered.
+  struct failed_meeting {
+    error reason;
+    std::size_t unanswered = 0;  ///< ranks that have not been answered
   };
   collective_state(collective_spec spec, std::function<void()> ended)
       : spec_(std::move(spec)),
         ended_call_(std::move(ended)),
         meetings_(spec_.deadline_ns) {}
-  void decide(const runtime::meeting_outcome& what, std::int64_t now_ns);
+  void decide(const runtime::meeting_outcome& outcome, std::int64_t now_ns);
   void begin(share& s, std::int64_t now_ns);
-  [[nodiscard]] error why(const runtime::meeting_outcome& what) const;
+  /// Returns the error for the ranks of a meeting that does not run.
+  [[nodiscard]] error failure_of(const runtime::meeting_outcome& outcome) const;
   [[nodiscard]] std::string difference(const std::vector<ticket>& tickets) const;
   [[nodiscard]] std::string missing(const std::vector<ticket>& tickets) const;
   [[nodiscard]] error refusal(errc code, std::string expected_found) const;
@@ -72,12 +85,12 @@ class collective_state {
   collective_spec spec_;
   std::function<void()> ended_call_;
   runtime::rendezvous meetings_;
-  std::vector<int> ranks_;                                ///< of the group
-  std::vector<std::shared_ptr<runtime::stream>> queues_;  ///< one for each of them
-  std::map<ticket, share> shares_;
-  std::map<std::uint64_t, verdict> verdicts_;  ///< by sequence
-  std::vector<answer> answers_;
-  ticket tickets_ = 0;
+  std::vector<int> ranks_;                                ///< ranks of the group
+  std::vector<std::shared_ptr<runtime::stream>> queues_;  ///< by rank of the group
+  std::map<ticket, share> shares_;                        ///< those without an answer
+  std::map<std::uint64_t, failed_meeting> failures_;      ///< by sequence
+  std::vector<answer> answers_;                           ///< not taken yet
+  ticket tickets_ = 0;                                    ///< last ticket
 };
 
 }  // namespace weir::actors

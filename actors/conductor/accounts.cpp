@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums of likelihoods, and the bytes of the CONDUCTOR and METRICS sections.
+/// Sums of likelihoods, and the encoding of the CONDUCTOR and METRICS sections.
 #include "conductor/accounts.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr double nats_per_bit = 0.693147180559945309417232121458;
 constexpr std::uint64_t record_version = 1;
 
-/// A record of u64 that begins with its version.
+/// Writes a record of little-endian u64 that begins with its version.
 class word_writer {
  public:
   word_writer() { put(record_version); }
@@ -30,7 +30,8 @@ class word_writer {
   record_writer out_;
 };
 
-/// Reads such a record; whether all of it was there is asked once, at the end.
+/// Reads such a record. Reading past its end returns zeros; `end` tells whether that has
+/// happened, so that callers check once.
 class word_reader {
  public:
   word_reader(bytes_view bytes, const char* section)
@@ -52,7 +53,9 @@ class word_reader {
     s.bytes = take();
     return s;
   }
-  /// A count of entries of `words` u64 each.
+  /// Reads the number of entries that follow, each of `words` u64. The number is limited
+  /// by the bytes that are left, so a damaged record cannot make the reader allocate
+  /// more.
   [[nodiscard]] std::size_t count(std::size_t words) {
     return in_.get_count<std::uint64_t>(8 * words);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run counts about itself, and how its two records are stored: CONDUCTOR, which
-/// decides how it goes on, and METRICS, which only tells.
+/// The counters of a run, and the two records in which a checkpoint stores them. The
+/// record CONDUCTOR decides how a resumed run continues; METRICS is only reported.
 #pragma once
 
 #include <cstdint>
@@ -14,59 +14,68 @@
 
 namespace weir::actors {
 
-/// Sum of negative log-likelihoods, exact: units of 2^-32 nat in two words.
+/// An exact sum of negative log-likelihoods, in units of 2^-32 nat. A run may be too long
+/// for one 64-bit word.
 struct nat_sum {
-  std::uint64_t whole = 0;     ///< nats
-  std::uint64_t fraction = 0;  ///< of 2^32
-  std::uint64_t bytes = 0;     ///< that were predicted; end-of-text costs but is no byte
+  std::uint64_t whole = 0;     ///< whole nats
+  std::uint64_t fraction = 0;  ///< units of 2^-32 nat, below 2^32
+  /// Number of bytes that were predicted. An end-of-text token adds nats but no byte.
+  std::uint64_t bytes = 0;
 
+  /// Adds the likelihood of `more_bytes` bytes.
   void add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept;
+  /// Adds another sum.
   void add(const nat_sum& other) noexcept;
-  /// 0 if there are no bytes.
+  /// Returns the mean in bits per byte; 0 if there are no bytes.
   [[nodiscard]] double bits_per_byte() const noexcept;
   friend bool operator==(const nat_sum&, const nat_sum&) = default;
 };
 
-/// How a run goes on: everything the Conductor must know besides cursor and model.
+/// Everything that the Conductor must know to continue a run, besides cursor and model.
 struct conductor_record {
-  std::uint64_t pulses = 0;  ///< completed, all phases: id of the next pulse
-  std::uint64_t tokens = 0;  ///< consumed, all phases and lanes
-  std::uint64_t total_updates = 0;
-  phase_uses used;
-  std::vector<std::uint8_t>
-      reset_due;  ///< by lane: a boundary was seen, the context is emptied next
+  std::uint64_t pulses = 0;         ///< committed in all phases; id of the next pulse
+  std::uint64_t tokens = 0;         ///< consumed in all phases and lanes
+  std::uint64_t total_updates = 0;  ///< `models::pulse::total_updates`
+  phase_uses used;                  ///< by phase
+  /// By lane: 1 if the last chunk of the lane had a boundary behind which its context is
+  /// to be emptied, before its next chunk.
+  std::vector<std::uint8_t> reset_due;
   friend bool operator==(const conductor_record&, const conductor_record&) = default;
 };
+/// Returns the bytes of a CONDUCTOR section.
 [[nodiscard]] byte_vector encode(const conductor_record& record);
-/// @error{corrupt, a length or value is wrong} @error{unsupported_version, written by a
-/// later version}
+/// Reads a CONDUCTOR section.
+/// @error{corrupt, the section is shorter or longer than its counts say}
+/// @error{unsupported_version, the section was written by a later version}
 [[nodiscard]] result<conductor_record> decode_conductor(bytes_view bytes);
 
 /// One window of the learning curve.
 struct curve_window {
-  std::uint64_t tokens = 0;  ///< Build tokens at its end
-  nat_sum sum;
+  std::uint64_t tokens = 0;  ///< Build tokens at the end of the window
+  nat_sum sum;               ///< likelihood of the tokens in the window
   friend bool operator==(const curve_window&, const curve_window&) = default;
 };
 
-/// What the metrics say of the whole run, resumes included. Left out of every hash of the
-/// state.
+/// Metrics of the whole run, including the time before it was resumed. They belong to no
+/// hash of the state.
 struct run_accounts {
-  nat_sum build;
-  nat_sum last_quarter;
-  nat_sum test;
-  nat_sum window;  ///< the curve's open window
-  std::int64_t build_ns = 0;
-  std::int64_t kernel_ns = 0;
-  std::int64_t stall_ns = 0;
-  std::uint64_t generations = 0;
-  std::uint64_t resumed = 0;
+  nat_sum build;                  ///< of the Build phase
+  nat_sum last_quarter;           ///< of the last quarter of the Build budget
+  nat_sum test;                   ///< of the Test phase
+  nat_sum window;                 ///< of the window of the curve that is not complete yet
+  std::int64_t build_ns = 0;      ///< duration of the Build phase
+  std::int64_t kernel_ns = 0;     ///< time inside kernels during Build, all threads
+  std::int64_t stall_ns = 0;      ///< time during Build for which no pulse was there
+  std::uint64_t generations = 0;  ///< checkpoints written
+  std::uint64_t resumed = 0;      ///< how often the run was resumed
   std::vector<curve_window> curve;
   friend bool operator==(const run_accounts&, const run_accounts&) = default;
 };
+/// Returns the bytes of a METRICS section.
 [[nodiscard]] byte_vector encode(const run_accounts& accounts);
-/// @error{corrupt, a length is wrong} @error{unsupported_version, written by a later
-/// version}
+/// Reads a METRICS section.
+/// @error{corrupt, the section is shorter or longer than its counts say}
+/// @error{unsupported_version, the section was written by a later version}
 [[nodiscard]] result<run_accounts> decode_accounts(bytes_view bytes);
 
 }  // namespace weir::actors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ordering of chunks: sizes, lanes, phases.
+/// The sizes of chunks, their order over lanes and phases, and the pulses they form.
 #include "conductor/chunk_plan.hpp"
 
 #include <fmt/format.h>
@@ -39,8 +39,9 @@ void chunk_plan::close_phase() {
   slots_ = phase_ < phase_count ? used_[phase_].pulses : 0;
 }
 
-/// Begins the next slot if budgets allow it now; moves on to the next phase where one is
-/// used up.
+/// Opens the next slot, if the budget is certain to leave at least one token for it. A
+/// phase whose budget is used up is closed. Returns false if the answer to an outstanding
+/// order is needed to decide, or if nothing more will come.
 bool chunk_plan::open_slot() {
   while (phase_ < phase_count) {
     if (all_ended()) {
@@ -56,14 +57,15 @@ bool chunk_plan::open_slot() {
       return true;
     }
     if (granted_ != 0) {
-      return false;  // what is on its way decides
+      return false;  // chunks may come back shorter, so wait until all have
     }
     close_phase();
   }
   return false;
 }
 
-/// Assigns the remaining lanes of a slot; false if that has to wait for answers.
+/// Orders chunks for the remaining lanes of a slot. Returns false if the size of the next
+/// order depends on answers that are still outstanding.
 bool chunk_plan::fill_slot(slot& s, chunk_orders& out) {
   for (; s.assigned < settings_.lanes; ++s.assigned) {
     cell& c = s.cells[s.assigned];
@@ -98,13 +100,16 @@ chunk_orders chunk_plan::take_orders(std::size_t slots) {
 
 result<void> chunk_plan::resolve(chunk_reply reply) {
   const std::uint32_t lane = reply.order.lane;
-  const auto at = lane >= settings_.lanes
-                      ? open_.end()
-                      : std::find_if(open_.begin(), open_.end(), [&](const slot& s) {
-                          return s.cells[lane].state == cell_state::ordered;
-                        });
+  // Answers of a lane come in the order of its orders: this one belongs to the first slot
+  // in which the lane waits.
+  const auto waiting = lane >= settings_.lanes
+                           ? open_.end()
+                           : std::find_if(open_.begin(), open_.end(), [&](const slot& s) {
+                               return s.cells[lane].state == cell_state::ordered;
+                             });
   const std::uint64_t tokens = reply.chunk ? reply.chunk->tokens.size() : 0;
-  if (at == open_.end() || tokens > reply.order.tokens || (reply.chunk && tokens == 0)) {
+  if (waiting == open_.end() || tokens > reply.order.tokens ||
+      (reply.chunk && tokens == 0)) {
     return error(
         errc::internal,
         fmt::format("taking a chunk of lane {} failed: expected an answer to an order of "
@@ -114,14 +119,15 @@ result<void> chunk_plan::resolve(chunk_reply reply) {
   granted_ -= reply.order.tokens;
   --orders_out_;
   tokens_ += tokens;
-  cell& c = at->cells[lane];
+  cell& c = waiting->cells[lane];
   c.state = reply.chunk ? cell_state::ready : cell_state::absent;
   ended_[lane] = ended_[lane] || !reply.chunk;
   c.chunk = std::move(reply.chunk);
   return {};
 }
 
-/// A slot whose lanes have all ended is no pulse.
+/// Removes slots in which no lane has a chunk, because all lanes have ended: they become
+/// no pulses.
 void chunk_plan::drop_empty_slots() {
   std::erase_if(open_, [&](const slot& s) {
     return s.assigned == settings_.lanes &&
@@ -156,7 +162,7 @@ std::optional<pulse_chunks> chunk_plan::take_pulse() {
 bool chunk_plan::exhausted() {
   drop_empty_slots();
   if (open_.empty() && granted_ == 0 && phase_ < phase_count && open_slot()) {
-    // Probing began the next slot; `take_orders` fills it.
+    // The question has opened the next slot, which `take_orders` will fill.
     return false;
   }
   return open_.empty() && granted_ == 0 && phase_ == phase_count;

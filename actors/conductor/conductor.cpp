@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the Conductor.
+/// The handlers of the Conductor's messages: requests to the other actors of a run, and
+/// what follows from their answers.
 #include "conductor/conductor.hpp"
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ void conductor_shell::start(self_pointer self, std::shared_ptr<conductor_config>
 }
 
 void conductor_shell::pump() {
-  if (over_) {
+  if (ended_) {
     return;
   }
   launched_ = true;
@@ -43,8 +44,8 @@ void conductor_shell::pump() {
       moved = true;
     }
   }
-  if (!last_begun_ && core_->at_rest() && !core_->gate().busy()) {
-    begin_last();
+  if (!last_save_begun_ && core_->at_rest() && !core_->gate().busy()) {
+    begin_last_save();
   }
 }
 
@@ -55,46 +56,49 @@ void conductor_shell::drain() {
   }
 }
 
-/// Asks; the answer or what went wrong comes to `then`.
+/// Sends a request. `then` gets the answer or the error. `action` says in errors what is
+/// asked for.
 template <class T, class Handle, class Deadline, class Then, class... As>
-void conductor_shell::ask_for(const char* what, const Handle& to, Deadline deadline,
-                              Then then, As... as) {
-  self_->request(to, deadline, std::move(as)...)
+void conductor_shell::ask(const char* action, const Handle& receiver, Deadline deadline,
+                          Then then, As... as) {
+  self_->request(receiver, deadline, std::move(as)...)
       .then([then](const local<T>& value) { then(result<local<T>>(value)); },
-            [then, what](const caf::error& e) {
-              then(result<local<T>>(from_caf(e, what)));
+            [then, action](const caf::error& e) {
+              then(result<local<T>>(from_caf(e, action)));
             });
 }
 
-/// Asks without a timer, for what is asked with every pulse; `watch` keeps the deadline.
+/// Sends a request for a pulse or for chunks. These are too many for a timer each;
+/// `check_deadline` watches over all of them.
 template <class T, class Handle, class Then, class... As>
-void conductor_shell::ask_often(const char* what, const Handle& to, Then then, As... as) {
+void conductor_shell::ask_without_timer(const char* action, const Handle& receiver,
+                                        Then then, As... as) {
   if (unanswered_++ == 0) {
-    heard_ns_ = config_->now();
+    last_answer_ns_ = config_->now();
   }
-  waits_for_ = what;
-  ask_for<T>(
-      what, to, caf::infinite,
+  last_request_ = action;
+  ask<T>(
+      action, receiver, caf::infinite,
       [this, then](const result<local<T>>& answer) {
         --unanswered_;
-        heard_ns_ = config_->now();
+        last_answer_ns_ = config_->now();
         then(answer);
       },
       std::move(as)...);
 }
 
-void conductor_shell::watch() {
-  if (over_) {
+void conductor_shell::check_deadline() {
+  if (ended_) {
     return;
   }
-  const std::int64_t silence_ns = config_->now() - heard_ns_;
+  const std::int64_t silence_ns = config_->now() - last_answer_ns_;
   if (unanswered_ != 0 &&
       silence_ns > std::chrono::nanoseconds(config_->deadline).count()) {
     return fail(error(errc::timeout,
                       fmt::format("{} failed: expected an answer within {} s, found none",
-                                  waits_for_, config_->deadline.count())));
+                                  last_request_, config_->deadline.count())));
   }
-  self_->delayed_send(self_, std::chrono::seconds(1), settle_atom_v);
+  self_->delayed_send(self_, std::chrono::seconds(1), deadline_atom_v);
 }
 
 void conductor_shell::order_chunks(const chunk_orders& orders) {
@@ -104,7 +108,7 @@ void conductor_shell::order_chunks(const chunk_orders& orders) {
   }
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (!by_rank[rank].empty()) {
-      ask_often<chunk_replies>(
+      ask_without_timer<chunk_replies>(
           "waiting for a chunk", config_->ranks[rank],
           [this](const result<local<chunk_replies>>& replies) { on_chunks(replies); },
           pull_atom_v, by_reference(std::move(by_rank[rank])));
@@ -126,24 +130,24 @@ void conductor_shell::on_chunks(const result<local<chunk_replies>>& replies) {
 
 void conductor_shell::issue(issued_pulses p) {
   const std::uint64_t last = p.orders.back().pulse.id;
-  ask_often<pulses_done>(
+  ask_without_timer<pulses_done>(
       "waiting for a pulse", config_->orchestrator,
       [this](const result<local<pulses_done>>& done) {
-        done ? on_done(**done) : fail(done.error());
+        done ? on_pulses_done(**done) : fail(done.error());
       },
       pulse_atom_v, by_reference(std::move(p.orders)));
   if (p.snapshot_after) {
-    ask_for<state_image>(
+    ask<state_snapshot>(
         "waiting for a snapshot", config_->orchestrator, config_->deadline,
-        [this](const result<local<state_image>>& image) {
-          image ? on_image(image->share()) : fail(image.error());
+        [this](const result<local<state_snapshot>>& snapshot) {
+          snapshot ? on_snapshot(snapshot->share()) : fail(snapshot.error());
         },
         snapshot_atom_v, last + 1);
   }
 }
 
-void conductor_shell::on_done(const pulses_done& done) {
-  if (over_) {
+void conductor_shell::on_pulses_done(const pulses_done& done) {
+  if (ended_) {
     return;
   }
   for (const pulse_done& pulse : done) {
@@ -152,54 +156,54 @@ void conductor_shell::on_done(const pulses_done& done) {
     }
     if (auto b = core_->take_boundary()) {
       boundary_ = std::move(b);
-      save_if_whole();
+      save_if_complete();
     }
   }
   sample(false);
   pump();
 }
 
-void conductor_shell::on_image(std::shared_ptr<const state_image> image) {
-  image_ = std::move(image);
-  save_if_whole();
+void conductor_shell::on_snapshot(std::shared_ptr<const state_snapshot> snapshot) {
+  snapshot_ = std::move(snapshot);
+  save_if_complete();
 }
 
-void conductor_shell::save_if_whole() {
-  if (boundary_ && image_ && boundary_->pulses == image_->pulses) {
+void conductor_shell::save_if_complete() {
+  if (boundary_ && snapshot_ && boundary_->pulses == snapshot_->pulses) {
     save(std::move(*std::exchange(boundary_, std::nullopt)),
-         std::exchange(image_, nullptr), false);
+         std::exchange(snapshot_, nullptr), false);
   }
 }
 
-void conductor_shell::save(boundary b, std::shared_ptr<const state_image> image,
+void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
   auto held = std::make_shared<boundary>(std::move(b));
-  ask_for<storage::stream_cursor>(
+  ask<storage::stream_cursor>(
       "waiting for a cursor", config_->hub, config_->cursor_deadline,
-      [this, held, image, last](const result<local<storage::stream_cursor>>& cursor) {
-        cursor ? write(std::move(*held), image, **cursor, last)
+      [this, held, snapshot, last](const result<local<storage::stream_cursor>>& cursor) {
+        cursor ? write(std::move(*held), snapshot, **cursor, last)
                : on_save_failed(cursor.error(), last);
       },
       cursor_atom_v, by_reference(order));
 }
 
-void conductor_shell::write(boundary b, std::shared_ptr<const state_image> image,
+void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                             storage::stream_cursor cursor, bool last) {
   if (last) {
-    end_.image = image;
+    end_.snapshot = snapshot;
     end_.cursor = std::make_shared<const storage::stream_cursor>(cursor);
     if (has_durable_ && durable_pulses_ == b.pulses) {
-      return finish();  // this very state is durable already
+      return finish();  // the newest checkpoint has this state already
     }
   }
   save_order order = config_->contents;
-  order.image = std::move(image);
+  order.snapshot = std::move(snapshot);
   order.cursor = std::move(cursor);
   order.conductor = std::move(b.conductor);
   order.metrics = std::move(b.metrics);
   const std::uint64_t tokens = b.tokens;
-  ask_for<save_done>(
+  ask<save_done>(
       "waiting for a checkpoint", config_->checkpointer, config_->deadline,
       [this, tokens, last](const result<local<save_done>>& done) {
         if (!done) {
@@ -215,13 +219,13 @@ void conductor_shell::on_saved(const save_done& done, bool last) {
   has_durable_ = true;
   durable_pulses_ = done.pulse_id;
   end_.generation = done.generation;
-  if (end_.spans.size() == kept_spans) {
+  if (end_.spans.size() == max_spans) {
     end_.spans.pop_front();
   }
   end_.spans.push_back(
       {"checkpoints", fmt::format("ck-{}", done.generation), done.start_ns, done.end_ns});
   core_->accounts().generations += 1;
-  core_->gate().settled();
+  core_->gate().save_ended();
   sample(true);
   last ? finish() : pump();
 }
@@ -233,28 +237,29 @@ void conductor_shell::on_save_failed(const error& e, bool last) {
   if (last) {
     return fail(std::move(failure));
   }
-  // The run goes on: what is durable stays durable, and the next boundary tries again.
+  // The run continues: the earlier checkpoints are still valid, and the next boundary
+  // tries again.
   if (config_->warning) {
     config_->warning(failure.message());
   }
-  core_->gate().settled();
+  core_->gate().save_ended();
   pump();
 }
 
-void conductor_shell::begin_last() {
-  last_begun_ = true;
+void conductor_shell::begin_last_save() {
+  last_save_begun_ = true;
   core_->gate().begin();
   const boundary b = core_->boundary_now();
-  ask_for<state_image>(
+  ask<state_snapshot>(
       "waiting for the last snapshot", config_->orchestrator, config_->deadline,
-      [this, b](const result<local<state_image>>& image) {
-        image ? save(b, image->share(), true) : fail(image.error());
+      [this, b](const result<local<state_snapshot>>& snapshot) {
+        snapshot ? save(b, snapshot->share(), true) : fail(snapshot.error());
       },
       snapshot_atom_v, b.pulses);
 }
 
 void conductor_shell::finish() {
-  if (std::exchange(over_, true)) {
+  if (std::exchange(ended_, true)) {
     return;
   }
   sample(true);
@@ -268,7 +273,7 @@ void conductor_shell::finish() {
 }
 
 void conductor_shell::fail(error e) {
-  if (std::exchange(over_, true)) {
+  if (std::exchange(ended_, true)) {
     return;
   }
   end_.failure = std::move(e);
@@ -292,12 +297,12 @@ void conductor_shell::sample(bool always) {
   s.pulses = record.pulses;
   s.bits = std::exchange(since_sample_, nat_sum{}).bits_per_byte();
   s.cumulative_bits =
-      phase == models::phase::build  ? core_->accounts().build.bits_per_byte()
-      : phase == models::phase::test ? core_->accounts().test.bits_per_byte()
-                                     : 0;
+      phase == models::pulse_phase::build  ? core_->accounts().build.bits_per_byte()
+      : phase == models::pulse_phase::test ? core_->accounts().test.bits_per_byte()
+                                           : 0;
   s.durable_generation = end_.generation;
   s.durable_tokens = has_durable_ ? durable_tokens_ : 0;
-  s.at_ns = now;
+  s.time_ns = now;
   self_->send(config_->observer, sample_atom_v, by_reference(s));
 }
 
@@ -309,10 +314,11 @@ conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
       reacts(self, "conductor, launch",
              [self](launch_atom) {
                self->state.pump();
-               self->state.watch();
+               self->state.check_deadline();
              }),
       reacts(self, "conductor, drain", [self](drain_atom) { self->state.drain(); }),
-      reacts(self, "conductor, watch", [self](settle_atom) { self->state.watch(); }),
+      reacts(self, "conductor, deadline",
+             [self](deadline_atom) { self->state.check_deadline(); }),
   };
 }
 

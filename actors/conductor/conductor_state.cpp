@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Issue and commit of pulses, and what is counted at commit.
+/// Issuing and committing of pulses, and the metrics that a commit updates.
 #include "conductor/conductor_state.hpp"
 
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ bool save_gate::pass(std::uint64_t before, std::uint64_t after) noexcept {
 
 namespace {
 
-/// End-of-text among the tokens that this chunk predicts. The first token is the target
-/// of the chunk before.
+/// Returns the number of end-of-text tokens among the tokens that a chunk predicts: all
+/// but its first token, which the chunk before it predicts, and the lookahead.
 std::uint64_t ends_of_text_in(const storage::token_chunk& c) {
   const auto in_chunk =
       std::count(c.tokens.begin() + 1, c.tokens.end(), storage::end_of_text);
@@ -54,18 +54,22 @@ chunk_orders conductor_state::take_orders() {
   if (draining_) {
     return {};
   }
-  const std::size_t room = settings_.window - std::min(settings_.window, flights_.size());
+  const std::size_t free_window =
+      settings_.window - std::min(settings_.window, flights_.size());
   const std::size_t slots = settings_.prefetch == 0
-                                ? std::min<std::size_t>(room, 1)
+                                ? std::min<std::size_t>(free_window, 1)
                                 : static_cast<std::size_t>(settings_.prefetch);
-  // Credits are given back in batches: a message for many costs as much as one for a
-  // single one. A slot that waits for its last lanes is filled in any case.
+  // Chunks are ordered in batches, because a message with many orders costs as much as
+  // one with a single order. New slots are therefore opened only when half of them are
+  // used up. A slot that waits for its last lanes is filled in any case.
   const bool enough = plan_.prepared() > slots / 2;
   return slots == 0 ? chunk_orders{}
                     : plan_.take_orders(enough ? plan_.prepared() : slots);
 }
 
-/// Which lanes are emptied before this pulse, and which before their next one.
+/// Adds the lanes whose contexts are emptied before this pulse to the order, and notes
+/// those that are to be emptied before their next chunk. A boundary at the start of a
+/// chunk belongs to this pulse, and a later one in it to the next.
 void conductor_state::note_boundaries(const pulse_chunks& chunks, pulse_order& order) {
   if (settings_.boundary == storage::boundary_policy::never) {
     return;
@@ -108,7 +112,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   note_boundaries(*chunks, order);
   models::pulse& p = order.pulse;
   p.id = issued_pulses_++;
-  p.ph = static_cast<models::phase>(chunks->phase);
+  p.phase = static_cast<models::pulse_phase>(chunks->phase);
   p.update = issued_updates_;
   p.total_updates = record_.total_updates;
   flight f;
@@ -118,13 +122,13 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
       f.marks.push_back(lane->mark);
       f.ends_of_text += ends_of_text_in(*lane);
       const std::uint64_t from = lane->lane_position;
-      p.active_levels |= p.ph == models::phase::build
+      p.active_levels |= p.phase == models::pulse_phase::build
                              ? models::active_mask(settings_.frequencies, from,
                                                    from + lane->tokens.size())
                              : 0;
     }
   }
-  if (p.ph == models::phase::build) {
+  if (p.phase == models::pulse_phase::build) {
     ++issued_updates_;
     build_start_ns_ = build_began_ ? build_start_ns_ : now_ns;
     build_began_ = true;
@@ -144,12 +148,13 @@ void conductor_state::close_window(std::uint64_t build_tokens) {
   accounts_.window = {};
 }
 
+/// Adds the likelihood of a pulse to the metrics and to the learning curve.
 void conductor_state::count_scores(const flight& f, const models::pulse_result& r) {
   const std::uint64_t bytes = r.scored - std::min(r.scored, f.ends_of_text);
-  if (f.pulse.ph == models::phase::test) {
+  if (f.pulse.phase == models::pulse_phase::test) {
     accounts_.test.add(r.nats_q32, bytes);
   }
-  if (f.pulse.ph != models::phase::build) {
+  if (f.pulse.phase != models::pulse_phase::build) {
     return;
   }
   accounts_.build.add(r.nats_q32, bytes);
@@ -166,9 +171,11 @@ void conductor_state::count_scores(const flight& f, const models::pulse_result& 
   }
 }
 
+/// Updates the times of the Build phase: those of this process are added to those before
+/// a resume.
 void conductor_state::count_times(const flight& f, const pulse_done& done,
                                   std::int64_t now_ns) {
-  if (f.pulse.ph == models::phase::build) {
+  if (f.pulse.phase == models::pulse_phase::build) {
     accounts_.build_ns = build_base_ns_ + (now_ns - build_start_ns_);
     accounts_.kernel_ns = kernel_base_ns_ + done.kernel_ns;
     accounts_.stall_ns = stall_base_ns_ + done.stall_ns;
@@ -193,12 +200,12 @@ result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns
     marks_[mark.lane] = mark;
   }
   record_.reset_due = f.reset_due;
-  auto& used = record_.used[static_cast<std::size_t>(f.pulse.ph)];
+  auto& used = record_.used[static_cast<std::size_t>(f.pulse.phase)];
   used.tokens += f.tokens;
   used.pulses += 1;
   record_.tokens += f.tokens;
   record_.pulses += 1;
-  phase_ = f.pulse.ph;
+  phase_ = f.pulse.phase;
   if (f.snapshot) {
     boundaries_.push_back(boundary_now());
   }
@@ -215,7 +222,7 @@ boundary conductor_state::boundary_now() const {
     }
   }
   run_accounts accounts = accounts_;
-  accounts.generations += 1;  // the one that this boundary becomes
+  accounts.generations += 1;  // counts the checkpoint that this boundary becomes
   b.conductor = encode(record_);
   b.metrics = encode(accounts);
   return b;

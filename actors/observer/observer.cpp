@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rates from samples.
+/// Rates from samples, and the handlers of the observer's messages.
 #include "observer/observer.hpp"
 
 #include <fmt/format.h>
@@ -12,11 +12,11 @@ run_progress observer_state::take(const run_sample& s) {
     recent_.clear();
   }
   recent_.push_back(s);
-  while (recent_.size() > 2 && s.at_ns - recent_.front().at_ns > rate_window_ns) {
+  while (recent_.size() > 2 && s.time_ns - recent_.front().time_ns > rate_window_ns) {
     recent_.pop_front();
   }
   const run_sample& first = recent_.front();
-  const double seconds = static_cast<double>(s.at_ns - first.at_ns) * 1e-9;
+  const double seconds = static_cast<double>(s.time_ns - first.time_ns) * 1e-9;
   const auto tokens = static_cast<double>(s.phase_tokens - first.phase_tokens);
   run_progress p;
   p.phase = models::name_of(s.phase);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The observer actor: turns samples into what people want to know.
+/// The observer actor: turns the samples of a run into the progress that a user sees.
 #pragma once
 
 #include <deque>
@@ -12,28 +12,33 @@
 
 namespace weir::actors {
 
-/// The observer without actors. @threads{thread-compatible}
+/// The logic of the observer, without actors.
+/// @threads{thread-compatible}
 class observer_state {
  public:
-  /// Rate over the last few seconds, time left at that rate.
+  /// Takes a sample. Returns the progress with the rate over the last few seconds and the
+  /// time left at that rate.
   [[nodiscard]] run_progress take(const run_sample& s);
-  /// One line about the last sample.
+  /// Returns one line about the last sample.
   [[nodiscard]] std::string line() const;
 
  private:
   static constexpr std::int64_t rate_window_ns = 3'000'000'000;
-  std::deque<run_sample> recent_;
+  std::deque<run_sample> recent_;  ///< of the rate window, all of one phase
   run_progress last_;
 };
 
+/// Configuration of an observer.
 struct observer_config {
-  std::function<void(run_progress)>
-      listener;  ///< called from the actor's thread; may be empty
+  /// Called from the actor's thread with every sample's progress. May be empty.
+  std::function<void(run_progress)> listener;
 };
+/// State that CAF keeps for an observer.
 struct observer_shell {
   static constexpr const char* name = "weir.observer";
   observer_state core;
 };
+/// The function of an observer.
 observer_actor::behavior_type observer(
     observer_actor::stateful_pointer<observer_shell> self, observer_config config);
 

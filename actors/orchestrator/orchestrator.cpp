@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the orchestrator: submit, run a little, answer.
+/// The handlers of the orchestrator's messages. The actor submits work, runs tasks for a
+/// short time, answers what has ended, and looks at its mailbox again.
 #include "orchestrator/orchestrator.hpp"
 
 #include "orchestrator/prose_runner.hpp"
@@ -12,13 +13,15 @@ namespace {
 
 using self_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
 
-/// Longest stretch of running tasks without a look at the mailbox.
-constexpr std::int64_t patience_ns = 1'000'000;
+/// Longest time for which tasks run before the actor looks at its mailbox again.
+constexpr std::int64_t max_ns = 1'000'000;
 
 error not_open() {
-  return error(errc::stopping, "the orchestrator has no model: expected an open before");
+  return error(errc::stopping,
+               "using the orchestrator failed: expected an open model, found none");
 }
 
+/// Sends the actor a message to work, unless one is on its way or there is no work.
 void keep_working(self_pointer self) {
   auto& s = self->state;
   if (!s.working && s.core && s.core->busy()) {
@@ -27,53 +30,60 @@ void keep_working(self_pointer self) {
   }
 }
 
-/// True if that was the last pulse of its message.
-bool answer(orchestrator_shell::pulses_reply& to, const result<pulse_done>& pulse) {
+/// Adds the result of a pulse to the reply to its message. An error is delivered at once.
+/// Returns true if this was the last pulse of the message.
+bool answer(orchestrator_shell::pulses_reply& message, const result<pulse_done>& pulse) {
   if (pulse) {
-    to.done.push_back(*pulse);
+    message.done.push_back(*pulse);
   } else {
-    to.to.deliver(pulse.error());
+    message.reply.deliver(pulse.error());
   }
-  if (--to.left != 0) {
+  if (--message.left != 0) {
     return false;
   }
-  to.to.deliver(by_reference(std::move(to.done)));  // nothing, behind an error
+  // After an error this does nothing: a reply is delivered once.
+  message.reply.deliver(by_reference(std::move(message.done)));
   return true;
 }
 
+/// Answers the work at the front of the queue.
 void answer(orchestrator_shell& s, orchestrator_state::finished f) {
-  using image_result = result<std::shared_ptr<const state_image>>;
+  using snapshot_result = result<std::shared_ptr<const state_snapshot>>;
   if (auto* pulse = std::get_if<result<pulse_done>>(&f)) {
     if (!answer(std::get<orchestrator_shell::pulses_reply>(s.replies.front()), *pulse)) {
       return;
     }
   } else {
-    auto& image = std::get<image_result>(f);
-    std::get<reply_later<local<state_image>>>(s.replies.front())
-        .deliver(image ? result<local<state_image>>(local<state_image>(*image))
-                       : result<local<state_image>>(image.error()));
+    auto& snapshot = std::get<snapshot_result>(f);
+    std::get<pending_reply<local<state_snapshot>>>(s.replies.front())
+        .deliver(snapshot
+                     ? result<local<state_snapshot>>(local<state_snapshot>(*snapshot))
+                     : result<local<state_snapshot>>(snapshot.error()));
   }
   s.replies.pop_front();
 }
 
+/// Runs tasks until work has ended or the time is over.
 void work_a_little(self_pointer self) {
   auto& s = self->state;
   s.working = false;
   if (!s.core) {
     return;
   }
-  if (auto ended = s.core->work(patience_ns)) {
+  if (auto ended = s.core->work(max_ns)) {
     answer(s, std::move(*ended));
   }
   keep_working(self);
 }
 
-/// Queues work with the promise of its answer, which `queue(core, promise)` keeps.
+/// Queues work, and its reply in the order of the work. `queue(core, reply)` queues the
+/// work and returns the reply, or nothing if it has delivered the reply already. `name`
+/// names the request in errors.
 template <class T, class Queue>
-caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* what,
+caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* name,
                                                   Queue queue) {
   auto promise = self->make_response_promise<local<T>>();
-  reply_later<local<T>> later(promise, what);
+  pending_reply<local<T>> later(promise, name);
   if (!self->state.core) {
     later.deliver(not_open());
     return promise;
@@ -87,16 +97,17 @@ caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char*
 
 using queued_reply = std::optional<orchestrator_shell::reply>;
 
+/// Queues the pulses of a message. Each order shares ownership of the whole message.
 queued_reply submit(orchestrator_state& core, const local<pulse_orders>& all,
-                    reply_later<local<pulses_done>> to) {
+                    pending_reply<local<pulses_done>> reply) {
   if (all->empty()) {
-    to.deliver(by_reference(pulses_done()));
+    reply.deliver(by_reference(pulses_done()));
     return std::nullopt;
   }
   for (const pulse_order& order : *all) {
     core.submit(std::shared_ptr<const pulse_order>(all.share(), &order));
   }
-  return orchestrator_shell::pulses_reply{std::move(to), all->size(), {}};
+  return orchestrator_shell::pulses_reply{std::move(reply), all->size(), {}};
 }
 
 result<local<model_info>> open_model(orchestrator_shell& s,
@@ -123,17 +134,17 @@ orchestrator_actor::behavior_type orchestrator(self_pointer self,
       answers("orchestrator, pulse",
               [self](pulse_atom, const local<pulse_orders>& orders) {
                 return queue_reply<pulses_done>(
-                    self, "a pulse", [&](orchestrator_state& core, auto to) {
-                      return submit(core, orders, std::move(to));
+                    self, "a pulse", [&](orchestrator_state& core, auto reply) {
+                      return submit(core, orders, std::move(reply));
                     });
               }),
       answers("orchestrator, snapshot",
               [self](snapshot_atom, std::uint64_t pulses) {
-                return queue_reply<state_image>(
+                return queue_reply<state_snapshot>(
                     self, "a snapshot",
-                    [&](orchestrator_state& core, auto to) -> queued_reply {
+                    [&](orchestrator_state& core, auto reply) -> queued_reply {
                       core.snapshot(pulses);
-                      return to;
+                      return reply;
                     });
               }),
       answers("orchestrator, open",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Working off the queue of pulses and snapshots, and measuring what held it up.
+/// The queue of pulses and snapshots, and the measurement of stalls and pauses.
 #include "orchestrator/orchestrator_state.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@ namespace weir::actors {
 
 namespace {
 
+/// Drops the oldest value if there are more than `count`.
 void keep_newest(std::deque<std::int64_t>& values, std::size_t count) {
   if (values.size() > count) {
     values.pop_front();
@@ -31,10 +32,10 @@ void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
     const std::int64_t interval = now_ns - last_ns_;
     if (!behind_snapshot) {
       usual_.push_back(interval);
-      keep_newest(usual_, remembered);
+      keep_newest(usual_, max_intervals);
     } else if (!usual_.empty()) {
       pauses_.push_back(std::max<std::int64_t>(0, interval - median(usual_)));
-      keep_newest(pauses_, remembered_pauses);
+      keep_newest(pauses_, max_pauses);
     }
   }
   last_ns_ = now_ns;
@@ -46,20 +47,22 @@ double pause_meter::pause_ms() const {
 
 orchestrator_state::orchestrator_state(std::unique_ptr<pulse_model> model, clock now)
     : model_(std::move(model)), now_(now) {
-  // The first snapshot should not pay for fresh pages.
-  images_.push_back(std::make_shared<state_image>());
-  images_.back()->bytes.resize(model_->state_bytes());
+  // Memory of the first snapshot is taken now, so that the snapshot itself is fast.
+  snapshots_.push_back(std::make_shared<state_snapshot>());
+  snapshots_.back()->bytes.resize(model_->state_bytes());
 }
 
-std::shared_ptr<state_image> orchestrator_state::spare_image() {
-  for (const auto& image : images_) {
-    if (image.use_count() == 1) {
-      return image;
+/// Returns a snapshot that nobody else holds any more, or a new one. Reusing its memory
+/// saves the page faults of tens of megabytes.
+std::shared_ptr<state_snapshot> orchestrator_state::spare_snapshot() {
+  for (const auto& snapshot : snapshots_) {
+    if (snapshot.use_count() == 1) {
+      return snapshot;
     }
   }
-  images_.push_back(std::make_shared<state_image>());
-  images_.back()->bytes.resize(model_->state_bytes());
-  return images_.back();
+  snapshots_.push_back(std::make_shared<state_snapshot>());
+  snapshots_.back()->bytes.resize(model_->state_bytes());
+  return snapshots_.back();
 }
 
 void orchestrator_state::submit(std::shared_ptr<const pulse_order> order) {
@@ -72,7 +75,7 @@ void orchestrator_state::snapshot(std::uint64_t pulses) {
   begin_some();
 }
 
-/// Gives the engine what it may have, in order.
+/// Gives queued work to the engine, in order, as far as the model's depth allows.
 void orchestrator_state::begin_some() {
   while (begun_ < jobs_.size() &&
          (!jobs_[begun_].order || begun_pulses_ < model_->depth())) {
@@ -84,19 +87,19 @@ void orchestrator_state::begin_some() {
 
 void orchestrator_state::begin(job& j) {
   if (!j.order) {
-    j.image = spare_image();
-    j.image->pulses = j.pulses;
-    j.ticket = model_->snapshot(j.image);
+    j.snapshot = spare_snapshot();
+    j.snapshot->pulses = j.pulses;
+    j.ticket = model_->snapshot(j.snapshot);
     return;
   }
   const bool counts =
-      j.order->pulse.ph == models::phase::build && submitted_ >= warm_pulses;
-  if (rests_since_ns_ != 0 && counts) {
+      j.order->pulse.phase == models::pulse_phase::build && submitted_ >= warm_pulses;
+  if (idle_since_ns_ != 0 && counts) {
     const std::int64_t now = now_();
-    stall_ns_ += now - rests_since_ns_;
-    model_->span("stalls", "no chunk", rests_since_ns_, now);
+    stall_ns_ += now - idle_since_ns_;
+    model_->span("stalls", "no chunk", idle_since_ns_, now);
   }
-  rests_since_ns_ = 0;
+  idle_since_ns_ = 0;
   ++submitted_;
   j.ticket = model_->submit(*j.order);
 }
@@ -107,15 +110,15 @@ bool orchestrator_state::front_ended() {
 }
 
 std::optional<orchestrator_state::finished> orchestrator_state::work(
-    std::int64_t patience_ns) {
-  constexpr std::int64_t nap_ns = 200'000;
+    std::int64_t max_ns) {
+  constexpr std::int64_t idle_ns = 200'000;
   if (jobs_.empty()) {
     return std::nullopt;
   }
-  const std::int64_t until = now_() + patience_ns;
+  const std::int64_t until = now_() + max_ns;
   while (!front_ended()) {
     if (!model_->run_one()) {
-      model_->idle(nap_ns);
+      model_->idle(idle_ns);
     }
     if (now_() >= until) {
       return std::nullopt;
@@ -132,13 +135,14 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
 
 orchestrator_state::finished orchestrator_state::finish(job j) {
   if (!j.order) {
-    using image_result = result<std::shared_ptr<const state_image>>;
+    using snapshot_result = result<std::shared_ptr<const state_snapshot>>;
     snapshot_running_ = true;
     if (!j.ticket) {
-      return image_result(j.ticket.error());
+      return snapshot_result(j.ticket.error());
     }
     auto copied = model_->finish_snapshot(*j.ticket);
-    return copied ? image_result(std::move(j.image)) : image_result(copied.error());
+    return copied ? snapshot_result(std::move(j.snapshot))
+                  : snapshot_result(copied.error());
   }
   auto r = j.ticket ? model_->finish(*j.ticket)
                     : result<models::pulse_result>(j.ticket.error());
@@ -146,7 +150,7 @@ orchestrator_state::finished orchestrator_state::finish(job j) {
   pauses_.ended(now, snapshot_running_);
   snapshot_running_ = false;
   if (jobs_.empty() && j.order->more_follow) {
-    rests_since_ns_ = now;
+    idle_since_ns_ = now;
   }
   if (!r) {
     return result<pulse_done>(

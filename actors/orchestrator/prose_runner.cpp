@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Adapter between pulses and the prose model.
+/// The adapter between orders of pulses and the prose model, and the sections of a
+/// checkpoint that hold a model.
 #include "orchestrator/prose_runner.hpp"
 
 #include <fmt/format.h>
@@ -39,8 +40,8 @@ result<std::unique_ptr<prose_runner>> prose_runner::create(const model_spec& spe
   WEIR_TRY(runner->engine_, runtime::engine::create(spec.engine));
   WEIR_TRY(runner->model_,
            models::prose::create(*runner->engine_, spec.model, "auto", spec.devices));
-  if (spec.from) {
-    WEIR_CHECK(restore_model(*runner->model_, *spec.from));
+  if (spec.checkpoint) {
+    WEIR_CHECK(restore_model(*runner->model_, *spec.checkpoint));
   }
   return runner;
 }
@@ -58,12 +59,12 @@ result<work_ticket> prose_runner::submit(const pulse_order& order) {
   }
   std::vector<models::prose::lane_input> inputs(order.lanes.size());
   for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
-    models::prose::lane_input& to = inputs[lane];
-    to.position = model_->position(lane);
+    models::prose::lane_input& input = inputs[lane];
+    input.position = model_->position(lane);
     if (order.lanes[lane]) {
-      to.tokens = order.lanes[lane]->tokens;
-      to.lookahead = order.lanes[lane]->lookahead;
-      to.position = order.lanes[lane]->lane_position;
+      input.tokens = order.lanes[lane]->tokens;
+      input.lookahead = order.lanes[lane]->lookahead;
+      input.position = order.lanes[lane]->lane_position;
     }
   }
   WEIR_TRY(const auto ticket, model_->submit(order.pulse, inputs));
@@ -71,33 +72,36 @@ result<work_ticket> prose_runner::submit(const pulse_order& order) {
   return next_++;
 }
 
-result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_image> to) {
-  // The owner of the bytes is the whole image.
-  byte_vector* const bytes = &to->bytes;
-  WEIR_TRY(const auto ticket,
-           model_->submit_snapshot(std::shared_ptr<byte_vector>(std::move(to), bytes)));
+result<work_ticket> prose_runner::snapshot(std::shared_ptr<state_snapshot> snapshot) {
+  // The model gets a pointer to the bytes that keeps the whole snapshot alive.
+  byte_vector* const bytes = &snapshot->bytes;
+  WEIR_TRY(const auto ticket, model_->submit_snapshot(std::shared_ptr<byte_vector>(
+                                  std::move(snapshot), bytes)));
   works_[next_] = ticket;
   return next_++;
 }
 
 bool prose_runner::ended(work_ticket ticket) {
-  const auto at = works_.find(ticket);
-  return at == works_.end() ||
-         std::visit([&](auto of_model) { return model_->ended(of_model); }, at->second);
+  const auto found = works_.find(ticket);
+  return found == works_.end() ||
+         std::visit([&](auto in_model) { return model_->ended(in_model); },
+                    found->second);
 }
 
 template <class Ticket>
 result<Ticket> prose_runner::take(work_ticket ticket) {
-  const auto at = works_.find(ticket);
-  const Ticket* const found =
-      at == works_.end() ? nullptr : std::get_if<Ticket>(&at->second);
-  if (found == nullptr) {
+  const auto found = works_.find(ticket);
+  const Ticket* const in_model =
+      found == works_.end() ? nullptr : std::get_if<Ticket>(&found->second);
+  if (in_model == nullptr) {
     return error(errc::not_found,
-                 fmt::format("finishing work {} failed: no such ticket", ticket));
+                 fmt::format("finishing work {} failed: expected a ticket in flight, "
+                             "found none",
+                             ticket));
   }
-  const Ticket of_model = *found;
-  works_.erase(at);
-  return of_model;
+  const Ticket taken = *in_model;
+  works_.erase(found);
+  return taken;
 }
 
 result<models::pulse_result> prose_runner::finish(work_ticket ticket) {

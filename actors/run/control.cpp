@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Asking a run to end: a flag and an event descriptor, both safe in a signal handler.
+/// Requests to end a run: a flag and an event descriptor, both of which a signal handler
+/// may use.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ run_control::~run_control() {
 void run_control::wake() noexcept {
   const int saved = errno;
   const std::uint64_t one = 1;
-  // A full counter is readable as well, so a failed write loses nothing.
+  // The write fails only if the counter is full. The descriptor is then readable already,
+  // so the waiting thread wakes all the same.
   [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
   errno = saved;
 }
@@ -49,6 +51,7 @@ namespace {
 static_assert(std::atomic<run_control*>::is_always_lock_free);
 std::atomic<run_control*> active_control{nullptr};
 
+/// The first signal asks the run to end; the second one ends the process.
 extern "C" void weir_on_signal(int) {
   auto* control = active_control.load(std::memory_order_seq_cst);
   if (control == nullptr || control->stop_requested()) {

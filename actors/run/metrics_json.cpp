@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The text of metrics.json.
+/// The report of a run as the text of metrics.json.
 #include <nlohmann/json.hpp>
 
 #include "weir/actors/run.hpp"
@@ -96,7 +96,8 @@ std::string metrics_json(const run_report& r) {
   j["memory"] = memory_of(r.memory);
   j["warnings"] = r.warnings;
   j["curve"] = curve_of(r.curve);
-  // Names of files may hold any bytes: those that are not UTF-8 are replaced.
+  // File names may contain bytes that are not UTF-8; JSON requires UTF-8, so they are
+  // replaced.
   return j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

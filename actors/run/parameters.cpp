@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parameters out of checkpoints, as Tensogram messages, into volumes and back.
+/// Parameters of a model: reading them from checkpoints, encoding them as Tensogram
+/// messages, and storing them in HN4 volumes.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "orchestrator/prose_runner.hpp"
-#include "run/session.hpp"
 #include "run/stored_config.hpp"
 #include "run/stored_model.hpp"
+#include "run/supervised_system.hpp"
 #include "volume/volume_reader.hpp"
 #include "volume/volume_worker.hpp"
 #include "weir/actors/speak.hpp"
@@ -20,8 +21,10 @@ namespace weir::actors {
 
 namespace {
 
+/// Key of the message's metadata under which the text of the model's settings is stored.
 constexpr const char* model_key = "model";
 
+/// Copies the parameters of a model.
 result<parameter_set> parameters_of(models::prose& model, std::string text) {
   parameter_set set;
   set.model = std::move(text);
@@ -68,14 +71,14 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
   return e;
 }
 
-/// All of a tag, piece by piece, through a volume reader.
-result<byte_vector> read_tag(session& s, const std::string& volume,
+/// Reads a whole tag of a volume, piece by piece, through a volume reader.
+result<byte_vector> read_tag(supervised_system& s, const std::string& volume,
                              const std::string& tag) {
   volume_reader_config config;
-  config.workers = {s.spawn_io("volume_worker_io", stop_rank::last, volume_worker_io,
+  config.workers = {s.spawn_io("volume_worker_io", stop_group::last, volume_worker_io,
                                volume_worker_config{})};
   const auto reader =
-      s.spawn("volume_reader", stop_rank::source, volume_reader, std::move(config));
+      s.spawn("volume_reader", stop_group::source, volume_reader, std::move(config));
   WEIR_TRY(const auto opened,
            s.ask<local<opened_streams>>(reader, "opening the volume", open_atom_v,
                                         by_reference(volume_spec{volume, {tag}, {}, 0})));
@@ -149,6 +152,7 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
                                        const std::string& tag) {
   WEIR_TRY(const auto parameters, parameters_of_run(run_folder));
   WEIR_TRY(const auto message, encode_parameters(parameters));
+  // A new volume gets space for several messages of this size.
   if (!posix_file_system().exists(volume)) {
     constexpr std::uint64_t block = 4096;
     storage::hn4_format_options options;
@@ -163,8 +167,8 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
 
 result<parameter_set> load_parameters(const std::string& volume, const std::string& tag) {
   run_control control;
-  WEIR_TRY(auto s, session::open(std::chrono::seconds(60),
-                                 std::make_shared<event_queue>(control)));
+  WEIR_TRY(auto s, supervised_system::open(std::chrono::seconds(60),
+                                           std::make_shared<event_queue>(control)));
   auto message = read_tag(*s, volume, tag);
   static_cast<void>(s->stop());
   if (!message) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `run` and `resume`: builds the actors of a run, waits for its end, and writes what it
-/// leaves behind.
+/// The calls `run` and `resume`: they start the actors of a run, wait for its end, and
+/// write its results.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>
@@ -13,9 +13,9 @@
 #include "checkpointer/contents.hpp"
 #include "observer/observer.hpp"
 #include "orchestrator/orchestrator.hpp"
-#include "run/session.hpp"
 #include "run/settings.hpp"
 #include "run/stored_config.hpp"
+#include "run/supervised_system.hpp"
 #include "sink/message_writer.hpp"
 #include "source/rank.hpp"
 #include "source/stream_hub.hpp"
@@ -26,7 +26,8 @@ namespace weir::actors {
 
 namespace {
 
-/// One call of `run` or `resume`.
+/// One call of `run` or `resume`. `execute` calls the other functions in the order of
+/// their declarations.
 class runner {
  public:
   runner(const run_config& config, const run_callbacks& callbacks, bool resuming)
@@ -34,21 +35,21 @@ class runner {
     control_ = callbacks.control != nullptr ? callbacks.control : &own_control_;
     events_ = std::make_shared<event_queue>(*control_);
   }
-  [[nodiscard]] result<run_report> go();
+  [[nodiscard]] result<run_report> execute();
 
  private:
   [[nodiscard]] result<void> prepare_folder() const;
   [[nodiscard]] result<void> open_store();
   [[nodiscard]] result<void> open_stream();
-  [[nodiscard]] result<void> open_engine();
-  [[nodiscard]] result<conductor_actor> start();
-  [[nodiscard]] result<conductor_end> follow(const conductor_actor& conductor);
+  [[nodiscard]] result<void> open_orchestrator();
+  [[nodiscard]] result<conductor_actor> start_conductor();
+  [[nodiscard]] result<conductor_end> wait_for_end(const conductor_actor& conductor);
   [[nodiscard]] result<run_report> report(conductor_end end);
-  [[nodiscard]] result<void> leave_behind(const run_report& report);
-  void describe_end(run_report& r, const conductor_end& end) const;
+  [[nodiscard]] result<void> write_results(const run_report& report);
+  void fill_from_end(run_report& r, const conductor_end& end) const;
   void warn(const std::string& text);
   [[nodiscard]] std::string path_of(const char* name) const {
-    return join_path(config_.out, name);
+    return join_path(config_.folder, name);
   }
 
   run_config config_;
@@ -58,11 +59,11 @@ class runner {
   run_control* control_ = nullptr;
   std::int64_t start_ns_ = now_ns();
   std::shared_ptr<event_queue> events_;
-  std::unique_ptr<session> session_;
+  std::unique_ptr<supervised_system> system_;
   std::vector<std::string> warnings_;
 
-  std::shared_ptr<const storage::checkpoint> newest_;
-  stored_run stored_;
+  std::shared_ptr<const storage::checkpoint> newest_;  ///< to be continued; null if new
+  stored_run stored_;                                  ///< from `newest_`
   stream_info stream_;
   model_info model_;
   std::uint32_t vocab_ = 256;
@@ -81,33 +82,33 @@ void runner::warn(const std::string& text) {
 
 result<void> runner::prepare_folder() const {
   std::error_code failure;
-  const bool there = std::filesystem::is_directory(config_.out, failure);
+  const bool there = std::filesystem::is_directory(config_.folder, failure);
   if (!there && resuming_) {
     return error(errc::not_found,
                  fmt::format("resuming the run {} failed: expected a folder, found none",
-                             config_.out));
+                             config_.folder));
   }
   if (!there) {
-    std::filesystem::create_directories(config_.out, failure);
+    std::filesystem::create_directories(config_.folder, failure);
     if (failure) {
       return error(errc::io, fmt::format("creating the run folder {} failed: {}",
-                                         config_.out, failure.message()));
+                                         config_.folder, failure.message()));
     }
   }
   return {};
 }
 
 result<void> runner::open_store() {
-  checkpointer_ = session_->spawn_io("checkpointer_io", stop_rank::sink, checkpointer_io,
-                                     checkpointer_config{});
+  checkpointer_ = system_->spawn_io("checkpointer_io", stop_group::sink, checkpointer_io,
+                                    checkpointer_config{});
   WEIR_TRY(const auto info,
-           session_->ask<local<store_info>>(
+           system_->ask<local<store_info>>(
                checkpointer_, "opening the checkpoints", open_atom_v,
                by_reference(store_spec{path_of("checkpoint"), resuming_})));
   for (const std::string& text : info->warnings) {
     warn(text);
   }
-  // The folder is ours from here on.
+  // The lock of the folder is held from here on, so no other process writes in it.
   WEIR_CHECK(remove_unfinished(posix_file_system(), path_of("")));
   newest_ = info->newest;
   if (!newest_) {
@@ -124,14 +125,14 @@ result<void> runner::open_store() {
 
 result<void> runner::open_stream() {
   hub_ =
-      session_->spawn_io("stream_hub_io", stop_rank::source, stream_hub_io, hub_config{});
+      system_->spawn_io("stream_hub_io", stop_group::source, stream_hub_io, hub_config{});
   stream_spec spec{config_.paths, config_.eot, stream_of(config_), std::nullopt};
   if (newest_) {
     spec.cursor = newest_->cursor();
   }
   WEIR_TRY(const auto info,
-           session_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
-                                             by_reference(std::move(spec))));
+           system_->ask<local<stream_info>>(hub_, "opening the stream", open_atom_v,
+                                            by_reference(std::move(spec))));
   stream_ = *info;
   if (config_.phase.build.tokens == one_pass) {
     if (stream_.tokens == 0) {
@@ -150,18 +151,18 @@ result<void> runner::open_stream() {
   return {};
 }
 
-result<void> runner::open_engine() {
-  orchestrator_ = session_->spawn_io("orchestrator", stop_rank::engine, orchestrator,
-                                     orchestrator_config{});
+result<void> runner::open_orchestrator() {
+  orchestrator_ = system_->spawn_io("orchestrator", stop_group::engine, orchestrator,
+                                    orchestrator_config{});
   model_spec spec;
   spec.model = model_of(config_, vocab_);
   spec.engine.workers = config_.workers;
   spec.engine.trace.mode = config_.trace;
   spec.devices = config_.replicas == replica_policy::per_rank ? config_.stream.ranks : 1;
-  spec.from = newest_;
+  spec.checkpoint = newest_;
   WEIR_TRY(const auto info,
-           session_->ask<local<model_info>>(orchestrator_, "building the model",
-                                            open_atom_v, by_reference(std::move(spec))));
+           system_->ask<local<model_info>>(orchestrator_, "building the model",
+                                           open_atom_v, by_reference(std::move(spec))));
   model_ = *info;
   if (newest_ && stored_.build != model_.kernel_set) {
     warn(fmt::format(
@@ -172,7 +173,7 @@ result<void> runner::open_engine() {
   return {};
 }
 
-result<conductor_actor> runner::start() {
+result<conductor_actor> runner::start_conductor() {
   const std::chrono::seconds deadline(config_.deadline_s);
   conductor_config c;
   c.settings = conductor_of(config_);
@@ -186,18 +187,18 @@ result<conductor_actor> runner::start() {
   c.deadline = deadline;
   for (std::uint32_t rank = 0; rank < config_.stream.ranks; ++rank) {
     c.ranks.push_back(
-        session_->spawn_io("rank_io", stop_rank::source, rank_io,
-                           rank_config{rank, config_.stream.ranks, hub_, deadline}));
+        system_->spawn_io("rank_io", stop_group::source, rank_io,
+                          rank_config{rank, config_.stream.ranks, hub_, deadline}));
   }
   c.hub = hub_;
   c.orchestrator = orchestrator_;
   c.checkpointer = checkpointer_;
-  c.observer = session_->spawn("observer", stop_rank::sink, observer,
-                               observer_config{[events = events_](run_progress p) {
-                                 events->push(std::move(p));
-                               }});
-  writer_ = session_->spawn_io("message_writer_io", stop_rank::sink, message_writer_io,
-                               message_writer_config{});
+  c.observer = system_->spawn("observer", stop_group::sink, observer,
+                              observer_config{[events = events_](run_progress p) {
+                                events->push(std::move(p));
+                              }});
+  writer_ = system_->spawn_io("message_writer_io", stop_group::sink, message_writer_io,
+                              message_writer_config{});
   c.contents.sections = model_.sections;
   c.contents.config = config_text(config_, vocab_);
   c.contents.build = model_.kernel_set;
@@ -205,18 +206,18 @@ result<conductor_actor> runner::start() {
   c.warning = [events = events_](std::string text) {
     events->push(warning_event{std::move(text)});
   };
-  return session_->spawn("conductor", stop_rank::conductor, conductor, std::move(c));
+  return system_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
 }
 
-result<conductor_end> runner::follow(const conductor_actor& conductor) {
+result<conductor_end> runner::wait_for_end(const conductor_actor& conductor) {
   bool drained = false;
-  session_->tell(conductor, launch_atom_v);
+  system_->tell(conductor, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      session_->tell(conductor, drain_atom_v);
+      system_->tell(conductor, drain_atom_v);
     }
-    for (session_event& e : events_->wait()) {
+    for (run_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
         return std::move(*failed);
       }
@@ -235,10 +236,10 @@ result<conductor_end> runner::follow(const conductor_actor& conductor) {
   }
 }
 
-void runner::describe_end(run_report& r, const conductor_end& end) const {
+void runner::fill_from_end(run_report& r, const conductor_end& end) const {
   const run_accounts& a = end.accounts;
   r.ended = end.ended;
-  r.state_hash = state_hash_of(end.image->bytes, *end.cursor);
+  r.state_hash = state_hash_of(end.snapshot->bytes, *end.cursor);
   r.history_hash = end.cursor->history_hash;
   r.content_hash = end.cursor->content_hash;
   r.tokens = end.record.tokens;
@@ -271,12 +272,12 @@ result<run_report> runner::report(conductor_end end) {
   trace_order trace;
   trace.path = config_.trace == runtime::trace_mode::off ? "" : path_of("trace.json");
   trace.spans.assign(end.spans.begin(), end.spans.end());
-  WEIR_TRY(const auto engine, session_->ask<local<engine_report>>(
+  WEIR_TRY(const auto engine, system_->ask<local<engine_report>>(
                                   orchestrator_, "waiting for the engine's report",
                                   report_atom_v, by_reference(std::move(trace))));
   run_report r;
-  r.folder = config_.out;
-  describe_end(r, end);
+  r.folder = config_.folder;
+  fill_from_end(r, end);
   r.parameter_hash = engine->parameter_hash;
   r.context_hash = engine->context_hash;
   r.largest_memory = engine->largest_memory;
@@ -292,25 +293,27 @@ result<run_report> runner::report(conductor_end end) {
   return r;
 }
 
-result<void> runner::leave_behind(const run_report& r) {
+result<void> runner::write_results(const run_report& r) {
   WEIR_TRY([[maybe_unused]] const auto bytes,
-           session_->ask<std::uint64_t>(
+           system_->ask<std::uint64_t>(
                writer_, "writing the curve", write_atom_v,
                by_reference(curve_order{path_of("curve.tgm"), config_.name, r.curve})));
   return write_file_atomically(posix_file_system(), path_of("metrics.json"),
                                as_view(metrics_json(r)));
 }
 
-result<run_report> runner::go() {
-  // The caller of `check_config` has these for its log; the report has them in any case.
+result<run_report> runner::execute() {
+  // These warnings go into the report only. A caller that wants to print them calls
+  // `check_config` itself.
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
-  WEIR_TRY(session_, session::open(std::chrono::seconds(config_.deadline_s), events_));
+  WEIR_TRY(system_,
+           supervised_system::open(std::chrono::seconds(config_.deadline_s), events_));
   WEIR_CHECK(open_store());
   WEIR_CHECK(open_stream());
-  WEIR_CHECK(open_engine());
+  WEIR_CHECK(open_orchestrator());
   if (callbacks_.started) {
-    run_start s{config_.out,
+    run_start s{config_.folder,
                 stream_.corpus,
                 stream_.tokens,
                 model_.kernel_set,
@@ -323,23 +326,24 @@ result<run_report> runner::go() {
     }
     callbacks_.started(s);
   }
-  WEIR_TRY(auto conductor, start());
+  WEIR_TRY(auto conductor, start_conductor());
   newest_.reset();
-  WEIR_TRY(auto end, follow(conductor));
+  WEIR_TRY(auto end, wait_for_end(conductor));
   WEIR_TRY(auto r, report(std::move(end)));
   r.warnings = warnings_;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
-  WEIR_CHECK(leave_behind(r));
-  // The actor system waits until nobody refers to an actor with a thread of its own.
+  WEIR_CHECK(write_results(r));
+  // An actor with its own thread lives as long as a handle refers to it, and the actor
+  // system waits for all actors. All handles must therefore be dropped before `stop`.
   conductor = nullptr;
   checkpointer_ = nullptr;
   hub_ = nullptr;
   orchestrator_ = nullptr;
   writer_ = nullptr;
-  for (const std::string& name : session_->stop()) {
+  for (const std::string& name : system_->stop()) {
     warn("actor " + name + " did not end in time");
   }
   return r;
@@ -348,11 +352,11 @@ result<run_report> runner::go() {
 }  // namespace
 
 result<run_report> run(const run_config& config, const run_callbacks& callbacks) {
-  return runner(config, callbacks, false).go();
+  return runner(config, callbacks, false).execute();
 }
 
 result<run_report> resume(const run_config& config, const run_callbacks& callbacks) {
-  return runner(config, callbacks, true).go();
+  return runner(config, callbacks, true).execute();
 }
 
 }  // namespace weir::actors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of a run's settings, the check of a configuration, and what the run derives
-/// from it.
+/// The table of a run's settings, the check of a configuration, and the configurations of
+/// model, stream and Conductor that are derived from it.
 #include "run/settings.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 
 using table = settings_table<run_config>;
 
-/// The name of a run becomes the name of a folder.
+/// Returns whether a name can be the name of a folder on every system.
 bool is_folder_name(const std::string& name) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -117,6 +117,8 @@ void add_phases(table& t) {
       .may_change();
 }
 
+/// Adds the settings of the model. Those that the run derives are not settings of the
+/// run; their ranges narrow the settings from which they are derived.
 void add_model(table& t) {
   const auto& model = models::prose_settings();
   std::vector<std::string_view> names;
@@ -126,10 +128,11 @@ void add_model(table& t) {
       t.narrow(derived.key, *model.find(derived.name));
     }
   }
-  t.narrow("stream.ranks", *t.find("stream.lanes"));  // a rank hosts at least one lane
+  t.narrow("stream.ranks", *t.find("stream.lanes"));  // each rank has at least one lane
   t.include("model.", &run_config::model, model, names);
 }
 
+/// Checks that the ranks can share the lanes, if each has a replica of the parameters.
 result<void> check_replicas(const run_config& config) {
   if (config.replicas == replica_policy::one) {
     return {};
@@ -161,7 +164,7 @@ const settings_table<run_config>& run_settings() {
 
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
-  if (config.out.empty()) {
+  if (config.folder.empty()) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");
   }
@@ -204,10 +207,12 @@ conductor_state::settings conductor_of(const run_config& config) {
   s.lanes = config.stream.lanes;
   s.chunk = config.stream.chunk;
   s.prefetch = config.prefetch;
-  // Pulses of a millisecond are sent sixteen at a time, longer ones alone.
-  constexpr std::uint64_t tokens_together = 1024, most_together = 16;
+  // A pulse of 64 tokens takes about a millisecond, so that messages would cost a
+  // noticeable part of the time: up to 16 such pulses share a message. Long pulses do
+  // not.
+  constexpr std::uint64_t tokens_together = 1024, max_batch = 16;
   constexpr std::size_t batches_in_flight = 3;
-  s.batch = std::clamp<std::uint64_t>(tokens_together / pulse_tokens, 1, most_together);
+  s.batch = std::clamp<std::uint64_t>(tokens_together / pulse_tokens, 1, max_batch);
   s.window = std::max(s.window, batches_in_flight * s.batch);
   s.boundary = config.stream.boundary;
   s.budgets = {config.phase.build, config.phase.test, config.phase.stream};

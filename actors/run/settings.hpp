@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The settings of a run as its parts need them: the model's, the stream's and the
-/// Conductor's.
+/// The configurations of a run's parts: model, stream and Conductor. All are derived from
+/// the configuration of the run.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace weir::actors {
 
-/// A setting of the model that no user sets: the run derives it. `key` is the setting of
-/// the run that it follows; there is none for the vocabulary, which the corpus decides,
-/// but all four are stored under their keys.
+/// A setting of the model that a user cannot set, because the run derives it from another
+/// setting. The vocabulary is derived from the corpus.
 struct derived_setting {
-  std::string_view name;
+  std::string_view name;  ///< name in the model's settings
+  /// Setting of the run from which it is derived, and key under which it is stored. For
+  /// the vocabulary there is no such setting, only the key.
   const char* key;
 };
 inline constexpr derived_setting derived_settings[] = {{"vocab", "model.vocab"},
@@ -24,16 +25,19 @@ inline constexpr derived_setting derived_settings[] = {{"vocab", "model.vocab"},
                                                        {"lanes", "stream.lanes"},
                                                        {"max_chunk", "stream.chunk"}};
 
-/// Token ids of a corpus of so many files: 257 where end-of-text can occur, else 256.
+/// Returns the number of token ids of a corpus of `files` files: 257 if end-of-text
+/// tokens can occur in the stream, else 256.
 [[nodiscard]] std::uint32_t vocabulary_of(const run_config& config, std::size_t files);
 
-/// The model of a run whose tokens are below `vocab`.
+/// Returns the configuration of the model; its tokens are below `vocab`.
 [[nodiscard]] models::prose_config model_of(const run_config& config,
                                             std::uint32_t vocab);
-/// The stream of a run, with the frequencies of its model.
+/// Returns the configuration of the stream, with the frequencies of the model.
 [[nodiscard]] storage::stream_config stream_of(const run_config& config);
+/// Returns the configuration of the Conductor.
 [[nodiscard]] conductor_state::settings conductor_of(const run_config& config);
-/// Pulses that the Build budget takes at most: the length of the rate schedule.
+/// Returns the largest number of pulses that the Build budget allows, which is the length
+/// of the rate schedule.
 [[nodiscard]] std::uint64_t total_updates_of(const run_config& config);
 
 }  // namespace weir::actors

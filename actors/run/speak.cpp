@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The Stream phase outside of a run: a prompt, then tokens that feed back.
+/// Continuing a prompt: the model reads the prompt, and then each token that was drawn
+/// from its predictions.
 #include "weir/actors/speak.hpp"
 
 #include <fmt/format.h>
@@ -17,16 +18,16 @@ namespace weir::actors {
 
 namespace {
 
-/// Random numbers of speaking, apart from those that initialise parameters.
+/// Stream of random numbers for drawing tokens; other streams initialise parameters.
 constexpr std::uint64_t speak_stream = 0x737065616B;  // "speak"
 
-/// Feeds lane 0 of a model token by token.
-class speaker {
+/// Lets lane 0 of a model read tokens.
+class lane_feeder {
  public:
-  explicit speaker(models::prose& model) : model_(model) {}
+  explicit lane_feeder(models::prose& model) : model_(model) {}
 
-  /// Processes tokens; what follows the last one is not known yet.
-  [[nodiscard]] result<void> hear(std::span<const std::uint32_t> tokens) {
+  /// Reads tokens. The prediction of the token behind the last one is then pending.
+  [[nodiscard]] result<void> feed(std::span<const std::uint32_t> tokens) {
     while (!tokens.empty()) {
       const std::size_t n =
           std::min<std::size_t>(tokens.size(), model_.config().max_chunk);
@@ -51,7 +52,7 @@ class speaker {
     lanes[0].lookahead = next;
     models::pulse p;
     p.id = pulses_++;
-    p.ph = models::phase::stream;
+    p.phase = models::pulse_phase::stream;
     WEIR_TRY(const auto ticket, model_.submit(p, lanes));
     WEIR_TRY([[maybe_unused]] const auto done, model_.finish(ticket));
     return {};
@@ -61,6 +62,7 @@ class speaker {
   std::uint64_t pulses_ = 0;
 };
 
+/// Opens a run folder, with the context of its checkpoint, or parameters in a volume.
 result<stored_model> open_source(const speak_request& request, bool* with_context) {
   std::error_code failure;
   if (!std::filesystem::exists(request.source, failure)) {
@@ -77,6 +79,7 @@ result<stored_model> open_source(const speak_request& request, bool* with_contex
   return model_with(parameters);
 }
 
+/// Returns a token as text. An end-of-text token ends the line.
 std::string text_of(std::uint32_t token) {
   return token == storage::end_of_text ? "\n" : std::string(1, static_cast<char>(token));
 }
@@ -95,27 +98,26 @@ result<speak_report> speak(const speak_request& request,
   WEIR_TRY(auto stored, open_source(request, &report.with_context));
   models::prose& model = *stored.model;
   const std::int64_t start = now_ns();
-  speaker voice(model);
+  lane_feeder feeder(model);
   std::vector<std::uint32_t> tokens;
   for (const char c : request.prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
   }
-  WEIR_CHECK(voice.hear(tokens));
+  WEIR_CHECK(feeder.feed(tokens));
   const philox random(request.seed, speak_stream);
   while (report.tokens < request.tokens) {
     auto logits = model.pending_logits(0);
     if (!logits) {
       return error(errc::invalid_argument,
-                   "speaking failed: expected a prompt, because nothing waits to be "
-                   "continued, found "
-                   "an empty one")
+                   "speaking failed: expected a prompt, because the model has no pending "
+                   "prediction to continue from, found an empty one")
           .because(logits.error());
     }
     const std::uint32_t token = models::sample(
         *logits, static_cast<float>(request.temperature), random, report.tokens);
     report.text += text_of(token);
     ++report.tokens;
-    WEIR_CHECK(voice.hear({&token, 1}));
+    WEIR_CHECK(feeder.feed({&token, 1}));
     if (on_text && !on_text(text_of(token))) {
       break;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Settings to the lines of a stored configuration, and back.
+/// Conversion of settings to the lines of a stored configuration, and back.
 #include "run/stored_config.hpp"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ std::string equations_line() {
   return line_of(equations_key, fmt::to_string(models::prose_equations));
 }
 
-/// The number that a word of an integer setting stands for.
+/// Returns the number for which a word of an integer setting stands.
 std::uint64_t number_of(const integer_range& range, const std::string& word) {
   const auto found =
       std::find_if(range.words.begin(), range.words.end(),
@@ -36,7 +36,8 @@ std::uint64_t number_of(const integer_range& range, const std::string& word) {
   return found->number;
 }
 
-/// A value as it is stored: numbers in full, texts as they are, lists with separators.
+/// Converts a value to its stored text: numbers with all digits, words as numbers, texts
+/// as they are, and lists with separators.
 struct stored_text {
   const setting_info& info;
 
@@ -71,16 +72,16 @@ bool parse(std::string_view text, T& number) {
   return problem == std::errc() && end == text.data() + text.size();
 }
 
-/// A number of a stored text; a text that is no number stays a text, which no range of
-/// numbers accepts.
+/// Returns the number that a stored text contains. A text that is not a number stays a
+/// text, which the ranges of numbers then refuse.
 template <class T>
 setting_value number_or_text(std::string_view text) {
   T number{};
   return parse(text, number) ? setting_value{number} : setting_value{std::string(text)};
 }
 
-/// The value that a stored text means. The settings of a model are numbers and lists of
-/// integers.
+/// Returns the value that a stored text means. All settings of a model are numbers or
+/// lists of integers.
 setting_value value_of(const setting_info& info, std::string_view text) {
   if (std::holds_alternative<real_range>(info.range)) {
     return number_or_text<double>(text);
@@ -97,7 +98,7 @@ setting_value value_of(const setting_info& info, std::string_view text) {
   return {std::move(items)};
 }
 
-/// The entry of a setting of the model in `derived_settings`, or null.
+/// Returns the entry of a setting of the model in `derived_settings`, or null.
 const derived_setting* derivation_of(const setting_info& model_setting) {
   const auto* const found = std::find_if(
       std::begin(derived_settings), std::end(derived_settings),
@@ -105,18 +106,18 @@ const derived_setting* derivation_of(const setting_info& model_setting) {
   return found == std::end(derived_settings) ? nullptr : found;
 }
 
-/// The key under which a setting of the model is stored.
+/// Returns the key under which a setting of the model is stored.
 std::string key_of(const setting_info& model_setting) {
   const derived_setting* derived = derivation_of(model_setting);
   return derived != nullptr ? derived->key
                             : std::string(model_prefix) + model_setting.name;
 }
 
-/// What was stored under other equations would go on with other numbers, and nobody would
-/// notice.
+/// Checks the version of the equations under which a model was stored. With another
+/// version the model would silently compute other numbers than before.
 result<void> check_equations(std::string_view text) {
   const auto stored = value_in(text, equations_key);
-  const std::string found = stored ? *stored : "1";  // the first had no such line
+  const std::string found = stored ? *stored : "1";  // version 1 did not store this line
   if (found != fmt::to_string(models::prose_equations)) {
     return error(
                errc::config_mismatch,
@@ -129,7 +130,8 @@ result<void> check_equations(std::string_view text) {
   return {};
 }
 
-/// "a resumed run may change name, run.workers and run.trace only"
+/// Returns a sentence such as "a resumed run may change name, run.workers and run.trace
+/// only".
 std::string hint_of_changes() {
   std::vector<std::string> names;
   for (const auto& s : run_settings().entries()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The configuration that a checkpoint holds: "key = value" lines of all settings that a
-/// resumed run may not change.
+/// The stored configuration of a run or a model: lines "key = value". A checkpoint holds
+/// the settings that a resumed run must not change.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,27 @@
 
 namespace weir::actors {
 
-/// The lines of a configuration and of its vocabulary: section CONFIG.
+/// Returns the lines of a configuration and of its vocabulary, which are the section
+/// CONFIG of a checkpoint.
 [[nodiscard]] std::string config_text(const run_config& config, std::uint32_t vocab);
-/// Value of a key in such a text. @error{corrupt, there is no such line}
+/// Returns the value of a key in such a text.
+/// @error{corrupt, there is no line with this key}
 [[nodiscard]] result<std::string> value_in(std::string_view text, std::string_view key);
-/// Value of a key as an unsigned number. @error{corrupt, there is no such line, or no
-/// number in it}
+/// Returns the value of a key as an unsigned number.
+/// @error{corrupt, there is no line with this key, or its value is not a number}
 [[nodiscard]] result<std::uint64_t> number_in(std::string_view text,
                                               std::string_view key);
 
-/// Compares a configuration with the one that a checkpoint was written under.
+/// Checks that a configuration agrees with the stored one of a run that is resumed.
 /// @error{config_mismatch, names the first key that differs and both values}
+/// @error{corrupt, a line is missing}
 [[nodiscard]] result<void> compare_config(std::string_view stored,
                                           const run_config& config);
 
-/// The lines of a model: what `model_in` needs.
+/// Returns the lines of a model's configuration, which `model_in` reads.
 [[nodiscard]] std::string model_text(const models::prose_config& model);
-/// The model that a stored text describes, with all its lanes.
-/// @error{corrupt, a line is missing, or its value is none that the setting takes}
+/// Returns the configuration of a model from a stored text of a model or a run.
+/// @error{corrupt, a line is missing, or its value is outside of the setting's range}
 /// @error{config_mismatch, the model was stored under other equations}
 [[nodiscard]] result<models::prose_config> model_in(std::string_view text);
 

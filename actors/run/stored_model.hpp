@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model built from what is stored: a run folder, or parameters alone.
+/// Models that are built from a run folder or from parameters, outside of a run.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,22 @@
 
 namespace weir::actors {
 
-/// A model with the engine below it, on the calling thread.
+/// A model with its engine. The calling thread is the submitter and the only worker.
 struct stored_model {
   std::unique_ptr<runtime::engine> engine;  ///< outlives the model
   std::unique_ptr<models::prose> model;
 };
 
-/// The newest valid checkpoint of a run folder, or of its checkpoint folder, as a model
-/// with its contexts.
-/// @error{not_found, no folder or no checkpoint} @error{as `storage::load_checkpoint`}
+/// Returns the model of the newest valid checkpoint, with its contexts. Also returns the
+/// errors of `checkpoint_store::load_newest`.
+/// @param folder  A run folder, or the folder of its checkpoints.
+/// @error{not_found, there is no folder or no checkpoint}
+/// @error{config_mismatch, the model was stored under other equations}
 [[nodiscard]] result<stored_model> open_stored_model(const std::string& folder);
-/// A model of one lane with these parameters and an empty context.
-/// @error{corrupt, config_mismatch, a parameter is missing or has another shape}
+/// Returns a model of one lane that has these parameters and an empty context.
+/// @error{corrupt, a parameter is missing}
+/// @error{config_mismatch, a parameter has another shape}
+/// @error{unknown_key, the model has no parameter of this name}
 [[nodiscard]] result<stored_model> model_with(const parameter_set& parameters);
 
 }  // namespace weir::actors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Errors through CAF and back, and the configuration of the actor system.
+/// Conversion of errors to CAF and back, and the configuration of the actor system.
 #include "shim/shim.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@ namespace {
 
 const caf::atom_value weir_category = caf::atom("weir");
 
+/// Returns our code for an error of CAF itself.
 errc code_of(const caf::error& e) {
   if (e.category() == caf::atom("system")) {
     switch (static_cast<caf::sec>(e.code())) {
@@ -31,19 +32,20 @@ caf::error to_caf(const error& e) {
                     caf::make_message(by_reference(e)));
 }
 
-error from_caf(const caf::error& e, const std::string& what) {
+error from_caf(const caf::error& e, const std::string& action) {
   if (e.category() == weir_category && e.context().size() == 1 &&
       e.context().match_element<local<error>>(0)) {
     return *e.context().get_as<local<error>>(0);
   }
   switch (code_of(e)) {
     case errc::timeout:
-      return error(errc::timeout, fmt::format("{}: no answer within the deadline", what));
+      return error(errc::timeout,
+                   fmt::format("{}: no answer within the deadline", action));
     case errc::stopping:
-      return error(errc::stopping, fmt::format("{}: the receiver has ended", what));
+      return error(errc::stopping, fmt::format("{}: the receiver has ended", action));
     default:
       return error(errc::internal,
-                   fmt::format("{}: the actor system reported code {} of {}", what,
+                   fmt::format("{}: the actor system reported code {} of {}", action,
                                e.code(), caf::to_string(e.category())));
   }
 }
@@ -68,13 +70,14 @@ result<std::unique_ptr<system_config>> system_config::make(const system_options&
   config->set("scheduler.policy", policy);
   config->set("scheduler.max-threads", std::size_t{1});
   config->set("scheduler.max-throughput", std::size_t{300});
-  // CAF prints a line and goes on when a setting has a wrong type, so read them back.
+  // If a setting has a wrong type, CAF prints a line and continues without it. Reading
+  // the settings back is the only way to find out.
   const auto& content = caf::content(*config);
-  const auto taken = caf::get_if<caf::atom_value>(&content, "scheduler.policy");
+  const auto accepted = caf::get_if<caf::atom_value>(&content, "scheduler.policy");
   const auto threads = caf::get_if<std::size_t>(&content, "scheduler.max-threads");
-  if (!taken || *taken != policy || !threads || *threads != 1) {
+  if (!accepted || *accepted != policy || !threads || *threads != 1) {
     return error(errc::internal,
-                 "configuring the actor system failed: a setting was not taken");
+                 "configuring the actor system failed: CAF did not accept a setting");
   }
   return config;
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The few ways in which our actors use CAF: spawn, ask, handle, answer later.
+/// The few ways in which our actors use CAF: spawning, asking, handling messages, and
+/// answering later.
+///
+/// CAF 0.17 carries an exception of a handler as a code without text, and drops a promise
+/// that is destroyed without an answer. The wrappers here make sure that every request is
+/// answered once, and that every error keeps its text and its causes.
 #pragma once
 
 #include <chrono>
@@ -13,25 +18,27 @@
 
 namespace weir::actors {
 
-/// What differs between a real system and a deterministic one in tests.
+/// Differences between an actor system of a program and a deterministic one of a test.
 struct system_options {
-  bool own_threads =
-      true;  ///< false: actors that block share the scheduler, for the "testing" policy
+  /// False: actors that block share the scheduler, as policy "testing" needs it.
+  bool own_threads = true;
   bool testing = false;  ///< scheduler policy "testing" instead of "sharing"
 };
 
-/// Configuration of the actor system: two threads that share one queue, at most 300
-/// messages a turn.
-/// @error{internal, CAF did not take a setting}
+/// Configuration of an actor system: one scheduler thread, which handles at most 300
+/// messages of an actor before the next actor's turn. Actors that block have threads of
+/// their own.
 class system_config : public caf::actor_system_config {
  public:
+  /// Makes the configuration. It must outlive the actor system.
+  /// @error{internal, CAF did not accept a setting}
   [[nodiscard]] static result<std::unique_ptr<system_config>> make(
       const system_options& o);
 };
 
-/// Spawns an actor that may block: a thread of its own, unless a test wants none.
-/// The configuration is an argument, because CAF dereferences null for functions without
-/// one.
+/// Spawns an actor that may block: it gets a thread of its own, unless a test wants none.
+/// Every actor function takes a configuration, because CAF dereferences a null pointer
+/// for functions without one.
 template <class Fun, class Config>
 auto spawn_own_thread(caf::actor_system& system, const system_options& o, Fun fun,
                       Config config) {
@@ -44,11 +51,13 @@ auto spawn_shared(caf::actor_system& system, Fun fun, Config config) {
   return system.spawn(fun, std::move(config));
 }
 
-/// Turns whatever was thrown into an error that names where.
+/// Converts the exception that is being handled to an error. Call it in a catch block.
+/// @param where  Actor and message, for the error.
 [[nodiscard]] error error_of_exception(const std::string& where);
 
 namespace detail {
 
+// The three types that the handler of a request may return, as CAF wants them.
 template <class T>
 [[nodiscard]] caf::result<T> answer_of(result<T> r) {
   if (!r) {
@@ -69,7 +78,7 @@ template <class T>
 template <class F, class Signature>
 struct handler;
 
-/// Requests: `F` returns `result<T>` or a promise.
+/// Handles a request: `F` returns `result<T>`, `caf::result<T>` or a promise.
 template <class F, class R, class... As>
 struct handler<F, R (F::*)(As...) const> {
   F f;
@@ -83,8 +92,8 @@ struct handler<F, R (F::*)(As...) const> {
   }
 };
 
-/// Messages without an answer: what goes wrong ends the actor, and so reaches the
-/// supervisor.
+/// Handles a message without an answer. Nobody waits for its error, so an exception ends
+/// the actor, and the supervisor reports it.
 template <class F, class... As>
 struct handler<F, void (F::*)(As...) const> {
   F f;
@@ -101,39 +110,46 @@ struct handler<F, void (F::*)(As...) const> {
 
 }  // namespace detail
 
-/// Wraps the handler of a request, once: an exception becomes its answer.
+/// Wraps the handler of a request: an exception becomes the answer to the request.
+/// @param where  Actor and message, for the error.
 template <class F>
 [[nodiscard]] auto answers(const char* where, F f) {
   return detail::handler<F, decltype(&F::operator())>{std::move(f), where};
 }
-/// Wraps the handler of a message without an answer.
+/// Wraps the handler of a message without an answer: an exception ends the actor.
 template <class F>
 [[nodiscard]] auto reacts(caf::scheduled_actor* self, const char* where, F f) {
   return detail::handler<F, decltype(&F::operator())>{std::move(f), where, self};
 }
 
-/// Answers a request later, exactly once: dropped unanswered it answers `abandoned`.
+/// The reply to a request that is answered after its handler has returned. It is
+/// delivered exactly once: a reply that is destroyed without having been delivered
+/// answers `abandoned`, so that the client does not wait for its deadline.
+/// @threads{thread-compatible: belongs to the actor}
 template <class T>
-class reply_later {
+class pending_reply {
  public:
-  reply_later() = default;
-  reply_later(caf::typed_response_promise<T> promise, std::string what)
-      : promise_(std::move(promise)), what_(std::move(what)), open_(true) {}
-  reply_later(reply_later&& other) noexcept
+  /// Makes a reply to no request.
+  pending_reply() = default;
+  /// Takes the promise of a request. `name` names the request in the error `abandoned`.
+  pending_reply(caf::typed_response_promise<T> promise, std::string name)
+      : promise_(std::move(promise)), name_(std::move(name)), open_(true) {}
+  pending_reply(pending_reply&& other) noexcept
       : promise_(std::move(other.promise_)),
-        what_(std::move(other.what_)),
+        name_(std::move(other.name_)),
         open_(std::exchange(other.open_, false)) {}
-  reply_later& operator=(reply_later&& other) noexcept {
+  pending_reply& operator=(pending_reply&& other) noexcept {
     if (this != &other) {
       drop();
       promise_ = std::move(other.promise_);
-      what_ = std::move(other.what_);
+      name_ = std::move(other.name_);
       open_ = std::exchange(other.open_, false);
     }
     return *this;
   }
-  ~reply_later() { drop(); }
+  ~pending_reply() { drop(); }
 
+  /// Answers the request; does nothing if it was answered before.
   void deliver(result<T> r) {
     if (std::exchange(open_, false)) {
       if (r) {
@@ -147,29 +163,32 @@ class reply_later {
  private:
   void drop() {
     if (open_) {
-      deliver(error(errc::abandoned, what_ + " was dropped without an answer"));
+      deliver(error(errc::abandoned, name_ + " was dropped without an answer"));
     }
   }
   caf::typed_response_promise<T> promise_;
-  std::string what_;
+  std::string name_;
   bool open_ = false;
 };
 
-/// Asks from a thread that is no actor, and waits. @error{timeout; what the receiver
-/// answers}
+/// Sends a request from a thread that is not an actor, and waits for the answer. Also
+/// returns the errors that the receiver answers.
+/// @param action  What is asked for, e.g. "opening the stream"; begins texts of errors.
+/// @error{timeout, no answer came within the deadline}
+/// @error{stopping, the receiver has ended}
 template <class T, class Handle, class... As>
-[[nodiscard]] result<T> ask(caf::scoped_actor& self, const Handle& to,
-                            std::chrono::seconds deadline, const std::string& what,
+[[nodiscard]] result<T> ask(caf::scoped_actor& self, const Handle& receiver,
+                            std::chrono::seconds deadline, const std::string& action,
                             As... as) {
-  result<T> out = error(errc::internal, what + ": no answer was handled");
-  self->request(to, deadline, std::move(as)...)
+  result<T> out = error(errc::internal, action + ": no answer was handled");
+  self->request(receiver, deadline, std::move(as)...)
       .receive([&](const T& value) { out = value; },
-               [&](const caf::error& e) { out = from_caf(e, what); });
+               [&](const caf::error& e) { out = from_caf(e, action); });
   return out;
 }
 
-/// Defaults of every actor of ours: an exit message with a reason ends it with that
-/// reason, unknown messages are answered with an error, exceptions keep their text.
+/// Sets what every actor here has in common: an exception that no handler has caught ends
+/// the actor with an error that keeps the text. Every actor function calls it first.
 template <class Self>
 void install_defaults(Self self) {
   self->set_exception_handler([](std::exception_ptr& e) -> caf::error {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The learning curve as a Tensogram message.
+/// Encoding of the learning curve as a Tensogram message, and the handler of the actor's
+/// only message.
 #include "sink/message_writer.hpp"
 
 #include <span>
@@ -12,6 +13,7 @@ namespace weir::actors {
 
 namespace {
 
+/// Returns a one-dimensional object that refers to the values.
 template <class T>
 formats::object_to_write column(const std::string& name, const std::string& units,
                                 const std::vector<T>& values) {

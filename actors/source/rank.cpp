@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of a rank, and its one message.
+/// The checks of a rank, and the handler of its only message.
 #include "source/rank.hpp"
 
 #include <fmt/format.h>
@@ -51,8 +51,8 @@ rank_actor::behavior_type rank_io(rank_actor::stateful_pointer<rank_shell> self,
   return {
       answers("rank, pull", [self, config](pull_atom, const local<chunk_orders>& orders) {
         auto promise = self->make_response_promise<local<chunk_replies>>();
-        auto later =
-            std::make_shared<reply_later<local<chunk_replies>>>(promise, "a chunk order");
+        auto later = std::make_shared<pending_reply<local<chunk_replies>>>(
+            promise, "a chunk order");
         if (auto ours = self->state.core->check_orders(*orders); !ours) {
           later->deliver(ours.error());
           return promise;

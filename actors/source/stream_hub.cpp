@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening a corpus, and the messages of the hub.
+/// Opening of a corpus, and the handlers of the hub's messages.
 #include "source/stream_hub.hpp"
 
 #include <fmt/format.h>
@@ -44,7 +44,8 @@ result<stream_info> hub_state::open(const stream_spec& spec) {
 
 result<chunk_replies> hub_state::pull(const chunk_orders& orders) {
   if (!stream_) {
-    return error(errc::stopping, "the stream hub has no stream: expected an open before");
+    return error(errc::stopping,
+                 "pulling chunks failed: expected an open stream, found none");
   }
   chunk_replies out;
   out.reserve(orders.size());
@@ -57,7 +58,8 @@ result<chunk_replies> hub_state::pull(const chunk_orders& orders) {
 
 result<storage::stream_cursor> hub_state::cursor(const cursor_order& order) {
   if (!stream_) {
-    return error(errc::stopping, "the stream hub has no stream: expected an open before");
+    return error(errc::stopping,
+                 "making a cursor failed: expected an open stream, found none");
   }
   return stream_->cursor_at(order.marks, order.pulse_id);
 }

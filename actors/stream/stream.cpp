@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the stream actor.
+/// Handlers of the stream actor's messages.
 #include "stream/stream.hpp"
-
-#include "stream/bell.hpp"
 
 namespace weir::actors {
 
@@ -11,43 +9,21 @@ namespace {
 
 using self_pointer = stream_actor::stateful_pointer<stream_shell>;
 
-result<stream_state*> core_of(self_pointer self) {
-  auto& core = self->state.core;
-  return core ? result<stream_state*>(core->get()) : core.error();
-}
-
-/// Answers to who waits, and a look at the clock later.
-void go_on(self_pointer self) {
-  auto& s = self->state;
-  if (!s.core) {
-    return;
-  }
-  for (auto& a : (*s.core)->take_answers(clock_of(self))) {
-    if (auto found = s.waiting.extract(a.asked)) {
-      found.mapped().deliver(std::move(a.outcome));
-    }
-  }
-  look_later(self, (*s.core)->next_deadline(), s.look_at);
-}
-
+/// Handles a synchronization, and keeps the reply until the queue has come so far.
 caf::result<std::uint64_t> synchronize(self_pointer self) {
-  auto& s = self->state;
-  if (!s.core) {
-    return to_caf(s.core.error());
+  const auto core = core_of(self);
+  if (!core) {
+    return to_caf(core.error());
   }
-  const auto ticket = (*s.core)->synchronize(clock_of(self));
-  auto promise = self->make_response_promise<std::uint64_t>();
-  s.waiting.emplace(ticket,
-                    reply_later<std::uint64_t>(promise, "a synchronization of a stream"));
-  look_later(self, (*s.core)->next_deadline(), s.look_at);
-  return promise;
+  return reply_by_ticket(self, (*core)->synchronize(clock_ns(self)),
+                         "a synchronization of a stream");
 }
 
 }  // namespace
 
 stream_actor::behavior_type stream_queue(self_pointer self, queue_spec spec) {
   install_defaults(self);
-  self->state.core = stream_state::make(std::move(spec), bell_of<stream_actor>(self));
+  self->state.core = stream_state::make(std::move(spec), notifier_of<stream_actor>(self));
   return {
       answers(
           "stream, launch",
@@ -72,17 +48,9 @@ stream_actor::behavior_type stream_queue(self_pointer self, queue_spec spec) {
                 return core->wait(*point);
               }),
       answers("stream, synchronize", [self](sync_atom) { return synchronize(self); }),
-      reacts(self, "stream, ended", [self](ended_atom) { go_on(self); }),
-      reacts(self, "stream, settle",
-             [self](settle_atom) {
-               self->state.look_at = INT64_MAX;
-               go_on(self);
-             }),
-      answers("stream, status",
-              [self](status_atom) -> result<std::string> {
-                WEIR_TRY(stream_state* const core, core_of(self));
-                return core->describe();
-              }),
+      on_ended(self, "stream, ended"),
+      on_deadline(self, "stream, deadline"),
+      on_status(self, "stream, status"),
   };
 }
 

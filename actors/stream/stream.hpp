@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stream actor: messages into a queue, answers when workers say that it has come
-/// far enough.
+/// The stream actor: messages become operations of one queue, and synchronizations are
+/// answered when workers report that the queue has come so far.
 #pragma once
 
-#include <map>
-#include <memory>
-
-#include "shim/shim.hpp"
+#include "stream/queue_shell.hpp"
 #include "stream/stream_state.hpp"
 #include "weir/actors/interfaces.hpp"
 
 namespace weir::actors {
 
-struct stream_shell {
+/// State that CAF keeps for a stream actor.
+struct stream_shell : queue_shell<stream_state> {
   static constexpr const char* name = "weir.stream";
-  /// Why there is no queue, if there is none: every request is answered that.
-  result<std::unique_ptr<stream_state>> core =
-      error(errc::not_initialized, "stream not opened");
-  std::map<stream_state::ticket, reply_later<std::uint64_t>> waiting;
-  std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
 };
+/// The function of a stream actor. If the queue of `spec` cannot be made, the actor lives
+/// all the same and answers every request with the reason.
 stream_actor::behavior_type stream_queue(
     stream_actor::stateful_pointer<stream_shell> self, queue_spec spec);
 

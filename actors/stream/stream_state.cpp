@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations into a queue, and answers out of it.
+/// Enqueuing of operations, and the answers when they have ended.
 #include "stream/stream_state.hpp"
 
 #include <fmt/format.h>
@@ -13,15 +13,15 @@ namespace weir::actors {
 
 result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
                                                          std::function<void()> ended) {
-  if (spec.on == nullptr || spec.window == 0) {
+  if (spec.mesh == nullptr || spec.window == 0) {
     return error(errc::invalid_argument,
                  fmt::format("stream \"{}\" not opened: expected {}", spec.name,
-                             spec.on == nullptr ? "a mesh, found none"
-                                                : "a window of operations, found 0"));
+                             spec.mesh == nullptr ? "a mesh, found none"
+                                                  : "a window of operations, found 0"));
   }
   std::unique_ptr<stream_state> out(new stream_state(std::move(spec), std::move(ended)));
   const queue_spec& s = out->spec_;
-  WEIR_TRY(out->queue_, runtime::stream::make(s.on, s.options));
+  WEIR_TRY(out->queue_, runtime::stream::make(s.mesh, s.options));
   if (s.handover) {
     WEIR_CHECK(out->queue_->wait(*s.handover));
   }
@@ -34,7 +34,8 @@ stream_state::~stream_state() {
   }
   try {
     if (spec_.handover) {
-      queue_->enqueue(runtime::make_ref<settling>());  // failures stay with this one
+      // This operation takes all failures, so that the next stream begins without them.
+      queue_->enqueue(runtime::make_ref<synchronize_operation>());
       queue_->record(*spec_.handover);
     }
     queue_->close();
@@ -44,24 +45,26 @@ stream_state::~stream_state() {
   }
 }
 
-result<void> stream_state::check_window(const char* what) {
-  look_at_marks();
+result<void> stream_state::check_window(const char* operation) {
+  update_ended();
   if (operations_ - ended_ >= spec_.window) {
     return error(errc::out_of_range,
                  fmt::format("{} not enqueued on stream \"{}\": expected at most {} "
                              "operations in flight, found {}",
-                             what, spec_.name, spec_.window, operations_ - ended_))
+                             operation, spec_.name, spec_.window, operations_ - ended_))
         .hint("wait for a synchronization before sending more");
   }
   return {};
 }
 
-std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
+/// Enqueues an operation, and behind it the operation that keeps its holder alive. After
+/// every quarter of the window a point follows, which reports how far the queue has come.
+std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> operation,
                                     const std::shared_ptr<const void>& holder) {
-  const auto enqueued = what;
-  queue_->enqueue(std::move(what));
+  const auto enqueued = operation;
+  queue_->enqueue(std::move(operation));
   if (holder) {
-    queue_->enqueue(runtime::make_ref<keeping>(holder));
+    queue_->enqueue(runtime::make_ref<keep_alive_operation>(holder));
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
@@ -75,18 +78,18 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
 
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
   WEIR_CHECK(check_window("launch"));
-  runtime::launch_request what = order.what;
-  what.args = order.args.data();
-  what.args_bytes = order.args.size();
-  what.key = reinterpret_cast<std::uintptr_t>(what.kernel.kernel);
-  WEIR_TRY(auto made, runtime::make_launch(*queue_, what));
-  return enqueue(std::move(made), order.holder);
+  runtime::launch_request request = order.request;
+  request.args = order.args.data();
+  request.args_bytes = order.args.size();
+  request.key = reinterpret_cast<std::uintptr_t>(request.kernel.kernel);
+  WEIR_TRY(auto operation, runtime::make_launch(*queue_, request));
+  return enqueue(std::move(operation), order.holder);
 }
 
 result<std::uint64_t> stream_state::copy(const copy_order& order) {
   WEIR_CHECK(check_window("copy"));
-  WEIR_TRY(auto made, runtime::make_copy(*queue_, order.what));
-  return made ? enqueue(std::move(made), order.holder) : 0;
+  WEIR_TRY(auto operation, runtime::make_copy(*queue_, order.request));
+  return operation ? enqueue(std::move(operation), order.holder) : 0;
 }
 
 event_ptr stream_state::record() {
@@ -101,21 +104,23 @@ result<std::uint64_t> stream_state::wait(const runtime::event& point) {
 }
 
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
-  auto end = runtime::make_ref<settling>(ended_call_);
+  auto end = runtime::make_ref<synchronize_operation>(ended_call_);
   asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
   queue_->enqueue(std::move(end));
   return tickets_;
 }
 
-void stream_state::look_at_marks() {
-  while (!marks_.empty() && marks_.front().at->reached()) {
+void stream_state::update_ended() {
+  while (!marks_.empty() && marks_.front().point->reached()) {
     ended_ = std::max(ended_, marks_.front().operations);
     marks_.pop_front();
   }
 }
 
+/// Returns the answer to a synchronization that has ended. It reports the first failure
+/// since the last answer, also one that a synchronization found after its deadline.
 result<std::uint64_t> stream_state::outcome_of(const asked& a) {
-  const runtime::failure failed = std::exchange(unheard_, {});
+  const runtime::failure failed = std::exchange(unreported_, {});
   if (!failed) {
     return a.operations;
   }
@@ -129,11 +134,11 @@ result<std::uint64_t> stream_state::outcome_of(const asked& a) {
 
 std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns) {
   std::vector<answer> out;
-  look_at_marks();
+  update_ended();
   while (!asked_.empty() && asked_.front().end->done()) {
     const asked& a = asked_.front();
     ended_ = std::max(ended_, a.operations);
-    unheard_.merge(a.end->found());
+    unreported_.merge(a.end->failures());
     if (!a.answered) {
       out.push_back({a.number, outcome_of(a)});
     }
@@ -150,7 +155,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
                              spec_.name, a.operations, spec_.deadline_ns / 1'000'000,
                              ended_))
                .at(fmt::format("stream \"{}\"", spec_.name))
-               .hint("its work goes on")});
+               .hint("the operations still run; only the answer is late")});
     }
   }
   return out;
@@ -164,7 +169,7 @@ std::int64_t stream_state::next_deadline() const noexcept {
 }
 
 std::string stream_state::describe() {
-  look_at_marks();
+  update_ended();
   const auto waiting = std::count_if(asked_.begin(), asked_.end(),
                                      [](const asked& a) { return !a.answered; });
   return fmt::format(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of shutdown, and the messages of the supervisor.
+/// The order of shutdown, and the handlers of the supervisor's messages.
 #include "supervisor/supervisor.hpp"
 
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 
 namespace weir::actors {
 
-supervisor_state::child supervisor_state::adopt(std::string name, stop_rank rank) {
-  children_.push_back({std::move(name), rank});
+supervisor_state::child supervisor_state::adopt(std::string name, stop_group group) {
+  children_.push_back({std::move(name), group});
   return children_.size() - 1;
 }
 
@@ -23,29 +23,29 @@ bool supervisor_state::down(child c) {
 
 std::vector<supervisor_state::child> supervisor_state::stop() {
   stopping_ = true;
-  rank_.reset();
+  group_.reset();
   return next();
 }
 
-bool supervisor_state::rank_settled() const {
+bool supervisor_state::group_ended() const {
   return std::none_of(children_.begin(), children_.end(), [&](const entry& e) {
-    return rank_ && e.rank == *rank_ && e.alive;
+    return group_ && e.group == *group_ && e.alive;
   });
 }
 
 std::vector<supervisor_state::child> supervisor_state::next() {
   ++round_;
-  std::optional<stop_rank> next_rank;
+  std::optional<stop_group> next_group;
   for (const entry& e : children_) {
-    const bool later = !rank_ || e.rank > *rank_;
-    if (e.alive && later && (!next_rank || e.rank < *next_rank)) {
-      next_rank = e.rank;
+    const bool later = !group_ || e.group > *group_;
+    if (e.alive && later && (!next_group || e.group < *next_group)) {
+      next_group = e.group;
     }
   }
   std::vector<child> out;
-  rank_ = next_rank ? next_rank : std::optional(stop_rank::last);
-  for (child c = 0; next_rank && c < children_.size(); ++c) {
-    if (children_[c].alive && children_[c].rank == *next_rank) {
+  group_ = next_group ? next_group : std::optional(stop_group::last);
+  for (child c = 0; next_group && c < children_.size(); ++c) {
+    if (children_[c].alive && children_[c].group == *next_group) {
       children_[c].asked = true;
       out.push_back(c);
     }
@@ -66,7 +66,7 @@ survivors supervisor_state::alive() const {
 std::string supervisor_state::describe() const {
   std::string text;
   for (const entry& e : children_) {
-    text += fmt::format("{} (rank {}): {}\n", e.name, static_cast<int>(e.rank),
+    text += fmt::format("{} (group {}): {}\n", e.name, static_cast<int>(e.group),
                         !e.alive  ? "ended"
                         : e.asked ? "stopping"
                                   : "running");
@@ -78,6 +78,8 @@ namespace {
 
 using self_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
 
+/// Tells the children of one group to stop and starts the group's deadline. Without
+/// children, all groups have had their turn: answers the stop with those that still live.
 void stop_children(self_pointer self, const supervisor_config& config,
                    std::vector<supervisor_state::child> children) {
   auto& s = self->state;
@@ -89,26 +91,28 @@ void stop_children(self_pointer self, const supervisor_config& config,
   for (const auto c : children) {
     self->send_exit(s.handles[c], caf::exit_reason::user_shutdown);
   }
-  self->delayed_send(self, config.rank_deadline, settle_atom_v, s.core.round());
+  self->delayed_send(self, config.group_deadline, deadline_atom_v, s.core.round());
 }
 
+/// Handles the end of a child: reports a failure, and goes on with the next group if this
+/// child was the last of its group.
 void on_down(self_pointer self, const supervisor_config& config,
              const caf::down_msg& down) {
   auto& s = self->state;
-  const auto at =
+  const auto found =
       std::find_if(s.handles.begin(), s.handles.end(),
                    [&](const caf::actor& a) { return a.address() == down.source; });
-  if (at == s.handles.end()) {
+  if (found == s.handles.end()) {
     return;
   }
-  const auto c = static_cast<supervisor_state::child>(at - s.handles.begin());
+  const auto c = static_cast<supervisor_state::child>(found - s.handles.begin());
   if (s.core.down(c) && config.failed) {
     const std::string& name = s.core.name_of(c);
     const error cause = from_caf(down.reason, name);
     config.failed(
         error(cause.code(), fmt::format("actor {} ended early", name)).because(cause));
   }
-  if (s.core.stopping() && s.core.rank_settled()) {
+  if (s.core.stopping() && s.core.group_ended()) {
     stop_children(self, config, s.core.next());
   }
 }
@@ -122,7 +126,7 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
   return {
       reacts(self, "supervisor, adopt",
              [self](adopt_atom, const local<child_spec>& child) {
-               self->state.core.adopt(child->name, child->rank);
+               self->state.core.adopt(child->name, child->group);
                self->state.handles.push_back(child->handle);
                self->monitor(child->handle);
              }),
@@ -133,10 +137,11 @@ supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config 
                 stop_children(self, config, self->state.core.stop());
                 return promise;
               }),
-      reacts(self, "supervisor, settle",
-             [self, config](settle_atom, std::uint32_t round) {
+      reacts(self, "supervisor, deadline",
+             [self, config](deadline_atom, std::uint32_t round) {
                auto& core = self->state.core;
-               if (core.stopping() && round == core.round() && !core.rank_settled()) {
+               // The timer of a group that ended in time still fires: its number is old.
+               if (core.stopping() && round == core.round() && !core.group_ended()) {
                  stop_children(self, config, core.next());
                }
              }),

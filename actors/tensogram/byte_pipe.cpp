@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pipes by poll(2). Descriptors are made non-blocking only where they are our own.
+/// Pipes that wait by poll(2). Only descriptors that are opened here are non-blocking:
+/// standard input and output may be shared with other processes, for which that flag
+/// would count too.
 #include "tensogram/byte_pipe.hpp"
 
 #include <fcntl.h>
@@ -24,14 +26,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-error pipe_failure(const char* what, const std::string& path) {
+/// Returns an error that names the value of errno. `action` is a verb, e.g. "open".
+error pipe_failure(const char* action, const std::string& path) {
   const int code = errno;
   return error(code == ENOENT ? errc::not_found : errc::io,
-               fmt::format("cannot {} \"{}\": expected a pipe, found \"{}\"", what, path,
-                           std::strerror(code)));
+               fmt::format("cannot {} \"{}\": expected a pipe, found \"{}\"", action,
+                           path, std::strerror(code)));
 }
 
-/// A descriptor, and whether it is closed with its owner.
+/// A file descriptor, which is closed with this object if `own` is true.
 class descriptor {
  public:
   descriptor(int number, bool own) : number_(number), own_(own) {}
@@ -43,15 +46,17 @@ class descriptor {
     }
   }
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// Waits for an event. Returns those that came, 0 if none did. @error{io}
-  [[nodiscard]] result<int> wait(short event, milliseconds patience,
+  /// Waits for an event of poll(2). Returns the events that have occurred, or 0 if the
+  /// time has passed.
+  /// @error{io}
+  [[nodiscard]] result<int> wait(short event, milliseconds timeout,
                                  const std::string& path) const {
-    pollfd one{number_, event, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(patience.count()));
+    pollfd waited{number_, event, 0};
+    const int ready = ::poll(&waited, 1, static_cast<int>(timeout.count()));
     if (ready < 0 && errno != EINTR) {
       return pipe_failure("wait for", path);
     }
-    return ready > 0 ? int{one.revents} : 0;
+    return ready > 0 ? int{waited.revents} : 0;
   }
 
  private:
@@ -59,20 +64,21 @@ class descriptor {
   bool own_;
 };
 
+/// The reading end of a pipe.
 class posix_pipe final : public byte_pipe {
  public:
-  posix_pipe(int number, bool own, std::string path, milliseconds patience)
-      : from_(number, own), path_(std::move(path)), patience_(patience) {}
+  posix_pipe(int number, bool own, std::string path, milliseconds timeout)
+      : descriptor_(number, own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::optional<std::size_t>> read_some(mutable_bytes to) override {
-    WEIR_TRY(const int events, from_.wait(POLLIN, patience_, path_));
+    WEIR_TRY(const int events, descriptor_.wait(POLLIN, timeout_, path_));
     if (events == 0) {
       return std::optional<std::size_t>();
     }
     if ((events & POLLIN) == 0 && (events & POLLHUP) != 0) {
       return std::optional<std::size_t>(0);
     }
-    const ::ssize_t got = ::read(from_.number(), to.data(), to.size());
+    const ::ssize_t got = ::read(descriptor_.number(), to.data(), to.size());
     if (got < 0) {
       if (errno == EINTR || errno == EAGAIN) {
         return std::optional<std::size_t>();
@@ -83,22 +89,24 @@ class posix_pipe final : public byte_pipe {
   }
 
  private:
-  descriptor from_;
+  descriptor descriptor_;
   std::string path_;
-  milliseconds patience_;
+  milliseconds timeout_;
 };
 
-/// Keeps SIGPIPE from the process while it writes: a reader that left is an error.
-class no_broken_pipe {
+/// Blocks SIGPIPE in this thread as long as it lives. Writing to a pipe without a reader
+/// then returns an error, and does not end the process. A signal that is pending at the
+/// end is removed, unless the thread had blocked SIGPIPE before.
+class sigpipe_block {
  public:
-  no_broken_pipe() {
+  sigpipe_block() {
     ::sigemptyset(&broken_);
     ::sigaddset(&broken_, SIGPIPE);
     ::pthread_sigmask(SIG_BLOCK, &broken_, &before_);
   }
-  no_broken_pipe(const no_broken_pipe&) = delete;
-  no_broken_pipe& operator=(const no_broken_pipe&) = delete;
-  ~no_broken_pipe() {
+  sigpipe_block(const sigpipe_block&) = delete;
+  sigpipe_block& operator=(const sigpipe_block&) = delete;
+  ~sigpipe_block() {
     const timespec at_once{};
     if (::sigismember(&before_, SIGPIPE) == 0) {
       while (::sigtimedwait(&broken_, nullptr, &at_once) > 0) {
@@ -112,35 +120,41 @@ class no_broken_pipe {
   sigset_t before_{};
 };
 
+/// The writing end of a pipe, as a file that only grows.
 class pipe_file final : public file {
  public:
-  pipe_file(int number, bool own, std::string path, milliseconds patience)
-      : to_(number, own), own_(own), path_(std::move(path)), patience_(patience) {}
+  pipe_file(int number, bool own, std::string path, milliseconds timeout)
+      : descriptor_(number, own), own_(own), path_(std::move(path)), timeout_(timeout) {}
 
   result<std::size_t> read_some(std::uint64_t, mutable_bytes) override {
-    return error(errc::unsupported, "cannot read from a pipe that is written").at(path_);
+    return error(errc::unsupported,
+                 "cannot read from pipe: expected one that was opened for reading, found "
+                 "one for writing")
+        .at(path_);
   }
   result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
     if (offset != written_) {
       return error(errc::unsupported,
-                   fmt::format("cannot go back in a pipe: expected offset {}, found {}",
+                   fmt::format("cannot write to pipe: expected offset {}, because a pipe "
+                               "only grows, found {}",
                                written_, offset))
           .at(path_);
     }
-    const no_broken_pipe guard;
-    // A descriptor that blocks has room for so many bytes once it says that it has room.
-    const std::size_t most = own_ ? from.size() : std::size_t{PIPE_BUF};
+    const sigpipe_block guard;
+    // A write to a blocking descriptor could block for ever if it were larger than the
+    // free space of the pipe. When poll reports POLLOUT, PIPE_BUF bytes are free.
+    const std::size_t max_bytes = own_ ? from.size() : std::size_t{PIPE_BUF};
     for (;;) {
-      WEIR_TRY(const int events, to_.wait(POLLOUT, patience_, path_));
+      WEIR_TRY(const int events, descriptor_.wait(POLLOUT, timeout_, path_));
       if (events == 0) {
         return error(errc::timeout,
-                     fmt::format("cannot write to pipe: expected room within {} ms, "
-                                 "found none",
-                                 patience_.count()))
+                     fmt::format("cannot write to pipe: expected its reader to read "
+                                 "within {} ms, found the pipe full",
+                                 timeout_.count()))
             .at(fmt::format("{}:{}", path_, written_));
       }
       const ::ssize_t done =
-          ::write(to_.number(), from.data(), std::min(most, from.size()));
+          ::write(descriptor_.number(), from.data(), std::min(max_bytes, from.size()));
       if (done >= 0) {
         written_ += static_cast<std::uint64_t>(done);
         return static_cast<std::size_t>(done);
@@ -152,23 +166,25 @@ class pipe_file final : public file {
   }
   result<std::uint64_t> size() override { return written_; }
   result<void> resize(std::uint64_t) override {
-    return error(errc::unsupported, "cannot cut a pipe").at(path_);
+    return error(errc::unsupported,
+                 "cannot change the size of a pipe: expected a file, found a pipe")
+        .at(path_);
   }
   result<void> sync() override { return {}; }
   [[nodiscard]] const std::string& path() const noexcept override { return path_; }
 
  private:
-  descriptor to_;
+  descriptor descriptor_;
   bool own_;
   std::string path_;
-  milliseconds patience_;
+  milliseconds timeout_;
   std::uint64_t written_ = 0;
 };
 
 }  // namespace
 
 result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
-                                                     milliseconds patience) {
+                                                     milliseconds timeout) {
   const bool own = path != "-";
   const int number =
       own ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : STDIN_FILENO;
@@ -176,14 +192,16 @@ result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
     return pipe_failure("open", path);
   }
   return std::unique_ptr<byte_pipe>(
-      std::make_unique<posix_pipe>(number, own, own ? path : "stdin", patience));
+      std::make_unique<posix_pipe>(number, own, own ? path : "stdin", timeout));
 }
 
 result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
-                                                 milliseconds patience) {
+                                                 milliseconds timeout) {
   const bool own = path != "-";
-  const auto until = steady_clock::now() + patience;
+  const auto until = steady_clock::now() + timeout;
   int number = STDOUT_FILENO;
+  // Without a reader, open(2) fails with ENXIO. There is no event for a new reader, so
+  // the loop tries again every millisecond.
   while (own && (number = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
     if (errno != ENXIO) {
       return pipe_failure("open", path);
@@ -191,13 +209,13 @@ result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
     if (steady_clock::now() >= until) {
       return error(errc::timeout, fmt::format("cannot open \"{}\": expected a reader "
                                               "within {} ms, found none",
-                                              path, patience.count()))
-          .hint("start what reads from the pipe first");
+                                              path, timeout.count()))
+          .hint("start the program that reads from the pipe first");
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
   return std::unique_ptr<file>(
-      std::make_unique<pipe_file>(number, own, own ? path : "stdout", patience));
+      std::make_unique<pipe_file>(number, own, own ? path : "stdout", timeout));
 }
 
 bool is_pipe(const std::string& path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pipes that never block for longer than they are told to.
+/// Pipes whose reads and writes wait for a limited time only.
 #pragma once
 
 #include <chrono>
@@ -12,29 +12,35 @@
 
 namespace weir::actors {
 
-/// Bytes that come once, in order.
+/// A source whose bytes can be read once and in order.
 /// @threads{thread-compatible}
 class byte_pipe {
  public:
   virtual ~byte_pipe() = default;
-  /// Up to `to.size()` bytes; 0: no more will come; nothing: none came in time.
+  /// Reads up to `to.size()` bytes and returns their number: 0 if the pipe has ended, and
+  /// nothing if no byte has come in time.
   /// @error{io}
   [[nodiscard]] virtual result<std::optional<std::size_t>> read_some(
       mutable_bytes to) = 0;
 };
 
-/// A FIFO, a device, or "-" for standard input. Each read waits up to `patience`.
-/// @error{not_found; io}
+/// Opens a FIFO, a device, or "-" for standard input. Each read waits up to `timeout`.
+/// @error{not_found, there is no such path}
+/// @error{io}
 [[nodiscard]] result<std::unique_ptr<byte_pipe>> open_pipe_to_read(
-    const std::string& path, std::chrono::milliseconds patience);
+    const std::string& path, std::chrono::milliseconds timeout);
 
-/// A FIFO or "-" for standard output, as a file whose offsets are those of the stream.
-/// Waits up to `patience` for a reader, and in each write for room.
-/// @error{not_found; timeout; io}
+/// Opens a FIFO, or "-" for standard output, as a file. Its offsets count the bytes that
+/// were written. The call waits up to `timeout` for a reader, and each write waits up to
+/// `timeout` until the pipe has space.
+/// @error{not_found, there is no such path}
+/// @error{timeout, no reader has opened the pipe}
+/// @error{io}
 [[nodiscard]] result<std::unique_ptr<file>> open_pipe_to_write(
-    const std::string& path, std::chrono::milliseconds patience);
+    const std::string& path, std::chrono::milliseconds timeout);
 
-/// Whether bytes at a path come once and in order: a FIFO, a socket, a terminal, "-".
+/// Returns whether bytes of a path can only be read once and in order: the path is a
+/// FIFO, a socket, a character device such as a terminal, or "-".
 [[nodiscard]] bool is_pipe(const std::string& path);
 
 }  // namespace weir::actors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appends that share a sync: one is due when the mailbox holds no more of them.
+/// The handlers of the message appender. Appends share a sync: the actor sends itself a
+/// message behind the appends that are in its mailbox, and syncs when that one arrives.
 #include "tensogram/message_appender.hpp"
 
 #include <fmt/format.h>
@@ -14,11 +15,12 @@ using answer = caf::typed_response_promise<local<appended_message>>;
 
 error nothing_open() {
   return error(errc::stopping,
-               "the message appender has no file: expected an open before");
+               "appending a message failed: expected an open file, found none");
 }
 
-/// Makes durable what waits, and answers it; the same error to all if that fails.
-result<std::uint64_t> settle(message_appender_shell& s) {
+/// Syncs the file and answers all appends that wait. If the sync fails, all get its
+/// error.
+result<std::uint64_t> flush(message_appender_shell& s) {
   auto durable = s.core->sync();
   while (!s.waiting.empty()) {
     auto [reply, span] = std::move(s.waiting.front());
@@ -65,8 +67,8 @@ caf::result<local<appended_message>> append(appender_pointer self,
   answer promise = self->make_response_promise<local<appended_message>>();
   s.waiting.push_back({{promise, "an append of the message appender"}, *span});
   if (s.core->end() - s.core->durable() >= s.sync_bytes) {
-    // Whoever waits was told how it ended.
-    static_cast<void>(settle(s));
+    // Its result was delivered to all appends that wait, this one included.
+    static_cast<void>(flush(s));
   } else if (!s.working) {
     s.working = true;
     self->send(self, work_atom_v);
@@ -88,16 +90,16 @@ message_appender_actor::behavior_type message_appender_io(
               [self](write_atom, const local<message_order>& order) {
                 return append(self, *order);
               }),
-      answers("message appender, settle",
-              [self](settle_atom) -> result<std::uint64_t> {
+      answers("message appender, flush",
+              [self](flush_atom) -> result<std::uint64_t> {
                 message_appender_shell& s = self->state;
-                return s.core ? settle(s) : result<std::uint64_t>(nothing_open());
+                return s.core ? flush(s) : result<std::uint64_t>(nothing_open());
               }),
       reacts(self, "message appender, sync",
              [self](work_atom) {
                self->state.working = false;
                if (!self->state.waiting.empty()) {
-                 static_cast<void>(settle(self->state));
+                 static_cast<void>(flush(self->state));
                }
              }),
   };

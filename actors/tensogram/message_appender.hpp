@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message appender actor: messages at the end of a file or into a pipe, each
-/// answered when it is durable, on a thread of its own.
+/// The message appender actor: appends messages to a file or writes them to a pipe, and
+/// answers each when it is durable. It has its own thread, because files and pipes block.
 #pragma once
 
 #include <deque>
@@ -12,20 +12,24 @@
 
 namespace weir::actors {
 
+/// Configuration of a message appender.
 struct message_appender_config {
   target_environment environment;
 };
+/// State that CAF keeps for a message appender.
 struct message_appender_shell {
   static constexpr const char* name = "weir.message_appender_io";
+  /// An append that is written but not durable.
   struct waiting_append {
-    reply_later<local<appended_message>> reply;
+    pending_reply<local<appended_message>> reply;
     formats::message_span span;
   };
-  std::unique_ptr<message_file> core;  ///< null: nothing was opened
-  std::uint64_t sync_bytes = 0;
-  std::deque<waiting_append> waiting;  ///< for being durable
-  bool working = false;                ///< a message to itself is on its way
+  std::unique_ptr<message_file> core;  ///< null until a file is open
+  std::uint64_t sync_bytes = 0;        ///< bytes after which the file is synced at once
+  std::deque<waiting_append> waiting;  ///< in the order of the file
+  bool working = false;                ///< the message to sync is on its way
 };
+/// The function of a message appender.
 message_appender_actor::behavior_type message_appender_io(
     message_appender_actor::stateful_pointer<message_appender_shell> self,
     message_appender_config config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files by scanning them, pipes by splitting what comes.
+/// Feeds of messages: a file is scanned for messages when it is opened, and the bytes of
+/// a pipe are split into messages as they arrive.
 #include "tensogram/message_feed.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@ namespace {
 constexpr std::size_t pipe_piece = std::size_t{256} << 10;
 constexpr std::string_view suffix = ".tgm";
 
+/// Returns the error for bytes that belong to no message, or to one that is cut short.
 error garbage(const std::string& name, std::uint64_t offset, std::uint64_t bytes,
               bool cut_short) {
   return error(
@@ -21,10 +23,10 @@ error garbage(const std::string& name, std::uint64_t offset, std::uint64_t bytes
              fmt::format("cannot read message: expected one, found {} bytes {}", bytes,
                          cut_short ? "of one that is cut short" : "that belong to none"))
       .at(fmt::format("{}:{}", name, offset))
-      .hint("skip_garbage passes over such bytes");
+      .hint("set skip_garbage to skip such bytes");
 }
 
-/// What all sources do once the bytes of a message are known.
+/// The part that all feeds share: opening a message whose bytes are known.
 class feed_base : public message_feed {
  public:
   explicit feed_base(const message_source& source) : source_(source) {}
@@ -34,7 +36,8 @@ class feed_base : public message_feed {
   }
 
  protected:
-  /// Opens the message of `delivery`, and decodes it if that was asked for.
+  /// Opens the message in `bytes`, decodes it if the source says so, and completes the
+  /// delivery.
   result<std::optional<message_delivery>> deliver(
       message_delivery delivery, std::shared_ptr<const formats::byte_source> bytes,
       formats::message_span span, const std::string& name) const {
@@ -59,6 +62,7 @@ class feed_base : public message_feed {
         std::make_shared<const formats::message_reader>(std::move(*reader));
     return std::optional(std::move(delivery));
   }
+  /// Returns the delivery that stands for the end: it has no message.
   std::optional<message_delivery> end(message_position place, std::uint64_t skipped) {
     ended_ = true;
     message_delivery out;
@@ -73,169 +77,181 @@ class feed_base : public message_feed {
   bool ended_ = false;
 };
 
-/// One file after another, each scanned when it is reached.
+/// The messages of a file, or of the files of a folder in the order of their names. Each
+/// file is scanned when the feed reaches it.
 class file_feed final : public feed_base {
  public:
   file_feed(file_system& fs, const message_source& source)
-      : feed_base(source), fs_(fs), start_(source.from.offset) {}
+      : feed_base(source), fs_(fs), start_(source.start.offset) {}
 
+  /// Finds the files.
   result<void> begin() {
-    WEIR_CHECK(list());
-    // A file that cannot be had is an error of opening; later ones are errors in their
-    // turn.
+    WEIR_CHECK(resolve_path());
+    // A single file is opened now, so that an error is the answer to opening the feed.
+    // Files of a folder are opened later, and an error takes the place of its file.
     if (info_.origin == message_origin::file) {
-      WEIR_CHECK(enter());
+      WEIR_CHECK(open_file());
     }
     return {};
   }
 
   result<std::optional<message_delivery>> next() override {
     for (;;) {
-      if (!file_ && at_ == paths_.size()) {
+      if (!file_ && path_index_ == paths_.size()) {
         return end(last_, std::exchange(skipped_, 0));
       }
       if (!file_) {
-        if (auto entered = enter(); !entered) {
-          ++at_;
+        if (auto entered = open_file(); !entered) {
+          ++path_index_;
           return std::move(entered).error();
         }
       }
       const std::uint64_t begin =
-          span_ < spans_.size() ? spans_[span_].offset : file_->size();
-      if (const std::uint64_t gap = begin - std::exchange(reached_, begin); gap > 0) {
+          span_index_ < spans_.size() ? spans_[span_index_].offset : file_->size();
+      if (const std::uint64_t gap = begin - std::exchange(position_, begin); gap > 0) {
         skipped_ += gap;
         if (!source_.skip_garbage) {
           return gap_error(begin - gap, gap);
         }
       }
-      if (span_ < spans_.size()) {
-        return message(spans_[span_++]);
+      if (span_index_ < spans_.size()) {
+        return message(spans_[span_index_++]);
       }
-      leave();
+      close_file();
     }
   }
 
  private:
-  /// Finds out what lies at the path.
-  result<void> list() {
+  /// Finds out whether the path is a file or a folder, and lists the folder.
+  result<void> resolve_path() {
     const bool automatic = source_.origin == message_origin::automatic;
     info_.origin = message_origin::file;
     paths_ = {source_.path};
-    if (source_.origin == message_origin::file || (automatic && opens(source_.path))) {
+    if (source_.origin == message_origin::file || (automatic && can_read(source_.path))) {
       return {};
     }
     auto names = fs_.list(source_.path);
     if (!names) {
-      // What is no folder either is for the opening of the file to say.
+      // The path is neither a readable file nor a folder. Opening it as a file returns
+      // the better error.
       return automatic ? result<void>() : std::move(names).error();
     }
     paths_.clear();
     info_.origin = message_origin::folder;
     for (const std::string& name : *names) {
-      if (name.ends_with(suffix) && name >= source_.from.file) {
+      if (name.ends_with(suffix) && name >= source_.start.file) {
         info_.files.push_back(name);
         paths_.push_back(join_path(source_.path, name));
       }
     }
-    const std::string& first = source_.from.file;
+    const std::string& first = source_.start.file;
     if (!first.empty() && (info_.files.empty() || info_.files.front() != first)) {
       return error(errc::not_found,
-                   fmt::format("cannot go on in \"{}\": expected a file \"{}\", found "
+                   fmt::format("cannot continue in \"{}\": expected a file \"{}\", found "
                                "none",
                                source_.path, first));
     }
     return {};
   }
-  [[nodiscard]] bool opens(const std::string& path) {
+  /// Returns whether a path can be read as a file. Folders can be opened but not read.
+  [[nodiscard]] bool can_read(const std::string& path) {
     const auto f = fs_.open(path, open_mode::read);
     std::byte one{};
     return f && (*f)->read_some(0, {&one, 1}).has_value();
   }
 
-  result<void> enter() {
-    WEIR_TRY(auto f, fs_.open(paths_[at_], open_mode::read));
+  /// Opens and scans the next file. The first one begins at the start of the source.
+  result<void> open_file() {
+    WEIR_TRY(auto f, fs_.open(paths_[path_index_], open_mode::read));
     WEIR_TRY(auto opened, formats::file_source::open(std::move(f)));
     const std::uint64_t start = std::exchange(start_, 0);
     if (start > opened->size()) {
       return error(errc::out_of_range,
-                   fmt::format("cannot go on in \"{}\": expected at least {} bytes, "
+                   fmt::format("cannot continue in \"{}\": expected at least {} bytes, "
                                "found {}",
-                               paths_[at_], start, opened->size()));
+                               paths_[path_index_], start, opened->size()));
     }
     WEIR_TRY(spans_, formats::scan(*opened));
     const auto before = [&](const formats::message_span& s) { return s.offset < start; };
     spans_.erase(spans_.begin(), std::find_if_not(spans_.begin(), spans_.end(), before));
-    span_ = 0;
-    reached_ = start;
+    span_index_ = 0;
+    position_ = start;
     file_ = std::move(opened);
     return {};
   }
-  void leave() {
+  void close_file() {
     last_ = position(file_->size());
     file_.reset();
-    ++at_;
+    ++path_index_;
   }
   [[nodiscard]] message_position position(std::uint64_t offset) const {
-    return {info_.files.empty() ? std::string() : info_.files[at_], offset};
+    return {info_.files.empty() ? std::string() : info_.files[path_index_], offset};
   }
+  /// Returns the error for bytes between messages. Bytes that begin like a message and
+  /// are the last of their file are a message that is cut short.
   [[nodiscard]] error gap_error(std::uint64_t offset, std::uint64_t bytes) {
     skipped_ = 0;
     byte_vector start(std::min<std::uint64_t>(bytes, 8));
     const bool read = file_->read(offset, start).has_value();
     const bool begins = read && as_text(start) == "TENSOGRM";
-    return garbage(paths_[at_], offset, bytes, begins && span_ == spans_.size());
+    return garbage(paths_[path_index_], offset, bytes,
+                   begins && span_index_ == spans_.size());
   }
 
+  /// Delivers a message of the file. A message that is too large to be read ahead stays
+  /// in the file, and its client reads from there.
   result<std::optional<message_delivery>> message(const formats::message_span& span) {
-    reached_ = span.offset + span.length;
+    position_ = span.offset + span.length;
     message_delivery out;
     out.place = position(span.offset);
-    out.next = position(reached_);
+    out.next = position(position_);
     out.skipped = std::exchange(skipped_, 0);
     if (span.length > source_.prefetch_bytes) {
-      return deliver(std::move(out), file_, span, paths_[at_]);
+      return deliver(std::move(out), file_, span, paths_[path_index_]);
     }
     byte_vector bytes(span.length);
     WEIR_CHECK(file_->read(span.offset, bytes));
     auto held = std::make_shared<formats::memory_source>(std::move(bytes), "message");
-    return deliver(std::move(out), std::move(held), {0, span.length}, paths_[at_]);
+    return deliver(std::move(out), std::move(held), {0, span.length},
+                   paths_[path_index_]);
   }
 
   file_system& fs_;
   std::vector<std::string> paths_;
-  std::size_t at_ = 0;  ///< path that is open or comes next
-  std::uint64_t start_;
-  std::shared_ptr<formats::file_source> file_;
-  std::vector<formats::message_span> spans_;
-  std::size_t span_ = 0;
-  std::uint64_t reached_ = 0;
-  std::uint64_t skipped_ = 0;
-  message_position last_;
+  std::size_t path_index_ = 0;  ///< the file that is open or comes next
+  std::uint64_t start_;         ///< offset at which the first file begins; then 0
+  std::shared_ptr<formats::file_source> file_;  ///< null if no file is open
+  std::vector<formats::message_span> spans_;    ///< messages of the open file
+  std::size_t span_index_ = 0;                  ///< next message
+  std::uint64_t position_ = 0;                  ///< offset behind the last message
+  std::uint64_t skipped_ = 0;                   ///< garbage before the next message
+  message_position last_;                       ///< end of the last file
 };
 
+/// The messages of a pipe.
 class pipe_feed final : public feed_base {
  public:
   pipe_feed(std::shared_ptr<byte_pipe> pipe, const message_source& source)
-      : feed_base(source), pipe_(std::move(pipe)), splitter_(source.largest_message) {
+      : feed_base(source), pipe_(std::move(pipe)), splitter_(source.max_message_bytes) {
     info_.origin = message_origin::pipe;
   }
 
   result<std::optional<message_delivery>> next() override {
     for (;;) {
-      if (waiting_) {
-        return message(*std::exchange(waiting_, std::nullopt));
+      if (pending_piece_) {
+        return message(*std::exchange(pending_piece_, std::nullopt));
       }
       if (auto piece = splitter_.take()) {
         if (piece->skipped == 0 || source_.skip_garbage) {
           return message(std::move(*piece));
         }
         const std::uint64_t bytes = std::exchange(piece->skipped, 0);
-        const std::uint64_t at = piece->offset - bytes;
-        waiting_ = std::move(piece);
-        return garbage(source_.path, at, bytes, false);
+        const std::uint64_t offset = piece->offset - bytes;
+        pending_piece_ = std::move(piece);
+        return garbage(source_.path, offset, bytes, false);
       }
       if (closed_) {
-        return at_end();
+        return finish();
       }
       WEIR_TRY(const bool came, fill());
       if (!came) {
@@ -245,7 +261,7 @@ class pipe_feed final : public feed_base {
   }
 
  private:
-  /// Takes what the pipe has. False if that was nothing.
+  /// Reads from the pipe. Returns false if it has no bytes now.
   result<bool> fill() {
     byte_vector piece(pipe_piece);
     auto got = pipe_->read_some(piece);
@@ -266,13 +282,14 @@ class pipe_feed final : public feed_base {
     splitter_.put(bytes_view(piece).first(**got));
     return true;
   }
-  result<std::optional<message_delivery>> at_end() {
+  /// Returns the end of a closed pipe, after the error for garbage before it.
+  result<std::optional<message_delivery>> finish() {
     const std::uint64_t bytes = splitter_.skipped();
-    if (bytes > 0 && !source_.skip_garbage && !said_) {
-      said_ = true;
+    if (bytes > 0 && !source_.skip_garbage && !garbage_reported_) {
+      garbage_reported_ = true;
       return garbage(source_.path, received_ - bytes, bytes, splitter_.cut_short());
     }
-    return end({"", received_}, said_ ? 0 : bytes);
+    return end({"", received_}, garbage_reported_ ? 0 : bytes);
   }
   result<std::optional<message_delivery>> message(
       formats::message_splitter::piece piece) const {
@@ -288,11 +305,11 @@ class pipe_feed final : public feed_base {
 
   std::shared_ptr<byte_pipe> pipe_;
   formats::message_splitter splitter_;
-  /// A message that was found behind garbage, which was told first.
-  std::optional<formats::message_splitter::piece> waiting_;
-  std::uint64_t received_ = 0;
-  bool closed_ = false;
-  bool said_ = false;
+  /// A message that was found behind garbage; the error for the garbage comes first.
+  std::optional<formats::message_splitter::piece> pending_piece_;
+  std::uint64_t received_ = 0;  ///< bytes read from the pipe
+  bool closed_ = false;         ///< the pipe has ended
+  bool garbage_reported_ = false;
 };
 
 }  // namespace
@@ -306,15 +323,15 @@ result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environm
     WEIR_CHECK(files->begin());
     return std::unique_ptr<message_feed>(std::move(files));
   }
-  if (source.from != message_position()) {
+  if (source.start != message_position()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot open \"{}\": expected no position in a pipe, found "
                              "offset {}",
-                             source.path, source.from.offset));
+                             source.path, source.start.offset));
   }
   std::shared_ptr<byte_pipe> from = environment.pipe;
   if (!from) {
-    WEIR_TRY(from, open_pipe_to_read(source.path, environment.patience));
+    WEIR_TRY(from, open_pipe_to_read(source.path, environment.timeout));
   }
   return std::unique_ptr<message_feed>(
       std::make_unique<pipe_feed>(std::move(from), source));

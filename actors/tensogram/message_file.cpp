@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appending, syncing, and finding the end after a crash.
+/// Appending and syncing of messages, and finding the end of a file after a crash.
 #include "tensogram/message_file.hpp"
 
 #include <fmt/format.h>
@@ -11,17 +11,18 @@ namespace weir::actors {
 
 namespace {
 
-/// Bytes of one message as the order has them.
+/// Returns the bytes of the message of an order. Bytes that are encoded already are
+/// verified.
 result<byte_vector> bytes_of(const message_order& order) {
-  if (order.whole) {
-    WEIR_TRY(const auto reader, formats::message_reader::open(*order.whole));
+  if (order.encoded) {
+    WEIR_TRY(const auto reader, formats::message_reader::open(*order.encoded));
     WEIR_CHECK(reader.verify());
-    if (reader.span().length != order.whole->size()) {
+    if (reader.span().length != order.encoded->size()) {
       return error(errc::corrupt,
                    fmt::format("cannot append message: expected {} bytes, found {}",
-                               reader.span().length, order.whole->size()));
+                               reader.span().length, order.encoded->size()));
     }
-    return *order.whole;
+    return *order.encoded;
   }
   std::vector<formats::object_to_write> objects;
   for (const object_to_append& o : order.objects) {
@@ -31,7 +32,7 @@ result<byte_vector> bytes_of(const message_order& order) {
   return formats::encode_message(objects, order.options);
 }
 
-/// The file as a source that does not own it.
+/// Reads a file that somebody else owns.
 class borrowed_file final : public formats::byte_source {
  public:
   borrowed_file(file& f, std::uint64_t size) : file_(f), size_(size) {}
@@ -46,6 +47,7 @@ class borrowed_file final : public formats::byte_source {
   std::uint64_t size_;
 };
 
+/// Returns whether a message can be opened and all its hashes are right.
 bool is_sound(const std::shared_ptr<const formats::byte_source>& source,
               const formats::message_span& span) {
   const auto reader = formats::message_reader::open(source, span);
@@ -61,7 +63,7 @@ result<std::unique_ptr<message_file>> message_file::open(
   out->info_.window = std::max<std::size_t>(target.window, 1);
   out->pipe_ = is_pipe(target.path);
   if (out->pipe_) {
-    WEIR_TRY(out->file_, open_pipe_to_write(target.path, environment.patience));
+    WEIR_TRY(out->file_, open_pipe_to_write(target.path, environment.timeout));
     return out;
   }
   if (environment.lock) {
@@ -72,8 +74,9 @@ result<std::unique_ptr<message_file>> message_file::open(
   return out;
 }
 
-/// Messages that were never answered may be there in part; the answered ones are in front
-/// of them.
+/// Finds the end of the last sound message. A crash can leave messages behind it that are
+/// incomplete. They were never answered: answered messages are durable, so they are sound
+/// and lie before them.
 result<void> message_file::recover(const message_target& target) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   const auto source = std::make_shared<const borrowed_file>(*file_, size);
@@ -84,25 +87,27 @@ result<void> message_file::recover(const message_target& target) {
   end_ = spans.empty() ? 0 : spans.back().offset + spans.back().length;
   info_.end = end_;
   info_.messages = spans.size();
-  info_.cut = size - end_;
-  if (info_.cut > 0) {
+  info_.cut_bytes = size - end_;
+  if (info_.cut_bytes > 0) {
     if (!target.repair) {
       return error(errc::torn,
                    fmt::format("cannot append to \"{}\": expected a sound message at its "
                                "end, found {} bytes behind the last one",
-                               path_, info_.cut))
+                               path_, info_.cut_bytes))
           .at(fmt::format("{}:{}", path_, end_))
           .hint("repair cuts them off");
     }
     WEIR_CHECK(file_->resize(end_));
   }
-  // What was there may be in memory alone.
+  // Messages that were found may be in the page cache only. They count as durable from
+  // here on, so they must be.
   WEIR_CHECK(sync());
   return {};
 }
 
-/// Takes back what a failed write left.
-result<void> message_file::undo(error cause) {
+/// Removes the bytes that a failed write has left. If that is impossible, nothing can be
+/// appended any more. Returns the cause of the failure.
+result<void> message_file::remove_partial_write(error cause) {
   const auto cut = pipe_ ? result<void>(cause) : file_->resize(end_);
   if (!cut) {
     broken_ = cause;
@@ -116,7 +121,7 @@ result<formats::message_span> message_file::append(const message_order& order) {
   }
   WEIR_TRY(const byte_vector bytes, bytes_of(order));
   if (auto written = write_all(*file_, end_, bytes); !written) {
-    WEIR_CHECK(undo(std::move(written).error()));
+    WEIR_CHECK(remove_partial_write(std::move(written).error()));
   }
   const formats::message_span span{end_, bytes.size()};
   end_ += bytes.size();
@@ -128,9 +133,9 @@ result<std::uint64_t> message_file::sync() {
     return *broken_;
   }
   auto done = file_->sync();
-  if (done && !named_ && !pipe_) {
+  if (done && !entry_durable_ && !pipe_) {
     done = fs_.sync_folder(folder_of(path_));
-    named_ = done.has_value();
+    entry_durable_ = done.has_value();
   }
   if (!done) {
     broken_ = std::move(done).error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pulls, and reading one message between two looks at the mailbox.
+/// The handlers of the message reader. The actor reads one message at a time and looks at
+/// its mailbox in between, so that pulls are answered while it reads ahead.
 #include "tensogram/message_reader.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,9 @@ namespace {
 using reader_pointer = message_reader_actor::stateful_pointer<message_reader_shell>;
 using answer = caf::typed_response_promise<local<message_delivery>>;
 
-/// Answers what can be answered, and sees to it that the rest is read.
+/// Answers the pulls for which messages are there. If more are to be read, sends the
+/// actor a message to read: at once, or in a millisecond if a pipe has none now
+/// (`waiting`).
 void serve(reader_pointer self, bool waiting) {
   message_reader_shell& s = self->state;
   while (!s.pulls.empty()) {
@@ -20,7 +23,7 @@ void serve(reader_pointer self, bool waiting) {
     if (!next) {
       break;
     }
-    reply_later<local<message_delivery>> pull = std::move(s.pulls.front());
+    pending_reply<local<message_delivery>> pull = std::move(s.pulls.front());
     s.pulls.pop_front();
     pull.deliver(*next ? result<local<message_delivery>>(by_reference(std::move(**next)))
                        : result<local<message_delivery>>(std::move(*next).error()));
@@ -56,13 +59,13 @@ caf::result<local<message_delivery>> pull(reader_pointer self) {
   message_reader_shell& s = self->state;
   if (!s.core) {
     return to_caf(error(errc::stopping,
-                        "the message reader has no source: expected an open before"));
+                        "pulling a message failed: expected an open source, found none"));
   }
-  if (s.pulls.size() == most_pulls) {
+  if (s.pulls.size() == max_pulls) {
     return to_caf(error(errc::out_of_range,
                         fmt::format("cannot pull a message: expected at most {} pulls "
                                     "without an answer, found one more",
-                                    most_pulls)));
+                                    max_pulls)));
   }
   answer promise = self->make_response_promise<local<message_delivery>>();
   s.pulls.emplace_back(promise, "a pull of the message reader");

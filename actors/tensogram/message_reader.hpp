@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message reader actor: Tensogram messages of a file, a folder or a pipe, read ahead
-/// of who pulls them, on a thread of its own.
+/// The message reader actor: reads the Tensogram messages of a file, a folder or a pipe
+/// ahead of the client that pulls them. It has its own thread, because files and pipes
+/// block.
 #pragma once
 
 #include <deque>
@@ -12,15 +13,18 @@
 
 namespace weir::actors {
 
+/// Configuration of a message reader.
 struct message_reader_config {
   feed_environment environment;
 };
+/// State that CAF keeps for a message reader.
 struct message_reader_shell {
   static constexpr const char* name = "weir.message_reader_io";
-  std::unique_ptr<reader_state> core;  ///< null: nothing was opened
-  std::deque<reply_later<local<message_delivery>>> pulls;
-  bool working = false;  ///< a message to itself is on its way
+  std::unique_ptr<reader_state> core;  ///< null until a source is open
+  std::deque<pending_reply<local<message_delivery>>> pulls;  ///< unanswered, in order
+  bool working = false;  ///< the message to read is on its way
 };
+/// The function of a message reader.
 message_reader_actor::behavior_type message_reader_io(
     message_reader_actor::stateful_pointer<message_reader_shell> self,
     message_reader_config config);

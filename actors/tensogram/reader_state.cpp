@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading ahead within bounds.
+/// Reading ahead, within the limits of messages and bytes.
 #include "tensogram/reader_state.hpp"
 
 namespace weir::actors {
 
 namespace {
 
-/// Bytes of memory that a delivery holds.
+/// Returns the bytes of memory that a delivery holds.
 std::uint64_t bytes_of(const message_delivery& delivery, std::uint64_t limit) {
-  // What is larger than the limit was not read.
+  // A message that is larger than the limit stays in its file.
   std::uint64_t bytes = delivery.length <= limit ? delivery.length : 0;
   for (const byte_vector& elements : delivery.elements) {
     bytes += elements.size();
@@ -34,16 +34,16 @@ reader_state::step reader_state::read() {
   if (next && !*next) {
     return step::waiting;
   }
-  item one{next ? result<message_delivery>(std::move(**next))
-                : result<message_delivery>(std::move(next).error()),
-           0};
+  item read{next ? result<message_delivery>(std::move(**next))
+                 : result<message_delivery>(std::move(next).error()),
+            0};
   if (feed_->ended()) {
-    last_ = std::move(one.delivery);
+    last_ = std::move(read.delivery);
     return step::held;
   }
-  one.bytes = one.delivery ? bytes_of(*one.delivery, prefetch_bytes_) : 0;
-  held_bytes_ += one.bytes;
-  held_.push_back(std::move(one));
+  read.bytes = read.delivery ? bytes_of(*read.delivery, prefetch_bytes_) : 0;
+  held_bytes_ += read.bytes;
+  held_.push_back(std::move(read));
   return step::held;
 }
 
@@ -51,11 +51,11 @@ std::optional<result<message_delivery>> reader_state::take() {
   if (held_.empty()) {
     return last_;
   }
-  item one = std::move(held_.front());
+  item first = std::move(held_.front());
   held_.pop_front();
-  held_bytes_ -= one.bytes;
-  delivered_ += one.delivery ? 1 : 0;
-  return std::move(one.delivery);
+  held_bytes_ -= first.bytes;
+  delivered_ += first.delivery ? 1 : 0;
+  return std::move(first.delivery);
 }
 
 }  // namespace weir::actors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the volume reader's readers do next, and what becomes of it.
+/// The second part of `read_plan`: the jobs that workers get, and what their results mean
+/// for the requests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +12,14 @@ namespace weir::actors {
 
 namespace {
 
-// Walks through a map once, beginning behind `last`.
+/// Calls `take` for each entry of a map, beginning behind the key `last`, until it
+/// returns true. Returns whether it has.
 template <class Map, class F>
-bool in_turn(Map& map, typename Map::key_type last, F take) {
-  auto at = map.upper_bound(last);
-  for (std::size_t i = 0; i < map.size(); ++i, ++at) {
-    at = at == map.end() ? map.begin() : at;
-    if (take(at->first, at->second)) {
+bool round_robin(Map& map, typename Map::key_type last, F take) {
+  auto entry = map.upper_bound(last);
+  for (std::size_t i = 0; i < map.size(); ++i, ++entry) {
+    entry = entry == map.end() ? map.begin() : entry;
+    if (take(entry->first, entry->second)) {
       return true;
     }
   }
@@ -26,29 +28,30 @@ bool in_turn(Map& map, typename Map::key_type last, F take) {
 
 }  // namespace
 
-read_plan::job read_plan::begin(std::size_t who, running r, mutable_bytes into,
+/// Registers a job of an idle worker.
+read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes memory,
                                 std::shared_ptr<const void> holder) {
   job j;
   j.id = ++last_job_;
-  j.reader = r.reader = who;
+  j.worker = r.worker = worker;
   j.stream = r.stream;
   j.ticket = r.ticket;
   j.offset = r.offset;
-  j.into = into;
+  j.memory = memory;
   j.holder = std::move(holder);
-  r.size = into.size();
-  readers_[who].job = j.id;
+  r.size = memory.size();
+  workers_[worker].job = j.id;
   jobs_.emplace(j.id, r);
   return j;
 }
 
 std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
-  const auto idle = std::find_if(readers_.begin(), readers_.end(),
-                                 [](const reader& r) { return !r.lost && !r.job; });
-  if (idle == readers_.end()) {
+  const auto idle = std::find_if(workers_.begin(), workers_.end(),
+                                 [](const worker_state& r) { return !r.lost && !r.job; });
+  if (idle == workers_.end()) {
     return std::nullopt;
   }
-  const auto index = static_cast<std::size_t>(idle - readers_.begin());
+  const auto index = static_cast<std::size_t>(idle - workers_.begin());
   if (auto j = next_opening(index, now)) {
     return j;
   }
@@ -58,7 +61,8 @@ std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   return next_ahead(index, now);
 }
 
-std::optional<read_plan::job> read_plan::next_opening(std::size_t who, std::int64_t now) {
+std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
+                                                      std::int64_t now) {
   while (!openings_.empty()) {
     const ticket_id id = openings_.front();
     openings_.pop_front();
@@ -66,13 +70,14 @@ std::optional<read_plan::job> read_plan::next_opening(std::size_t who, std::int6
       running r;
       r.ticket = id;
       r.since = now;
-      return begin(who, r, {}, nullptr);
+      return begin(worker, r, {}, nullptr);
     }
   }
   return std::nullopt;
 }
 
-// Requests that are overdue or have failed need no more bytes.
+/// Removes requests that were answered or have failed from the front of the line: nothing
+/// more is read for them.
 void read_plan::drop_ended(stream& s) const {
   while (!s.waiting.empty()) {
     const auto found = tickets_.find(s.waiting.front());
@@ -83,10 +88,12 @@ void read_plan::drop_ended(stream& s) const {
   }
 }
 
-// The next bytes of the oldest request of the stream whose turn it is.
-std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int64_t now) {
+/// Returns a job for the oldest request of the stream whose turn it is. A request that is
+/// larger than a piece becomes several jobs, which several workers may have at a time.
+std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
+                                                      std::int64_t now) {
   std::optional<job> out;
-  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+  round_robin(streams_, turn_, [&](stream_id id, stream& s) {
     drop_ended(s);
     if (s.waiting.empty()) {
       return false;
@@ -99,13 +106,13 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int6
     ticket& t = tickets_.at(r.ticket);
     r.offset = t.offset + t.begun;
     const std::uint64_t size = std::min(s.piece, t.size - t.begun);
-    if (t.target.to.empty()) {
+    if (t.target.memory.empty()) {
       t.bytes = std::make_shared<byte_vector>(static_cast<std::size_t>(size));
-      out = begin(who, r, *t.bytes, t.bytes);
+      out = begin(worker, r, *t.bytes, t.bytes);
     } else {
-      out = begin(who, r,
-                  t.target.to.subspan(static_cast<std::size_t>(t.begun),
-                                      static_cast<std::size_t>(size)),
+      out = begin(worker, r,
+                  t.target.memory.subspan(static_cast<std::size_t>(t.begun),
+                                          static_cast<std::size_t>(size)),
                   t.target.holder);
     }
     t.begun += size;
@@ -118,12 +125,15 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t who, std::int6
   return out;
 }
 
-std::optional<read_plan::job> read_plan::next_ahead(std::size_t who, std::int64_t now) {
+/// Returns a job that reads a piece ahead, if there is a credit and a stream whose window
+/// is not full.
+std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
+                                                    std::int64_t now) {
   std::optional<job> out;
   if (credits_ == 0) {
     return out;
   }
-  in_turn(streams_, turn_, [&](stream_id id, stream& s) {
+  round_robin(streams_, turn_, [&](stream_id id, stream& s) {
     const std::uint64_t offset = s.next_ahead * s.piece;
     if (s.failure || s.next_ahead >= s.next_pull + settings_.window ||
         offset >= s.bytes) {
@@ -139,12 +149,13 @@ std::optional<read_plan::job> read_plan::next_ahead(std::size_t who, std::int64_
     r.ahead = s.next_ahead++;
     r.offset = offset;
     r.since = now;
-    out = begin(who, r, *ahead.bytes, ahead.bytes);
+    out = begin(worker, r, *ahead.bytes, ahead.bytes);
     return true;
   });
   return out;
 }
 
+/// Keeps a piece that was read ahead, or answers the pull that waits for it.
 void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
   stream& s = streams_.at(r.stream);
   const auto found = s.slots.find(*r.ahead);
@@ -153,15 +164,20 @@ void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
   if (wanted != 0 && tickets_.count(wanted) != 0) {
     take_ready(s, wanted, *r.ahead);
   } else if (wanted != 0 || s.failure) {
-    s.slots.erase(found);  // nobody will ask for it again
+    // The pull was answered `timeout`, or the stream has failed: the piece will never be
+    // pulled.
+    s.slots.erase(found);
     ++credits_;
   }
 }
 
+/// Adds the result of a job to its request. A failed request is answered when none of its
+/// jobs runs any more, because they write to its memory; the failure at the lowest offset
+/// counts.
 void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) {
   const auto found = tickets_.find(r.ticket);
   if (found == tickets_.end()) {
-    return;  // closed or overdue
+    return;  // the stream was closed, or the deadline has passed
   }
   ticket& t = found->second;
   --t.running;
@@ -175,9 +191,9 @@ void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) 
     t.failure = std::move(outcome).error();
   }
   if (t.running == 0 && t.failure) {
-    settle(r.ticket, std::move(*t.failure));
+    answer_ticket(r.ticket, std::move(*t.failure));
   } else if (t.done == t.size) {
-    settle(r.ticket, volume_piece{t.offset, t.bytes, t.done});
+    answer_ticket(r.ticket, volume_piece{t.offset, t.bytes, t.done});
   }
 }
 
@@ -188,7 +204,7 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   }
   const running r = found->second;
   jobs_.erase(found);
-  readers_[r.reader].job.reset();
+  workers_[r.worker].job.reset();
   if (outcome && *outcome != r.size) {
     outcome = error(errc::torn, fmt::format("reading a volume failed: expected {} bytes "
                                             "at {}, found {}",
@@ -196,10 +212,10 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   }
   if (r.stream == 0) {
     if (!outcome) {
-      settle(r.ticket, std::move(outcome).error());
+      answer_ticket(r.ticket, std::move(outcome).error());
     }
   } else if (streams_.count(r.stream) == 0) {
-    return;  // closed meanwhile; its credits came back then
+    return;  // the stream was closed in the meantime, which has returned its credits
   } else if (r.ahead) {
     finish_ahead(r, std::move(outcome));
   } else {
@@ -212,16 +228,16 @@ bool read_plan::opened(std::uint64_t id) {
   if (found == jobs_.end()) {
     return false;
   }
-  readers_[found->second.reader].job.reset();
+  workers_[found->second.worker].job.reset();
   const bool in_time = tickets_.erase(found->second.ticket) != 0;
   jobs_.erase(found);
   return in_time;
 }
 
-void read_plan::lose_reader(std::size_t who, const error& why) {
-  readers_[who].lost = true;
-  if (readers_[who].job) {
-    finished(*readers_[who].job, why);
+void read_plan::lose_worker(std::size_t worker, const error& reason) {
+  workers_[worker].lost = true;
+  if (workers_[worker].job) {
+    finished(*workers_[worker].job, reason);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Requests, turns, credits and deadlines of the volume reader.
+/// The first part of `read_plan`: requests, credits, deadlines and answers. The jobs of
+/// the workers are in `read_jobs.cpp`.
 #include "volume/read_plan.hpp"
 
 #include <fmt/format.h>
@@ -17,8 +18,8 @@ double seconds(std::int64_t ns) {
 
 }  // namespace
 
-read_plan::read_plan(settings s, std::size_t readers)
-    : settings_(s), credits_(s.credits), readers_(readers) {}
+read_plan::read_plan(settings s, std::size_t workers)
+    : settings_(s), credits_(s.credits), workers_(workers) {}
 
 read_plan::stream_id read_plan::add_stream(std::string name, std::uint64_t bytes,
                                            std::uint32_t payload,
@@ -38,36 +39,38 @@ void read_plan::close(stream_id id) {
   if (found == streams_.end()) {
     return;
   }
-  std::vector<ticket_id> asked;
+  std::vector<ticket_id> unanswered;
   for (const auto& [number, t] : tickets_) {
     if (t.stream == id) {
-      asked.push_back(number);
+      unanswered.push_back(number);
     }
   }
-  for (const ticket_id number : asked) {
-    settle(number, error(errc::interrupted, fmt::format("reading {} failed: the stream "
-                                                        "was closed",
-                                                        found->second.name)));
+  for (const ticket_id number : unanswered) {
+    answer_ticket(number,
+                  error(errc::interrupted, fmt::format("reading {} failed: the stream "
+                                                       "was closed",
+                                                       found->second.name)));
   }
   credits_ += found->second.slots.size();
   streams_.erase(found);
 }
 
-bool read_plan::hangs(const reader& r, std::int64_t now) const {
+/// Returns whether a worker has had its job for longer than the deadline of requests.
+bool read_plan::is_stuck(const worker_state& r, std::int64_t now) const {
   return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
 }
 
-result<void> read_plan::check_readers(std::int64_t now) const {
-  const bool any = std::any_of(readers_.begin(), readers_.end(), [&](const reader& r) {
-    return !r.lost && !hangs(r, now);
-  });
+result<void> read_plan::check_workers(std::int64_t now) const {
+  const bool any =
+      std::any_of(workers_.begin(), workers_.end(),
+                  [&](const worker_state& r) { return !r.lost && !is_stuck(r, now); });
   if (any) {
     return {};
   }
   return error(errc::timeout,
-               fmt::format("reading a volume failed: expected one of {} readers, found "
-                           "that none answers",
-                           readers_.size()))
+               fmt::format("reading a volume failed: expected one of {} workers to "
+                           "answer, found that none does",
+                           workers_.size()))
       .hint(describe(now));
 }
 
@@ -85,7 +88,7 @@ result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
                              "requests, found one more",
                              found->second.name, settings_.requests));
   }
-  WEIR_CHECK(check_readers(now));
+  WEIR_CHECK(check_workers(now));
   return &found->second;
 }
 
@@ -110,13 +113,14 @@ result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
   const std::uint64_t offset = t.offset;
   const ticket_id number = add_ticket(*s, std::move(t), now);
   if (ended) {
-    settle(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
+    answer_ticket(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
     return number;
   }
   return take_ready(*s, number, s->next_pull++);
 }
 
-// The piece may be there, or on its way, or nobody has thought of it.
+/// Lets a pull take piece `index`. If the piece was read, the pull is answered. If it is
+/// being read, it will be answered then. Otherwise it waits in line for a worker.
 read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_t index) {
   s.next_ahead = std::max(s.next_ahead, s.next_pull);
   const auto found = s.slots.find(index);
@@ -128,13 +132,13 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
     found->second.wanted_by = id;
     return id;
   }
-  const slot there = std::move(found->second);
+  const slot ready = std::move(found->second);
   s.slots.erase(found);
   ++credits_;
-  if (*there.outcome) {
-    settle(id, volume_piece{index * s.piece, there.bytes, **there.outcome});
+  if (*ready.outcome) {
+    answer_ticket(id, volume_piece{index * s.piece, ready.bytes, **ready.outcome});
   } else {
-    settle(id, there.outcome->error());
+    answer_ticket(id, ready.outcome->error());
   }
   return id;
 }
@@ -144,7 +148,7 @@ read_plan::ticket_id read_plan::queue(stream& s, ticket t, std::int64_t now) {
   const std::uint64_t offset = t.offset;
   const ticket_id number = add_ticket(s, std::move(t), now);
   if (nothing) {
-    settle(number, volume_piece{offset, nullptr, 0});
+    answer_ticket(number, volume_piece{offset, nullptr, 0});
   } else {
     s.waiting.push_back(number);
   }
@@ -169,22 +173,22 @@ result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
 result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
                                              fill_target target, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
-  if (offset > s->bytes || target.to.size() > s->bytes - offset) {
+  if (offset > s->bytes || target.memory.size() > s->bytes - offset) {
     return error(errc::out_of_range,
                  fmt::format("reading {} failed: expected a range inside {} bytes, found "
                              "{} bytes at {}",
-                             s->name, s->bytes, target.to.size(), offset));
+                             s->name, s->bytes, target.memory.size(), offset));
   }
   ticket t;
   t.stream = id;
   t.offset = offset;
-  t.size = target.to.size();
+  t.size = target.memory.size();
   t.target = std::move(target);
   return queue(*s, std::move(t), now);
 }
 
 result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {
-  WEIR_CHECK(check_readers(now));
+  WEIR_CHECK(check_workers(now));
   ticket t;
   t.deadline = now + (deadline_ns > 0 ? deadline_ns : settings_.deadline_ns);
   tickets_.emplace(++last_ticket_, std::move(t));
@@ -192,25 +196,27 @@ result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t dead
   return last_ticket_;
 }
 
-void read_plan::end_sequence(stream& s, const error& why) {
+/// Ends the sequence of pulls of a stream: later pulls get the same error, and pieces
+/// that were read ahead are dropped.
+void read_plan::end_sequence(stream& s, const error& reason) {
   if (s.failure) {
     return;
   }
-  s.failure = why;
+  s.failure = reason;
   credits_ += std::erase_if(
       s.slots, [](const auto& each) { return each.second.outcome.has_value(); });
 }
 
-void read_plan::settle(ticket_id id, result<volume_piece> outcome) {
+void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
   const auto found = tickets_.find(id);
   if (found == tickets_.end()) {
     return;
   }
-  const auto of = streams_.find(found->second.stream);
-  if (of != streams_.end()) {
-    --of->second.requests;
+  const auto owner = streams_.find(found->second.stream);
+  if (owner != streams_.end()) {
+    --owner->second.requests;
     if (!outcome && found->second.pulls) {
-      end_sequence(of->second, outcome.error());
+      end_sequence(owner->second, outcome.error());
     }
   }
   tickets_.erase(found);
@@ -218,17 +224,19 @@ void read_plan::settle(ticket_id id, result<volume_piece> outcome) {
 }
 
 error read_plan::overdue(const ticket& t, std::int64_t now) const {
-  const auto of = streams_.find(t.stream);
-  const std::string what = of == streams_.end()
-                               ? std::string("opening a volume")
-                               : fmt::format("reading {} bytes of {} at {}", t.size,
-                                             of->second.name, t.offset);
-  const std::int64_t given =
-      of == streams_.end() ? settings_.deadline_ns : of->second.deadline_ns;
+  const auto owner = streams_.find(t.stream);
+  if (owner == streams_.end()) {
+    return error(errc::timeout,
+                 fmt::format("opening a volume failed: expected an answer within {:.3g} "
+                             "s, found none",
+                             seconds(settings_.deadline_ns)))
+        .hint(describe(now));
+  }
   return error(errc::timeout,
-               fmt::format("{} failed: expected them within {:.3g} s, found {} of {} "
-                           "bytes there",
-                           what, seconds(given), t.done, t.size))
+               fmt::format("reading {} bytes of {} at {} failed: expected them within "
+                           "{:.3g} s, found {} bytes read",
+                           t.size, owner->second.name, t.offset,
+                           seconds(owner->second.deadline_ns), t.done))
       .hint(describe(now));
 }
 
@@ -240,7 +248,7 @@ void read_plan::expire(std::int64_t now) {
     }
   }
   for (const ticket_id id : late) {
-    settle(id, overdue(tickets_.at(id), now));
+    answer_ticket(id, overdue(tickets_.at(id), now));
   }
 }
 
@@ -264,17 +272,17 @@ std::string read_plan::describe(std::int64_t now) const {
   std::string text =
       fmt::format("{} streams, {} requests unanswered, {} of {} credits free",
                   streams_.size(), tickets_.size(), credits_, settings_.credits);
-  for (std::size_t i = 0; i < readers_.size(); ++i) {
-    const reader& r = readers_[i];
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const worker_state& r = workers_[i];
     if (r.lost) {
-      text += fmt::format("; reader {} has ended", i);
+      text += fmt::format("; worker {} has ended", i);
     } else if (r.job) {
       const running& j = jobs_.at(*r.job);
-      const auto of = streams_.find(j.stream);
-      text +=
-          fmt::format("; reader {} at byte {} of {} for {:.3g} s", i, j.offset,
-                      of == streams_.end() ? std::string("a volume") : of->second.name,
-                      seconds(now - j.since));
+      const auto owner = streams_.find(j.stream);
+      text += fmt::format(
+          "; worker {} at byte {} of {} for {:.3g} s", i, j.offset,
+          owner == streams_.end() ? std::string("a volume") : owner->second.name,
+          seconds(now - j.since));
     }
   }
   return text;

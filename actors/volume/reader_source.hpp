@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A volume reader as the source of tasks that load tensors.
+/// Lets tasks that load tensors read through a volume reader.
 #pragma once
 
 #include "shim/shim.hpp"
@@ -9,12 +9,14 @@
 
 namespace weir::actors {
 
-/// Asks the reader to fill memory, and waits. The reader's workers have threads of their
-/// own, so a task that waits here holds up nothing that it waits for. The bytes pass
-/// through memory of their own: a worker that answers after the deadline writes there,
-/// not into a tensor that somebody uses by then.
-/// @threads{safe; the system and the stream outlive it}
-/// @error{as volume_reader_actor, fill}
+/// Returns a source that requests fills from a volume reader and waits for them.
+///
+/// The workers of the reader have their own threads, so a task that waits here does not
+/// hold up the work for which it waits. The bytes pass through separate memory: a worker
+/// that is late writes there, and not to a tensor that is in use again. The source
+/// returns the errors of `volume_reader_actor` for fills.
+/// @param stream  Number of an open stream.
+/// @threads{safe to call concurrently; system and stream must outlive the source}
 [[nodiscard]] stream_source reader_source(caf::actor_system& system,
                                           volume_reader_actor reader,
                                           std::uint64_t stream);

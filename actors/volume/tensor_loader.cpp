@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads of tensors as tasks.
+/// Loading of tensors by tasks: each reads a part of a tensor from a stream.
 #include "weir/actors/tensor_loader.hpp"
 
 #include <fmt/format.h>
@@ -11,12 +11,14 @@
 
 namespace weir::actors {
 
+/// The part of a loader that its tasks use.
 struct tensor_loader::shared {
   storage::hn4_stream stream;
   stream_source source;
   std::atomic<bool> cancelled{false};
-  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::uint64_t> done{0};  ///< bytes that were read
 
+  /// Reads bytes of the stream; fails if there are fewer.
   result<void> fill(std::uint64_t offset, mutable_bytes to) {
     if (cancelled.load(std::memory_order_relaxed)) {
       return error(errc::interrupted,
@@ -37,16 +39,18 @@ struct tensor_loader::shared {
 
 namespace {
 
-// Where a task that begins at `at` ends: at a block of its shard, about a piece further.
-std::uint64_t piece_end(const storage::hn4_stream& stream, std::uint64_t at,
+/// Returns the end of the part that begins at `begin`. It is a boundary of blocks, about
+/// a piece behind `begin`, in the same shard: a part that ended inside a block would have
+/// the block read and verified twice.
+std::uint64_t piece_end(const storage::hn4_stream& stream, std::uint64_t begin,
                         std::uint64_t piece, std::uint64_t end) {
   const auto shards = stream.shards();
   const auto after = std::upper_bound(
-      shards.begin(), shards.end(), at,
+      shards.begin(), shards.end(), begin,
       [](std::uint64_t x, const storage::hn4_shard& s) { return x < s.offset; });
   const storage::hn4_shard& shard = *(after - 1);
   const std::uint64_t payload = stream.payload();
-  const std::uint64_t local = at - shard.offset;
+  const std::uint64_t local = begin - shard.offset;
   const std::uint64_t whole = std::max(piece, payload);
   const std::uint64_t cut = (local + whole) / payload * payload;
   return std::min({end, shard.offset + std::min(cut, shard.bytes)});
@@ -62,7 +66,7 @@ tensor_loader::tensor_loader(runtime::engine& engine, storage::hn4_stream stream
 
 tensor_loader::~tensor_loader() {
   for (const runtime::task_id id : tasks_) {
-    // Whoever wanted to know how it ended has asked the engine.
+    // Clients that want to know the result of a task ask the engine.
     static_cast<void>(engine_.wait(id));
   }
 }
@@ -76,15 +80,15 @@ std::uint64_t tensor_loader::bytes_done() const noexcept {
 }
 
 result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
-                                                          const runtime::tensor& to) {
+                                                          const runtime::tensor& tensor) {
   const storage::hn4_stream& stream = shared_->stream;
-  if (!to.row_major()) {
+  if (!tensor.row_major()) {
     return error(errc::invalid_argument,
                  fmt::format("loading from tag \"{}\" failed: expected a row-major "
                              "tensor, found a view with other strides",
                              stream.tag()));
   }
-  WEIR_TRY(const std::int64_t bytes, byte_size(to.type(), to.count()));
+  WEIR_TRY(const std::int64_t bytes, byte_size(tensor.type(), tensor.count()));
   const auto size = static_cast<std::uint64_t>(bytes);
   if (offset > stream.size() || size > stream.size() - offset) {
     return error(errc::out_of_range,
@@ -93,64 +97,66 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
                              stream.tag(), size, offset, stream.size()));
   }
   std::vector<runtime::task_id> ids;
-  for (std::uint64_t at = offset; at < offset + size;) {
-    const std::uint64_t end = piece_end(stream, at, options_.piece, offset + size);
-    const std::int64_t shape[] = {static_cast<std::int64_t>(end - at)};
+  for (std::uint64_t begin = offset; begin < offset + size;) {
+    const std::uint64_t end = piece_end(stream, begin, options_.piece, offset + size);
+    const std::int64_t shape[] = {static_cast<std::int64_t>(end - begin)};
     WEIR_TRY(const auto part,
-             runtime::tensor::over(to.store(), dtype::uint8, shape,
-                                   to.offset() + static_cast<std::int64_t>(at - offset)));
+             runtime::tensor::over(
+                 tensor.store(), dtype::uint8, shape,
+                 tensor.offset() + static_cast<std::int64_t>(begin - offset)));
     const runtime::access filled[] = {runtime::writes(part)};
-    const auto kernel = [from = shared_.get(), at, memory = part.data(),
-                         count = end - at](const runtime::task_context&) {
-      return from->fill(at, {memory, static_cast<std::size_t>(count)});
+    const auto kernel = [source = shared_.get(), begin, memory = part.data(),
+                         count = end - begin](const runtime::task_context&) {
+      return source->fill(begin, {memory, static_cast<std::size_t>(count)});
     };
-    runtime::submit_options how;
-    how.urgent = options_.urgent;
-    WEIR_TRY(const runtime::task_id id, engine_.submit("load", filled, kernel, how));
+    runtime::submit_options options;
+    options.urgent = options_.urgent;
+    WEIR_TRY(const runtime::task_id id, engine_.submit("load", filled, kernel, options));
     tasks_.push_back(id);
     ids.push_back(id);
-    at = end;
+    begin = end;
   }
   return ids;
 }
 
 result<std::vector<runtime::task_id>> tensor_loader::load(
-    const storage::stored_tensor& what, const runtime::tensor& to) {
-  const auto shape = to.shape();
-  if (to.type() != what.type ||
-      !std::equal(shape.begin(), shape.end(), what.shape.begin(), what.shape.end())) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("loading tensor \"{}\" failed: expected {} [{}], found {} "
-                    "[{}] to load it into",
-                    what.name, info_of(what.type).tensogram, fmt::join(what.shape, ", "),
-                    info_of(to.type()).tensogram, fmt::join(shape, ", ")));
+    const storage::stored_tensor& stored, const runtime::tensor& tensor) {
+  const auto shape = tensor.shape();
+  if (tensor.type() != stored.type ||
+      !std::equal(shape.begin(), shape.end(), stored.shape.begin(), stored.shape.end())) {
+    return error(errc::invalid_argument,
+                 fmt::format("loading tensor \"{}\" failed: expected {} [{}], found {} "
+                             "[{}] to load it into",
+                             stored.name, info_of(stored.type).tensogram,
+                             fmt::join(stored.shape, ", "),
+                             info_of(tensor.type()).tensogram, fmt::join(shape, ", ")));
   }
-  return load(what.offset, to);
+  return load(stored.offset, tensor);
 }
 
-result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& what,
+result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
                                           std::string_view owner) {
-  if (what.shape.size() > runtime::max_dims) {
+  if (stored.shape.size() > runtime::max_dims) {
     return error(errc::unsupported,
                  fmt::format("loading tensor \"{}\" failed: expected at most {} "
                              "dimensions, found {}",
-                             what.name, runtime::max_dims, what.shape.size()));
+                             stored.name, runtime::max_dims, stored.shape.size()));
   }
-  if (what.offset > shared_->stream.size() ||
-      what.bytes > shared_->stream.size() - what.offset) {
-    return error(errc::out_of_range,
-                 fmt::format("loading tensor \"{}\" failed: expected it inside {} bytes, "
-                             "found {} bytes at {}",
-                             what.name, shared_->stream.size(), what.bytes, what.offset));
+  if (stored.offset > shared_->stream.size() ||
+      stored.bytes > shared_->stream.size() - stored.offset) {
+    return error(
+        errc::out_of_range,
+        fmt::format("loading tensor \"{}\" failed: expected it inside {} bytes, "
+                    "found {} bytes at {}",
+                    stored.name, shared_->stream.size(), stored.bytes, stored.offset));
   }
   WEIR_TRY(const auto memory,
-           engine_.allocate(static_cast<std::int64_t>(what.bytes), owner));
+           engine_.allocate(static_cast<std::int64_t>(stored.bytes), owner));
   loaded_tensor out;
-  out.name = what.name;
-  WEIR_TRY(out.tensor, runtime::tensor::over(memory, what.type,
-                                             {what.shape.data(), what.shape.size()}));
-  WEIR_TRY(out.tasks, load(what, out.tensor));
+  out.name = stored.name;
+  WEIR_TRY(out.tensor, runtime::tensor::over(memory, stored.type,
+                                             {stored.shape.data(), stored.shape.size()}));
+  WEIR_TRY(out.tasks, load(stored, out.tensor));
   return out;
 }
 

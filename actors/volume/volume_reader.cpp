@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of the volume reader.
+/// The handlers of the volume reader's messages. Each changes the plan and then calls
+/// `advance`, which gives jobs to workers and answers to clients.
 #include "volume/volume_reader.hpp"
 
 #include <fmt/format.h>
@@ -13,15 +14,9 @@ namespace {
 
 using self_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
 
-// The scheduler's clock, so that tests can move it.
-std::int64_t clock_ns(self_pointer self) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             self->clock().now().time_since_epoch())
-      .count();
-}
+void advance(self_pointer self);
 
-void go_on(self_pointer self);
-
+/// Delivers an answer of the plan to the client of the request.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
   const auto opening = s.openings.find(a.ticket);
   if (opening != s.openings.end()) {
@@ -35,16 +30,17 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
   }
   auto reply = std::move(found->second);
   s.replies.erase(found);
-  if (auto* filled = std::get_if<reply_later<std::uint64_t>>(&reply)) {
+  if (auto* filled = std::get_if<pending_reply<std::uint64_t>>(&reply)) {
     filled->deliver(a.piece ? result<std::uint64_t>(a.piece->count)
                             : result<std::uint64_t>(a.piece.error()));
     return;
   }
-  auto& piece = std::get<reply_later<local<volume_piece>>>(reply);
+  auto& piece = std::get<pending_reply<local<volume_piece>>>(reply);
   piece.deliver(a.piece ? result<local<volume_piece>>(by_reference(std::move(*a.piece)))
                         : result<local<volume_piece>>(a.piece.error()));
 }
 
+/// Closes all streams of a client.
 void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
   const auto found = s.clients.find(client);
   if (found == s.clients.end()) {
@@ -57,21 +53,23 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
   s.clients.erase(found);
 }
 
-// A client, whose streams end with it, or a worker, whose answer will not come.
-void somebody_ended(self_pointer self, const caf::down_msg& down) {
+/// Handles the end of an actor: of a client, whose streams are closed, or of a worker,
+/// which will not answer its job.
+void on_down(self_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
   for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
     if (s.config.workers[i].address() == down.source) {
-      s.plan->lose_reader(
+      s.plan->lose_worker(
           i, error(errc::stopping, fmt::format("reading a volume failed: worker {} of "
                                                "{} has ended",
                                                i, s.config.workers.size())));
     }
   }
-  go_on(self);
+  advance(self);
 }
 
+/// Adds the streams of a volume that a worker has opened, and answers the client.
 void finish_opening(self_pointer self, const read_plan::job& j,
                     const tag_streams& streams) {
   auto& s = self->state;
@@ -97,45 +95,47 @@ void finish_opening(self_pointer self, const read_plan::job& j,
   opening.reply.deliver(by_reference(std::move(out)));
 }
 
+/// Handles the error of a job.
 void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
   auto& s = self->state;
-  error why = from_caf(e, "reading a volume");
-  // Whoever is gone, or silent for so long, is not asked again.
-  if (why.code() == errc::stopping || why.code() == errc::timeout) {
-    s.plan->lose_reader(j.reader, why);
+  error reason = from_caf(e, "reading a volume");
+  // The worker has ended, or has not answered for very long: it gets no more jobs.
+  if (reason.code() == errc::stopping || reason.code() == errc::timeout) {
+    s.plan->lose_worker(j.worker, reason);
   } else {
-    s.plan->finished(j.id, std::move(why));
+    s.plan->finished(j.id, std::move(reason));
   }
-  go_on(self);
+  advance(self);
 }
 
+/// Sends a job to its worker.
 void start(self_pointer self, const read_plan::job& j) {
   auto& s = self->state;
-  const auto& worker = s.config.workers[j.reader];
+  const auto& worker = s.config.workers[j.worker];
   if (j.stream == 0) {
     self->request(worker, s.config.worker_deadline, open_atom_v,
                   s.openings.at(j.ticket).spec)
         .then(
             [self, j](const local<tag_streams>& streams) {
               finish_opening(self, j, *streams);
-              go_on(self);
+              advance(self);
             },
             [self, j](const caf::error& e) { fail(self, j, e); });
     return;
   }
   self->request(
           worker, s.config.worker_deadline, read_atom_v,
-          by_reference(read_order{s.streams.at(j.stream), j.offset, j.into, j.holder}))
+          by_reference(read_order{s.streams.at(j.stream), j.offset, j.memory, j.holder}))
       .then(
           [self, j](std::uint64_t count) {
             self->state.plan->finished(j.id, count);
-            go_on(self);
+            advance(self);
           },
           [self, j](const caf::error& e) { fail(self, j, e); });
 }
 
-// Work to workers, answers to clients, and a look at the clock later.
-void go_on(self_pointer self) {
+/// Gives jobs to idle workers, answers to clients, and schedules the timer.
+void advance(self_pointer self) {
   auto& s = self->state;
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
@@ -143,34 +143,33 @@ void go_on(self_pointer self) {
   for (auto& a : s.plan->take_answers()) {
     deliver(s, std::move(a));
   }
-  const auto deadline = s.plan->next_deadline();
-  if (deadline && *deadline < s.look_at) {
-    s.look_at = *deadline;
-    const auto wait = std::max<std::int64_t>(*deadline - clock_ns(self), 1'000'000);
-    self->delayed_send(self, std::chrono::nanoseconds(wait), settle_atom_v);
+  if (const auto deadline = s.plan->next_deadline()) {
+    s.timer.schedule(self, *deadline);
   }
 }
 
-/// Remembers who asked, or says at once why not.
+/// Keeps the reply to a request that the plan has accepted, or answers with its error.
+/// `name` names the request in errors.
 template <class T>
-caf::typed_response_promise<T> ask_plan(self_pointer self, const char* what,
+caf::typed_response_promise<T> ask_plan(self_pointer self, const char* name,
                                         result<read_plan::ticket_id> ticket) {
   auto promise = self->make_response_promise<T>();
-  reply_later<T> later(promise, what);
+  pending_reply<T> later(promise, name);
   if (!ticket) {
     later.deliver(std::move(ticket).error());
   } else {
     self->state.replies.emplace(*ticket, std::move(later));
   }
-  go_on(self);
+  advance(self);
   return promise;
 }
 
 caf::typed_response_promise<local<opened_streams>> open_volume(
     self_pointer self, const local<volume_spec>& spec) {
-  auto client = self->current_sender();  // the promise takes it away
+  // Making a promise clears the sender of the message, so it is read before.
+  auto client = self->current_sender();
   auto promise = self->make_response_promise<local<opened_streams>>();
-  reply_later<local<opened_streams>> later(promise, "an opening");
+  pending_reply<local<opened_streams>> later(promise, "an opening");
   auto ticket = self->state.plan->open(clock_ns(self), spec->deadline_ns);
   if (!ticket) {
     later.deliver(std::move(ticket).error());
@@ -178,7 +177,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
   }
   self->state.openings.emplace(
       *ticket, volume_reader_shell::opening{spec, std::move(client), std::move(later)});
-  go_on(self);
+  advance(self);
   return promise;
 }
 
@@ -189,7 +188,7 @@ void close_stream(self_pointer self, read_plan::stream_id id) {
   for (auto& [client, owned] : s.clients) {
     std::erase(owned, id);
   }
-  go_on(self);
+  advance(self);
 }
 
 }  // namespace
@@ -202,8 +201,7 @@ volume_reader_actor::behavior_type volume_reader(self_pointer self,
   for (const auto& worker : self->state.config.workers) {
     self->monitor(worker);
   }
-  self->set_down_handler(
-      [self](const caf::down_msg& down) { somebody_ended(self, down); });
+  self->set_down_handler([self](const caf::down_msg& down) { on_down(self, down); });
   return {
       answers("volume reader, open",
               [self](open_atom, const local<volume_spec>& spec) {
@@ -230,11 +228,11 @@ volume_reader_actor::behavior_type volume_reader(self_pointer self,
               }),
       reacts(self, "volume reader, close",
              [self](close_atom, std::uint64_t stream) { close_stream(self, stream); }),
-      reacts(self, "volume reader, settle",
-             [self](settle_atom) {
-               self->state.look_at = INT64_MAX;
+      reacts(self, "volume reader, deadline",
+             [self](deadline_atom) {
+               self->state.timer.fired();
                self->state.plan->expire(clock_ns(self));
-               go_on(self);
+               advance(self);
              }),
       answers("volume reader, status",
               [self](status_atom) -> result<std::string> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The volume reader actor: hands the requests of its clients to workers that block.
+/// The volume reader actor: passes the requests of its clients to workers, which block in
+/// its place.
 #pragma once
 
 #include <chrono>
@@ -9,38 +10,43 @@
 #include <variant>
 #include <vector>
 
+#include "shim/deadline_timer.hpp"
 #include "shim/shim.hpp"
 #include "volume/read_plan.hpp"
 #include "weir/actors/interfaces.hpp"
 
 namespace weir::actors {
 
+/// Configuration of a volume reader.
 struct volume_reader_config {
   read_plan::settings plan;
   std::vector<volume_worker_actor> workers;  ///< at least one
-  /// After so long without an answer a worker gets no more work.
+  /// A worker that has not answered for this time gets no more jobs.
   std::chrono::seconds worker_deadline{600};
 };
 
-/// What the shell remembers of the requests that the plan knows by number.
+/// State that CAF keeps for a volume reader. The plan knows requests and streams by
+/// number; this structure has what belongs to the numbers.
 struct volume_reader_shell {
   static constexpr const char* name = "weir.volume_reader";
+  /// A request to open a volume.
   struct opening {
     local<volume_spec> spec;
     caf::strong_actor_ptr client;
-    reply_later<local<opened_streams>> reply;
+    pending_reply<local<opened_streams>> reply;
   };
   using reply =
-      std::variant<reply_later<local<volume_piece>>, reply_later<std::uint64_t>>;
+      std::variant<pending_reply<local<volume_piece>>, pending_reply<std::uint64_t>>;
 
   std::unique_ptr<read_plan> plan;
   volume_reader_config config;
   std::map<read_plan::ticket_id, opening> openings;
   std::map<read_plan::ticket_id, reply> replies;
   std::map<read_plan::stream_id, storage::hn4_stream> streams;
-  std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;
-  std::int64_t look_at = INT64_MAX;  ///< when the next look at the clock is due
+  std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;  ///< and streams
+  deadline_timer timer;
 };
+/// The function of a volume reader.
 volume_reader_actor::behavior_type volume_reader(
     volume_reader_actor::stateful_pointer<volume_reader_shell> self,
     volume_reader_config config);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening and reading, one thing at a time.
+/// The handlers of a volume worker's messages: opening and reading.
 #include "volume/volume_worker.hpp"
 
 namespace weir::actors {
 
 namespace {
 
+/// Opens a volume and returns the streams of the tags of `spec`, or of all tags if it
+/// names none.
 result<local<tag_streams>> open_tags(const device_opener& open_device,
                                      const volume_spec& spec) {
   WEIR_TRY(auto device, open_device ? open_device(spec.path)
@@ -43,7 +45,7 @@ volume_worker_actor::behavior_type volume_worker_io(
       answers("volume worker, read",
               [](read_atom, const local<read_order>& order) -> result<std::uint64_t> {
                 WEIR_TRY(const std::size_t count,
-                         order->stream.read(order->offset, order->into));
+                         order->stream.read(order->offset, order->memory));
                 return count;
               }),
       answers(

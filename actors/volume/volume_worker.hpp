@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The actor that blocks on devices for the volume reader.
+/// The volume worker actor: reads from devices for a volume reader. It has its own
+/// thread, because devices block.
 #pragma once
 
 #include <functional>
@@ -13,15 +14,19 @@
 
 namespace weir::actors {
 
+/// Opens the device with a path.
 using device_opener =
     std::function<result<std::unique_ptr<storage::block_device>>(const std::string&)>;
 
+/// Configuration of a volume worker. Tests open devices that can fail.
 struct volume_worker_config {
-  device_opener open_device;  ///< empty: files, through the page cache
+  device_opener open_device;  ///< empty: opens files, through the page cache
 };
+/// State that CAF keeps for a volume worker.
 struct volume_worker_shell {
   static constexpr const char* name = "weir.volume_worker_io";
 };
+/// The function of a volume worker.
 volume_worker_actor::behavior_type volume_worker_io(
     volume_worker_actor::stateful_pointer<volume_worker_shell> self,
     volume_worker_config config);

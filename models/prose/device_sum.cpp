@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mesh, memory and stream of the sum, and where they meet the model's tasks.
+/// Mesh, memory and stream of the sum, and the tasks that connect the stream with the
+/// model's tasks.
 #include "prose/device_sum.hpp"
 
 #include <cstring>
@@ -14,7 +15,9 @@ result<std::unique_ptr<device_sum>> device_sum::create(runtime::engine& engine,
   std::unique_ptr<device_sum> s(new device_sum(engine));
   runtime::runtime_settings settings;
   settings.devices = static_cast<std::int32_t>(devices);
-  settings.policy.stable_reductions = false;  // level 1: the tree over lanes goes on
+  // Level 1 adds along a tree over the ranks. That tree continues the tree by which each
+  // device adds its lanes, so the sum has the bits that one device would compute.
+  settings.policy.stable_reductions = false;
   WEIR_TRY(s->context_, runtime::context::over(engine, std::move(settings)));
   std::vector<std::int32_t> ids(devices);
   std::iota(ids.begin(), ids.end(), 0);
@@ -23,11 +26,11 @@ result<std::unique_ptr<device_sum>> device_sum::create(runtime::engine& engine,
   WEIR_TRY(s->mesh_, s->context_->make_mesh(ids, axes));
   const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
   WEIR_TRY(s->memory_, s->context_->memory().allocate(ids, bytes, s->mesh_->number));
-  for (std::byte* const at : s->memory_->instances()) {
-    std::memset(at, 0, bytes);
-    s->parts_.push_back({reinterpret_cast<float*>(at),
-                         engine.adopt(at, static_cast<std::int64_t>(bytes), "gradients"),
-                         0, count});
+  for (std::byte* const data : s->memory_->instances()) {
+    std::memset(data, 0, bytes);
+    s->parts_.push_back(
+        {reinterpret_cast<float*>(data),
+         engine.adopt(data, static_cast<std::int64_t>(bytes), "gradients"), 0, count});
   }
   WEIR_TRY(s->stream_, runtime::stream::make(s->mesh_, {}));
   return s;
@@ -47,25 +50,29 @@ result<void> device_sum::submit(std::span<const runtime::task_id> ready) {
   sum.input = sum.output = memory_->data();
   WEIR_TRY(auto all_reduce, runtime::make_collective(*stream_, sum));
 
-  auto in = context_->port().enter();
+  auto lock = context_->port().enter();
   runtime::lane_set& lanes = stream_->chain();
   for (unsigned d = 0; d < parts_.size(); ++d) {
-    // Only ordered behind the part: were the failure of a task to come along, the stream
-    // would never run again. Nobody reads a sum of parts that failed.
+    // `after` orders the task behind the summand without inheriting its failure. If the
+    // failure entered the stream, the stream would stay failed for all later pulses. The
+    // sum of a failed summand is computed, but no task reads it: see below.
     runtime::submit_options behind;
     behind.after = {&ready[d], 1};
     const access token{lanes.of(d).token, access_mode::read_write};
     WEIR_CHECK(engine_.submit(
         "part of sum", {&token, 1}, [](const runtime::task_context&) {}, behind));
   }
-  stream_->enqueue(in, std::move(all_reduce));
-  // One task writes all parts: one that failed is missing in the sum of every device.
+  stream_->enqueue(lock, std::move(all_reduce));
+  // One task for all devices updates all summands: if one summand has failed, this task
+  // fails and with it whatever reads the sum on any device, since the failed summand is
+  // missing in the sums of all devices.
   std::vector<access> held;
   for (unsigned d = 0; d < parts_.size(); ++d) {
     held.push_back({lanes.of(d).token, access_mode::read});
     held.push_back({parts_[d].all(), access_mode::read_write});
   }
-  const runtime::lane* first = &lanes.of(0);  // a collective's failure is in all lanes
+  // A collective that fails marks all lanes as failed, so looking at the first is enough.
+  const runtime::lane* first = &lanes.of(0);
   WEIR_CHECK(
       engine_.submit("sum", held, [first](const runtime::task_context&) -> result<void> {
         return first->poison ? result<void>(error(*first->poison.what)) : result<void>();

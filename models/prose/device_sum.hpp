@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sum of the devices' gradients: an all-reduce in a stream over the model's engine.
+/// The sum of the gradients of all devices: an all-reduce in a stream on the model's
+/// engine.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +14,36 @@
 
 namespace weir::models {
 
-/// A mesh of devices, a part of a sum in the memory of each, and the stream that adds
-/// them. Its operations are tasks of the model's own engine.
+/// A mesh of devices, one summand in the memory of each device, and the stream that adds
+/// the summands. The operations of the stream are tasks of the model's engine.
 ///
-/// The stream knows order tokens, the model's tasks know regions. They meet in tasks that
-/// hold both: the one behind the all-reduce writes all parts as far as the engine is
-/// concerned, so what reads a part waits for the sum, and fails if one of them has.
+/// A stream orders its operations by a token per device chain, while the model's tasks
+/// are ordered by the regions that they access. Two kinds of tasks connect the two
+/// orders. In front of the all-reduce, one task per device waits for the device's summand
+/// and takes the token. Behind the all-reduce, one task takes all tokens and declares
+/// that it writes all summands, although it does not touch them. A task that reads a sum
+/// therefore waits for the all-reduce, and fails if a summand or the all-reduce has
+/// failed.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 class device_sum {
  public:
-  /// `count` elements on each device, all zero.
+  /// Makes a sum of `count` elements for each of `devices` devices; all are zero.
   /// @error{out_of_memory}
   [[nodiscard]] static result<std::unique_ptr<device_sum>> create(runtime::engine& engine,
                                                                   std::uint32_t devices,
                                                                   std::int64_t count);
-  /// No task that uses a part may be left.
+  /// Frees the summands. All tasks that use them must have ended.
   ~device_sum();
   device_sum(const device_sum&) = delete;
   device_sum& operator=(const device_sum&) = delete;
 
-  /// Memory of a device: its part before the sum, and the sum behind it.
+  /// Returns the memory of a device: it holds the device's summand before the all-reduce
+  /// and the sum after it.
   [[nodiscard]] const buffer<float>& part(std::size_t device) const {
     return parts_[device];
   }
-  /// Submits a level 1 all-reduce of the parts, where device d's is ready when task
-  /// `ready[d]` has ended. @error{what the engine or the stream refuses}
+  /// Submits an all-reduce at determinism level 1. The summand of device d is complete
+  /// when task `ready[d]` has ended. Returns the errors of the engine and of the stream.
   [[nodiscard]] result<void> submit(std::span<const runtime::task_id> ready);
 
  private:
@@ -47,7 +53,7 @@ class device_sum {
   std::shared_ptr<runtime::context> context_;
   std::shared_ptr<runtime::mesh> mesh_;
   runtime::allocation_ptr memory_;
-  std::vector<buffer<float>> parts_;
+  std::vector<buffer<float>> parts_;  ///< by device; memory of `memory_`
   std::shared_ptr<runtime::stream> stream_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names, shapes and start values of the parameters.
+/// Names, shapes and initial values of the parameters, and their step groups.
 #include "prose/layout.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +16,9 @@ namespace weir::models {
 
 namespace {
 
+/// Initial biases of the gates by level; levels behind the last entry use the last entry.
+/// The rates (theta) of slow levels begin higher. All levels begin with little
+/// forgetting: sigmoid(-4) is 0.018.
 constexpr double theta_bias[] = {0, 0, 1, 2};
 constexpr double alpha_bias[] = {-4, -4, -4, -3};
 
@@ -42,6 +45,8 @@ void parameter_layout::put_block(const prose_config& config, std::uint32_t b) {
   const std::int64_t gates = 2 * std::int64_t{config.heads};
   const auto levels = static_cast<std::uint32_t>(config.frequencies.size());
   const double fan_in = 1 / std::sqrt(static_cast<double>(width));
+  // Matrices whose product is added to the residual stream begin smaller, so that the
+  // stream does not grow with the number of blocks.
   const auto back = [&](std::int64_t rows) {
     return 0.5 / std::sqrt(static_cast<double>(rows * config.blocks));
   };
@@ -89,7 +94,7 @@ parameter_layout::parameter_layout(const prose_config& config) {
   make_groups(from);
 }
 
-std::int64_t parameter_layout::parameters() const noexcept {
+std::int64_t parameter_layout::parameter_count() const noexcept {
   std::int64_t total = 0;
   for (const parameter_info& info : all_) {
     total += info.count();
@@ -98,17 +103,17 @@ std::int64_t parameter_layout::parameters() const noexcept {
 }
 
 template <class R>
-void initialise(const parameter_info& info, std::uint64_t seed, R* to) {
+void initialise(const parameter_info& info, std::uint64_t seed, R* data) {
   const philox random(seed, xxh3_64(as_view(info.name)));
   const bool gate = info.name.ends_with(".gate_bias");
   for (std::int64_t i = 0; i < info.padded(); ++i) {
     if (i >= info.count()) {
-      to[i] = 0;
+      data[i] = 0;
       continue;
     }
     if (gate) {
       const std::size_t level = std::min<std::size_t>(info.level, 3);
-      to[i] =
+      data[i] =
           static_cast<R>(i < info.columns / 2 ? theta_bias[level] : alpha_bias[level]);
       continue;
     }
@@ -118,14 +123,16 @@ void initialise(const parameter_info& info, std::uint64_t seed, R* to) {
             ? 0
             : info.start.deviation *
                   static_cast<double>(random.normal(static_cast<std::uint64_t>(i)));
-    to[i] = static_cast<R>(mean + noise);
+    data[i] = static_cast<R>(mean + noise);
   }
 }
 template void initialise<float>(const parameter_info&, std::uint64_t, float*);
 template void initialise<double>(const parameter_info&, std::uint64_t, double*);
 
 void parameter_layout::make_groups(std::size_t from) {
-  constexpr std::int64_t about = 32 * 1024 + 512;
+  // Large enough to be worth a task, small enough for several workers to share the steps.
+  // The 512 elements let a matrix of 32 Ki elements share a group with a few vectors.
+  constexpr std::int64_t max_size = 32 * 1024 + 512;
   std::uint32_t levels = 0;
   for (std::size_t i = from; i < all_.size(); ++i) {
     levels = std::max(levels, all_[i].level + 1);
@@ -137,7 +144,7 @@ void parameter_layout::make_groups(std::size_t from) {
       if (info.level != level) {
         continue;
       }
-      if (fresh || groups_.back().size + info.padded() > about) {
+      if (fresh || groups_.back().size + info.padded() > max_size) {
         groups_.push_back({level, 0, {}});
         fresh = false;
       }

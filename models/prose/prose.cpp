@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model's public face: pulses in, results out.
+/// The public functions of the model: they check arguments, keep the records of pulses
+/// and snapshots in flight, and call the replicas.
 #include "weir/models/prose.hpp"
 
 #include <fmt/format.h>
@@ -9,34 +10,40 @@
 #include <array>
 #include <map>
 
-#include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
 #include "prose/replicas.hpp"
+#include "prose/state_regions.hpp"
 
 namespace weir::models {
 
 struct prose::impl {
-  std::unique_ptr<replicas> g;
-  state_image image;
+  std::unique_ptr<replicas> devices;
+  state_regions regions;
   std::string kernel_set;
-  std::array<std::vector<pulse_record>, max_in_flight> records;  ///< by device
-  std::array<std::uint64_t, max_in_flight>
-      serials{};  ///< ticket of each record, 0 if it is free
+  /// Records of the pulses in flight: a ring by ticket; in each entry one by device.
+  /// Tasks point to the records.
+  std::array<std::vector<pulse_record>, max_in_flight> records;
+  /// Ticket that uses the entry of the ring; 0 if the entry is free.
+  std::array<std::uint64_t, max_in_flight> serials{};
   std::uint64_t last_serial = 0;
   struct snapshot {
-    std::shared_ptr<byte_vector> to;
+    std::shared_ptr<byte_vector> image;
     std::vector<runtime::task_id> tasks;
   };
-  std::map<std::uint64_t, snapshot> snapshots;  ///< not finished, by ticket
+  std::map<std::uint64_t, snapshot> snapshots;  ///< those in flight, by ticket
   std::uint64_t last_snapshot = 0;
-  std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far
+  std::vector<lane_clock> clocks;  ///< as of the pulses submitted so far, by lane
 
-  [[nodiscard]] result<void> idle() { return g->place().wait_all(); }
-  void read_back();
+  /// Waits until no task runs.
+  [[nodiscard]] result<void> idle() { return devices->runner().wait_all(); }
+  /// Reads the clocks of all lanes from the state, after something else than a pulse has
+  /// changed them. No task may be running.
+  void read_clocks();
 };
 
 namespace {
 
+/// Checks the input of one lane, whose position is `position`.
 result<void> check_input(const prose_config& config, const prose::lane_input& in,
                          std::size_t lane, std::uint64_t position) {
   if (in.tokens.size() > config.max_chunk) {
@@ -69,9 +76,9 @@ result<void> check_input(const prose_config& config, const prose::lane_input& in
 
 prose::prose(std::unique_ptr<impl> state) : impl_(std::move(state)) {}
 prose::~prose() {
-  // Tasks point into this object and into the destinations of snapshots, which it owns:
-  // the engine is idle before any of it is destroyed, whatever the owner of the model
-  // destroys before. Failures were reported to whoever waited.
+  // Tasks point to this object and to the images of snapshots, which it owns, so all
+  // tasks must end before any of it is destroyed. Failures are ignored here: a caller
+  // that wants the result of a pulse or a snapshot has finished it before.
   static_cast<void>(impl_->idle());
 }
 
@@ -82,15 +89,16 @@ result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
   WEIR_CHECK(check_config(config));
   WEIR_TRY(const kernel_table<float>* table, select_kernels(kernels));
   auto state = std::make_unique<impl>();
-  WEIR_TRY(state->g, replicas::create(engine, config, *table, devices));
-  state->image = state_image(config, state->g->layout(), state->g->state());
+  WEIR_TRY(state->devices, replicas::create(engine, config, *table, devices));
+  state->regions =
+      state_regions(config, state->devices->layout(), state->devices->state());
   state->kernel_set = gemm_name();
   state->clocks.resize(config.lanes);
   return std::unique_ptr<prose>(new prose(std::move(state)));
 }
 
 result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> lanes) {
-  const prose_config& config = impl_->g->config();
+  const prose_config& config = impl_->devices->config();
   if (lanes.size() != config.lanes) {
     return error(errc::invalid_argument,
                  fmt::format("pulse {}: expected {} lanes, found {}", p.id, config.lanes,
@@ -109,16 +117,18 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
                     empty ? "tokens in at least one lane" : "a finished pulse before",
                     empty ? "none" : fmt::format("{} in flight", max_in_flight)));
   }
+  // The pulse that used these records before is finished, but that only waits for the
+  // tasks with results. Others may still run and use the records.
   std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
-      if (!impl_->g->place().ended(id)) {
-        WEIR_CHECK(impl_->g->place().wait(id));
+      if (!impl_->devices->runner().ended(id)) {
+        WEIR_CHECK(impl_->devices->runner().wait(id));
       }
     }
   }
-  impl_->g->fill(records, p, lanes, impl_->clocks);
-  WEIR_CHECK(impl_->g->submit_pulse(records));
+  impl_->devices->fill(records, p, lanes, impl_->clocks);
+  WEIR_CHECK(impl_->devices->submit_pulse(records));
   auto clock = impl_->clocks.begin();
   for (const pulse_record& record : records) {
     for (const lane_record& lane : record.lanes) {
@@ -140,7 +150,7 @@ result<pulse_result> prose::finish(pulse_ticket ticket) {
   const std::vector<pulse_record>& records = impl_->records[slot];
   for (const pulse_record& record : records) {
     for (runtime::task_id id : record.results) {
-      WEIR_CHECK(impl_->g->place().wait(id));
+      WEIR_CHECK(impl_->devices->runner().wait(id));
     }
   }
   pulse_result out;
@@ -163,7 +173,9 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
   if (impl_->serials[slot] != ticket.serial) {
     return true;
   }
-  const auto over = [&](runtime::task_id id) { return impl_->g->place().ended(id); };
+  const auto over = [&](runtime::task_id id) {
+    return impl_->devices->runner().ended(id);
+  };
   const auto& records = impl_->records[slot];
   return std::all_of(records.begin(), records.end(), [&](const pulse_record& record) {
     return std::all_of(record.results.begin(), record.results.end(), over);
@@ -171,97 +183,99 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
 }
 
 const std::vector<named_region>& prose::regions() const noexcept {
-  return impl_->image.regions();
+  return impl_->regions.regions();
 }
 const std::vector<state_section>& prose::sections() const noexcept {
-  return impl_->image.sections();
+  return impl_->regions.sections();
 }
 std::uint64_t prose::state_bytes() const noexcept {
-  return impl_->image.bytes();
+  return impl_->regions.bytes();
 }
 std::uint64_t prose::layout_hash() const noexcept {
-  return impl_->image.layout_hash();
+  return impl_->regions.layout_hash();
 }
 
-result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> to) {
-  if (!to) {
+result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> image) {
+  if (!image) {
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->image.submit_copies(impl_->g->place(), *to);
+  auto tasks = impl_->regions.submit_copies(impl_->devices->runner(), *image);
   if (!tasks) {
-    // Some of the copies may have been submitted: the caller may free the destination.
+    // Some copies may have been submitted. They must end before this call does, because
+    // the caller may free the image then.
     static_cast<void>(impl_->idle());
     return std::move(tasks).error();
   }
-  impl_->snapshots[++impl_->last_snapshot] = {std::move(to), *std::move(tasks)};
+  impl_->snapshots[++impl_->last_snapshot] = {std::move(image), *std::move(tasks)};
   return snapshot_ticket{impl_->last_snapshot};
 }
 
 result<void> prose::finish(snapshot_ticket ticket) {
-  const auto at = impl_->snapshots.find(ticket.serial);
-  if (at == impl_->snapshots.end()) {
+  const auto found = impl_->snapshots.find(ticket.serial);
+  if (found == impl_->snapshots.end()) {
     return error(errc::not_found,
                  fmt::format("snapshot ticket {}: expected one in flight, found none",
                              ticket.serial));
   }
   result<void> first;
-  for (const runtime::task_id id : at->second.tasks) {
-    auto ended = impl_->g->place().wait(id);
+  // All copies must end before the image is released, even if one has failed.
+  for (const runtime::task_id id : found->second.tasks) {
+    auto ended = impl_->devices->runner().wait(id);
     if (!ended && first) {
       first = std::move(ended);
     }
   }
-  impl_->snapshots.erase(at);
+  impl_->snapshots.erase(found);
   return first;
 }
 
 bool prose::ended(snapshot_ticket ticket) const noexcept {
-  const auto at = impl_->snapshots.find(ticket.serial);
-  return at == impl_->snapshots.end() ||
-         std::all_of(at->second.tasks.begin(), at->second.tasks.end(),
-                     [&](runtime::task_id id) { return impl_->g->place().ended(id); });
+  const auto found = impl_->snapshots.find(ticket.serial);
+  return found == impl_->snapshots.end() ||
+         std::all_of(
+             found->second.tasks.begin(), found->second.tasks.end(),
+             [&](runtime::task_id id) { return impl_->devices->runner().ended(id); });
 }
 
-/// Takes over clocks that were written behind the host's back.
-void prose::impl::read_back() {
+void prose::impl::read_clocks() {
   for (std::size_t i = 0; i < clocks.size(); ++i) {
-    const std::uint64_t* clock = g->state().lanes[i].clock.p;
+    const std::uint64_t* clock = devices->state().lanes[i].clock.data;
     clocks[i] = {clock[0], clock[1]};
   }
 }
 
 result<void> prose::restore(region_kind kind, std::uint32_t lane, bytes_view bytes) {
   WEIR_CHECK(impl_->idle());
-  WEIR_CHECK(impl_->image.restore(kind, lane, bytes));
+  WEIR_CHECK(impl_->regions.restore(kind, lane, bytes));
   if (kind == region_kind::context) {
-    impl_->read_back();
+    impl_->read_clocks();
   } else {
-    impl_->g->spread();
+    impl_->devices->spread();
   }
   return {};
 }
 
 result<std::uint64_t> prose::parameter_hash() {
   WEIR_CHECK(impl_->idle());
-  return impl_->image.parameter_hash();
+  return impl_->regions.parameter_hash();
 }
 result<std::uint64_t> prose::context_hash() {
   WEIR_CHECK(impl_->idle());
-  return context_digest(impl_->g->config(), impl_->g->state());
+  return context_digest(impl_->devices->config(), impl_->devices->state());
 }
 result<memory_norm> prose::largest_memory() {
   WEIR_CHECK(impl_->idle());
-  return largest_memory_of(impl_->g->state());
+  return largest_memory_of(impl_->devices->state());
 }
 result<std::uint64_t> prose::state_hash() {
   WEIR_CHECK(impl_->idle());
-  return impl_->image.state_hash();
+  return impl_->regions.state_hash();
 }
 
 result<void> prose::check_replicas() {
   WEIR_CHECK(impl_->idle());
-  return impl_->g->check();
+  return impl_->devices->check();
 }
 
 result<void> prose::reset_context(std::uint32_t lane) {
@@ -271,8 +285,8 @@ result<void> prose::reset_context(std::uint32_t lane) {
                              impl_->clocks.size()));
   }
   WEIR_CHECK(impl_->idle());
-  clear_context(impl_->g->state().lanes[lane]);
-  impl_->read_back();
+  clear_context(impl_->devices->state().lanes[lane]);
+  impl_->read_clocks();
   return {};
 }
 
@@ -282,19 +296,19 @@ std::uint64_t prose::position(std::uint32_t lane) const noexcept {
 
 result<void> prose::start_context(std::uint32_t lane, std::uint64_t position) {
   WEIR_CHECK(reset_context(lane));
-  impl_->g->state().lanes[lane].clock.p[0] = position;
-  impl_->read_back();
+  impl_->devices->state().lanes[lane].clock.data[0] = position;
+  impl_->read_clocks();
   return {};
 }
 
 result<runtime::tensor> prose::parameter(std::string_view name) const {
-  return impl_->image.parameter(name);
+  return impl_->regions.parameter(name);
 }
 
 result<void> prose::load_parameter(std::string_view name,
                                    std::span<const std::int64_t> shape,
                                    bytes_view bytes) {
-  WEIR_TRY(const runtime::tensor t, impl_->image.parameter(name));
+  WEIR_TRY(const runtime::tensor t, impl_->regions.parameter(name));
   const bool same =
       std::equal(shape.begin(), shape.end(), t.shape().begin(), t.shape().end());
   const std::size_t size = static_cast<std::size_t>(t.count()) * sizeof(float);
@@ -307,12 +321,12 @@ result<void> prose::load_parameter(std::string_view name,
   }
   WEIR_CHECK(impl_->idle());
   std::memcpy(t.data(), bytes.data(), size);
-  impl_->g->spread();
+  impl_->devices->spread();
   return {};
 }
 
 std::uint64_t prose::parameter_count() const noexcept {
-  return static_cast<std::uint64_t>(impl_->g->layout().parameters());
+  return static_cast<std::uint64_t>(impl_->devices->layout().parameter_count());
 }
 
 result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
@@ -324,27 +338,31 @@ result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
                     lane));
   }
   WEIR_CHECK(impl_->idle());
-  const buffer<float>& pending = impl_->g->state().lanes[lane].pending;
-  return std::vector<float>(pending.p, pending.p + pending.count);
+  const buffer<float>& pending = impl_->devices->state().lanes[lane].pending;
+  return std::vector<float>(pending.data, pending.data + pending.count);
 }
 
 const std::string& prose::kernel_set() const noexcept {
   return impl_->kernel_set;
 }
 
-std::uint64_t prose::product_flops(std::uint64_t tokens, phase ph) const noexcept {
+std::uint64_t prose::product_flops(std::uint64_t tokens,
+                                   pulse_phase phase) const noexcept {
+  // All matrices but two are factors of a product: the embedding is looked up, and the
+  // convolution works element by element. Backward work has two products for each forward
+  // one.
   std::uint64_t per_row = 0;
-  const parameter_layout& layout = impl_->g->layout();
+  const parameter_layout& layout = impl_->devices->layout();
   for (int i = 0; i < static_cast<int>(layout.all().size()); ++i) {
     const bool product = layout[i].rows > 0 && i != layout.embedding &&
                          layout[i].name.find(".conv") == std::string::npos;
     per_row += product ? static_cast<std::uint64_t>(layout[i].count()) : 0;
   }
-  return tokens * per_row * 2 * (ph == phase::build ? 3 : 1);
+  return tokens * per_row * 2 * (phase == pulse_phase::build ? 3 : 1);
 }
 
 const prose_config& prose::config() const noexcept {
-  return impl_->g->config();
+  return impl_->devices->config();
 }
 
 }  // namespace weir::models

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names of phases, and the mask of levels that step.
+/// The names of the phases, and the mask of the levels that step in a pulse.
 #include "weir/models/pulse.hpp"
 
 #include <cstddef>
 
 namespace weir::models {
 
-std::string_view name_of(phase ph) noexcept {
-  switch (ph) {
-    case phase::build: return "build";
-    case phase::test: return "test";
-    case phase::stream: return "stream";
+std::string_view name_of(pulse_phase phase) noexcept {
+  switch (phase) {
+    case pulse_phase::build: return "build";
+    case pulse_phase::test: return "test";
+    case pulse_phase::stream: return "stream";
   }
   return "unknown";
 }
@@ -24,8 +24,8 @@ std::uint32_t active_mask(std::span<const std::uint64_t> frequencies, std::uint6
     const std::uint64_t c = frequencies[l];
     const std::uint64_t period = l < outer_period.size() ? outer_period[l] : 1;
     const bool fires = c != 0 && to / c > from / c;
-    const bool let_through = period <= 1 || (update + 1) % period == 0;
-    if (fires && let_through) {
+    const bool in_period = period <= 1 || (update + 1) % period == 0;
+    if (fires && in_period) {
       mask |= std::uint32_t{1} << l;
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From tokens to windows.
+/// Filling the record of a pulse: the tokens of each lane are cut into windows.
 #include "prose/record.hpp"
 
 #include <algorithm>
@@ -9,16 +9,17 @@ namespace weir::models {
 
 namespace {
 
-/// Cuts a lane's tokens into windows aligned to its position.
+/// Cuts a lane's tokens into windows that are aligned to its position: the first and the
+/// last window may have fewer than 64 rows. A row's target is the next token.
 void plan_windows(const prose::lane_input& in, lane_record& lane) {
   const std::uint64_t end = in.position + in.tokens.size();
-  std::uint64_t at = in.position;
+  std::uint64_t position = in.position;
   lane.windows.clear();
-  while (at < end) {
+  while (position < end) {
     window_record w;
-    w.index = at / window_rows;
+    w.index = position / window_rows;
     const std::uint64_t start = w.index * window_rows;
-    w.first = static_cast<int>(at - start);
+    w.first = static_cast<int>(position - start);
     w.last = static_cast<int>(std::min<std::uint64_t>(window_rows, end - start));
     w.ends_chunk = start + static_cast<std::uint64_t>(w.last) == end;
     for (int r = 0; r < window_rows; ++r) {
@@ -35,7 +36,7 @@ void plan_windows(const prose::lane_input& in, lane_record& lane) {
       }
     }
     lane.windows.push_back(w);
-    at = start + static_cast<std::uint64_t>(w.last);
+    position = start + static_cast<std::uint64_t>(w.last);
   }
 }
 
@@ -44,7 +45,7 @@ void plan_windows(const prose::lane_input& in, lane_record& lane) {
 void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
                  std::span<const lane_clock> clocks) {
-  record.builds = p.ph == phase::build;
+  record.builds = p.phase == pulse_phase::build;
   record.active = p.active_levels;
   record.update = p.update;
   record.total_updates = p.total_updates;

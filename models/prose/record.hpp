@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a pulse is to its tasks: rows, targets and results, fixed before the first task
-/// is submitted.
+/// The record of a pulse in flight: the rows and targets that its tasks read, and the
+/// results that they write.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +14,48 @@
 
 namespace weir::models {
 
+/// Rows of one half of a window; the head works by halves.
 inline constexpr int half_rows = window_rows / 2;
 
-/// A pulse's part in one window of one lane: fixed before its tasks are submitted.
+/// One window of one lane in a pulse. Everything but the sums of nats is set before the
+/// tasks of the pulse are submitted and does not change while they run.
 struct window_record {
-  int first = 0;  ///< rows [first, last) are new
-  int last = 0;
-  std::uint64_t index = 0;             ///< window number of the lane: position / 64
-  bool ends_chunk = false;             ///< the chunk's last window
-  std::int32_t ids[window_rows];       ///< tokens, -1 outside the rows
-  std::int32_t targets[window_rows];   ///< next tokens, -1 where none is scored
-  std::uint64_t nats_q32[2] = {0, 0};  ///< written by the head's halves
-  double nats[2] = {0, 0};             ///< the same sums, not rounded
+  int first = 0;                      ///< first row that this pulse computes
+  int last = 0;                       ///< row behind the last one that it computes
+  std::uint64_t index = 0;            ///< number of the window in its lane: position / 64
+  bool ends_chunk = false;            ///< whether it is the last window of the chunk
+  std::int32_t ids[window_rows];      ///< token of each row; -1 outside [first, last)
+  std::int32_t targets[window_rows];  ///< token after each row; -1 if none is scored
+  std::uint64_t nats_q32[2] = {0, 0};  ///< result of each half, in units of 2^-32 nat
+  double nats[2] = {0, 0};             ///< the same sums in nats, not rounded
 };
+/// One lane in a pulse.
 struct lane_record {
-  std::vector<window_record> windows;
-  lane_clock after;
+  std::vector<window_record> windows;  ///< empty if the lane has no tokens
+  lane_clock after;                    ///< clock of the lane after the pulse
+  /// The prediction that an earlier pulse left pending is scored by the first token.
   bool scores_pending = false;
+  /// The last row has no known next token; its logits are kept as pending prediction.
   bool leaves_pending = false;
-  std::int32_t first_token = 0;
-  std::uint64_t pending_nats_q32 = 0;
+  std::int32_t first_token = 0;        ///< scores the pending prediction
+  std::uint64_t pending_nats_q32 = 0;  ///< result of that score
 };
-/// A pulse in flight.
+/// A pulse in flight on one device.
 struct pulse_record {
-  bool builds = false;
-  std::uint32_t active = 0;
-  std::uint64_t scored = 0;  ///< rows with a target, all lanes
-  std::uint64_t update = 0;
-  std::uint64_t total_updates = 0;
-  double gradient_norm = 0;
+  bool builds = false;              ///< whether it learns
+  std::uint32_t active = 0;         ///< bit l: level l steps
+  std::uint64_t scored = 0;         ///< number of rows with a target, in all lanes
+  std::uint64_t update = 0;         ///< `pulse::update`
+  std::uint64_t total_updates = 0;  ///< `pulse::total_updates`
+  double gradient_norm = 0;         ///< result: norm of the gradient before clipping
   std::vector<lane_record> lanes;
-  std::vector<runtime::task_id> results;  ///< tasks that `finish` waits for
+  std::vector<runtime::task_id> results;  ///< tasks that write results
   runtime::task_id last = 0;              ///< last task of the pulse
-  runtime::task_id first = 0;
+  runtime::task_id first = 0;             ///< first task of the pulse
 };
 
-/// Fills a record from the pulse and its inputs; `clocks` are the lanes' before it.
+/// Fills a record from the pulse and its inputs. `clocks` are the clocks of the lanes
+/// before the pulse.
 void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
                  std::span<const lane_clock> clocks);

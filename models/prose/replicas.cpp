@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cutting lanes into runs, pulses of all devices, and what keeps replicas alike.
+/// Spreading lanes over devices, submitting a pulse on all devices, and keeping the
+/// replicas equal.
 #include "prose/replicas.hpp"
 
 #include <fmt/format.h>
@@ -12,19 +13,19 @@ namespace weir::models {
 
 namespace {
 
-/// One array of a replica and what to call it.
+/// One array of a replica, with its name for error messages.
 struct replica_part {
   const char* name;
-  void* at;
+  void* data;
   std::size_t bytes;
 };
 
 template <class R>
 replica_part part_of(const char* name, const buffer<R>& b) {
-  return {name, b.p, static_cast<std::size_t>(b.count) * sizeof(R)};
+  return {name, b.data, static_cast<std::size_t>(b.count) * sizeof(R)};
 }
 
-/// All that every device has, in one order.
+/// Returns the arrays that every device has a copy of, in the same order for each device.
 std::vector<replica_part> parts_of(const model_state<float>& s) {
   std::vector<replica_part> out{part_of("parameters", s.parameters),
                                 part_of("counters", s.counters)};
@@ -69,7 +70,7 @@ result<std::unique_ptr<replicas>> replicas::create(runtime::engine& engine,
   prose_config own = config;
   for (std::uint32_t d = 0; d < devices; ++d) {
     own.lanes = std::min(run, config.lanes - d * run);
-    WEIR_TRY(auto g, graph<float>::create(task_place(&engine), own, kernels,
+    WEIR_TRY(auto g, graph<float>::create(task_runner(&engine), own, kernels,
                                           r->sum_ ? r->sum_->part(d) : buffer<float>()));
     const auto& lanes = g->state().lanes;
     if (d == 0) {
@@ -94,7 +95,8 @@ void replicas::fill(std::vector<pulse_record>& records, const pulse& p,
     first += run;
     scored += records[d].scored;
   }
-  // The loss is the mean over all lanes.
+  // The loss is the mean over the lanes of all devices, so each device divides by the
+  // number of all scored rows.
   for (pulse_record& record : records) {
     record.scored = scored;
   }
@@ -124,11 +126,11 @@ void replicas::spread() {
   for (const auto& g : graphs_) {
     const auto to = parts_of(g->state());
     for (std::size_t i = 0; i < from.size(); ++i) {
-      if (to[i].at != from[i].at) {
-        std::memcpy(to[i].at, from[i].at, from[i].bytes);
+      if (to[i].data != from[i].data) {
+        std::memcpy(to[i].data, from[i].data, from[i].bytes);
       }
     }
-    g->submitted_counters().load_from(state_.counters.p);
+    g->submitted_counters().load_from(state_.counters.data);
   }
 }
 
@@ -137,7 +139,7 @@ result<void> replicas::check() const {
   for (std::size_t d = 1; d < graphs_.size(); ++d) {
     const auto other = parts_of(graphs_[d]->state());
     for (std::size_t i = 0; i < first.size(); ++i) {
-      if (std::memcmp(first[i].at, other[i].at, first[i].bytes) != 0) {
+      if (std::memcmp(first[i].data, other[i].data, first[i].bytes) != 0) {
         return error(errc::determinism_violation,
                      fmt::format("comparing the replicas: expected the {} of device 0 on "
                                  "device {}, found others",

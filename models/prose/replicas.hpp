@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One graph per device, each with parameters of its own, that step together.
+/// The replicas of a model: one graph per device, each with its own copy of the
+/// parameters, all of which step in the same way.
 #pragma once
 
 #include <memory>
@@ -12,53 +13,61 @@
 
 namespace weir::models {
 
-/// The lanes of a model in runs of neighbours, a run for each device. Every device has
-/// all that lasts beside the lanes' contexts: parameters, moments, error buffers and
-/// counters. It computes the gradients of its lanes; what it steps by is the sum of all.
+/// A model whose lanes are spread over devices.
 ///
-/// The runs are `lanes_per_device` long, so the sum within a run and the all-reduce over
-/// the runs are the lower and the upper levels of one tree over the lanes: the bits are
-/// those of one device.
+/// Each device has a run of neighbouring lanes with their contexts, and a copy of
+/// everything else that lasts: parameters, moments, error buffers and counters. It
+/// computes the gradients of its lanes. Every device then steps by the sum of the
+/// gradients of all lanes, so that the copies stay equal.
+///
+/// Each run has `lanes_per_device` lanes. The sum within a run and the all-reduce over
+/// the runs are then the lower and the upper levels of one tree over all lanes, and the
+/// bits do not depend on the number of devices.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 /// @source{Context Stream, "Multi-GPU Considerations"}
 class replicas {
  public:
-  /// @error{invalid_argument, the lanes cannot be cut so; out_of_memory}
+  /// Allocates a graph for each device.
+  /// @error{invalid_argument, the lanes cannot be spread over this number of devices}
+  /// @error{out_of_memory}
   [[nodiscard]] static result<std::unique_ptr<replicas>> create(
       runtime::engine& engine, const prose_config& config,
       const kernel_table<float>& kernels, std::uint32_t devices);
 
-  /// Fills a record for each device; arguments are those of all lanes.
+  /// Fills a record for each device. `lanes` and `clocks` are those of all lanes.
   void fill(std::vector<pulse_record>& records, const pulse& p,
             std::span<const prose::lane_input> lanes,
             std::span<const lane_clock> clocks) const;
-  /// Submits every task of the pulse. The records stay where they are until the last one
-  /// has ended.
+  /// Submits all tasks of a pulse. They point to the records, which must stay at their
+  /// addresses until the last task has ended.
   [[nodiscard]] result<void> submit_pulse(std::vector<pulse_record>& records);
 
-  /// The first device's replica, and the contexts of all lanes.
+  /// Returns the replica of the first device, with the contexts of all lanes.
   [[nodiscard]] model_state<float>& state() { return state_; }
-  /// Every replica becomes what the first one is, which something else than a pulse has
-  /// changed; so do the counters of pulses submitted. No task may be running.
+  /// Copies the first replica to the others, and its counters to the counters of the
+  /// pulses submitted. To be called after the first replica was changed by something else
+  /// than a pulse. No task may be running.
   void spread();
-  /// Whether all replicas are the same. No task may be running.
+  /// Checks that all replicas are equal. No task may be running.
   /// @error{determinism_violation, names the device and the part that differs}
   [[nodiscard]] result<void> check() const;
 
-  [[nodiscard]] task_place& place() { return graphs_.front()->place(); }
+  /// Returns the task runner, by which one can wait for the tasks of all devices.
+  [[nodiscard]] task_runner& runner() { return graphs_.front()->runner(); }
   [[nodiscard]] const parameter_layout& layout() const {
     return graphs_.front()->layout();
   }
   [[nodiscard]] const prose_config& config() const { return config_; }
+  /// Returns the graph of a device.
   [[nodiscard]] graph<float>& device(std::size_t index) { return *graphs_[index]; }
 
  private:
   explicit replicas(const prose_config& config) : config_(config) {}
 
   prose_config config_;
-  std::unique_ptr<device_sum> sum_;  ///< null: one device
-  std::vector<std::unique_ptr<graph<float>>> graphs_;
-  model_state<float> state_;
+  std::unique_ptr<device_sum> sum_;                    ///< null if there is one device
+  std::vector<std::unique_ptr<graph<float>>> graphs_;  ///< by device
+  model_state<float> state_;                           ///< see `state`
 };
 
 }  // namespace weir::models

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Drawing a token from logits.
+/// Draws a token from logits.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -11,8 +11,10 @@ namespace weir::models {
 
 namespace {
 
-/// e^x for x <= 0 by halving: x / 1024 in a Taylor series, squared ten times. Plain IEEE
-/// operations only.
+/// Returns e^x for x <= 0: the Taylor series of e^(x / 1024), squared ten times. It uses
+/// only IEEE additions, multiplications and divisions, so that a run draws the same
+/// tokens on every system. Below -700 the result is 0, which no sum of weights can
+/// notice.
 double exponential(double x) {
   if (x < -700) {
     return 0;
@@ -46,6 +48,7 @@ std::uint32_t sample(std::span<const float> logits, float temperature,
   for (float x : logits) {
     total += weight(x);
   }
+  // Inversion: the token in whose share of the total a uniform number falls.
   double left = static_cast<double>(random.uniform(index)) * total;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     left -= weight(logits[i]);
@@ -53,6 +56,7 @@ std::uint32_t sample(std::span<const float> logits, float temperature,
       return static_cast<std::uint32_t>(i);
     }
   }
+  // Rounding can leave a rest behind the last token.
   return static_cast<std::uint32_t>(top - logits.begin());
 }
 

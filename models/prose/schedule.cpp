@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rate schedule. @source{Context stream design, 3.4}
+/// The schedule of the step size, and the elementary functions that it needs.
 #include "prose/schedule.hpp"
 
 #include <algorithm>
@@ -19,6 +19,7 @@ double power(double base, std::uint64_t exponent) noexcept {
 }
 
 double cosine_of_pi(double x) noexcept {
+  // cos(pi x) = -cos(pi (1 - x)), so the Taylor series only has to cover [0, pi / 2].
   const bool upper = x > 0.5;
   const double angle = (upper ? 1 - x : x) * 3.14159265358979323846;
   const double z = angle * angle;

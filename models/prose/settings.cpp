@@ -11,11 +11,11 @@ namespace weir::models {
 
 namespace {
 
-/// Features of rows come in vectors of so many.
+/// Kernels process the features of a row in blocks of this many.
 constexpr std::int64_t row_multiple = 16;
 
-/// Levels share the windows that rows are computed in: a period is a part of a window, or
-/// several windows.
+/// Returns whether the periods ascend from 1 and fit the windows of 64 rows in which rows
+/// are computed: each period divides a window or is a multiple of it.
 bool can_be_levels(const std::vector<std::uint64_t>& periods) {
   std::uint64_t last = 0;
   for (const std::uint64_t period : periods) {

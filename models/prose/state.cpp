@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation and start values of the lasting state.
+/// Allocation and initial values of the state, and norms of its memories.
 #include "prose/state.hpp"
 
 #include <algorithm>
@@ -12,16 +12,16 @@ namespace {
 
 template <class R>
 void zero(buffer<R>& b) {
-  std::fill_n(b.p, b.count, R{});
+  std::fill_n(b.data, b.count, R{});
 }
 
 template <class R>
-result<block_context<R>> make_block(task_place& place, const prose_config& config) {
+result<block_context<R>> make_block(task_runner& runner, const prose_config& config) {
   block_context<R> block;
   WEIR_TRY(block.tail,
-           place.allocate<R>((conv_taps - 1) * std::int64_t{config.width}, "context"));
+           runner.allocate<R>((conv_taps - 1) * std::int64_t{config.width}, "context"));
   for (std::uint32_t h = 0; h < config.heads; ++h) {
-    WEIR_TRY(auto open, place.allocate<R>(2 * window_rows * head_width, "context"));
+    WEIR_TRY(auto open, runner.allocate<R>(2 * window_rows * head_width, "context"));
     block.open.push_back(open);
   }
   block.memories.resize(config.frequencies.size());
@@ -29,10 +29,10 @@ result<block_context<R>> make_block(task_place& place, const prose_config& confi
     for (std::uint32_t h = 0; h < config.heads; ++h) {
       memory_state<R> m;
       constexpr int size = head_width * head_width;
-      WEIR_TRY(m.both, place.allocate<R>(2 * size, "context"));
+      WEIR_TRY(m.both, runner.allocate<R>(2 * size, "context"));
       m.memory = m.both.sub(0, size);
       m.accumulator = m.both.sub(size, size);
-      WEIR_TRY(m.open, place.allocate<R>(2 * window_rows, "context"));
+      WEIR_TRY(m.open, runner.allocate<R>(2 * window_rows, "context"));
       level.push_back(m);
     }
   }
@@ -40,22 +40,23 @@ result<block_context<R>> make_block(task_place& place, const prose_config& confi
 }
 
 template <class R>
-result<lane_context<R>> make_lane(task_place& place, const prose_config& config) {
+result<lane_context<R>> make_lane(task_runner& runner, const prose_config& config) {
   lane_context<R> lane;
   for (std::uint32_t b = 0; b < config.blocks; ++b) {
-    WEIR_TRY(auto block, make_block<R>(place, config));
+    WEIR_TRY(auto block, make_block<R>(runner, config));
     lane.blocks.push_back(std::move(block));
   }
-  WEIR_TRY(lane.pending, place.allocate<R>(config.vocab, "context"));
-  WEIR_TRY(lane.clock, place.allocate<std::uint64_t>(lane_clock::words, "context"));
+  WEIR_TRY(lane.pending, runner.allocate<R>(config.vocab, "context"));
+  WEIR_TRY(lane.clock, runner.allocate<std::uint64_t>(lane_clock::words, "context"));
   return lane;
 }
 
-/// Frobenius norm; the order of the sum is fixed.
+/// Returns the Frobenius norm of a memory. The order of the sum is fixed, so that equal
+/// memories have equal norms.
 double norm_of(const buffer<float>& memory) {
   double squares = 0;
   for (std::int64_t i = 0; i < memory.count; ++i) {
-    const auto x = static_cast<double>(memory.p[i]);
+    const auto x = static_cast<double>(memory.data[i]);
     squares += x * x;
   }
   return std::sqrt(squares);
@@ -67,7 +68,7 @@ memory_norm largest_memory_of(const model_state<float>& state) {
   memory_norm largest;
   const auto take = [&](double norm, std::size_t lane, std::size_t block,
                         std::size_t level, std::size_t head) {
-    // A norm that is no number is larger than any, so that it is seen.
+    // A NaN counts as larger than every number, so that the caller gets to see it.
     if (norm > largest.norm || (std::isnan(norm) && !std::isnan(largest.norm))) {
       largest = {norm, static_cast<std::uint32_t>(lane),
                  static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(level),
@@ -89,22 +90,22 @@ memory_norm largest_memory_of(const model_state<float>& state) {
 }
 
 template <class R>
-result<model_state<R>> make_state(task_place& place, const prose_config& config,
+result<model_state<R>> make_state(task_runner& runner, const prose_config& config,
                                   const parameter_layout& layout) {
   model_state<R> s;
-  WEIR_TRY(s.parameters, place.allocate<R>(layout.size(), "parameters"));
+  WEIR_TRY(s.parameters, runner.allocate<R>(layout.size(), "parameters"));
   for (const step_group& group : layout.groups()) {
-    WEIR_TRY(auto moments, place.allocate<R>(2 * group.size, "moments"));
-    WEIR_TRY(auto errors, place.allocate<R>(group.size, "error buffers"));
+    WEIR_TRY(auto moments, runner.allocate<R>(2 * group.size, "moments"));
+    WEIR_TRY(auto errors, runner.allocate<R>(group.size, "error buffers"));
     s.moments.push_back(moments);
     s.errors.push_back(errors);
   }
-  WEIR_TRY(s.counters, place.allocate<std::uint64_t>(step_counters::words, "counters"));
+  WEIR_TRY(s.counters, runner.allocate<std::uint64_t>(step_counters::words, "counters"));
   for (const parameter_info& info : layout.all()) {
-    initialise(info, config.seed, s.parameters.p + info.offset);
+    initialise(info, config.seed, s.parameters.data + info.offset);
   }
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
-    WEIR_TRY(auto lane, make_lane<R>(place, config));
+    WEIR_TRY(auto lane, make_lane<R>(runner, config));
     s.lanes.push_back(std::move(lane));
   }
   return s;
@@ -126,12 +127,12 @@ void clear_context(lane_context<R>& lane) {
     }
   }
   zero(lane.pending);
-  lane.clock.p[1] = 0;
+  lane.clock.data[1] = 0;
 }
 
-template result<model_state<float>> make_state(task_place&, const prose_config&,
+template result<model_state<float>> make_state(task_runner&, const prose_config&,
                                                const parameter_layout&);
-template result<model_state<double>> make_state(task_place&, const prose_config&,
+template result<model_state<double>> make_state(task_runner&, const prose_config&,
                                                 const parameter_layout&);
 template void clear_context(lane_context<float>&);
 template void clear_context(lane_context<double>&);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums and stored records.
+/// Sums of likelihoods, and the stored records of a run.
 #include "conductor/accounts.hpp"
 
 #include <gtest/gtest.h>

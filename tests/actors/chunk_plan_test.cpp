@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sizes and order of chunks.
+/// The sizes of chunks and the order in which they are requested.
 #include "conductor/chunk_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 namespace weir::actors {
 namespace {
 
-/// Lanes with so many tokens each; a chunk may come back shorter, decided by lane and
-/// position alone.
+/// A source with a number of tokens per lane. Chunks may be shorter than ordered; that
+/// depends only on lane and position.
 class lanes_of_text {
  public:
   lanes_of_text(std::vector<std::uint64_t> sizes, bool short_ones)
@@ -24,7 +24,7 @@ class lanes_of_text {
     if (n == 0) {
       return {order, std::nullopt};
     }
-    // A boundary every 37 tokens cuts the chunk that crosses it.
+    // A chunk ends at the next boundary; there is one every 37 tokens.
     const std::uint64_t boundary = (at / 37 + 1) * 37;
     n = short_ones_ ? std::min(n, boundary - at) : n;
     storage::token_chunk c;
@@ -41,8 +41,8 @@ class lanes_of_text {
   bool short_ones_;
 };
 
-/// Pulses as "phase: sizes by lane", whatever the timing: answers come back at random
-/// moments.
+/// Returns all pulses of a plan as texts "phase: sizes by lane". Orders are answered at
+/// random moments.
 std::vector<std::string> pulses_of(const chunk_plan::settings& s, const phase_uses& used,
                                    lanes_of_text text, std::size_t ahead,
                                    std::uint32_t seed) {
@@ -140,7 +140,7 @@ TEST(chunk_plan, has_nothing_to_do_after_a_finished_run) {
   EXPECT_FALSE(plan.ended_early());
 }
 
-TEST(chunk_plan, refuses_an_answer_that_nobody_ordered) {
+TEST(chunk_plan, refuses_an_answer_without_an_order) {
   chunk_plan plan({1, 8, {phase_budget{100, 0}, {}, {}}}, {});
   lanes_of_text text({100}, false);
   const auto r = plan.resolve(text.answer({0, 8}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pulses, commits, checkpoints: the Conductor without actors.
+/// The logic of the Conductor: pulses, commits and checkpoints.
 #include "conductor/conductor_state.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
   return c;
 }
 
-/// Answers all orders; returns how many there were.
+/// Answers all orders and returns their number.
 std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   const auto orders = c.take_orders();
   for (const chunk_order& order : orders) {
@@ -211,9 +211,9 @@ TEST(save_gate, lets_one_save_at_a_time_and_coalesces_the_rest) {
   EXPECT_TRUE(gate.pass(99, 100));
   EXPECT_FALSE(gate.pass(100, 250)) << "one is in flight";
   EXPECT_FALSE(gate.pass(250, 350));
-  gate.settled();
+  gate.save_ended();
   EXPECT_TRUE(gate.pass(350, 360)) << "what fell due meanwhile is one save";
-  gate.settled();
+  gate.save_ended();
   EXPECT_FALSE(gate.pass(360, 390));
 }
 
@@ -335,7 +335,7 @@ TEST(conductor_state, gives_all_credits_back_at_rest) {
     }
     ASSERT_TRUE(c.commit(done_of(next++), 1));
     while (c.take_boundary()) {
-      c.gate().settled();
+      c.gate().save_ended();
     }
   }
   EXPECT_EQ(c.in_flight(), 0U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a checkpoint contains, and what its hash covers.
+/// The sections of a checkpoint, and the fields that its hash covers.
 #include "checkpointer/contents.hpp"
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@ namespace {
 
 save_order an_order() {
   save_order o;
-  auto image = std::make_shared<state_image>();
-  image->pulses = 3;
-  image->bytes.resize(96);
-  for (std::size_t i = 0; i < image->bytes.size(); ++i) {
-    image->bytes[i] = static_cast<std::byte>(i);
+  auto snapshot = std::make_shared<state_snapshot>();
+  snapshot->pulses = 3;
+  snapshot->bytes.resize(96);
+  for (std::size_t i = 0; i < snapshot->bytes.size(); ++i) {
+    snapshot->bytes[i] = static_cast<std::byte>(i);
   }
-  o.image = std::move(image);
+  o.snapshot = std::move(snapshot);
   o.sections = {{models::region_kind::parameter, 0, 0, 32},
                 {models::region_kind::counter, 0, 32, 32},
                 {models::region_kind::context, 0, 64, 32}};
@@ -35,14 +35,14 @@ save_order an_order() {
   return o;
 }
 
-TEST(state_hash_of, covers_the_image_and_the_cursor) {
+TEST(state_hash_of, covers_the_snapshot_and_the_cursor) {
   save_order o = an_order();
-  const std::uint64_t before = state_hash_of(o.image->bytes, o.cursor);
-  byte_vector other = o.image->bytes;
+  const std::uint64_t before = state_hash_of(o.snapshot->bytes, o.cursor);
+  byte_vector other = o.snapshot->bytes;
   other[95] ^= std::byte{1};
   EXPECT_NE(state_hash_of(other, o.cursor), before);
   o.cursor.dataset_index += 1;
-  EXPECT_NE(state_hash_of(o.image->bytes, o.cursor), before);
+  EXPECT_NE(state_hash_of(o.snapshot->bytes, o.cursor), before);
 }
 
 TEST(checkpointer_state, writes_what_it_reads_back) {

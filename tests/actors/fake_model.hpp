@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model without an engine: its state is a hash of every token it was given, in order;
-/// work ends after some steps.
+/// A model without an engine. Its state is a hash of all tokens that it was given, in
+/// order, and its work ends after a number of steps.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace weir::test {
 
-/// Shared with the test, so that it sees what happens inside an actor.
+/// Shared by the model and the test, so that the test sees what happens inside an actor.
 struct fake_log {
   std::uint64_t pulses = 0;
   std::uint64_t snapshots = 0;
@@ -31,7 +31,7 @@ class fake_model final : public actors::pulse_model {
     xxh3_stream hash;
     add(hash, state_);
     add(hash, order.pulse.id);
-    add(hash, static_cast<std::uint64_t>(order.pulse.ph));
+    add(hash, static_cast<std::uint64_t>(order.pulse.phase));
     add(hash, order.pulse.active_levels);
     std::uint64_t tokens = 0;
     for (const auto& lane : order.lanes) {
@@ -48,7 +48,8 @@ class fake_model final : public actors::pulse_model {
     works_.push_back(std::move(w));
     return last_;
   }
-  result<actors::work_ticket> snapshot(std::shared_ptr<actors::state_image> to) override {
+  result<actors::work_ticket> snapshot(
+      std::shared_ptr<actors::state_snapshot> to) override {
     store_le(to->bytes.data(), state_);
     works_.push_back({++last_, 1, {}, false, std::move(to)});
     return last_;
@@ -94,7 +95,7 @@ class fake_model final : public actors::pulse_model {
     std::uint64_t steps = 0;
     models::pulse_result result;
     bool fails = false;
-    std::shared_ptr<actors::state_image> image;
+    std::shared_ptr<actors::state_snapshot> snapshot;
   };
   static void add(xxh3_stream& hash, std::uint64_t value) {
     std::byte raw[8];

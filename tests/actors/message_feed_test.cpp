@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Messages of files, folders and pipes in order, with damage and failures among them.
+/// Feeds of messages from files, folders and pipes: order, damage and failures.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -17,7 +17,8 @@ byte_vector plain(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Three files with five messages, and two that are none of ours.
+/// Returns a disk with a folder of three message files, which hold five messages, and two
+/// other files that a feed must ignore.
 disk folder_of_three() {
   return {{"in/a.tgm", joined({numbered_message(0), numbered_message(1)})},
           {"in/b.tgm", numbered_message(2)},
@@ -52,11 +53,11 @@ TEST(message_feed, reads_the_files_of_a_folder_in_order_and_goes_on_anywhere) {
   EXPECT_EQ(all.numbers, (numbers{0, 1, 2, 3, 4}));
   for (std::size_t i = 0; i < all.deliveries.size(); ++i) {
     message_source rest = source_at("in");
-    rest.from = all.deliveries[i].next;
+    rest.start = all.deliveries[i].next;
     EXPECT_EQ(read_all(*feed_of(fs, rest)).numbers,
               numbers(all.numbers.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                       all.numbers.end()))
-        << rest.from.file << ":" << rest.from.offset;
+        << rest.start.file << ":" << rest.start.offset;
   }
 }
 
@@ -64,7 +65,7 @@ TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
   faulty_files fs(folder_of_three());
   message_source source = source_at("in/c.tgm");
   source.decode = true;
-  source.prefetch_bytes = 2000;  // the first message is larger: its parts are read late
+  source.prefetch_bytes = 2000;  // the first message is larger and stays in its file
   const fed all = read_all(*feed_of(fs, source));
   EXPECT_EQ(all.numbers, (numbers{3, 4}));
   ASSERT_EQ(all.deliveries[0].elements.size(), 1u);
@@ -72,7 +73,7 @@ TEST(message_feed, reads_one_file_and_decodes_ahead_on_request) {
   EXPECT_EQ(all.deliveries[1].place.offset, all.deliveries[0].length);
 }
 
-TEST(message_feed, an_empty_folder_ends_and_what_is_not_there_is_an_error) {
+TEST(message_feed, an_empty_folder_ends_and_a_missing_path_is_an_error) {
   faulty_files fs;
   EXPECT_TRUE(read_all(*feed_of(fs, source_at("nothing"))).numbers.empty());
   message_source file = source_at("nothing");
@@ -88,16 +89,17 @@ TEST(message_feed, positions_that_cannot_be_are_refused) {
   feed_environment environment;
   environment.fs = &fs;
   message_source source = source_at("in/b.tgm");
-  source.from.offset = 100'000;
+  source.start.offset = 100'000;
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::out_of_range);
   source = source_at("in");
-  source.from.file = "bb.tgm";
+  source.start.file = "bb.tgm";
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::not_found);
   environment.pipe = std::make_shared<scripted_pipe>(std::deque<byte_vector>{});
   EXPECT_EQ(open_feed(environment, source).error().code(), errc::invalid_argument);
 }
 
-/// Message 0, garbage, a message with a flipped payload, message 2, a cut one.
+/// Returns message 0, garbage, message 1 with a flipped bit, message 2, and a message
+/// that is cut short.
 byte_vector damaged() {
   const byte_vector flipped = with_flipped_payload(numbered_message(1));
   byte_vector cut = numbered_message(3);
@@ -186,7 +188,7 @@ TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
   EXPECT_GT(partly, 5u);
 }
 
-TEST(reader_state, holds_what_was_asked_for_and_no_more_than_its_bounds) {
+TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   std::vector<byte_vector> parts;
   for (std::uint64_t i = 0; i < 20; ++i) {
     parts.push_back(numbered_message(i));

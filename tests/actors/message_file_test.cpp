@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Appending messages: offsets, failures of every operation, every state after a crash.
+/// Files of messages: offsets, a failure of each operation, and each state that a crash
+/// can leave.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -48,17 +49,17 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   const auto log = or_throw(open_log(fs));
   byte_vector whole = numbered_message(4);
   message_order order;
-  order.whole = std::make_shared<const byte_vector>(whole);
+  order.encoded = std::make_shared<const byte_vector>(whole);
   EXPECT_EQ(or_throw(log->append(order)).length, whole.size());
-  order.whole = std::make_shared<const byte_vector>(with_flipped_payload(whole));
+  order.encoded = std::make_shared<const byte_vector>(with_flipped_payload(whole));
   EXPECT_EQ(log->append(order).error().code(), errc::hash_mismatch);
   whole = joined({numbered_message(4), numbered_message(5)});
-  order.whole = std::make_shared<const byte_vector>(whole);
+  order.encoded = std::make_shared<const byte_vector>(whole);
   EXPECT_EQ(log->append(order).error().code(), errc::corrupt) << "two are not one";
   EXPECT_EQ(log_of(fs.visible()), numbered_message(4));
 }
 
-TEST(message_file, what_follows_the_last_sound_message_is_cut_only_on_request) {
+TEST(message_file, bytes_behind_the_last_sound_message_are_cut_only_on_request) {
   const byte_vector flipped = with_flipped_payload(numbered_message(2));
   byte_vector cut = numbered_message(3);
   cut.resize(60);
@@ -69,7 +70,7 @@ TEST(message_file, what_follows_the_last_sound_message_is_cut_only_on_request) {
   EXPECT_EQ(refused.error().code(), errc::torn);
   EXPECT_EQ(refused.error().where(), "out/log.tgm:" + std::to_string(sound.size()));
   const auto log = or_throw(open_log(fs, true));
-  EXPECT_EQ(log->info().cut, flipped.size() + 60);
+  EXPECT_EQ(log->info().cut_bytes, flipped.size() + 60);
   EXPECT_EQ(log->info().messages, 2u);
   EXPECT_EQ(log_of(fs.visible()), sound);
 }
@@ -90,7 +91,7 @@ TEST(message_file, a_message_that_does_not_fit_leaves_the_file_as_it_was) {
   EXPECT_EQ(log_of(fs.visible()), joined({numbered_message(0), numbered_message(2)}));
 }
 
-TEST(message_file, after_a_failure_that_nobody_can_undo_it_is_broken) {
+TEST(message_file, is_broken_after_a_failure_that_cannot_be_undone) {
   for (const op_kind broken : {op_kind::resize, op_kind::sync}) {
     faulty_files fs;
     const auto log = or_throw(open_log(fs));
@@ -111,8 +112,8 @@ TEST(message_file, after_a_failure_that_nobody_can_undo_it_is_broken) {
   }
 }
 
-/// After a crash every message that was durable is where it was said to be, and the file
-/// can be appended to again.
+/// Checks a disk after a crash: every message that was durable is at its offset, and
+/// messages can be appended again.
 void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t messages) {
   faulty_files fs(found);
   const auto log = or_throw(open_log(fs, true));
@@ -130,7 +131,7 @@ void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t mes
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin()));
 }
 
-TEST(message_file, no_crash_takes_away_what_was_durable) {
+TEST(message_file, no_crash_removes_a_durable_message) {
   std::size_t states = 0;
   for (const disk_model model : {disk_model::posix, disk_model::ext4}) {
     faulty_files fs;

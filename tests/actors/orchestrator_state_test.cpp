@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Queue of work, stalls and pauses.
+/// The logic of the orchestrator: the queue of work, stalls and pauses.
 #include "orchestrator/orchestrator_state.hpp"
 
 #include <gtest/gtest.h>
@@ -43,9 +43,9 @@ TEST_F(orchestrator_states, answers_in_the_order_of_submission) {
   EXPECT_EQ(first->pulse_id, 0U);
   auto second = state.work(1'000'000);
   ASSERT_TRUE(second);
-  const auto& image = std::get<result<std::shared_ptr<const state_image>>>(*second);
-  ASSERT_TRUE(image);
-  EXPECT_EQ((*image)->pulses, 1U);
+  const auto& snapshot = std::get<result<std::shared_ptr<const state_snapshot>>>(*second);
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ((*snapshot)->pulses, 1U);
   const auto third = next_pulse();
   ASSERT_TRUE(third);
   EXPECT_EQ(third->pulse_id, 1U);
@@ -57,24 +57,25 @@ TEST_F(orchestrator_states, snapshot_holds_the_state_between_two_pulses) {
   state.snapshot(1);
   state.submit(order_of(1));
   state.snapshot(2);
-  std::vector<byte_vector> images;
+  std::vector<byte_vector> snapshots;
   while (auto f = state.work(1'000'000)) {
-    if (auto* image = std::get_if<result<std::shared_ptr<const state_image>>>(&*f)) {
-      images.push_back((**image)->bytes);
+    if (auto* snapshot =
+            std::get_if<result<std::shared_ptr<const state_snapshot>>>(&*f)) {
+      snapshots.push_back((**snapshot)->bytes);
     }
   }
-  ASSERT_EQ(images.size(), 2U);
-  EXPECT_NE(images[0], images[1]);
+  ASSERT_EQ(snapshots.size(), 2U);
+  EXPECT_NE(snapshots[0], snapshots[1]);
 }
 
 TEST_F(orchestrator_states, uses_the_memory_of_a_snapshot_again) {
-  const state_image* before = nullptr;
+  const state_snapshot* before = nullptr;
   for (int i = 0; i < 3; ++i) {
     state.snapshot(0);
     auto f = state.work(1'000'000);
-    const auto image = *std::get<result<std::shared_ptr<const state_image>>>(*f);
-    EXPECT_TRUE(before == nullptr || before == image.get());
-    before = image.get();
+    const auto snapshot = *std::get<result<std::shared_ptr<const state_snapshot>>>(*f);
+    EXPECT_TRUE(before == nullptr || before == snapshot.get());
+    before = snapshot.get();
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Turns, credits, deadlines and failures of the volume reader, without actors.
+/// The logic of the volume reader: turns of streams, credits, deadlines and failures.
 #include "volume/read_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
 
-/// Byte at an offset of a stream.
+/// Returns the byte at an offset of a stream.
 std::byte content(std::uint64_t stream, std::uint64_t offset) {
   return static_cast<std::byte>(offset * 31 + stream * 7);
 }
@@ -29,12 +29,12 @@ read_plan::settings small_settings() {
   return s;
 }
 
-/// Does what a reader is asked to do.
+/// Does the job of a worker.
 void carry_out(read_plan& plan, const read_plan::job& j) {
-  for (std::size_t i = 0; i < j.into.size(); ++i) {
-    j.into[i] = content(j.stream, j.offset + i);
+  for (std::size_t i = 0; i < j.memory.size(); ++i) {
+    j.memory[i] = content(j.stream, j.offset + i);
   }
-  plan.finished(j.id, j.into.size());
+  plan.finished(j.id, j.memory.size());
 }
 
 void run(read_plan& plan, std::int64_t now = 0) {
@@ -86,10 +86,10 @@ TEST(read_plan, a_request_goes_before_reading_ahead) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->stream, asked);
   EXPECT_EQ(first->offset, 5000U);
-  EXPECT_EQ(first->into.size(), 50U);
+  EXPECT_EQ(first->memory.size(), 50U);
 }
 
-TEST(read_plan, whoever_does_not_pull_delays_nobody) {
+TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   read_plan plan(small_settings(), 2);
   const auto idle = plan.add_stream("idle", 10'000, 1);
   const auto other = plan.add_stream("other", 10'000, 1);
@@ -132,7 +132,7 @@ TEST(read_plan, streams_take_turns) {
   }
 }
 
-TEST(read_plan, a_late_request_is_answered_and_its_reader_comes_back) {
+TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("tag \"x\" of v.hn4", 1000, 1);
   const auto ticket = or_throw(plan.pull(s, 0));
@@ -150,9 +150,9 @@ TEST(read_plan, a_late_request_is_answered_and_its_reader_comes_back) {
   EXPECT_NE(answers[0].piece.error().text().find("tag \"x\" of v.hn4"),
             std::string::npos);
   const auto refused = plan.read(s, 0, 10, 31 * second);
-  ASSERT_FALSE(refused) << "the only reader hangs";
+  ASSERT_FALSE(refused) << "the only worker is stuck";
   EXPECT_EQ(refused.error().code(), errc::timeout);
-  EXPECT_NE(refused.error().hint().find("reader 0 at byte 0"), std::string::npos)
+  EXPECT_NE(refused.error().hint().find("worker 0 at byte 0"), std::string::npos)
       << refused.error().hint();
   carry_out(plan, *held);
   EXPECT_TRUE(plan.take_answers().empty()) << "nobody waits for it any more";
@@ -188,7 +188,7 @@ TEST(read_plan, a_failed_piece_ends_its_sequence_and_no_other) {
   EXPECT_TRUE(plan.pull(good, 0));
 }
 
-TEST(read_plan, fills_in_pieces_by_several_readers_and_says_how_far) {
+TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   read_plan plan(small_settings(), 3);
   auto memory = std::make_shared<byte_vector>(950);
   std::vector<std::uint64_t> told;
@@ -238,7 +238,7 @@ TEST(read_plan, a_fill_ends_with_the_failure_of_the_lowest_offset) {
   EXPECT_NE(next->holder, memory) << "no more work for it";
 }
 
-TEST(read_plan, refuses_what_cannot_be) {
+TEST(read_plan, refuses_impossible_requests) {
   read_plan plan(small_settings(), 1);
   EXPECT_EQ(plan.pull(9, 0).error().code(), errc::not_found);
   const auto s = plan.add_stream("s", 1000, 1);
@@ -254,7 +254,7 @@ TEST(read_plan, refuses_what_cannot_be) {
   EXPECT_EQ(plan.pull(s, 0).error().code(), errc::out_of_range) << "too many requests";
   const auto held = plan.next_job(0);
   ASSERT_TRUE(held);
-  plan.lose_reader(0, error(errc::stopping, "gone"));
+  plan.lose_worker(0, error(errc::stopping, "gone"));
   ASSERT_EQ(plan.take_answers().size(), 1U) << "what it was at has failed";
   carry_out(plan, *held);
   EXPECT_TRUE(plan.take_answers().empty()) << "and stays so";
@@ -271,8 +271,9 @@ TEST(read_plan, a_short_answer_is_an_error) {
   EXPECT_EQ(plan.take_answers().at(0).piece.error().code(), errc::torn);
 }
 
-/// Clients, readers, failures and closings at random: every request is answered once,
-/// pulls in order, credits are what is ahead, and in the end nothing is left.
+/// Clients, workers, failures and closings in random order. Every request is answered
+/// once, the pulls of a stream in order; the credits in use are the pieces ahead; and in
+/// the end no request and no credit is left over.
 class any_order : public testing::TestWithParam<std::uint32_t> {
  protected:
   void step() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Frozen keys, checks, and the model's shape as text.
+/// The settings of a run: ranges, stored configurations, and the settings that a resumed
+/// run may change.
 #include "run/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace {
 
 run_config a_config() {
   run_config c;
-  c.out = "folder";
+  c.folder = "folder";
   c.paths = {"a.txt"};
   c.phase.build.tokens = 1000;
   return c;
@@ -34,7 +35,7 @@ TEST(config_text, names_the_setting_and_both_values_that_differ) {
             "resuming the run failed for stream.chunk: expected 64, found 128");
 }
 
-/// A value of a setting that differs from the one it has.
+/// Returns a value of a setting that differs from its value in `c`.
 setting_value another_value(const setting<run_config>& s, const run_config& c) {
   if (s.name == "stream.path") {
     return {setting_value::list{{std::string("b.txt")}}};
@@ -178,7 +179,7 @@ TEST(model_in, refuses_a_value_that_no_model_has) {
   }
 }
 
-TEST(config_text, refuses_what_was_stored_under_other_equations) {
+TEST(config_text, refuses_models_stored_under_other_equations) {
   const std::string now =
       "model.equations = " + std::to_string(models::prose_equations) + "\n";
   for (const std::string other : {"", "model.equations = 1\n"}) {
@@ -239,7 +240,7 @@ TEST(check_config, asks_for_a_text_and_a_folder) {
   c.paths.clear();
   EXPECT_NE(check_config(c).error().text().find("stream.path"), std::string::npos);
   c = a_config();
-  c.out.clear();
+  c.folder.clear();
   EXPECT_EQ(check_config(c).error().code(), errc::invalid_argument);
 }
 

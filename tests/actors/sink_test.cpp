@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The learning curve as a message, and rates from samples.
+/// The learning curve as a message, and the rates that an observer computes from samples.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -42,10 +42,10 @@ TEST(observer_state, measures_the_rate_over_the_last_seconds) {
   run_sample s;
   s.phase_budget = 10'000;
   s.phase_tokens = 1000;
-  s.at_ns = 1'000'000'000;
+  s.time_ns = 1'000'000'000;
   static_cast<void>(o.take(s));
   s.phase_tokens = 3000;
-  s.at_ns += 2'000'000'000;
+  s.time_ns += 2'000'000'000;
   const run_progress p = o.take(s);
   EXPECT_DOUBLE_EQ(p.tokens_per_second, 1000);
   EXPECT_DOUBLE_EQ(p.seconds_left, 7);
@@ -56,14 +56,14 @@ TEST(observer_state, begins_anew_with_a_phase) {
   observer_state o;
   run_sample s;
   s.phase_tokens = 5000;
-  s.at_ns = 1;
+  s.time_ns = 1;
   static_cast<void>(o.take(s));
-  s.phase = models::phase::test;
+  s.phase = models::pulse_phase::test;
   s.phase_tokens = 64;
-  s.at_ns = 2;
+  s.time_ns = 2;
   EXPECT_EQ(o.take(s).phase, "test");
   s.phase_tokens = 128;
-  s.at_ns += 1'000'000'000;
+  s.time_ns += 1'000'000'000;
   EXPECT_NEAR(o.take(s).tokens_per_second, 64, 1e-6);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of shutdown.
+/// The order in which a supervisor stops its children.
 #include <gtest/gtest.h>
 
 #include "supervisor/supervisor.hpp"
@@ -12,16 +12,16 @@ using children = std::vector<supervisor_state::child>;
 
 TEST(supervisor_state, stops_sources_before_conductor_before_sinks_before_engine) {
   supervisor_state s;
-  const auto engine = s.adopt("engine", stop_rank::engine);
-  const auto sink = s.adopt("sink", stop_rank::sink);
-  const auto rank = s.adopt("rank", stop_rank::source);
-  const auto conductor = s.adopt("conductor", stop_rank::conductor);
-  const auto hub = s.adopt("hub", stop_rank::source);
+  const auto engine = s.adopt("engine", stop_group::engine);
+  const auto sink = s.adopt("sink", stop_group::sink);
+  const auto rank = s.adopt("rank", stop_group::source);
+  const auto conductor = s.adopt("conductor", stop_group::conductor);
+  const auto hub = s.adopt("hub", stop_group::source);
   EXPECT_EQ(s.stop(), (children{rank, hub}));
   EXPECT_FALSE(s.down(rank));
-  EXPECT_FALSE(s.rank_settled());
+  EXPECT_FALSE(s.group_ended());
   EXPECT_FALSE(s.down(hub));
-  EXPECT_TRUE(s.rank_settled());
+  EXPECT_TRUE(s.group_ended());
   EXPECT_EQ(s.next(), (children{conductor}));
   EXPECT_FALSE(s.down(conductor));
   EXPECT_EQ(s.next(), (children{sink}));
@@ -32,10 +32,10 @@ TEST(supervisor_state, stops_sources_before_conductor_before_sinks_before_engine
   EXPECT_TRUE(s.alive().empty());
 }
 
-TEST(supervisor_state, names_who_survives) {
+TEST(supervisor_state, names_the_survivors) {
   supervisor_state s;
-  const auto hub = s.adopt("hub", stop_rank::source);
-  const auto engine = s.adopt("engine", stop_rank::engine);
+  const auto hub = s.adopt("hub", stop_group::source);
+  const auto engine = s.adopt("engine", stop_group::engine);
   EXPECT_EQ(s.stop(), (children{hub}));
   EXPECT_EQ(s.next(), (children{engine})) << "time is up for the hub";
   EXPECT_FALSE(s.down(engine));
@@ -45,15 +45,15 @@ TEST(supervisor_state, names_who_survives) {
 
 TEST(supervisor_state, notices_a_child_that_ends_unasked) {
   supervisor_state s;
-  const auto hub = s.adopt("hub", stop_rank::source);
+  const auto hub = s.adopt("hub", stop_group::source);
   EXPECT_TRUE(s.down(hub));
   EXPECT_FALSE(s.down(hub)) << "once";
 }
 
 TEST(supervisor_state, skips_ranks_without_living_children) {
   supervisor_state s;
-  const auto hub = s.adopt("hub", stop_rank::source);
-  const auto last = s.adopt("last", stop_rank::last);
+  const auto hub = s.adopt("hub", stop_group::source);
+  const auto last = s.adopt("last", stop_group::last);
   EXPECT_TRUE(s.down(hub));
   EXPECT_EQ(s.stop(), (children{last}));
 }

@@ -15,7 +15,8 @@
 
 namespace weir::test {
 
-/// An order for message `number`: one uint64 object of `count` elements, all `number`.
+/// Returns an order for a message with one uint64 object, whose `count` elements are all
+/// `number`.
 inline actors::message_order numbered_order(std::uint64_t number, std::size_t count = 3) {
   actors::object_to_append object;
   object.descriptor.type = dtype::uint64;
@@ -33,11 +34,11 @@ inline byte_vector numbered_message(std::uint64_t number, std::size_t count = 3)
       order.objects[0].descriptor, {}, *order.objects[0].data};
   return or_throw(formats::encode_message({&one, 1}));
 }
-/// The number of a message made above.
+/// Returns the number of such a message.
 inline std::uint64_t number_of(const formats::message_reader& message) {
   return load_le<std::uint64_t>(or_throw(message.decode(0)).data());
 }
-/// The same message with one bit of its payload flipped.
+/// Flips one bit in the payload of a message.
 inline byte_vector with_flipped_payload(byte_vector message) {
   std::size_t at = 0;
   const auto reader = or_throw(formats::message_reader::open(message));
@@ -55,8 +56,8 @@ inline byte_vector joined(const std::vector<byte_vector>& parts) {
   return out;
 }
 
-/// A pipe that brings what a script says: bytes; nothing for empty ones; the end or an
-/// error behind the last.
+/// A pipe that follows a script. Each entry is the result of one read: its bytes, or no
+/// bytes in time if it is empty. Behind the last entry the pipe ends or fails.
 class scripted_pipe final : public actors::byte_pipe {
  public:
   explicit scripted_pipe(std::deque<byte_vector> script,
@@ -84,7 +85,8 @@ class scripted_pipe final : public actors::byte_pipe {
   std::optional<error> failure_;
 };
 
-/// Bytes in pieces of `step`, with a pause before each `pause`-th.
+/// Cuts bytes into pieces of `step` bytes for a script, with a pause before every
+/// `pause`-th piece.
 inline std::deque<byte_vector> in_pieces(bytes_view bytes, std::size_t step,
                                          std::size_t pause) {
   std::deque<byte_vector> out;
@@ -98,7 +100,8 @@ inline std::deque<byte_vector> in_pieces(bytes_view bytes, std::size_t step,
   return out;
 }
 
-/// What a feed gave until its end: numbers of messages, and errors in their places.
+/// The results of a feed until its end: the numbers of messages, and errors in the places
+/// of messages.
 struct fed {
   std::vector<std::uint64_t> numbers;
   std::vector<error> errors;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of a volume filled by tasks: order, failures, cancellation, any cut.
+/// Loading of tensors by tasks: order, failures, cancelling, and parts of any size.
 #include "weir/actors/tensor_loader.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ namespace {
 using runtime::task_context;
 using storage::test::noise;
 
-/// A safetensors file of three tensors whose bytes follow from their numbers.
+/// Returns a safetensors file with three tensors, whose bytes are a function of their
+/// offsets.
 byte_vector small_file() {
   const std::string header =
       R"({"a":{"dtype":"F32","shape":[100,50],"data_offsets":[0,20000]},)"
@@ -46,7 +47,7 @@ struct fixture {
   std::unique_ptr<runtime::engine> engine;
 };
 
-/// Bytes of a tensor of the file.
+/// Returns the bytes of a tensor in the file.
 bytes_view part_of(const byte_vector& file, const storage::stored_tensor& t) {
   return bytes_view(file).subspan(static_cast<std::size_t>(t.offset),
                                   static_cast<std::size_t>(t.bytes));
@@ -75,7 +76,7 @@ TEST(tensor_loader, fills_every_tensor_of_a_file_in_pieces_of_any_size) {
       bytes += expected.size();
     }
     EXPECT_EQ(loader.bytes_done(), bytes);
-    // Three shards: with the largest pieces, tasks end where shards do.
+    // The tag has three shards. With the largest pieces, tasks end where shards do.
     EXPECT_EQ(loaded[0].tasks.size(), piece > 20'000 ? 2U : 6U);
   }
 }
@@ -127,7 +128,7 @@ TEST(tensor_loader, a_load_waits_for_readers_of_what_was_there_before) {
 TEST(tensor_loader, a_damaged_block_fails_its_tensor_and_readers_do_not_run) {
   fixture f(2, 1);
   const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));
-  // A byte of "b" on the device.
+  // Finds a byte of tensor "b" on the device.
   const byte_vector file = small_file();
   const bytes_view b = part_of(file, *directory.find("b"));
   std::uint64_t at = 0;
@@ -182,7 +183,7 @@ TEST(tensor_loader, a_source_takes_the_place_of_the_stream) {
   EXPECT_EQ(asked.load(), 50'065U);
 }
 
-TEST(tensor_loader, refuses_what_does_not_fit) {
+TEST(tensor_loader, refuses_tensors_that_do_not_fit) {
   fixture f(1);
   tensor_loader loader(*f.engine, f.stream());
   const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));

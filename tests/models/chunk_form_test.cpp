@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The chunk form against the token loop, in double precision.
+/// Compares the chunk form, in which the model is computed, with a loop over tokens.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace weir::test {
 namespace {
 
-double log_sum(const std::vector<double>& logits, std::uint32_t target) {
+/// Returns the negative log-likelihood of `target` in nats.
+double loss_of(const std::vector<double>& logits, std::uint32_t target) {
   double top = logits[0];
   for (double x : logits) {
     top = std::max(top, x);
@@ -25,7 +26,8 @@ double log_sum(const std::vector<double>& logits, std::uint32_t target) {
   return std::log(s) + top - logits[target];
 }
 
-/// Largest difference of losses and memories over chunks of the given lengths.
+/// Returns the largest difference of losses and memories after chunks of these lengths,
+/// which must add up to whole windows.
 double worst_difference(const std::vector<std::size_t>& chunks) {
   prose_config config;
   config.max_chunk = 1024;
@@ -38,26 +40,26 @@ double worst_difference(const std::vector<std::size_t>& chunks) {
   }
   const auto text = some_tokens(total + 1, config.vocab, 5);
   double worst = 0;
-  std::size_t at = 0;
+  std::size_t position = 0;
   for (std::size_t n : chunks) {
-    const auto from = text.begin() + static_cast<std::ptrdiff_t>(at);
-    const double loss =
-        model.run({{{from, from + static_cast<std::ptrdiff_t>(n)}, text[at + n]}}, false);
+    const auto from = text.begin() + static_cast<std::ptrdiff_t>(position);
+    const double loss = model.run(
+        {{{from, from + static_cast<std::ptrdiff_t>(n)}, text[position + n]}}, false);
     double expected = 0;
-    for (std::size_t i = at; i < at + n; ++i) {
-      expected += log_sum(reference.step(text[i]), text[i + 1]);
+    for (std::size_t i = position; i < position + n; ++i) {
+      expected += loss_of(reference.step(text[i]), text[i + 1]);
     }
     worst = std::max(worst, std::abs(loss - expected / static_cast<double>(n)));
-    at += n;
+    position += n;
   }
-  EXPECT_EQ(at % models::window_rows, 0U)
+  EXPECT_EQ(position % models::window_rows, 0U)
       << "memories are comparable at window ends only";
   for (std::size_t b = 0; b < config.blocks; ++b) {
     for (std::size_t l = 0; l < config.frequencies.size(); ++l) {
       for (std::size_t h = 0; h < config.heads; ++h) {
         const auto& expected = reference.memory(b, l, h);
         const double* found =
-            model.model().state().lanes[0].blocks[b].memories[l][h].memory.p;
+            model.model().state().lanes[0].blocks[b].memories[l][h].memory.data;
         for (std::size_t i = 0; i < expected.size(); ++i) {
           worst = std::max(worst, std::abs(found[i] - expected[i]));
         }
@@ -75,12 +77,13 @@ TEST(ChunkForm, EqualsTheTokenLoopOnChunksOfAnyLength) {
   EXPECT_LE(worst_difference({1, 1, 6, 100, 20, 64, 512, 3, 61}), 1e-9);
 }
 
-/// In single precision, on products of the real library.
+/// This test runs in single precision, because only there the products are those of the
+/// library: none of its products may let a row depend on later rows.
 TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
   prose_config config;
   config.max_chunk = 200;
   const auto make = [&] {
-    return or_throw(graph<float>::create(models::task_place(nullptr), config,
+    return or_throw(graph<float>::create(models::task_runner(nullptr), config,
                                          *or_throw(models::select_kernels("auto"))));
   };
   const auto run = [&](graph<float>& g, const std::vector<std::uint32_t>& text) {
@@ -88,7 +91,7 @@ TEST(ChunkForm, LaterTokensDoNotReachEarlierRows) {
     models::prose::lane_input in;
     in.tokens = text;
     models::pulse p;
-    p.ph = models::phase::build;
+    p.phase = models::pulse_phase::build;
     models::fill_record(record, p, {&in, 1}, std::vector{models::lane_clock{}});
     or_throw(g.submit_pulse(record));
   };

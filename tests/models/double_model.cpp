@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The graph in double precision, and its bookkeeping.
+/// The graph in double precision, and the records and clocks that tests need for it.
 #include "models/double_model.hpp"
 
 #include "prose/graph/parts.hpp"
@@ -16,7 +16,7 @@ template class graph<double>;
 namespace weir::test {
 
 double_model::double_model(const prose_config& config)
-    : graph_(or_throw(graph<double>::create(models::task_place(nullptr), config,
+    : graph_(or_throw(graph<double>::create(models::task_runner(nullptr), config,
                                             models::double_kernels()))),
       clocks_(config.lanes) {}
 
@@ -34,7 +34,7 @@ double double_model::run(const std::vector<lane_text>& lanes, bool builds,
     inputs.push_back(in);
   }
   models::pulse p;
-  p.ph = builds ? models::phase::build : models::phase::test;
+  p.phase = builds ? models::pulse_phase::build : models::pulse_phase::test;
   p.active_levels = active;
   p.update = update;
   p.total_updates = total;
@@ -72,7 +72,7 @@ void double_model::each_context_buffer(F f) {
 
 std::vector<double> double_model::save_contexts() {
   std::vector<double> out;
-  each_context_buffer([&](auto& b) { out.insert(out.end(), b.p, b.p + b.count); });
+  each_context_buffer([&](auto& b) { out.insert(out.end(), b.data, b.data + b.count); });
   for (const auto& clock : clocks_) {
     out.push_back(static_cast<double>(clock.position));
     out.push_back(static_cast<double>(clock.pending));
@@ -81,14 +81,14 @@ std::vector<double> double_model::save_contexts() {
 }
 
 void double_model::load_contexts(const std::vector<double>& saved) {
-  std::size_t at = 0;
+  std::size_t next = 0;
   each_context_buffer([&](auto& b) {
-    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(at), b.count, b.p);
-    at += static_cast<std::size_t>(b.count);
+    std::copy_n(saved.begin() + static_cast<std::ptrdiff_t>(next), b.count, b.data);
+    next += static_cast<std::size_t>(b.count);
   });
   for (auto& clock : clocks_) {
-    clock.position = static_cast<std::uint64_t>(saved[at++]);
-    clock.pending = static_cast<std::uint64_t>(saved[at++]);
+    clock.position = static_cast<std::uint64_t>(saved[next++]);
+    clock.pending = static_cast<std::uint64_t>(saved[next++]);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model in double precision without an engine: every task runs at once.
+/// The model in double precision and without an engine, so that each task runs when it is
+/// submitted. Tests compare it with formulas to many digits.
 #pragma once
 
 #include <memory>
@@ -15,30 +16,32 @@ namespace weir::test {
 using models::graph;
 using models::prose_config;
 
-/// One lane's tokens for a pulse.
+/// The tokens of one lane in a pulse.
 struct lane_text {
   std::vector<std::uint32_t> tokens;
-  std::int64_t lookahead = -1;  ///< -1: not known
+  std::int64_t lookahead = -1;  ///< token behind the last one; -1 if it is not known
 };
 
+/// A model that runs one pulse at a time.
 class double_model {
  public:
+  /// Makes a model with initial parameters and empty contexts.
   explicit double_model(const prose_config& config);
 
-  /// Runs one pulse; returns the mean negative log-likelihood of its scored rows, in
-  /// nats.
+  /// Runs one pulse. Returns the mean negative log-likelihood of its scored rows in nats.
   double run(const std::vector<lane_text>& lanes, bool builds, std::uint32_t active = 0,
              std::uint64_t update = 0, std::uint64_t total = 1);
   [[nodiscard]] graph<double>& model() { return *graph_; }
   [[nodiscard]] const models::parameter_layout& layout() const {
     return graph_->layout();
   }
-  double* parameters() { return graph_->state().parameters.p; }
+  double* parameters() { return graph_->state().parameters.data; }
   [[nodiscard]] std::uint64_t position(std::size_t lane) const {
     return clocks_[lane].position;
   }
-  /// Everything of the contexts, to return to.
+  /// Returns the contexts and positions of all lanes as a list of numbers.
   [[nodiscard]] std::vector<double> save_contexts();
+  /// Restores the contexts and positions that `save_contexts` returned.
   void load_contexts(const std::vector<double>& saved);
   [[nodiscard]] const models::pulse_record& record() const { return record_; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The backward pass against finite differences, in double precision, for every parameter
-/// tensor.
+/// Compares the backward pass with finite differences, in double precision, for every
+/// parameter tensor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,13 +13,15 @@
 namespace weir::test {
 namespace {
 
-/// A small model whose every part is alive, after some pulses.
+/// A model and the pulse whose gradients are checked. Chunks before that pulse fill the
+/// memories, because an empty memory has gradients of zero.
 struct setting {
   prose_config config;
-  std::vector<std::size_t> before;  ///< chunks that fill the memories
-  std::vector<std::size_t> chunks;  ///< of each lane, in the pulse that is checked
+  std::vector<std::size_t> before;  ///< lengths of the chunks before, for all lanes
+  std::vector<std::size_t> chunks;  ///< length of the chunk of each lane in the pulse
 };
 
+/// Returns a random text of the given length for each lane.
 std::vector<lane_text> next_texts(double_model& model,
                                   const std::vector<std::size_t>& lengths,
                                   std::uint64_t seed) {
@@ -34,7 +36,7 @@ std::vector<lane_text> next_texts(double_model& model,
   return out;
 }
 
-/// Central difference of the pulse's loss in direction of one entry.
+/// Returns the central difference of the loss of a pulse by one entry of a parameter.
 double difference(double_model& model, const std::vector<double>& contexts,
                   const std::vector<lane_text>& texts, double* entry, double h) {
   const double middle = *entry;
@@ -49,6 +51,7 @@ double difference(double_model& model, const std::vector<double>& contexts,
   return (up - down) / (2 * h);
 }
 
+/// Checks `entries` random entries of every parameter.
 void check_all(const setting& s, int entries) {
   double_model model(s.config);
   std::uint64_t seed = 100;
@@ -73,7 +76,7 @@ void check_all(const setting& s, int entries) {
     for (int e = 0; e < entries; ++e) {
       auto i = static_cast<std::int64_t>(
           random.below(draw++, static_cast<std::uint64_t>(info.count())));
-      if (info.name == "embedding") {  // a row that occurs, or nothing would be checked
+      if (info.name == "embedding") {  // rows of tokens that do not occur have gradient 0
         i = texts[0].tokens[static_cast<std::size_t>(e) % texts[0].tokens.size()] *
                 info.columns +
             i % info.columns;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The default model on texts without any variety, long past the point where a memory has
-/// settled: every number stays finite and every memory bounded, in every phase.
+/// Long texts without any variety: every number of the default model stays finite and
+/// every memory stays bounded, in every phase. Such texts push a memory further than any
+/// other, because all writes have the same key.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,14 +16,14 @@ namespace {
 
 using namespace models;
 
-/// Largest norm that these texts may reach: a few dozen is usual.
+/// Limit of the norms in these tests. Norms of a few dozen are usual.
 constexpr double norm_limit = 1000;
 
-/// Reads `tokens` tokens, of which `text` gives one after the other, with a new model.
-/// Returns the largest norm of a memory at any of 16 places, or an error.
+/// Lets a new model read `tokens` tokens; `text(i)` returns token i. Returns the largest
+/// norm of a memory, measured at 16 places of the text, or the error of a pulse.
 template <class Text>
-result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
-  const std::uint64_t n = ph == phase::build ? 64 : 512;
+result<double> read(pulse_phase phase, std::uint64_t tokens, const Text& text) {
+  const std::uint64_t n = phase == pulse_phase::build ? 64 : 512;
   runtime::engine_options options;
   options.workers = 1;
   WEIR_TRY(const auto engine, runtime::engine::create(options));
@@ -38,7 +39,7 @@ result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
     }
     pulse p;
     p.id = p.update = u;
-    p.ph = ph;
+    p.phase = phase;
     p.total_updates = pulses;
     p.active_levels = active_mask(config.frequencies, u * n, (u + 1) * n);
     prose::lane_input in;
@@ -55,9 +56,11 @@ result<double> read(phase ph, std::uint64_t tokens, const Text& text) {
   return largest;
 }
 
-class Endless : public ::testing::TestWithParam<phase> {};
+/// Test cases run in each phase.
+class Endless : public ::testing::TestWithParam<pulse_phase> {};
 INSTANTIATE_TEST_SUITE_P(Phases, Endless,
-                         ::testing::Values(phase::build, phase::test, phase::stream),
+                         ::testing::Values(pulse_phase::build, pulse_phase::test,
+                                           pulse_phase::stream),
                          [](const auto& in) { return std::string(name_of(in.param)); });
 
 TEST_P(Endless, RunOfEachByteHasFiniteNumbersAndABoundedMemory) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The norm of every memory has a bound that no text, no gate and no key can pass.
+/// The norm of a memory has a bound that holds for every text, gate and key.
 /// @source{docs/decisions/414-context-memory-update-is-bounded.md}
 #include <gtest/gtest.h>
 
@@ -18,12 +18,13 @@ namespace {
 
 using namespace models;
 
-/// keep / sqrt(1 - keep^2) for the most that a firing keeps: the bound of a memory's norm
-/// over the largest norm of a value.
-constexpr double most_kept = 1 - 0x1p-10;
-const double bound_per_value = most_kept / std::sqrt(1 - most_kept * most_kept);
+/// Bound of the norm of a memory, as a multiple of the largest norm of a value:
+/// keep / sqrt(1 - keep^2) for the largest keep of a firing.
+constexpr double max_keep = 1 - 0x1p-10;
+const double bound_per_value = max_keep / std::sqrt(1 - max_keep * max_keep);
 
-/// One level of one head, driven by hand: keys, values and gates of any kind.
+/// One level of one head without a model around it, so that a test can choose its keys,
+/// values and gates.
 class lone_memory {
  public:
   explicit lone_memory(int frequency) {
@@ -53,8 +54,8 @@ class lone_memory {
     h_.states = zeros(8 * head_width * head_width);
     h_.out_stride = head_width;
   }
-  /// A window of 64 tokens; `key` and `value` give element c of row t, keys of any
-  /// length.
+  /// Runs a window of 64 tokens. `key(t, c)` and `value(t, c)` return element c of row t;
+  /// keys may have any length except 0.
   template <class Key, class Value>
   void window(float theta, float alpha, const Key& key, const Value& value) {
     std::fill_n(gates_, window_rows, theta);
@@ -81,6 +82,7 @@ class lone_memory {
     h_.fires_at_end = ++windows_ * window_rows % h_.frequency == 0;
     or_throw(select_kernels("auto"))->memory_forward(h_);
   }
+  /// Returns the norm of the memory.
   [[nodiscard]] double norm() const {
     double squares = 0;
     for (int i = 0; i < head_width * head_width; ++i) {
@@ -104,7 +106,7 @@ class lone_memory {
   int windows_ = 0;
 };
 
-/// Values have norm 1: every element is 1 / sqrt(32), of either sign.
+/// Absolute value of each element of a value with norm 1: 1 / sqrt(32).
 constexpr double unit_element = 0.17677669529663688;
 
 TEST(MemoryNorm, HasItsBoundForEveryKeyRateAndDecay) {
@@ -130,16 +132,17 @@ TEST(MemoryNorm, HasItsBoundForEveryKeyRateAndDecay) {
         lone_memory any(frequency);
         lone_memory turns(frequency);
         for (int w = 0; w < 24; ++w) {
-          const auto at = [w](const auto& key) {
+          const auto in_window = [w](const auto& key) {
             return [w, &key](int t, int c) { return key(w, t, c); };
           };
-          same.window(theta, alpha, at(repeated), fixed);
-          opposed.window(theta, alpha, at(repeated), alternating);
-          any.window(theta, alpha, at(normal), alternating);
-          turns.window(theta, alpha, at(turning), fixed);
+          same.window(theta, alpha, in_window(repeated), fixed);
+          opposed.window(theta, alpha, in_window(repeated), alternating);
+          any.window(theta, alpha, in_window(normal), alternating);
+          turns.window(theta, alpha, in_window(turning), fixed);
           ASSERT_LE(same.norm(), 1.0001)
-              << "one key: between nothing and its value; frequency " << frequency
-              << ", theta " << theta << ", alpha " << alpha << ", window " << w;
+              << "a memory of one key lies between zero and its value; frequency "
+              << frequency << ", theta " << theta << ", alpha " << alpha << ", window "
+              << w;
           for (const lone_memory* m : {&opposed, &any, &turns}) {
             ASSERT_LE(m->norm(), bound_per_value)
                 << "frequency " << frequency << ", theta " << theta << ", alpha " << alpha
@@ -159,7 +162,8 @@ TEST(MemoryNorm, AMemoryLearnsTheValueOfAKeyThatRepeats) {
   EXPECT_NEAR(m.norm(), 1, 2e-3) << "a closed decay keeps all but 1/1024 of it";
 }
 
-/// A small model with every gate at one place, and the bound of its memories.
+/// A small model whose gates are all moved to one place by their biases, and the bound of
+/// its memories.
 class gated_model {
  public:
   gated_model(float theta, float alpha) {
@@ -181,24 +185,30 @@ class gated_model {
       bias.as<float>()[1] += alpha;
     }
   }
-  /// One chunk; false if a number was none.
-  bool feed(phase ph, std::span<const std::uint32_t> tokens, std::uint32_t next) {
+  /// Runs one chunk; `next` is the token behind it. Returns false if the pulse failed,
+  /// which a number that is not finite causes.
+  bool feed(pulse_phase phase, std::span<const std::uint32_t> tokens,
+            std::uint32_t next) {
     prose::lane_input in;
     in.tokens = tokens;
     in.lookahead = next;
     in.position = model_->position(0);
     pulse p;
     p.id = p.update = pulses_++;
-    p.ph = ph;
+    p.phase = phase;
     p.total_updates = 1000;
     p.active_levels = active_mask(model_->config().frequencies, in.position,
                                   in.position + tokens.size());
     const auto ticket = or_throw(model_->submit(p, {&in, 1}));
     return model_->finish(ticket).has_value();
   }
+  /// Empties the memories.
   void forget() { or_throw(model_->reset_context(0)); }
+  /// Returns the memory with the largest norm.
   memory_norm largest() { return or_throw(model_->largest_memory()); }
-  /// From the parameters: a value is a product with the sum of a few normed rows.
+  /// Computes the bound of the norms from the parameters. A value is the product of a
+  /// matrix and a row of the convolution, which is a sum of four rows of norm sqrt(width)
+  /// times gains and taps.
   double bound() {
     const auto conv = or_throw(model_->parameter("block0.conv"));
     const auto gain = or_throw(model_->parameter("block0.gain1"));
@@ -206,13 +216,13 @@ class gated_model {
     const std::int64_t width = gain.count();
     double reach = 0;
     for (int tap = 0; tap < conv_taps; ++tap) {
-      double most = 0;
+      double largest = 0;
       for (std::int64_t i = 0; i < width; ++i) {
-        most = std::max(
-            most, static_cast<double>(
-                      std::abs(conv.as<float>()[tap * width + i] * gain.as<float>()[i])));
+        largest = std::max(
+            largest, static_cast<double>(std::abs(conv.as<float>()[tap * width + i] *
+                                                  gain.as<float>()[i])));
       }
-      reach += most * std::sqrt(static_cast<double>(width));
+      reach += largest * std::sqrt(static_cast<double>(width));
     }
     double squares = 0;
     for (std::int64_t i = 0; i < value.count(); ++i) {
@@ -228,12 +238,12 @@ class gated_model {
 };
 
 TEST(MemoryNorm, HasABoundForLongRunsOfEveryByteWithOpenGates) {
-  gated_model m(20, -20);  // steps as far and keeps as much as it can
+  gated_model m(20, -20);  // the largest steps and the least forgetting
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     const std::vector<std::uint32_t> run(512, byte);
     m.forget();
     for (int pulse = 0; pulse < 8; ++pulse) {
-      ASSERT_TRUE(m.feed(phase::stream, run, byte)) << "byte " << byte;
+      ASSERT_TRUE(m.feed(pulse_phase::stream, run, byte)) << "byte " << byte;
     }
     EXPECT_LE(m.largest().norm, m.bound()) << "byte " << byte;
     EXPECT_GT(m.largest().norm, 0) << "byte " << byte;
@@ -245,16 +255,17 @@ TEST(MemoryNorm, HasABoundInEveryPhaseForEveryPlaceOfTheGates) {
   const std::vector<std::uint32_t> run(8192 + 1, ' ');
   for (const float theta : {-20.0F, 0.0F, 4.0F, 1e4F}) {
     for (const float alpha : {-1e4F, 0.0F, 20.0F}) {
-      for (const phase ph : {phase::build, phase::test, phase::stream}) {
+      for (const pulse_phase phase :
+           {pulse_phase::build, pulse_phase::test, pulse_phase::stream}) {
         for (const auto* text : {&noise, &run}) {
           gated_model m(theta, alpha);
-          for (std::size_t at = 0; at + 1 < text->size(); at += 256) {
-            ASSERT_TRUE(m.feed(ph, std::span(*text).subspan(at, 256), (*text)[at + 256]))
-                << name_of(ph) << ", theta " << theta << ", alpha " << alpha << ", token "
-                << at;
+          for (std::size_t i = 0; i + 1 < text->size(); i += 256) {
+            ASSERT_TRUE(m.feed(phase, std::span(*text).subspan(i, 256), (*text)[i + 256]))
+                << name_of(phase) << ", theta " << theta << ", alpha " << alpha
+                << ", token " << i;
           }
           EXPECT_LE(m.largest().norm, m.bound())
-              << name_of(ph) << ", theta " << theta << ", alpha " << alpha;
+              << name_of(phase) << ", theta " << theta << ", alpha " << alpha;
         }
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Masks, schedule, sampling, products, kernels of each instruction set.
+/// Tests of the parts of a model: masks of levels, the rate schedule, sampling, the
+/// layout of parameters, dense products, and kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +65,7 @@ TEST(Sample, TakesTheLargestAtZeroAndFollowsTheOddsAbove) {
 
 TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
   const parameter_layout layout{prose_config{}};
-  EXPECT_EQ(layout.parameters(), 366240);
+  EXPECT_EQ(layout.parameter_count(), 366240);
   for (const block_parameters& b : layout.blocks) {
     const auto next = [&](int i) { return layout[i].offset + layout[i].count(); };
     EXPECT_EQ(next(b.key), layout[b.value].offset);
@@ -79,10 +80,11 @@ TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
       total += layout[p].count();
     }
   }
-  EXPECT_EQ(total, layout.parameters()) << "every parameter is in one group";
+  EXPECT_EQ(total, layout.parameter_count()) << "every parameter is in one group";
 }
 
-/// So that a pulse can begin behind the first steps of the one before.
+/// Groups of a block must not contain parameters of another block, so that a pulse can
+/// begin as soon as the first block has stepped.
 TEST(Layout, GroupsFollowTheBlocksAndShareNone) {
   const parameter_layout layout{prose_config{}};
   const auto part_of = [&](int parameter) {
@@ -103,7 +105,8 @@ TEST(Layout, GroupsFollowTheBlocksAndShareNone) {
   EXPECT_EQ(before, 1 + static_cast<int>(layout.blocks.size()));
 }
 
-/// Rows of a window come out the same whatever the other rows hold.
+/// The model calls products with all 64 rows of a window, some of which are zero. The
+/// bits of a row must not depend on what the other rows hold.
 TEST(Products, RowsDoNotDependOnOtherRows) {
   constexpr int m = 64;
   constexpr int n = 128;
@@ -136,7 +139,7 @@ TEST(Kernels, ElementaryFunctionsAreNearTheTruthOnEveryInstructionSet) {
   for (const char* name : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
     const auto table = select_kernels(name);
     if (!table) {
-      continue;  // this processor does not have it
+      continue;  // this processor does not have the instruction set
     }
     constexpr int vocab = 257;
     std::vector<float> logits(vocab);
@@ -154,7 +157,7 @@ TEST(Kernels, ElementaryFunctionsAreNearTheTruthOnEveryInstructionSet) {
     for (float x : logits) {
       sum += static_cast<double>(x);
     }
-    EXPECT_NEAR(sum, 0, 1e-6) << "probabilities less one at the target";
+    EXPECT_NEAR(sum, 0, 1e-6) << "the probabilities add up to 1, minus 1 at the target";
   }
 }
 
@@ -169,7 +172,7 @@ TEST(Kernels, AMemoryThatForgetsAtOnceHasNoDenormalDecays) {
   h.raw_query = array(all);
   h.raw_stride = head_width;
   float* const gates = array(2 * window_rows);
-  std::fill_n(gates + window_rows, window_rows, 3.0F);  // keeps 1/21 of it a token
+  std::fill_n(gates + window_rows, window_rows, 3.0F);  // keeps 1/21 with each token
   h.gates = gates;
   h.out_stride = head_width;
   for (const float** in : {&h.key, &h.key_t, &h.value, &h.key_key}) {
@@ -184,7 +187,7 @@ TEST(Kernels, AMemoryThatForgetsAtOnceHasNoDenormalDecays) {
   table->memory_forward(h);
   const double keep = (1 - 0x1p-10) / (1 + std::exp(3.0));
   EXPECT_NEAR(h.table[10 * window_rows + 8], keep * keep, 1e-7)
-      << "from the write of row 8 to row 10, its own firing included";
+      << "decay of the write of row 8 until row 10: two firings";
   for (std::size_t i = 0; i < table_rows * window_rows; ++i) {
     EXPECT_TRUE(h.table[i] == 0 || h.table[i] >= 1e-30F) << i << ": " << h.table[i];
   }
@@ -212,7 +215,7 @@ TEST(Kernels, StepIsAdamWithDecoupledDecay) {
   EXPECT_NEAR(m[3], 0.1 * d, 1e-7);
   EXPECT_NEAR(v[3], 0.01 * d * d, 1e-7);
   EXPECT_NEAR(p[3], 2.0 * (1 - 0.01 * 0.1) - 0.01, 1e-5)
-      << "a first step has the size of the rate";
+      << "the first step has the size of the rate";
   EXPECT_EQ(e[3], 0.0F);
 }
 

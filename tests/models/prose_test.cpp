@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model on an engine: equal bits for workers and chunk sizes, resume, errors.
+/// The public interface of the model, on an engine: equal bits for any number of workers
+/// and for any chunks, snapshots and resuming, and errors.
 #include "weir/models/prose.hpp"
 
 #include <gtest/gtest.h>
@@ -15,13 +16,13 @@
 namespace weir::test {
 namespace {
 
-using models::phase;
 using models::prose;
 using models::prose_config;
 using models::pulse;
+using models::pulse_phase;
 using models::pulse_result;
 
-/// A model with its engine, fed from one text per lane.
+/// A model with its own engine, which reads one random text per lane.
 class session {
  public:
   session(const prose_config& config, unsigned workers, const char* kernels = "auto")
@@ -39,14 +40,17 @@ class session {
   runtime::engine& engine() { return *engine_; }
   std::vector<std::uint32_t>& text() { return texts_[0]; }
 
-  /// The next `n` tokens of every lane.
-  result<pulse_result> step(phase ph, std::size_t n, bool lookahead = true) {
-    WEIR_TRY(const auto ticket, submit(ph, n, lookahead));
+  /// Runs a pulse over the next `n` tokens of every lane. Without `lookahead`, the model
+  /// is not told the token behind them.
+  result<pulse_result> step(pulse_phase phase, std::size_t n, bool lookahead = true) {
+    WEIR_TRY(const auto ticket, submit(phase, n, lookahead));
     return model_->finish(ticket);
   }
-  result<models::pulse_ticket> submit(phase ph, std::size_t n, bool lookahead = true) {
+  /// Submits such a pulse without waiting for it.
+  result<models::pulse_ticket> submit(pulse_phase phase, std::size_t n,
+                                      bool lookahead = true) {
     std::vector<prose::lane_input> inputs;
-    const std::uint64_t at = model_->position(0);
+    const std::uint64_t position = model_->position(0);
     for (std::uint32_t lane = 0; lane < texts_.size(); ++lane) {
       const std::uint64_t from = model_->position(lane);
       prose::lane_input in;
@@ -59,32 +63,36 @@ class session {
     }
     pulse p;
     p.id = pulses_++;
-    p.ph = ph;
+    p.phase = phase;
     p.update = p.id;
     p.total_updates = 100;
-    p.active_levels = models::active_mask(model_->config().frequencies, at, at + n);
+    p.active_levels =
+        models::active_mask(model_->config().frequencies, position, position + n);
     return model_->submit(p, inputs);
   }
-  /// `tokens` tokens in chunks of `n`; the sum of the losses.
-  std::uint64_t run(phase ph, std::size_t tokens, std::size_t n, bool lookahead = true) {
+  /// Runs pulses over `tokens` tokens in chunks of `n`. Returns the sum of the losses in
+  /// units of 2^-32 nat.
+  std::uint64_t run(pulse_phase phase, std::size_t tokens, std::size_t n,
+                    bool lookahead = true) {
     std::uint64_t nats = 0;
     while (tokens > 0) {
       const std::size_t now = std::min(n, tokens);
-      nats += or_throw(step(ph, now, lookahead)).nats_q32;
+      nats += or_throw(step(phase, now, lookahead)).nats_q32;
       tokens -= now;
     }
     return nats;
   }
-  std::vector<std::byte> image() {
+  /// Takes a snapshot and waits for it.
+  std::vector<std::byte> snapshot() {
     const auto out = std::make_shared<byte_vector>(model_->state_bytes());
     or_throw(model_->finish(or_throw(model_->submit_snapshot(out))));
     return std::move(*out);
   }
-  /// Puts an image in, section by section, and goes on with the pulse after `pulses`.
-  void restore(const std::vector<std::byte>& image, std::uint64_t pulses) {
+  /// Restores all sections from a snapshot that was taken after `pulses` pulses.
+  void restore(const std::vector<std::byte>& snapshot, std::uint64_t pulses) {
     for (const auto& s : model_->sections()) {
-      or_throw(
-          model_->restore(s.kind, s.lane, std::span(image).subspan(s.offset, s.bytes)));
+      or_throw(model_->restore(s.kind, s.lane,
+                               std::span(snapshot).subspan(s.offset, s.bytes)));
     }
     pulses_ = pulses;
   }
@@ -114,7 +122,7 @@ TEST(Prose, HasTheParametersOfItsDesign) {
   with_end.vocab = 257;
   session t(with_end, 1);
   EXPECT_EQ(t.model().parameter_count(), 366240U + 2 * 128);
-  EXPECT_EQ(s.model().product_flops(64, phase::build), 127401984U);
+  EXPECT_EQ(s.model().product_flops(64, pulse_phase::build), 127401984U);
 }
 
 TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
@@ -123,8 +131,8 @@ TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
     prose_config config = small();
     config.lanes = 2;
     session s(config, workers);
-    s.run(phase::build, 640, 64);
-    s.run(phase::build, 300, 100);
+    s.run(pulse_phase::build, 640, 64);
+    s.run(pulse_phase::build, 300, 100);
     hashes.push_back(or_throw(s.model().state_hash()));
   }
   EXPECT_EQ(hashes[0], hashes[1]);
@@ -137,8 +145,8 @@ TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
     config.hidden = hidden;
     const auto hash = [&](const char* kernels) {
       session s(config, 1, kernels);
-      s.run(phase::build, 256, 64);
-      s.run(phase::build, 300, 100);
+      s.run(pulse_phase::build, 256, 64);
+      s.run(pulse_phase::build, 300, 100);
       return or_throw(s.model().state_hash());
     };
     const std::uint64_t plain = hash("x86-64");
@@ -155,7 +163,7 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
   std::vector<std::uint64_t> losses;
   for (std::size_t n : {8U, 64U, 100U, 512U, 1024U, 37U}) {
     session s(small(), 2);
-    losses.push_back(s.run(phase::test, 2000, n));
+    losses.push_back(s.run(pulse_phase::test, 2000, n));
     hashes.push_back(or_throw(s.model().context_hash()));
   }
   for (std::size_t i = 1; i < hashes.size(); ++i) {
@@ -167,11 +175,11 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
 TEST(Prose, BuildWithRateZeroHasTheContextOfTest) {
   prose_config config = small();
   session test(config, 1);
-  const std::uint64_t loss = test.run(phase::test, 900, 64);
+  const std::uint64_t loss = test.run(pulse_phase::test, 900, 64);
   config.rate = 0;
   for (std::size_t n : {64U, 100U, 512U}) {
     session build(config, 2);
-    EXPECT_EQ(build.run(phase::build, 900, n), loss);
+    EXPECT_EQ(build.run(pulse_phase::build, 900, n), loss);
     EXPECT_EQ(or_throw(build.model().context_hash()),
               or_throw(test.model().context_hash()));
   }
@@ -181,34 +189,34 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
   for (std::size_t n : {64U, 100U}) {
     session whole(small(), 2);
     session parts(small(), 1);
-    std::vector<std::byte> image = parts.image();
+    std::vector<std::byte> snapshot = parts.snapshot();
     for (std::uint64_t i = 0; i < 12; ++i) {
-      ASSERT_TRUE(whole.step(phase::build, n, i % 3 != 0).has_value());
+      ASSERT_TRUE(whole.step(pulse_phase::build, n, i % 3 != 0).has_value());
       session resumed(small(), 1);
-      resumed.restore(image, i);
-      ASSERT_TRUE(resumed.step(phase::build, n, i % 3 != 0).has_value());
-      image = resumed.image();
+      resumed.restore(snapshot, i);
+      ASSERT_TRUE(resumed.step(pulse_phase::build, n, i % 3 != 0).has_value());
+      snapshot = resumed.snapshot();
       ASSERT_EQ(or_throw(resumed.model().state_hash()),
                 or_throw(whole.model().state_hash()))
           << "chunk " << n << ", pulse " << i;
     }
-    EXPECT_EQ(image, whole.image());
+    EXPECT_EQ(snapshot, whole.snapshot());
   }
 }
 
 TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   session s(small(), 2);
-  s.run(phase::build, 128, 64);
+  s.run(pulse_phase::build, 128, 64);
   const auto during = std::make_shared<byte_vector>(s.model().state_bytes());
-  const auto before = s.image();
+  const auto before = s.snapshot();
   const auto ticket = or_throw(s.model().submit_snapshot(during));
-  s.run(phase::build, 256, 64);
-  EXPECT_EQ(during.use_count(), 2) << "the model keeps it until it is finished";
+  s.run(pulse_phase::build, 256, 64);
+  EXPECT_EQ(during.use_count(), 2) << "the model keeps the image until `finish`";
   or_throw(s.model().finish(ticket));
   EXPECT_EQ(during.use_count(), 1);
   EXPECT_TRUE(s.model().ended(ticket));
   EXPECT_EQ(*during, before);
-  EXPECT_NE(s.image(), before);
+  EXPECT_NE(s.snapshot(), before);
 }
 
 TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
@@ -222,36 +230,37 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
   EXPECT_EQ(s.model().finish(models::snapshot_ticket{}).error().code(), errc::not_found);
 }
 
-/// A run that fails drops everything at once: its pulses, the destination of the snapshot
-/// and the model, while the copies of the snapshot have not begun.
+/// A run that fails drops everything at once: its pulses, the image of a snapshot and the
+/// model. The copies of the snapshot have not begun at that time, and would write to
+/// freed memory if the model did not own the image until they have ended.
 void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   session s(small(), workers);
-  s.run(phase::build, 128, 64);
+  s.run(pulse_phase::build, 128, 64);
   if (kernel_fails) {
     const auto t = or_throw(s.model().parameter("embedding"));
     std::fill_n(t.as<float>(), t.count(), std::numeric_limits<float>::quiet_NaN());
   }
-  const auto pulse = or_throw(s.submit(phase::build, 1024));
-  auto image = std::make_shared<byte_vector>(s.model().state_bytes());
-  const std::weak_ptr<byte_vector> watched = image;
-  const auto ticket = or_throw(s.model().submit_snapshot(std::move(image)));
+  const auto pulse = or_throw(s.submit(pulse_phase::build, 1024));
+  auto snapshot = std::make_shared<byte_vector>(s.model().state_bytes());
+  const std::weak_ptr<byte_vector> watched = snapshot;
+  const auto ticket = or_throw(s.model().submit_snapshot(std::move(snapshot)));
   s.text()[s.model().position(0)] = small().vocab;
-  ASSERT_FALSE(s.submit(phase::build, 64).has_value()) << "the text fails";
-  EXPECT_FALSE(watched.expired()) << "nobody but the model holds the destination";
-  if (workers == 1) {  // the only worker is this thread, which has not run them yet
+  ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value()) << "the text fails";
+  EXPECT_FALSE(watched.expired()) << "only the model holds the image now";
+  if (workers == 1) {  // the only worker is this thread, which has not run the tasks yet
     EXPECT_FALSE(s.model().ended(pulse));
     EXPECT_FALSE(s.model().ended(ticket));
   }
   s.drop_model();
-  EXPECT_TRUE(watched.expired()) << "freed once the engine was idle";
+  EXPECT_TRUE(watched.expired()) << "the image is freed when the engine is idle";
 }
 
-TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenTheTextFails) {
+TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenTheTextFails) {
   fail_behind_a_snapshot(1, false);
   fail_behind_a_snapshot(2, false);
 }
 
-TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
+TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenAKernelFails) {
   fail_behind_a_snapshot(1, true);
   fail_behind_a_snapshot(2, true);
 }
@@ -259,15 +268,15 @@ TEST(Prose, WhatASnapshotWritesOutlivesItsTasksWhenAKernelFails) {
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
   session known(small(), 1);
   session pending(small(), 1);
-  const std::uint64_t loss = known.run(phase::test, 640, 64);
-  std::uint64_t found = pending.run(phase::test, 640, 64, false);
+  const std::uint64_t loss = known.run(pulse_phase::test, 640, 64);
+  std::uint64_t found = pending.run(pulse_phase::test, 640, 64, false);
   const auto logits = or_throw(pending.model().pending_logits(0));
   EXPECT_EQ(logits.size(), small().vocab);
   EXPECT_LT(found, loss) << "the last row has no token yet";
   EXPECT_EQ(or_throw(pending.model().context_hash()),
             or_throw(known.model().context_hash()));
-  const auto next_known = or_throw(known.step(phase::test, 1));
-  const auto next_pending = or_throw(pending.step(phase::test, 1));
+  const auto next_known = or_throw(known.step(pulse_phase::test, 1));
+  const auto next_pending = or_throw(pending.step(pulse_phase::test, 1));
   EXPECT_EQ(next_pending.scored, 2U);
   EXPECT_EQ(found + next_pending.nats_q32, loss + next_known.nats_q32);
 }
@@ -289,15 +298,15 @@ TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
     }
     return sum;
   };
-  s.run(phase::build, 512,
-        64);  // until it has fired once, the level's memory is empty and nothing flows
+  // Until the level has fired once, its memory is empty and its queries have no gradient.
+  s.run(pulse_phase::build, 512, 64);
   or_throw(s.engine().wait_all());
   const auto start = copy("block1.level3.query");
-  s.run(phase::build, 448, 64);
+  s.run(pulse_phase::build, 448, 64);
   or_throw(s.engine().wait_all());
   EXPECT_EQ(copy("block1.level3.query"), start);
   EXPECT_GT(errors(), 0);
-  s.run(phase::build, 64, 64);
+  s.run(pulse_phase::build, 64, 64);
   or_throw(s.engine().wait_all());
   EXPECT_NE(copy("block1.level3.query"), start);
   EXPECT_EQ(errors(), 0);
@@ -308,9 +317,9 @@ TEST(Prose, LearnsAText) {
   for (std::size_t i = 0; i < s.text().size(); ++i) {
     s.text()[i] = static_cast<std::uint32_t>(i * i % 47);
   }
-  const auto first = or_throw(s.step(phase::build, 64));
-  s.run(phase::build, 64 * 90, 64);
-  const auto last = or_throw(s.step(phase::build, 64));
+  const auto first = or_throw(s.step(pulse_phase::build, 64));
+  s.run(pulse_phase::build, 64 * 90, 64);
+  const auto last = or_throw(s.step(pulse_phase::build, 64));
   EXPECT_LT(last.nats(), first.nats() * 0.8);
   EXPECT_GT(first.gradient_norm, 0);
 }
@@ -318,7 +327,7 @@ TEST(Prose, LearnsAText) {
 TEST(Prose, ParametersTravelByName) {
   session a(small(), 1);
   session b(small(), 1);
-  a.run(phase::build, 256, 64);
+  a.run(pulse_phase::build, 256, 64);
   EXPECT_NE(or_throw(a.model().parameter_hash()), or_throw(b.model().parameter_hash()));
   for (const auto& r : a.model().regions()) {
     if (r.kind == models::region_kind::parameter) {
@@ -338,7 +347,7 @@ TEST(Prose, ParametersTravelByName) {
 TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
   session s(small(), 1);
   const auto parameters = or_throw(s.model().parameter_hash());
-  s.run(phase::test, 100, 100);
+  s.run(pulse_phase::test, 100, 100);
   session fresh(small(), 1);
   ASSERT_TRUE(s.model().reset_context(0).has_value());
   EXPECT_EQ(s.model().position(0), 100U);
@@ -347,7 +356,7 @@ TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
   EXPECT_EQ(or_throw(s.model().parameter_hash()), parameters);
 }
 
-TEST(Prose, RefusesWhatItCannotRun) {
+TEST(Prose, RefusesImpossibleRequests) {
   prose_config config = small();
   session s(config, 1);
   pulse p;
@@ -386,7 +395,7 @@ TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
   session s(small(), 2);
   const auto t = or_throw(s.model().parameter("unembedding"));
   t.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
-  const auto r = s.step(phase::build, 64);
+  const auto r = s.step(pulse_phase::build, 64);
   ASSERT_FALSE(r.has_value());
   EXPECT_NE(r.error().message().find("nan"), std::string::npos) << r.error().message();
 }
@@ -394,7 +403,7 @@ TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
 TEST(Prose, SeveralPulsesMayBeInFlight) {
   prose_config config = small();
   session one(config, 1);
-  one.run(phase::test, 64 * 6, 64);
+  one.run(pulse_phase::test, 64 * 6, 64);
   session many(config, 2);
   const auto text = some_tokens(8192, config.vocab, 40);
   std::vector<models::pulse_ticket> tickets;
@@ -404,7 +413,7 @@ TEST(Prose, SeveralPulsesMayBeInFlight) {
     in.position = i * 64;
     in.lookahead = text[(i + 1) * 64];
     pulse p;
-    p.ph = phase::test;
+    p.phase = pulse_phase::test;
     tickets.push_back(or_throw(many.model().submit(p, {&in, 1})));
   }
   for (auto t = tickets.rbegin(); t != tickets.rend(); ++t) {

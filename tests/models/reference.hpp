@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The model token by token in double precision, straight from its equations: the oracle
-/// of the chunk form.
+/// The model as a loop over tokens in double precision, written down from its equations.
+/// It is the oracle for the chunk form, and shares only the parameter layout with it.
 /// @source{Context stream design, 3.2}
 #pragma once
 
@@ -14,6 +14,7 @@
 
 namespace weir::test {
 
+/// A model with one lane.
 class reference_model {
  public:
   using row = std::vector<double>;
@@ -30,18 +31,18 @@ class reference_model {
     }
   }
 
-  /// Takes one token; returns the logits of the next.
+  /// Reads one token. Returns the logits of the next token.
   row step(std::uint32_t token) {
-    const double* e = at(layout_.embedding) + token * c_.width;
+    const double* e = values(layout_.embedding) + token * c_.width;
     row x(e, e + c_.width);
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       x = block(b, x);
     }
-    const row n = norm(x, at(layout_.final_gain));
+    const row n = norm(x, values(layout_.final_gain));
     ++position_;
-    return times(n, at(layout_.unembedding), c_.vocab);
+    return times(n, values(layout_.unembedding), c_.vocab);
   }
-  /// Memory as [key][value], of the level's head.
+  /// Returns the memory of head `h` of level `l` in block `b`, as [key][value].
   [[nodiscard]] const row& memory(std::size_t b, std::size_t l, std::size_t h) const {
     return blocks_[b].m[l][h];
   }
@@ -49,16 +50,16 @@ class reference_model {
  private:
   static constexpr int D = models::head_width;
   struct block_state {
-    std::vector<row> past;  ///< last three normalised rows, oldest first
-    std::vector<std::vector<row>> m;
-    std::vector<std::vector<row>> a;
+    std::vector<row> past;            ///< last three normalised rows, oldest first
+    std::vector<std::vector<row>> m;  ///< memories, [level][head]
+    std::vector<std::vector<row>> a;  ///< accumulators, [level][head]
   };
   struct gate_pair {
     double theta;
     double keep;
   };
 
-  const double* at(int parameter) const { return p_ + layout_[parameter].offset; }
+  const double* values(int parameter) const { return p_ + layout_[parameter].offset; }
   row norm(const row& x, const double* gain) const {
     double s = 0;
     for (double v : x) {
@@ -71,7 +72,7 @@ class reference_model {
     }
     return y;
   }
-  /// x times the transpose of w [rows, x.size()].
+  /// Returns x times the transpose of `w`, whose shape is [rows, x.size()].
   static row times(const row& x, const double* w, std::size_t rows) {
     row y(rows, 0.0);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -81,6 +82,7 @@ class reference_model {
     }
     return y;
   }
+  /// Returns head `h` of a row, scaled to unit length.
   static row unit(const row& x, std::size_t h) {
     row y(x.begin() + static_cast<std::ptrdiff_t>(h * D),
           x.begin() + static_cast<std::ptrdiff_t>((h + 1) * D));
@@ -93,6 +95,7 @@ class reference_model {
     }
     return y;
   }
+  /// Returns q m.
   static row read(const row& m, const row& q) {
     row y(D, 0.0);
     for (int k = 0; k < D; ++k) {
@@ -103,6 +106,7 @@ class reference_model {
     }
     return y;
   }
+  /// Computes m = m + factor * k^T e.
   static void write(row& m, const row& k, const row& e, double factor) {
     for (int i = 0; i < D; ++i) {
       for (int v = 0; v < D; ++v) {
@@ -112,12 +116,13 @@ class reference_model {
     }
   }
   gate_pair gates(const row& z, const models::level_parameters& p, std::size_t h) const {
-    const row g = times(z, at(p.gate_weight), 2 * c_.heads);
-    const double* bias = at(p.gate_bias);
+    const row g = times(z, values(p.gate_weight), 2 * c_.heads);
+    const double* bias = values(p.gate_bias);
     const double zt = g[h] + bias[h];
     const double za = g[c_.heads + h] + bias[c_.heads + h];
     return {1 / (1 + std::exp(-zt)), (1 - 0x1p-10) / (1 + std::exp(za))};
   }
+  /// Reads and writes the memory of one level of one head. Returns the row that was read.
   row level_head(block_state& s, const row& q, const row& k, const row& v, gate_pair g,
                  std::size_t l, std::size_t h) {
     row& m = s.m[l][h];
@@ -146,26 +151,26 @@ class reference_model {
   row block(std::size_t b, const row& x) {
     const models::block_parameters& p = layout_.blocks[b];
     block_state& s = blocks_[b];
-    const row u = norm(x, at(p.gain1));
+    const row u = norm(x, values(p.gain1));
     row z(c_.width);
     for (std::size_t i = 0; i < z.size(); ++i) {
-      const double* c = at(p.conv) + i;
+      const double* c = values(p.conv) + i;
       z[i] = c[0] * u[i] + c[c_.width] * s.past[2][i] + c[2 * c_.width] * s.past[1][i] +
              c[3 * c_.width] * s.past[0][i];
     }
     s.past = {s.past[1], s.past[2], u};
     const std::size_t inner = c_.heads * D;
-    const row key = times(z, at(p.key), inner);
-    const row value = times(z, at(p.value), inner);
+    const row key = times(z, values(p.key), inner);
+    const row value = times(z, values(p.value), inner);
     row x1 = x;
     for (std::size_t l = 0; l < p.levels.size(); ++l) {
-      const row query = times(z, at(p.levels[l].query), inner);
+      const row query = times(z, values(p.levels[l].query), inner);
       for (std::size_t h = 0; h < c_.heads; ++h) {
         const row v(value.begin() + static_cast<std::ptrdiff_t>(h * D),
                     value.begin() + static_cast<std::ptrdiff_t>((h + 1) * D));
         const row y = level_head(s, unit(query, h), unit(key, h), v,
                                  gates(z, p.levels[l], h), l, h);
-        const double* out = at(p.levels[l].out) + h * D * c_.width;
+        const double* out = values(p.levels[l].out) + h * D * c_.width;
         for (int i = 0; i < D; ++i) {
           for (std::size_t j = 0; j < c_.width; ++j) {
             x1[j] += y[static_cast<std::size_t>(i)] *
@@ -177,12 +182,12 @@ class reference_model {
     return mlp(p, x1);
   }
   row mlp(const models::block_parameters& p, const row& x1) const {
-    row hidden = times(norm(x1, at(p.gain2)), at(p.mlp_in), c_.hidden);
+    row hidden = times(norm(x1, values(p.gain2)), values(p.mlp_in), c_.hidden);
     row x = x1;
     for (std::size_t i = 0; i < hidden.size(); ++i) {
       const double r = hidden[i] > 0 ? hidden[i] * hidden[i] : 0;
       for (std::size_t j = 0; j < x.size(); ++j) {
-        x[j] += r * at(p.mlp_out)[i * c_.width + j];
+        x[j] += r * values(p.mlp_out)[i * c_.width + j];
       }
     }
     return x;

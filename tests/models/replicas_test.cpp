@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lanes on several devices, each with a replica: the bits of one device.
+/// A model whose lanes are spread over devices has the bits of a model on one device.
 #include "prose/replicas.hpp"
 
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@
 #include <utility>
 
 #include "models/some_tokens.hpp"
-#include "prose/image.hpp"
 #include "prose/kernels/select.hpp"
+#include "prose/state_regions.hpp"
 
 namespace weir::test {
 namespace {
 
-using models::phase;
 using models::prose;
+using models::pulse_phase;
 
 constexpr std::size_t tokens_per_lane = 1024;
 
@@ -39,7 +39,7 @@ models::prose_config small(std::uint32_t lanes) {
   return config;
 }
 
-/// A model on devices of its own engine.
+/// A model on several devices, with its own engine and a random text for each lane.
 class job {
  public:
   job(std::uint32_t lanes, std::uint32_t devices, unsigned workers) : lanes_(lanes) {
@@ -53,7 +53,8 @@ class job {
   }
   prose& model() { return *model_; }
 
-  /// Pulse number `i`: a lane rests now and then, or stops inside a window.
+  /// Runs pulse number `i`. In some pulses a lane has no tokens, or its chunk ends inside
+  /// a window, or the token behind its chunk is not known.
   result<models::pulse_result> pulse(std::uint64_t i) {
     std::vector<prose::lane_input> inputs(lanes_);
     for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
@@ -68,28 +69,28 @@ class job {
     }
     models::pulse p;
     p.id = p.update = i;
-    p.ph = i % 6 == 5 ? phase::test : phase::build;
+    p.phase = i % 6 == 5 ? pulse_phase::test : pulse_phase::build;
     p.total_updates = 20;
     p.active_levels = models::active_mask(small(1).frequencies, i * 64, (i + 1) * 64);
     WEIR_TRY(const auto ticket, model_->submit(p, inputs));
     return model_->finish(ticket);
   }
-  /// Pulses [first, last): what they lost, and what is left.
+  /// Runs the pulses [first, last). Returns the sum of their losses, and a snapshot.
   std::pair<std::uint64_t, std::vector<std::byte>> run(std::uint64_t first,
                                                        std::uint64_t last) {
     std::uint64_t nats = 0;
     for (std::uint64_t i = first; i < last; ++i) {
       nats += or_throw(pulse(i)).nats_q32;
     }
-    const auto image = std::make_shared<byte_vector>(model_->state_bytes());
-    or_throw(model_->finish(or_throw(model_->submit_snapshot(image))));
+    const auto snapshot = std::make_shared<byte_vector>(model_->state_bytes());
+    or_throw(model_->finish(or_throw(model_->submit_snapshot(snapshot))));
     or_throw(model_->check_replicas());
-    return {nats, std::move(*image)};
+    return {nats, std::move(*snapshot)};
   }
-  void restore(const std::vector<std::byte>& image) {
+  void restore(const std::vector<std::byte>& snapshot) {
     for (const auto& s : model_->sections()) {
-      or_throw(
-          model_->restore(s.kind, s.lane, std::span(image).subspan(s.offset, s.bytes)));
+      or_throw(model_->restore(s.kind, s.lane,
+                               std::span(snapshot).subspan(s.offset, s.bytes)));
     }
   }
 
@@ -120,7 +121,8 @@ TEST(LanesPerDevice, IsAPowerOfTwoThatGivesSoManyRuns) {
             "a run of neighbours whose length is a power of two, found 3");
 }
 
-/// Numbers whose sums round, cancel, and fall below the smallest normal one.
+/// Returns a random number of a kind for which the order of a sum matters: sums of such
+/// numbers round, cancel, and become denormal.
 float hard_number(std::mt19937& random) {
   const float tiny = std::numeric_limits<float>::min();
   const auto r = static_cast<float>(random() % 4096) - 2048.0F;
@@ -167,13 +169,14 @@ TEST(LanesPerDevice, SumsOfRunsAddUpToTheSumOverLanes) {
 
 TEST(Replicas, HaveTheStateOfOneDeviceForAnyDevicesAndWorkers) {
   for (const std::uint32_t lanes : {4U, 5U}) {
-    const auto [nats, image] = job(lanes, 1, 1).run(0, 14);
+    const auto [nats, snapshot] = job(lanes, 1, 1).run(0, 14);
     for (std::uint32_t devices = 2; devices <= lanes; ++devices) {
       for (const unsigned workers : {1U, 2U}) {
         if (models::lanes_per_device(lanes, devices)) {
           const auto found = job(lanes, devices, workers).run(0, 14);
           EXPECT_EQ(found.first, nats) << lanes << "/" << devices << "/" << workers;
-          EXPECT_TRUE(found.second == image) << lanes << "/" << devices << "/" << workers;
+          EXPECT_TRUE(found.second == snapshot)
+              << lanes << "/" << devices << "/" << workers;
         }
       }
     }
@@ -182,15 +185,15 @@ TEST(Replicas, HaveTheStateOfOneDeviceForAnyDevicesAndWorkers) {
 
 TEST(Replicas, ContinueOnAnotherNumberOfDevices) {
   const auto whole = job(4, 1, 1).run(0, 12).second;
-  std::vector<std::byte> image = job(4, 2, 1).run(0, 2).second;
+  std::vector<std::byte> snapshot = job(4, 2, 1).run(0, 2).second;
   std::uint64_t done = 2;
   for (const std::uint32_t devices : {4U, 1U, 2U, 4U, 2U}) {
     job next(4, devices, 2);
-    next.restore(image);
-    image = next.run(done, done + 2).second;
+    next.restore(snapshot);
+    snapshot = next.run(done, done + 2).second;
     done += 2;
   }
-  EXPECT_TRUE(image == whole);
+  EXPECT_TRUE(snapshot == whole);
 }
 
 TEST(Replicas, OfWhichOneDiffersAreFound) {
@@ -199,7 +202,7 @@ TEST(Replicas, OfWhichOneDiffersAreFound) {
   const auto r = or_throw(models::replicas::create(
       *engine, small(4), *or_throw(models::select_kernels("auto")), 2));
   ASSERT_TRUE(r->check().has_value());
-  r->device(1).state().moments[0].p[7] = 1e-30F;
+  r->device(1).state().moments[0].data[7] = 1e-30F;
   const auto found = r->check();
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), errc::determinism_violation);
@@ -211,9 +214,9 @@ TEST(Replicas, OfWhichOneDiffersAreFound) {
 TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   job j(4, 4, 2);
   ASSERT_TRUE(j.pulse(0).has_value());
-  ASSERT_TRUE(j.model().check_replicas().has_value());  // and no step goes on
+  ASSERT_TRUE(j.model().check_replicas().has_value());  // this also waits for all steps
   const auto t = or_throw(j.model().parameter("unembedding"));
-  float& broken = t.as<float>()[5];  // of the first device
+  float& broken = t.as<float>()[5];  // in the replica of the first device
   const float before = std::exchange(broken, std::numeric_limits<float>::quiet_NaN());
   for (std::uint64_t i = 1; i < 3; ++i) {
     const auto r = j.pulse(i);
@@ -222,7 +225,7 @@ TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   }
   broken = before;
   EXPECT_FALSE(j.model().check_replicas().has_value())
-      << "what failed since the last wait";
+      << "the first wait reports what has failed since the wait before it";
   const auto same = j.model().check_replicas();
   EXPECT_TRUE(same.has_value()) << "a device stepped: " << same.error().message();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of the prose model's settings against what the model accepts.
+/// The ranges in the settings table of the prose model are those that the model accepts.
 #include "weir/base/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@ namespace {
 using models::prose_config;
 using models::prose_settings;
 
+/// Returns a list of periods as the value of a setting.
 setting_value periods(std::initializer_list<std::int64_t> list) {
   setting_value::list items;
   for (const std::int64_t period : list) {
@@ -22,6 +23,8 @@ setting_value periods(std::initializer_list<std::int64_t> list) {
   return {std::move(items)};
 }
 
+/// Returns lists of periods at the ends of what is accepted, and their refused
+/// neighbours.
 const range_ends& frequency_ends() {
   static const range_ends ends = {
       {periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
@@ -42,7 +45,7 @@ TEST(ProseSettings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
       {{"frequencies", frequency_ends()}});
 }
 
-TEST(ProseSettings, ModelIsNotMadeOfWhatTheCheckRefuses) {
+TEST(ProseSettings, ModelIsNotMadeFromARefusedConfiguration) {
   const auto engine = or_throw(runtime::engine::create({}));
   walk_ranges(
       prose_settings(), prose_config{},
@@ -50,7 +53,8 @@ TEST(ProseSettings, ModelIsNotMadeOfWhatTheCheckRefuses) {
         return prose_settings().assign(config, name, value);
       },
       [&](const prose_config& config) -> result<void> {
-        // Models at the upper ends of all ranges take gigabytes: only refusals are asked.
+        // Models at the upper ends of all ranges need gigabytes, so a model is only asked
+        // for if the check refuses the configuration.
         if (models::check_config(config)) {
           return {};
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Token ids for tests.
+/// Random token ids for tests.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace weir::test {
 
-/// `count` token ids below `vocab`, a third of them repeating the one 7 places before,
-/// from a seed.
+/// Returns `count` random token ids below `vocab`. A third of them repeat the token 7
+/// places before, so that there is something to learn.
 inline std::vector<std::uint32_t> some_tokens(std::size_t count, std::uint32_t vocab,
                                               std::uint64_t seed) {
   const philox random(seed, 0x746f6b);

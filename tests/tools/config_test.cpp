@@ -77,7 +77,7 @@ std::map<std::string, test::range_ends> special_ends() {
 
 TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
   actors::run_config good;
-  good.out = "folder";
+  good.folder = "folder";
   good.paths = {"/text"};
   test::walk_ranges(
       actors::run_settings(), good,

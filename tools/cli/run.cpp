@@ -161,9 +161,9 @@ using run_call = result<run_report> (*)(const run_config&, const actors::run_cal
 // Runs or resumes in a folder whose lock the caller holds.
 command_result perform(run_call call, const run_config& config, bool json, output& out) {
   WEIR_TRY(const auto warnings, actors::check_config(config));
-  WEIR_TRY(run_log log, run_log::open(config.out));
+  WEIR_TRY(run_log log, run_log::open(config.folder));
   narrator tell(out, json, log);
-  tell.say(fmt::format("run folder {}", config.out));
+  tell.say(fmt::format("run folder {}", config.folder));
   for (const std::string& warning : warnings) {
     tell.warning(warning);
   }
@@ -182,13 +182,13 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
     return error(report.error());
   }
   tell.finish(*report);
-  if (const auto page = write_report(config.out); page) {
+  if (const auto page = write_report(config.folder); page) {
     tell.say(fmt::format("report     {}", page->path));
   } else {
     tell.warning(page.error().message());
   }
   if (report->ended == "interrupted") {
-    tell.say(fmt::format("interrupted; continue with: weir resume {}", config.out));
+    tell.say(fmt::format("interrupted; continue with: weir resume {}", config.folder));
   }
   if (json) {
     out.write(actors::metrics_json(*report));
@@ -199,8 +199,8 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
 result<void> write_config(const run_config& config) {
   const std::string text =
       "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
-  return write_file_atomically(posix_file_system(), join_path(config.out, "config.toml"),
-                               as_view(text));
+  return write_file_atomically(posix_file_system(),
+                               join_path(config.folder, "config.toml"), as_view(text));
 }
 
 // Held while a process works in a run folder.
@@ -213,23 +213,23 @@ result<file_lock> lock_folder(const std::string& folder) {
 command_result run_command(const run_options& options, output& out) {
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
   // Settings are refused before any folder is made; which folder does not matter to them.
-  config.out = options.out.empty() ? "runs" : options.out;
+  config.folder = options.out.empty() ? "runs" : options.out;
   WEIR_CHECK(actors::check_config(config));
   if (options.out.empty()) {
-    WEIR_TRY(config.out, next_run_folder(config.name));
+    WEIR_TRY(config.folder, next_run_folder(config.name));
   } else {
-    WEIR_CHECK(make_folders(config.out));
+    WEIR_CHECK(make_folders(config.folder));
   }
-  WEIR_TRY(const file_lock lock, lock_folder(config.out));
-  if (holds_checkpoint(config.out)) {
+  WEIR_TRY(const file_lock lock, lock_folder(config.folder));
+  if (holds_checkpoint(config.folder)) {
     return error(
                errc::already_exists,
                fmt::format(
                    "cannot begin a run in \"{}\": expected a folder without checkpoints, "
                    "found some",
-                   config.out))
+                   config.folder))
         .hint(fmt::format("continue it with `weir resume {}`, or choose another --out",
-                          config.out));
+                          config.folder));
   }
   WEIR_CHECK(write_config(config));
   return perform(&actors::run, config, options.json, out);
@@ -244,9 +244,9 @@ command_result resume_command(const resume_options& options, output& out) {
                              options.folder));
   }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
-  config.out = options.folder;
+  config.folder = options.folder;
   WEIR_CHECK(actors::check_config(config));
-  WEIR_TRY(const file_lock lock, lock_folder(config.out));
+  WEIR_TRY(const file_lock lock, lock_folder(config.folder));
   return perform(&actors::resume, config, options.json, out);
 }
 

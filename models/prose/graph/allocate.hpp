@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation of the graph's buffers.
+/// The sizes of the graph's buffers, and their allocation.
+///
+/// Buffers of a window are allocated when a pulse first needs them. All arrays that one
+/// task writes are pieces of one buffer, so that the task has few accesses.
 #pragma once
 
 #include "prose/graph/graph.hpp"
@@ -27,39 +30,45 @@ inline graph_sizes::graph_sizes(const prose_config& c)
       half_hidden(hidden / 2),
       first_outs((levels * heads + 1) / 2 * head_width),
       head_stride(width + 16 + align_up(vocab, 16)) {
-  // Both products about equally wide.
+  // The projections of a block are two products that run as two tasks: keys, values,
+  // gates and the queries of the near levels, and the queries of the far levels. The
+  // number of near levels makes both about equally wide.
   near_levels = std::clamp(near_levels, 1, levels);
   near = key_columns + near_levels * inner;
 }
 
-/// Cuts an array into pieces of multiples of 16 elements.
+/// Cuts an array into pieces. The length of each piece is rounded up to a multiple of 16
+/// elements, so that kernels may process whole blocks.
 template <class R>
 class cutter {
  public:
-  explicit cutter(R* from) : at_(from) {}
+  /// Begins at the first element of the array.
+  explicit cutter(R* first) : next_(first) {}
+  /// Returns the next piece, of at least `count` elements.
   R* take(int count) {
-    R* piece = at_;
-    at_ += align_up(count, 16);
+    R* piece = next_;
+    next_ += align_up(count, 16);
     return piece;
   }
 
  private:
-  R* at_;
+  R* next_;
 };
 
+// Elements of a memory, of the rows of a head, and of the products of rows with rows.
 inline constexpr int square_size = head_width * head_width;
 inline constexpr int rows_size = window_rows * head_width;
 inline constexpr int scores_size = window_rows * window_rows;
 
 template <class R>
-result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
+result<std::unique_ptr<graph<R>>> graph<R>::create(task_runner runner,
                                                    const prose_config& config,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
   WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
-  std::unique_ptr<graph> g(
-      new graph(std::move(place), config, kernels, over_lanes, shared_sum.p != nullptr));
-  WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));
+  std::unique_ptr<graph> g(new graph(std::move(runner), config, kernels, over_lanes,
+                                     shared_sum.data != nullptr));
+  WEIR_TRY(g->state_, make_state<R>(g->runner_, config, g->layout_));
   WEIR_CHECK(g->allocate_gradients(shared_sum));
   g->windows_.resize(2);
   for (auto& slot : g->windows_) {
@@ -75,14 +84,14 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
     if (lane == 0 && shares_) {
       g.all = shared_sum;
     } else {
-      WEIR_TRY(g.all, place_.template allocate<R>(layout_.size(), "gradients"));
+      WEIR_TRY(g.all, runner_.template allocate<R>(layout_.size(), "gradients"));
     }
     g.memories.resize(static_cast<std::size_t>(n_.blocks));
     for (auto& levels : g.memories) {
       levels.resize(static_cast<std::size_t>(n_.levels));
       for (auto& level : levels) {
         for (int h = 0; h < n_.heads; ++h) {
-          WEIR_TRY(auto m, place_.template allocate<R>(2 * square_size, "gradients"));
+          WEIR_TRY(auto m, runner_.template allocate<R>(2 * square_size, "gradients"));
           level.push_back(m);
         }
       }
@@ -90,16 +99,19 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
     gradients_.push_back(std::move(g));
   }
   const auto count = static_cast<std::int64_t>(layout_.all().size());
-  WEIR_TRY(squares_, place_.template allocate<double>(count, "gradients"));
-  WEIR_TRY(plan_, place_.template allocate<step_plan<R>>(n_.levels, "gradients"));
+  WEIR_TRY(squares_, runner_.template allocate<double>(count, "gradients"));
+  WEIR_TRY(plan_, runner_.template allocate<step_plan<R>>(n_.levels, "gradients"));
   return {};
 }
 
+/// Allocates the buffers of one level of one head. Which of them exist depends on the
+/// form in which the level is computed: see `memory_forward`.
 template <class R>
 result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
-  const bool solved = frequency < least_segment;
+  const bool solved = frequency < min_segment;
   const bool segments = !solved && frequency < window_rows;
   level_buffers<R> l;
+  // Padding makes five pieces of up to 65 elements at most 80 elements long.
   std::int64_t count = square_size + 2 * rows_size + 5 * 80;
   if (solved) {
     count += 2 * rows_size + scores_size + table_rows * window_rows;
@@ -109,10 +121,10 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   if (segments) {
     count += window_rows / static_cast<int>(frequency) * square_size;
   }
-  WEIR_TRY(l.saved, place_.template allocate<R>(count, "activations"));
+  WEIR_TRY(l.saved, runner_.template allocate<R>(count, "activations"));
   WEIR_TRY(l.d_saved,
-           place_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
-  cutter<R> cut(l.saved.p);
+           runner_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
+  cutter<R> cut(l.saved.data);
   memory_head<R>& h = l.head;
   h.frequency = static_cast<int>(frequency);
   h.memory_before = cut.take(square_size);
@@ -134,7 +146,7 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   if (segments) {
     h.states = cut.take(window_rows / static_cast<int>(frequency) * square_size);
   }
-  h.d_key = l.d_saved.p;
+  h.d_key = l.d_saved.data;
   h.d_value = h.d_key + rows_size;
   h.d_theta = h.d_value + rows_size;
   h.d_alpha = h.d_theta + window_rows;
@@ -147,20 +159,20 @@ result<void> graph<R>::allocate_heads(block& b) {
   const int size = 3 * rows_size + window_rows + scores_size + gates;
   for (int h = 0; h < n_.heads; ++h) {
     key_buffers<R> k;
-    WEIR_TRY(k.saved, place_.template allocate<R>(size, "activations"));
+    WEIR_TRY(k.saved, runner_.template allocate<R>(size, "activations"));
     const int column = h * head_width;
     k.d_key = b.d_stack.columns(column, head_width, window_rows, n_.stack);
     k.d_value = b.d_stack.columns(n_.inner + column, head_width, window_rows, n_.stack);
-    cutter<R> cut(k.saved.p);
+    cutter<R> cut(k.saved.data);
     k.head.key = cut.take(rows_size);
     k.head.key_t = cut.take(rows_size);
     k.head.value = cut.take(rows_size);
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
     k.head.gates = cut.take(gates);
-    k.head.raw_key = b.near.p + column;
+    k.head.raw_key = b.near.data + column;
     k.head.raw_value = k.head.raw_key + n_.inner;
-    k.head.raw_gates = b.near.p + 2 * n_.inner;
+    k.head.raw_gates = b.near.data + 2 * n_.inner;
     k.head.raw_stride = n_.near;
     k.head.levels = n_.levels;
     k.head.heads = n_.heads;
@@ -170,8 +182,10 @@ result<void> graph<R>::allocate_heads(block& b) {
   return {};
 }
 
+/// Points the kernel's arguments of a level to the parts of shared arrays that are its
+/// own: columns of the projections, of `y`, and of their gradients.
 template <class R>
-void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
+void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& buffers) {
   const int column = l * n_.inner + h * head_width;
   const bool second = column >= n_.first_outs;
   const buffer<R>& d_y = b.halves[second ? 1 : 0].d_y;
@@ -179,24 +193,24 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& one) {
   const int d_column = second ? column - n_.first_outs : column;
   const bool far = l >= n_.near_levels;
   const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
-  memory_head<R>& m = one.head;
-  m.raw_query = far ? b.far.p + column - n_.near_levels * n_.inner
-                    : b.near.p + n_.key_columns + column;
+  memory_head<R>& m = buffers.head;
+  m.raw_query = far ? b.far.data + column - n_.near_levels * n_.inner
+                    : b.near.data + n_.key_columns + column;
   m.raw_stride = far ? n_.stack - n_.near : n_.near;
   m.gates = k.gates + 2 * l * window_rows;
   m.key = k.key;
   m.key_t = k.key_t;
   m.value = k.value;
   m.key_key = k.key_key;
-  m.out = b.y.p + column;
+  m.out = b.y.data + column;
   m.out_stride = n_.outs;
-  m.d_out = d_y.p + d_column;
+  m.d_out = d_y.data + d_column;
   m.d_out_stride = d_stride;
-  m.d_query = b.d_stack.p + n_.key_columns + column;
+  m.d_query = b.d_stack.data + n_.key_columns + column;
   m.d_query_stride = n_.stack;
-  one.y = b.y.columns(column, head_width, window_rows, n_.outs);
-  one.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
-  one.d_query =
+  buffers.y = b.y.columns(column, head_width, window_rows, n_.outs);
+  buffers.d_y = d_y.columns(d_column, head_width, window_rows, d_stride);
+  buffers.d_query =
       b.d_stack.columns(n_.key_columns + column, head_width, window_rows, n_.stack);
 }
 
@@ -205,10 +219,10 @@ result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
     for (int h = 0; h < n_.heads; ++h) {
-      WEIR_TRY(auto one,
+      WEIR_TRY(auto buffers,
                allocate_level(config_.frequencies[static_cast<std::size_t>(l)]));
-      place_level(b, l, h, one);
-      level.push_back(one);
+      place_level(b, l, h, buffers);
+      level.push_back(buffers);
     }
     b.levels.push_back(std::move(level));
   }
@@ -222,16 +236,16 @@ result<void> graph<R>::allocate_halves(block& b) {
     half_buffers<R>& t = b.halves[static_cast<std::size_t>(half)];
     const std::int64_t wide = w * n_.half_hidden;
     const int outs = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
-    WEIR_TRY(t.wide, place_.template allocate<R>(2 * wide, "activations"));
-    WEIR_TRY(t.out, place_.template allocate<R>(w * n_.width, "activations"));
-    WEIR_TRY(t.back, place_.template allocate<R>(wide + w * n_.width, "activations"));
+    WEIR_TRY(t.wide, runner_.template allocate<R>(2 * wide, "activations"));
+    WEIR_TRY(t.out, runner_.template allocate<R>(w * n_.width, "activations"));
+    WEIR_TRY(t.back, runner_.template allocate<R>(wide + w * n_.width, "activations"));
     if (outs > 0) {
-      WEIR_TRY(t.d_y, place_.template allocate<R>(w * outs, "activations"));
+      WEIR_TRY(t.d_y, runner_.template allocate<R>(w * outs, "activations"));
     }
-    t.relu = t.wide.p;
-    t.hidden = t.wide.p + wide;
-    t.d_hidden = t.back.p;
-    t.d_normed = t.back.p + wide;
+    t.relu = t.wide.data;
+    t.hidden = t.wide.data + wide;
+    t.d_hidden = t.back.data;
+    t.d_normed = t.back.data + wide;
   }
   return {};
 }
@@ -240,15 +254,15 @@ template <class R>
 result<void> graph<R>::allocate_block(block& b) {
   const auto get = [&](buffer<R>& to, int rows, int columns) -> result<void> {
     if (columns == 0) {
-      return {};  // a single level has nothing far
+      return {};  // `far` is empty if all levels are near
     }
     WEIR_TRY(to,
-             place_.template allocate<R>(std::int64_t{rows} * columns, "activations"));
+             runner_.template allocate<R>(std::int64_t{rows} * columns, "activations"));
     return {};
   };
   constexpr int w = window_rows;
   WEIR_CHECK(get(b.past, 1, (w + 3 + w) * n_.width + w));
-  b.u = b.past.p + 3 * n_.width;
+  b.u = b.past.data + 3 * n_.width;
   b.z = b.u + w * n_.width;
   b.inverse1 = b.z + w * n_.width;
   WEIR_CHECK(get(b.near, w, n_.near));
@@ -256,7 +270,7 @@ result<void> graph<R>::allocate_block(block& b) {
   WEIR_CHECK(get(b.y, w, n_.outs));
   WEIR_CHECK(get(b.x1, w, n_.width));
   WEIR_CHECK(get(b.normed2, w, n_.width + 1));
-  b.inverse2 = b.normed2.p + w * n_.width;
+  b.inverse2 = b.normed2.data + w * n_.width;
   WEIR_CHECK(get(b.d_x1, w + 1, n_.width));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
@@ -279,8 +293,8 @@ template <class R>
 result<void> graph<R>::allocate_window(window& w) {
   for (int b = 0; b <= n_.blocks; ++b) {
     const std::int64_t size = std::int64_t{window_rows} * n_.width;
-    WEIR_TRY(auto x, place_.template allocate<R>(size, "activations"));
-    WEIR_TRY(auto d, place_.template allocate<R>(size, "activations"));
+    WEIR_TRY(auto x, runner_.template allocate<R>(size, "activations"));
+    WEIR_TRY(auto d, runner_.template allocate<R>(size, "activations"));
     w.x.push_back(x);
     w.d_x.push_back(d);
   }
@@ -288,13 +302,13 @@ result<void> graph<R>::allocate_window(window& w) {
     w.blocks.emplace_back();
     WEIR_CHECK(allocate_block(w.blocks.back()));
   }
-  WEIR_TRY(w.head, place_.template allocate<R>(std::int64_t{window_rows} * n_.head_stride,
-                                               "activations"));
-  w.normed = {w.head.p, n_.head_stride};
-  w.inverse = {w.head.p + n_.width, n_.head_stride};
-  w.logits = {w.head.p + n_.width + 16, n_.head_stride};
+  WEIR_TRY(w.head, runner_.template allocate<R>(
+                       std::int64_t{window_rows} * n_.head_stride, "activations"));
+  w.normed = {w.head.data, n_.head_stride};
+  w.inverse = {w.head.data + n_.width, n_.head_stride};
+  w.logits = {w.head.data + n_.width + 16, n_.head_stride};
   WEIR_TRY(w.d_gain,
-           place_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
+           runner_.template allocate<R>(2 * std::int64_t{n_.width}, "activations"));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward tasks of a window: what carries gradients from layer to layer.
+/// Backward tasks of a window that carry gradients from layer to layer. The gradients of
+/// the weights are in `gradients.hpp`.
 /// @source{Context stream design, 3.3}
 #pragma once
 
@@ -10,6 +11,9 @@
 
 namespace weir::models {
 
+/// Submits the backward tasks of a lane, from the last window of its chunk to the first.
+/// In each block the tasks of the chain come first; the gradients of weights follow,
+/// because no later layer waits for them.
 template <class R>
 void graph<R>::backward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -50,11 +54,14 @@ void graph<R>::backward(pulse_record& record, int lane) {
   }
 }
 
+/// Submits the backward task of one level of one head. Between the windows of a chunk,
+/// the gradient of the memory is passed on in `between`, which belongs to the lane: the
+/// task reads the gradient after the window from it and leaves the one before the window.
 template <class R>
 void graph<R>::memory_backward(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
-  block& b = at(s);
+  block& b = block_at(s);
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   const bool precedes = s.rows != &lane.windows.front();
   const bool follows = !s.rows->ends_chunk;
@@ -69,26 +76,27 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
   if (precedes || follows) {
     accesses_.updates(between.all());
   }
-  R* d_memory = between.p;
+  R* d_memory = between.data;
   task(
       "memory_backward", s,
       [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
         memory_head<R> m = memory_of(here, l, h);
-        m.precedes = precedes;
-        m.follows = follows;
+        m.wants_gradient_before = precedes;
+        m.has_gradient_after = follows;
         m.d_memory = d_memory;
         m.d_accumulator = d_memory + head_width * head_width;
         k_->memory_backward(m);
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
-/// Of a head; the first also brings the gates of all, whose columns lie between each
-/// other.
+/// Submits the task that adds the gradients of a head's keys and values over its levels.
+/// The task of head 0 also copies the gradients of all gates, because the columns of the
+/// heads' gates are interleaved and one footprint covers them all.
 template <class R>
 void graph<R>::keys_backward(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   for (const auto& level : b.levels) {
     for (std::size_t i = 0; i < level.size(); ++i) {
@@ -107,21 +115,22 @@ void graph<R>::keys_backward(const spot& s, int h) {
       "keys_backward", s,
       [this, h](const spot& here) -> result<void> {
         if (h == 0) {
-          gates_backward(at(here));
+          gates_backward(block_at(here));
         }
         run_keys_backward(here, h);
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
+/// Copies the gradients of all gates of a block to their columns of `d_stack`.
 template <class R>
 void graph<R>::gates_backward(block& b) {
   for (int h = 0; h < n_.heads; ++h) {
     for (int l = 0; l < n_.levels; ++l) {
       const memory_head<R>& m =
           b.levels[static_cast<std::size_t>(l)][static_cast<std::size_t>(h)].head;
-      R* theta = b.d_stack.p + 2 * n_.inner + l * 2 * n_.heads + h;
+      R* theta = b.d_stack.data + 2 * n_.inner + l * 2 * n_.heads + h;
       R* alpha = theta + n_.heads;
       for (int r = 0; r < window_rows; ++r) {
         theta[r * n_.stack] = m.d_theta[r];
@@ -133,7 +142,7 @@ void graph<R>::gates_backward(block& b) {
 
 template <class R>
 void graph<R>::run_keys_backward(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const R* d_keys[max_levels];
   const R* d_values[max_levels];
   for (int l = 0; l < n_.levels; ++l) {
@@ -142,14 +151,16 @@ void graph<R>::run_keys_backward(const spot& s, int h) {
     d_keys[l] = m.d_key;
     d_values[l] = m.d_value;
   }
-  R* d_key = b.d_stack.p + h * head_width;
+  R* d_key = b.d_stack.data + h * head_width;
   k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
                     n_.stack);
 }
 
+/// Submits the product that carries the gradients of keys, values, gates and queries back
+/// through their weights, for half of the columns of z.
 template <class R>
 void graph<R>::stack_backward(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
@@ -157,20 +168,23 @@ void graph<R>::stack_backward(const spot& s, int half) {
   task(
       "stack_backward", s,
       [this, half](const spot& here) -> result<void> {
-        const block& t = at(here);
+        const block& t = block_at(here);
         const int columns = n_.width / 2;
         const int first = half * columns;
-        gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.p,
+        gemm(form::plain, form::plain, window_rows, columns, n_.stack, t.d_stack.data,
              n_.stack, value(parameters(here).key) + first, n_.width, R(0),
-             t.d_z.p + first, n_.width);
+             t.d_z.data + first, n_.width);
         return {};
       },
-      turn::chain, half);
+      priority::chain, half);
 }
 
+/// Submits the task that goes back through the convolution and the norm. A row of the
+/// convolution reaches three rows further, so the task needs the gradients of the first
+/// three rows of the next window, if the chunk has one.
 template <class R>
 void graph<R>::conv_backward(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   accesses_.updates(b.d_z.all())
@@ -188,10 +202,10 @@ void graph<R>::conv_backward(const spot& s) {
     const buffer<R>& d_z =
         windows_[slot_][static_cast<std::size_t>(s.lane)][next]->blocks[in].d_z;
     accesses_.reads(d_z.part(0, 3 * std::int64_t{n_.width}));
-    rows_after = d_z.p;
+    rows_after = d_z.data;
   }
   task("conv_backward", s, [this, rows_after](const spot& here) -> result<void> {
-    R* last_rows = at(here).d_z.p + window_rows * n_.width;
+    R* last_rows = block_at(here).d_z.data + window_rows * n_.width;
     if (rows_after != nullptr) {
       std::copy_n(rows_after, 3 * n_.width, last_rows);
     } else {
@@ -204,16 +218,16 @@ void graph<R>::conv_backward(const spot& s) {
 
 template <class R>
 void graph<R>::run_conv_backward(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   const int width = n_.width;
   R* d_u = scratch<R>((window_rows + conv_taps + 1) * width);
   R* d_taps = d_u + window_rows * width;
   R* d_gain = d_taps + conv_taps * width;
-  k_->conv_backward(b.u, value(p.conv), b.d_z.p, d_u, d_taps, window_rows, width);
+  k_->conv_backward(b.u, value(p.conv), b.d_z.data, d_u, d_taps, window_rows, width);
   k_->norm_backward(constant(rows_of(s.w->x[in], 0)), value(p.gain1), {b.inverse1, 1},
-                    {d_u, width}, {b.d_x1.p, width}, rows_of(s.w->d_x[in], 0), d_gain,
+                    {d_u, width}, {b.d_x1.data, width}, rows_of(s.w->d_x[in], 0), d_gain,
                     window_rows, width);
   vector_gradient(s, p.conv, d_taps);
   vector_gradient(s, p.gain1, d_gain);

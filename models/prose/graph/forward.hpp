@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Forward tasks of a window, from the embedding to the memories.
+/// Forward tasks of a window, from the embedding to the memories. The rest of a block is
+/// in `mlp.hpp`, and the head is in `head.hpp`.
+/// @source{Context stream design, 3.2}
 #pragma once
 
 #include <algorithm>
@@ -9,9 +11,11 @@
 
 namespace weir::models {
 
-/// Windows of a pulse without backward work reuse this many sets of buffers.
+/// Sets of buffers that the windows of a pulse without backward work share in turn. Only
+/// backward work needs the activations of all windows.
 inline constexpr std::size_t window_ring = 3;
 
+/// Sets the rows [from, to) of a matrix to zero; an empty range is allowed.
 template <class R>
 void zero_rows(R* matrix, int from, int to, int width) {
   if (from < to) {
@@ -20,6 +24,7 @@ void zero_rows(R* matrix, int from, int to, int width) {
   }
 }
 
+/// Submits the forward tasks of a lane, window by window and block by block.
 template <class R>
 void graph<R>::forward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -57,6 +62,8 @@ void graph<R>::forward(pulse_record& record, int lane) {
   }
 }
 
+/// Submits the task that looks up the rows of the window in the embedding. In the last
+/// window of a chunk it also advances the clock of the lane.
 template <class R>
 void graph<R>::embed(const spot& s) {
   accesses_.reads(values(layout_.embedding)).writes(s.w->x[0].all());
@@ -65,7 +72,7 @@ void graph<R>::embed(const spot& s) {
   }
   task("embed", s, [this](const spot& here) -> result<void> {
     const R* table = value(layout_.embedding);
-    R* x = here.w->x[0].p;
+    R* x = here.w->x[0].data;
     for (int r = 0; r < window_rows; ++r, x += n_.width) {
       const std::int32_t id = here.rows->ids[r];
       if (id < 0) {
@@ -77,7 +84,7 @@ void graph<R>::embed(const spot& s) {
     if (here.rows->ends_chunk) {
       const lane_clock& after =
           here.pulse->lanes[static_cast<std::size_t>(here.lane)].after;
-      std::uint64_t* clock = context(here.lane).clock.p;
+      std::uint64_t* clock = context(here.lane).clock.data;
       clock[0] = after.position;
       clock[1] = after.pending;
     }
@@ -85,6 +92,9 @@ void graph<R>::embed(const spot& s) {
   });
 }
 
+/// Submits the task that computes the norm and the convolution of a block. Behind the
+/// first block it also computes the block's input, as the sum that the block before left
+/// in three parts.
 template <class R>
 void graph<R>::norm_conv(const spot& s) {
   const buffer<R>& x = s.w->x[static_cast<std::size_t>(s.b)];
@@ -96,7 +106,7 @@ void graph<R>::norm_conv(const spot& s) {
   }
   accesses_.reads(values(parameters(s).gain1, 2))
       .updates(context(s).tail.all())
-      .writes(at(s).past.all());
+      .writes(block_at(s).past.all());
   task("norm_conv", s, [this](const spot& here) -> result<void> {
     if (here.b > 0) {
       sum_output(here, here.b - 1, 0, window_rows);
@@ -106,13 +116,16 @@ void graph<R>::norm_conv(const spot& s) {
   });
 }
 
+/// Computes the new rows only. The rows before them come from `tail`, the last three rows
+/// of the lane so far; the new last three rows replace it. Rows that are not new are
+/// zero, because products take all 64 rows of the window.
 template <class R>
 void graph<R>::run_norm_conv(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const int first = s.rows->first;
   const int last = s.rows->last;
   const std::ptrdiff_t width = n_.width;
-  R* tail = context(s).tail.p;
+  R* tail = context(s).tail.data;
   R* now = b.u + first * width;
   if (partial(s)) {
     zero_rows(b.u, -3, first - 3, n_.width);
@@ -130,35 +143,38 @@ void graph<R>::run_norm_conv(const spot& s) {
   std::copy_n(b.u + (last - 3) * width, 3 * width, tail);
 }
 
+/// Submits the two products that compute keys, values, gates and queries of a block: one
+/// for keys, values, gates and near queries, and one for far queries.
 template <class R>
 void graph<R>::project(const spot& s) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const block_parameters& p = parameters(s);
-  const auto one = [&](const char* name, int parameter, int tensors, const buffer<R>& to,
-                       int columns) {
+  const auto submit_product = [&](const char* name, int parameter, int tensors,
+                                  const buffer<R>& to, int columns) {
     accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(to.all());
     task(
         name,
-        [z = b.z, weights = value(parameter), out = to.p, columns,
+        [z = b.z, weights = value(parameter), out = to.data, columns,
          width = n_.width](const runtime::task_context&) -> result<void> {
           gemm(form::plain, form::transposed, window_rows, columns, width, z, width,
                weights, width, R(0), out, columns);
           return {};
         },
-        turn::chain, parameter == p.key ? 0 : 1);
+        priority::chain, parameter == p.key ? 0 : 1);
   };
-  one("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
+  submit_product("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
   if (n_.near_levels < n_.levels) {
     const auto first = static_cast<std::size_t>(n_.near_levels);
-    one("project_queries", p.levels[first].query, n_.levels - n_.near_levels, b.far,
-        n_.stack - n_.near);
+    submit_product("project_queries", p.levels[first].query, n_.levels - n_.near_levels,
+                   b.far, n_.stack - n_.near);
   }
 }
 
+/// Returns the arguments of the `keys` kernel for a head.
 template <class R>
 key_head<R> graph<R>::keys_of(const spot& s, int h) {
-  key_head<R> k = at(s).heads[static_cast<std::size_t>(h)].head;
-  R* open = context(s).open[static_cast<std::size_t>(h)].p;
+  key_head<R> k = block_at(s).heads[static_cast<std::size_t>(h)].head;
+  R* open = context(s).open[static_cast<std::size_t>(h)].data;
   k.open_key = open;
   k.open_value = open + window_rows * head_width;
   k.first = s.rows->first;
@@ -168,9 +184,10 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
   return k;
 }
 
+/// Submits the task that prepares what all levels of a head share.
 template <class R>
 void graph<R>::keys(const spot& s, int h) {
-  block& b = at(s);
+  block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   accesses_.reads(b.near.all())
       .reads(values(parameters(s).levels[0].gate_bias, n_.levels))
@@ -184,33 +201,36 @@ void graph<R>::keys(const spot& s, int h) {
         k_->keys(keys_of(here, h));
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
+/// Returns the arguments of the memory kernels for one level of one head.
 template <class R>
 memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
   memory_state<R>& m = context(s).memories[level][head];
   const std::uint64_t frequency = config_.frequencies[level];
-  memory_head<R> r = at(s).levels[level][head].head;
+  memory_head<R> r = block_at(s).levels[level][head].head;
   r.first = s.rows->first;
   r.last = s.rows->last;
-  r.keeps = s.pulse->builds;
+  r.saves_states = s.pulse->builds;
   r.fires_at_end =
       frequency >= window_rows && (s.rows->index + 1) * window_rows % frequency == 0;
-  r.open_theta = m.open.p;
-  r.open_keep = m.open.p + window_rows;
-  r.memory = m.memory.p;
-  r.accumulator = m.accumulator.p;
+  r.open_theta = m.open.data;
+  r.open_keep = m.open.data + window_rows;
+  r.memory = m.memory.data;
+  r.accumulator = m.accumulator.data;
   return r;
 }
 
+/// Submits the forward task of one level of one head. It only reads the memory as long as
+/// the window is open, and updates it when the window is complete.
 template <class R>
 void graph<R>::memory(const spot& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
-  block& b = at(s);
+  block& b = block_at(s);
   memory_state<R>& m = context(s).memories[level][head];
   accesses_.reads(l < n_.near_levels ? b.near.all() : b.far.all())
       .reads(b.heads[head].saved.all())
@@ -226,7 +246,7 @@ void graph<R>::memory(const spot& s, int l, int h) {
         k_->memory_forward(memory_of(here, l, h));
         return {};
       },
-      turn::chain, h);
+      priority::chain, h);
 }
 
 }  // namespace weir::models

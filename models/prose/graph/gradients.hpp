@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Gradients of the weights: products of what went in and what came back. Each task also
-/// leaves the sum of squares of what it finished, so that clipping need not read the
-/// gradients again.
+/// Gradients of the weights: products of the rows that entered a layer with the gradients
+/// of the rows that left it.
+///
+/// They are added over the windows of a chunk, from the last window to the first. The
+/// task that completes a gradient also computes its sum of squares while the gradient is
+/// in the cache, so that clipping does not have to read all gradients again.
 #pragma once
 
 #include <algorithm>
@@ -24,21 +27,22 @@ runtime::footprint graph<R>::squares_part(int parameter, int count) const {
   return squares_.part(parameter, count);
 }
 
-/// Whether the gradients are complete after this window: there is one lane and no larger
-/// sum, and the chunk starts here.
+/// Returns whether the gradients are complete after this window. They are not if other
+/// lanes or other devices add to them, or if the chunk has an earlier window.
 template <class R>
 bool graph<R>::finishes(const spot& s) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   return n_.lanes == 1 && !shares_ && s.rows == &lane.windows.front();
 }
 
+/// Computes the sums of squares of `count` parameters' gradients, if these are complete.
 template <class R>
 void graph<R>::note_squares(const spot& s, int parameter, int count) {
   if (!finishes(s)) {
     return;
   }
   for (int i = parameter; i < parameter + count; ++i) {
-    squares_.p[i] = k_->squares(gradient(0, i), static_cast<int>(info(i).padded()));
+    squares_.data[i] = k_->squares(gradient(0, i), static_cast<int>(info(i).padded()));
   }
 }
 
@@ -48,12 +52,14 @@ void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<co
   const parameter_info& first = info(parameter);
   const parameter_info& last = info(parameter + count - 1);
   const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
-  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.at, a.step,
-       b.at, b.step, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
+  gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.data, a.stride,
+       b.data, b.stride, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
        first.columns);
   note_squares(s, parameter, count);
 }
 
+/// Adds `value` to the gradient of a vector parameter, or sets it in the chunk's last
+/// window, which is the first one that is processed.
 template <class R>
 void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
   R* to = gradient(s.lane, parameter);
@@ -68,6 +74,7 @@ void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
   note_squares(s, parameter, 1);
 }
 
+/// Submits the task of the gradients of the unembedding and the final gain.
 template <class R>
 void graph<R>::head_weights(const spot& s) {
   accesses_.reads(s.w->head.all())
@@ -80,16 +87,18 @@ void graph<R>::head_weights(const spot& s) {
         weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
                        constant(here.w->normed));
         R* gain = scratch<R>(n_.width);
-        k_->sum_of(here.w->d_gain.p, here.w->d_gain.p + n_.width, gain, n_.width);
+        k_->sum_of(here.w->d_gain.data, here.w->d_gain.data + n_.width, gain, n_.width);
         vector_gradient(here, layout_.final_gain, gain);
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
+/// Submits the two tasks of the gradients of the two-layer part: `mlp_out`, and `mlp_in`
+/// with `gain2`.
 template <class R>
 void graph<R>::mlp_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const buffer<R>& d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1];
   accesses_.reads(b.halves[0].wide.all())
@@ -101,11 +110,11 @@ void graph<R>::mlp_weights(const spot& s) {
       "mlp_weights", s,
       [this](const spot& here) -> result<void> {
         const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
-        halves_product(here, parameters(here).mlp_out, at(here).halves[0].hidden,
-                       at(here).halves[1].hidden, constant(d));
+        halves_product(here, parameters(here).mlp_out, block_at(here).halves[0].hidden,
+                       block_at(here).halves[1].hidden, constant(d));
         return {};
       },
-      turn::filler);
+      priority::filler);
   accesses_.reads(b.halves[0].back.all())
       .reads(b.halves[1].back.all())
       .reads(b.normed2.all())
@@ -115,32 +124,35 @@ void graph<R>::mlp_weights(const spot& s) {
   task(
       "mlp_weights", s,
       [this](const spot& here) -> result<void> {
-        const block& t = at(here);
+        const block& t = block_at(here);
         halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
-                       t.halves[1].d_hidden, {t.normed2.p, n_.width});
-        vector_gradient(here, parameters(here).gain2, t.d_x1.p + window_rows * n_.width);
+                       t.halves[1].d_hidden, {t.normed2.data, n_.width});
+        vector_gradient(here, parameters(here).gain2,
+                        t.d_x1.data + window_rows * n_.width);
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
-/// As `weight_product`, the rows of the gradient by halves of the hidden units.
+/// Computes the gradient of a matrix whose rows are hidden units, as `weight_product`
+/// does. The left operand is given in two parts, one for each half of the hidden units.
 template <class R>
 void graph<R>::halves_product(const spot& s, int parameter, const R* first,
                               const R* second, matrix<const R> b) {
   const int rows = n_.half_hidden;
   R* to = gradient(s.lane, parameter);
   for (const R* a : {first, second}) {
-    gemm(form::transposed, form::plain, rows, n_.width, window_rows, a, rows, b.at,
-         b.step, accumulates(s) ? R(1) : R(0), to, n_.width);
+    gemm(form::transposed, form::plain, rows, n_.width, window_rows, a, rows, b.data,
+         b.stride, accumulates(s) ? R(1) : R(0), to, n_.width);
     to += std::ptrdiff_t{rows} * n_.width;
   }
   note_squares(s, parameter, 1);
 }
 
+/// Submits the task of the gradients of `out` in all levels.
 template <class R>
 void graph<R>::out_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const int out = parameters(s).levels[0].out;
   accesses_.reads(b.y.all())
       .reads(b.d_x1.all())
@@ -149,19 +161,20 @@ void graph<R>::out_weights(const spot& s) {
   task(
       "out_weights", s,
       [this, out](const spot& here) -> result<void> {
-        weight_product(here, out, n_.levels, {at(here).y.p, n_.outs},
-                       {at(here).d_x1.p, n_.width});
+        weight_product(here, out, n_.levels, {block_at(here).y.data, n_.outs},
+                       {block_at(here).d_x1.data, n_.width});
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
+/// Submits the task of the gradients of the far levels' queries.
 template <class R>
 void graph<R>::far_weights(const spot& s) {
   if (n_.near_levels == n_.levels) {
     return;
   }
-  block& b = at(s);
+  block& b = block_at(s);
   const int count = n_.levels - n_.near_levels;
   const int query = parameters(s).levels[static_cast<std::size_t>(n_.near_levels)].query;
   accesses_.reads(b.d_far)
@@ -171,16 +184,19 @@ void graph<R>::far_weights(const spot& s) {
   task(
       "query_weights", s,
       [this, query, count](const spot& here) -> result<void> {
-        weight_product(here, query, count, {at(here).d_stack.p + n_.near, n_.stack},
-                       {at(here).z, n_.width});
+        weight_product(here, query, count,
+                       {block_at(here).d_stack.data + n_.near, n_.stack},
+                       {block_at(here).z, n_.width});
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
+/// Submits the task of the gradients of keys, values, gates and the near levels' queries.
+/// The gradient of a gate's bias is the sum over the rows.
 template <class R>
 void graph<R>::near_weights(const spot& s) {
-  block& b = at(s);
+  block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int bias = p.levels[0].gate_bias;
   const int count = 2 + n_.levels + n_.near_levels;
@@ -193,9 +209,9 @@ void graph<R>::near_weights(const spot& s) {
   task(
       "key_weights", s,
       [this, bias, count](const spot& here) -> result<void> {
-        const R* stack = at(here).d_stack.p;
+        const R* stack = block_at(here).d_stack.data;
         weight_product(here, parameters(here).key, count, {stack, n_.stack},
-                       {at(here).z, n_.width});
+                       {block_at(here).z, n_.width});
         for (int l = 0; l < n_.levels; ++l) {
           R sums[64] = {};
           const R* column = stack + 2 * n_.inner + l * 2 * n_.heads;
@@ -208,9 +224,10 @@ void graph<R>::near_weights(const spot& s) {
         }
         return {};
       },
-      turn::filler);
+      priority::filler);
 }
 
+/// Submits the task of the gradient of the embedding.
 template <class R>
 void graph<R>::embedding_weights(const spot& s) {
   accesses_.reads(s.w->d_x[0].all())
@@ -231,7 +248,7 @@ void graph<R>::run_embedding_weights(const spot& s) {
   for (int r = 0; r < window_rows; ++r) {
     const std::int32_t id = s.rows->ids[r];
     if (id >= 0) {
-      k_->add(table + std::ptrdiff_t{id} * n_.width, s.w->d_x[0].p + r * n_.width,
+      k_->add(table + std::ptrdiff_t{id} * n_.width, s.w->d_x[0].data + r * n_.width,
               n_.width);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The graph in single precision: what the model runs.
+/// The graph in single precision, which is the one that the model runs.
 #include "prose/graph/parts.hpp"
 
 namespace weir::models {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The head of a window, by halves of its rows: logits, loss, and the gradient that goes
-/// back from them.
+/// The head of a window, in one task for each half of its rows: logits, loss, and the
+/// gradient that goes back from them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 
 namespace weir::models {
 
-/// Nats in units of 2^-32, so that sums do not depend on their order.
+/// Converts nats to units of 2^-32 nat, rounded. Sums of integers do not depend on the
+/// order of their terms. Rounding can make a loss slightly negative; it then counts as 0.
+/// @error{kernel_failed, not a finite number}
 inline result<std::uint64_t> to_q32(double nats) {
   if (!std::isfinite(nats)) {
     return error(errc::kernel_failed,
@@ -21,6 +23,8 @@ inline result<std::uint64_t> to_q32(double nats) {
   return static_cast<std::uint64_t>(std::max(nats, 0.0) * 0x1p32 + 0.5);
 }
 
+/// Submits the task of one half. Its input is the output of the last block, which that
+/// block left in three parts.
 template <class R>
 void graph<R>::head(const spot& s, int half) {
   const auto top = static_cast<std::size_t>(n_.blocks);
@@ -37,9 +41,11 @@ void graph<R>::head(const spot& s, int half) {
   s.pulse->results.push_back(task(
       "head", s,
       [this, half](const spot& here) -> result<void> { return run_head(here, half); },
-      turn::chain, half));
+      priority::chain, half));
 }
 
+/// Computes logits and losses of half of the rows. In a Build pulse the gradients of the
+/// logits then replace the logits, scaled so that the loss is the mean over all rows.
 template <class R>
 result<void> graph<R>::run_head(const spot& s, int half) {
   const int row = half * half_rows;
@@ -49,24 +55,25 @@ result<void> graph<R>::run_head(const spot& s, int half) {
   const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(n_.blocks)], row);
   k_->norm_forward(constant(x), value(layout_.final_gain), normed,
                    rows_from(s.w->inverse, row), half_rows, n_.width);
-  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.at,
-       normed.step, value(layout_.unembedding), n_.width, R(0), logits.at, logits.step);
+  gemm(form::plain, form::transposed, half_rows, n_.vocab, n_.width, normed.data,
+       normed.stride, value(layout_.unembedding), n_.width, R(0), logits.data,
+       logits.stride);
   if (leaves_pending(s, half)) {
-    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).at, n_.vocab,
-                context(s.lane).pending.p);
+    std::copy_n(rows_from(s.w->logits, s.rows->last - 1).data, n_.vocab,
+                context(s.lane).pending.data);
   }
   R scale = 0;
   if (s.pulse->builds) {
     scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
   }
   R nats[half_rows];
-  k_->softmax(logits.at, logits.step, s.rows->targets + row, half_rows, n_.vocab, scale,
-              nats);
+  k_->softmax(logits.data, logits.stride, s.rows->targets + row, half_rows, n_.vocab,
+              scale, nats);
   std::uint64_t total = 0;
   double plain = 0;
   for (R x_nats : nats) {
-    WEIR_TRY(const auto one, to_q32(static_cast<double>(x_nats)));
-    total += one;
+    WEIR_TRY(const auto units, to_q32(static_cast<double>(x_nats)));
+    total += units;
     plain += static_cast<double>(x_nats);
   }
   s.rows->nats_q32[half] = total;
@@ -77,6 +84,9 @@ result<void> graph<R>::run_head(const spot& s, int half) {
   return {};
 }
 
+/// Carries the gradients of the logits back through the unembedding and the final norm.
+/// The head has no residual path around its norm, so a row of zeros, with stride 0,
+/// stands for it.
 template <class R>
 void graph<R>::head_gradient(const spot& s, int half) {
   const int row = half * half_rows;
@@ -84,17 +94,18 @@ void graph<R>::head_gradient(const spot& s, int half) {
   const auto top = static_cast<std::size_t>(n_.blocks);
   const matrix<R> logits = rows_from(s.w->logits, row);
   R* d_normed = scratch<R, 0>(half_rows * width);
-  R* nothing = scratch<R, 1>(width);
-  std::fill_n(nothing, width, R(0));
-  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.at, logits.step,
+  R* no_residual = scratch<R, 1>(width);
+  std::fill_n(no_residual, width, R(0));
+  gemm(form::plain, form::plain, half_rows, width, n_.vocab, logits.data, logits.stride,
        value(layout_.unembedding), width, R(0), d_normed, width);
   k_->norm_backward(constant(rows_of(s.w->x[top], row)), value(layout_.final_gain),
                     constant(rows_from(s.w->inverse, row)), {d_normed, width},
-                    {nothing, 0}, rows_of(s.w->d_x[top], row),
-                    s.w->d_gain.p + half * width, half_rows, width);
+                    {no_residual, 0}, rows_of(s.w->d_x[top], row),
+                    s.w->d_gain.data + half * width, half_rows, width);
 }
 
-/// Whether this half holds the chunk's last row and nobody knows the token after it.
+/// Returns whether this half has the last row of the chunk and the token after that row
+/// is not known yet.
 template <class R>
 bool graph<R>::leaves_pending(const spot& s, int half) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
@@ -102,6 +113,8 @@ bool graph<R>::leaves_pending(const spot& s, int half) const {
          (s.rows->last - 1) / half_rows == half;
 }
 
+/// Submits the task that scores a prediction that an earlier pulse left pending. It works
+/// on a copy of the logits, because the softmax overwrites its operand.
 template <class R>
 void graph<R>::score_pending(pulse_record& record, int lane) {
   accesses_.reads(context(lane).pending.all());
@@ -110,7 +123,7 @@ void graph<R>::score_pending(pulse_record& record, int lane) {
       "score_pending",
       [this, r, lane](const runtime::task_context& context) -> result<void> {
         lane_record& lr = pulse_of(context, r).lanes[static_cast<std::size_t>(lane)];
-        const R* pending = this->context(lane).pending.p;
+        const R* pending = this->context(lane).pending.data;
         std::vector<R> logits(pending, pending + n_.vocab);
         R nats = 0;
         k_->softmax(logits.data(), n_.vocab, &lr.first_token, 1, n_.vocab, R(0), &nats);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The second part of a block, forward and backward: what the memories read goes through
-/// `out`, then through two layers. Each task takes half of the columns or of the hidden
-/// units, and with them half of the weights.
+/// The second part of a block, forward and backward: the rows that were read from the
+/// memories go through the `out` matrices and then through a two-layer part with a
+/// squared rectifier.
+///
+/// Two tasks share each step. Each takes half of the columns or of the hidden units, and
+/// with them half of the weights, so that each weight passes through the caches once.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +14,10 @@
 
 namespace weir::models {
 
+/// Submits x1 = x + y out, for half of the columns.
 template <class R>
 void graph<R>::out(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   accesses_.reads(b.y.all())
       .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
       .reads(values(parameters(s).levels[0].out, n_.levels))
@@ -23,22 +27,24 @@ void graph<R>::out(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_out(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const int width = n_.width;
   const int columns = width / 2;
   const int first = half * columns;
-  const R* in = s.w->x[static_cast<std::size_t>(s.b)].p + first;
-  R* x1 = b.x1.p + first;
+  const R* in = s.w->x[static_cast<std::size_t>(s.b)].data + first;
+  R* x1 = b.x1.data + first;
   for (int r = 0; r < window_rows; ++r) {
     std::copy_n(in + r * width, columns, x1 + r * width);
   }
-  gemm(form::plain, form::plain, window_rows, columns, n_.outs, b.y.p, n_.outs,
+  gemm(form::plain, form::plain, window_rows, columns, n_.outs, b.y.data, n_.outs,
        value(parameters(s).levels[0].out) + first, width, R(1), x1, width);
 }
 
+/// Submits the two layers for half of the hidden units. The result is one of the three
+/// summands of the block's output: x1, and one from each half.
 template <class R>
 void graph<R>::mlp(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   half_buffers<R>& t = half_at(s, half);
   accesses_.reads(b.x1.all())
       .reads(values(parameters(s).gain2, 3))
@@ -52,23 +58,24 @@ void graph<R>::mlp(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_mlp(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const half_buffers<R>& t = half_at(s, half);
   const block_parameters& p = parameters(s);
   const int width = n_.width;
   const int hidden = n_.half_hidden;
   const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
-  // Both halves need the norm; the first keeps it for the way back.
+  // Both halves need the norm and compute it; the first half keeps it for the backward
+  // tasks.
   R* mine = scratch<R>(window_rows * (width + 1));
-  R* normed = half == 0 ? b.normed2.p : mine;
+  R* normed = half == 0 ? b.normed2.data : mine;
   R* inverse = half == 0 ? b.inverse2 : mine + window_rows * width;
-  k_->norm_forward({b.x1.p, width}, value(p.gain2), {normed, width}, {inverse, 1},
+  k_->norm_forward({b.x1.data, width}, value(p.gain2), {normed, width}, {inverse, 1},
                    window_rows, width);
   gemm(form::plain, form::transposed, window_rows, hidden, width, normed, width,
        value(p.mlp_in) + weights, width, R(0), t.relu, hidden);
   k_->square_forward({t.relu, hidden}, {t.hidden, hidden}, window_rows, hidden);
   gemm(form::plain, form::plain, window_rows, width, hidden, t.hidden, hidden,
-       value(p.mlp_out) + weights, width, R(0), t.out.p, width);
+       value(p.mlp_out) + weights, width, R(0), t.out.data, width);
 }
 
 template <class R>
@@ -86,11 +93,13 @@ void graph<R>::sum_output(const spot& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
   const std::ptrdiff_t first = std::ptrdiff_t{row} * n_.width;
   const int count = rows * n_.width;
-  R* to = s.w->x[static_cast<std::size_t>(b) + 1].p + first;
-  k_->sum_of(from.halves[0].out.p + first, from.halves[1].out.p + first, to, count);
-  k_->add(to, from.x1.p + first, count);
+  R* to = s.w->x[static_cast<std::size_t>(b) + 1].data + first;
+  k_->sum_of(from.halves[0].out.data + first, from.halves[1].out.data + first, to, count);
+  k_->add(to, from.x1.data + first, count);
 }
 
+/// Submits the way back through the two layers for half of the hidden units. The result
+/// is one half's part of the gradient of the norm's output.
 template <class R>
 void graph<R>::mlp_backward(const spot& s, int half) {
   half_buffers<R>& t = half_at(s, half);
@@ -108,7 +117,7 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
   const int width = n_.width;
   const int hidden = n_.half_hidden;
   const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
-  const R* d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1].p;
+  const R* d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1].data;
   gemm(form::plain, form::transposed, window_rows, hidden, width, d_x, width,
        value(p.mlp_out) + weights, width, R(0), t.d_hidden, hidden);
   k_->square_backward({t.relu, hidden}, {t.d_hidden, hidden}, window_rows, hidden);
@@ -116,9 +125,11 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
        value(p.mlp_in) + weights, width, R(0), t.d_normed, width);
 }
 
+/// Submits the way back through the norm and the `out` matrices, for the heads of one
+/// half.
 template <class R>
 void graph<R>::out_backward(const spot& s, int half) {
-  block& b = at(s);
+  block& b = block_at(s);
   accesses_.reads(half_at(s, 0).back.all())
       .reads(half_at(s, 1).back.all())
       .reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
@@ -134,22 +145,24 @@ void graph<R>::out_backward(const spot& s, int half) {
 
 template <class R>
 void graph<R>::run_out_backward(const spot& s, int half) {
-  const block& b = at(s);
+  const block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int width = n_.width;
   const int size = window_rows * width;
   const int first = half * n_.first_outs;
   const int columns = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
-  // Both halves need the gradient of x1; the first keeps it.
+  // Both halves need the gradient of x1 and compute it; the first half keeps it for the
+  // tasks that follow.
   R* d_normed = scratch<R>(2 * size + width);
-  R* d_x1 = half == 0 ? b.d_x1.p : d_normed + size;
+  R* d_x1 = half == 0 ? b.d_x1.data : d_normed + size;
   k_->sum_of(b.halves[0].d_normed, b.halves[1].d_normed, d_normed, size);
-  k_->norm_backward({b.x1.p, width}, value(p.gain2), {b.inverse2, 1}, {d_normed, width},
+  k_->norm_backward({b.x1.data, width}, value(p.gain2), {b.inverse2, 1},
+                    {d_normed, width},
                     constant(rows_of(s.w->d_x[static_cast<std::size_t>(s.b) + 1], 0)),
                     {d_x1, width}, d_x1 + size, window_rows, width);
   gemm(form::plain, form::transposed, window_rows, columns, width, d_x1, width,
        value(p.levels[0].out) + std::ptrdiff_t{first} * width, width, R(0),
-       b.halves[static_cast<std::size_t>(half)].d_y.p, columns);
+       b.halves[static_cast<std::size_t>(half)].d_y.data, columns);
 }
 
 }  // namespace weir::models

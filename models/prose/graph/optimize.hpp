@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The outer loop: reduction over lanes, clipping, AdamW per level with error buffers.
+/// The optimizer's tasks: the sum of the gradients over lanes, clipping, and AdamW steps.
+///
+/// A level steps in the pulses whose `active` mask has its bit. In all other pulses its
+/// gradients are added to an error buffer, and the next step takes their mean.
 /// @source{Context stream design, 3.4}
 #pragma once
 
@@ -12,8 +15,9 @@
 
 namespace weir::models {
 
-/// Adds the lanes' gradients into lane 0, by the tree and the arithmetic of a level 1
-/// all-reduce: lanes that are spread over ranks have the same sum.
+/// Adds the gradients of all lanes to those of lane 0, along the tree and with the
+/// arithmetic of an all-reduce at determinism level 1. Lanes that are spread over devices
+/// are added by such an all-reduce, so both have the same sum.
 template <class R>
 void graph<R>::run_reduce(int group) {
   std::vector<const std::byte*> lanes(static_cast<std::size_t>(n_.lanes));
@@ -28,14 +32,17 @@ void graph<R>::run_reduce(int group) {
   }
 }
 
+/// Computes the sums of squares of the gradients of a group.
 template <class R>
 void graph<R>::run_squares(int group) {
   for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
-    squares_.p[parameter] =
+    squares_.data[parameter] =
         k_->squares(gradient(0, parameter), static_cast<int>(info(parameter).padded()));
   }
 }
 
+/// Submits the sum of the gradients over the graph's lanes. A lane without tokens has no
+/// backward tasks, so its gradients are set to zero first.
 template <class R>
 void graph<R>::reduce(pulse_record& record) {
   if (n_.lanes == 1 && !shares_) {
@@ -48,14 +55,14 @@ void graph<R>::reduce(pulse_record& record) {
     const buffer<R> all = gradients_[static_cast<std::size_t>(lane)].all;
     accesses_.writes(all.all());
     task("no_gradients", [all](const runtime::task_context&) -> result<void> {
-      std::fill_n(all.p, all.count, R(0));
+      std::fill_n(all.data, all.count, R(0));
       return {};
     });
   }
   for (int g = 0; n_.lanes > 1 && g < static_cast<int>(layout_.groups().size()); ++g) {
     const auto& parameters = layout_.groups()[static_cast<std::size_t>(g)].parameters;
     for (int parameter : parameters) {
-      if (!shares_) {  // of a shared sum they come later
+      if (!shares_) {  // else `measure` computes the squares, of the larger sum
         accesses_.writes(squares_part(parameter));
       }
     }
@@ -77,15 +84,16 @@ void graph<R>::reduce(pulse_record& record) {
   }
 }
 
-/// One task behind all that make this graph's part of the sum.
+/// Submits a task that ends when this graph's part of the shared sum is complete. It does
+/// nothing else: its id stands for all tasks that contribute.
 template <class R>
 void graph<R>::hand_over() {
   accesses_.reads(gradients_[0].all.all());
   task("gradients", [](const runtime::task_context&) -> result<void> { return {}; });
 }
 
-/// Sums of squares of a sum that others have completed; those of a sum of our own are
-/// there already.
+/// Submits the sums of squares of a shared sum. Those of a sum that the graph has made
+/// alone were computed together with the sum.
 template <class R>
 void graph<R>::measure() {
   for (int g = 0; shares_ && g < static_cast<int>(layout_.groups().size()); ++g) {
@@ -104,6 +112,7 @@ double graph<R>::rate_at(const pulse_record& record) const {
   return scheduled_rate(config_, record.update, record.total_updates);
 }
 
+/// Submits the task that plans the steps: see `run_clip`.
 template <class R>
 void graph<R>::clip(pulse_record& record) {
   accesses_.reads(squares_.all()).updates(state_.counters.all()).writes(plan_.all());
@@ -114,24 +123,28 @@ void graph<R>::clip(pulse_record& record) {
       }));
 }
 
+/// Computes the norm of the whole gradient, the factor that clips it, and the numbers of
+/// each level's step; advances the counters. A gradient that is not finite stops the
+/// pulse here, before it has changed a parameter.
 template <class R>
 result<void> graph<R>::run_clip(pulse_record& record) {
   double total = 0;
   for (std::int64_t i = 0; i < squares_.count; ++i) {
-    total += squares_.p[i];
+    total += squares_.data[i];
   }
   record.gradient_norm = std::sqrt(total);
   if (!std::isfinite(record.gradient_norm)) {
     return error(errc::kernel_failed,
-                 "norm of the gradient: expected a finite number, found none");
+                 "norm of the gradient: expected a finite number, found " +
+                     std::string(std::isnan(record.gradient_norm) ? "nan" : "infinity"));
   }
   const double scale = std::min(1.0, config_.clip / (record.gradient_norm + 1e-6));
   step_counters counters;
-  counters.load_from(state_.counters.p);
+  counters.load_from(state_.counters.data);
   counters.updates += 1;
   for (int l = 0; l < n_.levels; ++l) {
     const auto level = static_cast<std::size_t>(l);
-    step_plan<R>& plan = plan_.p[l];
+    step_plan<R>& plan = plan_.data[l];
     plan.scale = static_cast<R>(scale);
     counters.accumulated[level] += 1;
     if ((record.active >> l & 1U) == 0) {
@@ -149,23 +162,24 @@ result<void> graph<R>::run_clip(pulse_record& record) {
     plan.beta2 = static_cast<R>(config_.beta2);
     plan.epsilon = static_cast<R>(config_.epsilon);
   }
-  counters.store_to(state_.counters.p);
+  counters.store_to(state_.counters.data);
   return {};
 }
 
+/// Steps the parameters of a group, or adds its gradients to its error buffers.
 template <class R>
 void graph<R>::run_step(int group, bool active, bool accumulated) {
   const step_group& g = layout_.groups()[static_cast<std::size_t>(group)];
-  const step_plan<R>& plan = plan_.p[g.level];
-  R* moments = state_.moments[static_cast<std::size_t>(group)].p;
-  R* errors = state_.errors[static_cast<std::size_t>(group)].p;
+  const step_plan<R>& plan = plan_.data[g.level];
+  R* moments = state_.moments[static_cast<std::size_t>(group)].data;
+  R* errors = state_.errors[static_cast<std::size_t>(group)].data;
   for (int parameter : g.parameters) {
     const parameter_info& i = info(parameter);
     const auto count = static_cast<int>(i.padded());
     const R* grad = gradient(0, parameter);
     R* error = errors + i.group_offset;
     if (active) {
-      k_->step(state_.parameters.p + i.offset, grad, moments + i.group_offset,
+      k_->step(state_.parameters.data + i.offset, grad, moments + i.group_offset,
                moments + g.size + i.group_offset, accumulated ? error : nullptr, count,
                plan, i.decays ? static_cast<R>(config_.decay) : R(0));
     } else {
@@ -174,6 +188,9 @@ void graph<R>::run_step(int group, bool active, bool accumulated) {
   }
 }
 
+/// Submits one task for each group. Whether a group's error buffer is read is decided
+/// here, by counters of the pulses submitted so far: a buffer that is empty anyway is no
+/// access.
 template <class R>
 void graph<R>::step(const pulse_record& record) {
   for (int g = 0; g < static_cast<int>(layout_.groups().size()); ++g) {
@@ -199,7 +216,7 @@ void graph<R>::step(const pulse_record& record) {
           run_step(g, active, accumulated);
           return {};
         },
-        turn::filler);
+        priority::filler);
   }
 }
 

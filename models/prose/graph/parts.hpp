@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All definitions of the graph's members: included by each file that instantiates it for
-/// one real type.
+/// Includes the definitions of all members of the graph, for the files that instantiate
+/// the graph for a floating point type.
 #pragma once
 
 #include "prose/graph/allocate.hpp"

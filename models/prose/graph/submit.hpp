@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The order in which a pulse's tasks are submitted. Pulses of one shape submit the same
-/// tasks with the same accesses, so the engine records the first and replays the others.
+/// The order in which the tasks of a pulse are submitted, and the recordings of pulses.
+///
+/// Two pulses of one shape submit the same tasks with the same accesses. The engine
+/// therefore records the tasks of the first pulse with their dependences, and replays
+/// them for the others, which saves looking up the accesses again. A replayed task gets
+/// its pulse record as the argument of the replay, not from its kernel: see `pulse_of`.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +14,19 @@
 
 namespace weir::models {
 
-/// Larger pulses have tasks enough to hide the look-ups.
-inline constexpr std::size_t most_windows_recorded = 8;
-/// Chunks that do not divide into windows have many shapes.
-inline constexpr std::size_t most_recordings = 64;
+/// Pulses with more windows are not recorded: their tasks take longer than submitting
+/// them.
+inline constexpr std::size_t max_recorded_windows = 8;
+/// Limit of the recordings. Chunks that do not end at window boundaries have many shapes.
+inline constexpr std::size_t max_recordings = 64;
 
+/// Returns the record of the pulse for which a task runs: the argument of a replay, or
+/// the record with which the task was submitted.
 template <class R>
 pulse_record& graph<R>::pulse_of(const runtime::task_context& context,
                                  pulse_record* submitted) {
-  // The argument is what `submit_pulse` got, which is not constant.
+  // The engine passes arguments as const void*; this one points to the record that
+  // `submit_pulse` got, which is not const.
   auto* argument = static_cast<pulse_record*>(const_cast<void*>(context.argument));
   return argument != nullptr ? *argument : *submitted;
 }
@@ -47,6 +55,8 @@ typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record,
   return shape;
 }
 
+/// Updates the counters as of the pulses submitted so far, which decide about the
+/// accesses of later pulses. The tasks have their own counters, in the state.
 template <class R>
 void graph<R>::count_accumulated(const pulse_record& record) {
   for (std::uint32_t l = 0; l < static_cast<std::uint32_t>(n_.levels); ++l) {
@@ -55,6 +65,7 @@ void graph<R>::count_accumulated(const pulse_record& record) {
   }
 }
 
+/// Submits the tasks of a part of a pulse one by one.
 template <class R>
 result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
   failed_.reset();
@@ -82,10 +93,12 @@ result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
   return {};
 }
 
+/// Replays recorded tasks for this pulse. Their ids follow each other as in the
+/// recording.
 template <class R>
 result<void> graph<R>::replay(pulse_record& record, pulse_part part,
                               const recording& known) {
-  WEIR_TRY(const runtime::task_id first, place_.replay(known.tasks, &record));
+  WEIR_TRY(const runtime::task_id first, runner_.replay(known.tasks, &record));
   record.first = part == pulse_part::step ? record.first : first;
   record.last = last_ = first + known.tasks.size() - 1;
   for (const runtime::task_id result : known.results) {
@@ -94,24 +107,26 @@ result<void> graph<R>::replay(pulse_record& record, pulse_part part,
   return {};
 }
 
+/// Submits a part of a pulse: by a replay if its shape is known, else one by one; the
+/// first pulse of a shape is recorded.
 template <class R>
 result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   std::size_t windows = 0;
   for (const lane_record& lane : record.lanes) {
     windows += lane.windows.size();
   }
-  const bool records = place_.captures() && windows <= most_windows_recorded;
+  const bool records = runner_.captures() && windows <= max_recorded_windows;
   const pulse_shape shape = records ? shape_of(record, part) : pulse_shape();
   if (const auto known = recordings_.find(shape); known != recordings_.end()) {
     return replay(record, part, known->second);
   }
-  if (!records || recordings_.size() >= most_recordings) {
+  if (!records || recordings_.size() >= max_recordings) {
     return submit_tasks(record, part);
   }
   const std::size_t results = record.results.size();
-  WEIR_CHECK(place_.begin_capture(&record));
+  WEIR_CHECK(runner_.begin_capture(&record));
   auto submitted = submit_tasks(record, part);
-  auto tasks = place_.end_capture();
+  auto tasks = runner_.end_capture();
   if (submitted && tasks) {
     recording& r = recordings_[shape];
     r.tasks = std::move(*tasks);
@@ -122,8 +137,10 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   return submitted;
 }
 
-/// Which buffers a pulse works in. A Build pulse begins where the one before has stepped,
-/// so other buffers would let nothing overlap and push these out of the caches.
+/// Chooses the set of window buffers in which a pulse works. Pulses without backward work
+/// alternate between two sets, so that one may begin while the other still runs. A Build
+/// pulse has to wait for the steps of the pulse before it anyway, so it uses the first
+/// set, which is still in the caches.
 template <class R>
 void graph<R>::choose_slot(const pulse_record& record) {
   slot_ = record.builds ? 0 : (slot_ + 1) % windows_.size();

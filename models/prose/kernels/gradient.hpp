@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One level of one head in a window: backward in chunk form. Included once per
-/// instruction set.
+/// Backward kernels of one level of one head in a window, in chunk form. Included once
+/// per instruction set.
+///
+/// `memory.hpp` and `segments.hpp` give the forward equations and the three forms of a
+/// level; this file goes back through them. Gradients of the gates are first taken by
+/// theta and by log(keep), because a product of decays is a sum in logarithms.
 /// @source{Context stream design, 3.3, in the chunk form of 3.2}
 #pragma once
 
@@ -9,14 +13,15 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
-/// Gradients of the gates before they reach the gates' inputs.
+/// Gradients of the gates of each row, before they go back to the gates' inputs.
 template <class R>
 struct gate_gradient {
   R theta[W];
-  R log_keep[W];  ///< of log(1 - alpha)
+  R log_keep[W];
 };
 
-/// Solves (I + s)^T g = g in place, from the last row up.
+/// Solves (I + s)^T x = g for x, from the last row up; x replaces g. `s` is strictly
+/// lower triangular [64][64], `g` is [64][32]. This is the transpose of `solve_lower`.
 template <class R>
 WEIR_INLINE void solve_upper(const R* s, R* g) {
   for (int row = W - tile_rows; row >= 0; row -= tile_rows) {
@@ -25,28 +30,28 @@ WEIR_INLINE void solve_upper(const R* s, R* g) {
       tile_add(t, transposed(s, W), row, g, D, col, row + tile_rows, W);
       for (int r = tile_rows - 1; r >= 0; --r) {
         for (int v = 0; v < tile_vecs; ++v) {
-          R* at = g + row * D + col + v * wide_lanes<R>;
-          wide<R> x = load_wide(at + r * D) - t.v[r][v];
+          R* part = g + row * D + col + v * wide_lanes<R>;
+          wide<R> x = load_wide(part + r * D) - t.v[r][v];
           for (int i = tile_rows - 1; i > r; --i) {
-            x = fma(all_wide(-s[(row + i) * W + row + r]), load_wide(at + i * D), x);
+            x = fma(all_wide(-s[(row + i) * W + row + r]), load_wide(part + i * D), x);
           }
-          store(at + r * D, x);
+          store(part + r * D, x);
         }
       }
     }
   }
 }
 
-/// Scratch of the solved backward pass.
+/// Working memory of `solved_backward`, on the stack.
 template <class R>
 struct alignas(64) solved_scratch {
   R d_y[W * D];
-  R error_t[D * W];
-  R g[W * D];         ///< gradient of the errors, then of the right-hand side
-  R s[W * W];         ///< weights of the system, or of the reads
-  R along_g[W * W];   ///< g_t . e_i
-  R along_y[W * W];   ///< dy_t . e_i
-  R memory_t[D * D];  ///< [value][key]
+  R error_t[D * W];   ///< transpose of the errors
+  R g[W * D];         ///< gradient of the errors, then of the system's right-hand side
+  R s[W * W];         ///< weights of the reads, then of the system
+  R along_g[W * W];   ///< g_t . e_i, then gradient of the scores k_t . k_i
+  R along_y[W * W];   ///< dy_t . e_i, then gradient of the scores q_t . k_i
+  R memory_t[D * D];  ///< transpose of the memory before the window: [value][key]
   R d_memory_t[D * D];
   R d_key[W * D];
   R d_query[W * D];
@@ -54,16 +59,20 @@ struct alignas(64) solved_scratch {
   R weighted[W * D];
 };
 
-/// Sums over rows r, from the last up, of decay-weighted terms, for theta and for the
-/// firings' log keeps.
+/// Running sums over the rows of the decay table, from the last row up.
+///
+/// A firing at the end of row r decays all writes up to r in all later rows of the table.
+/// The gradient of its log(keep) is therefore the sum, over the rows of the table after
+/// it, of the terms of the writes that it decays.
 template <class R>
 struct decay_sums {
-  alignas(64) R theta[W] = {};
-  alignas(64) R terms[W] = {};
-  R before = 0;
+  alignas(64) R theta[W] = {};  ///< by write: gradient of theta
+  alignas(64) R terms[W] = {};  ///< by write: sum of weight times gradient of the weight
+  R before = 0;                 ///< the same sum for the memory before the window
 };
 
-/// Adds the row's terms: `d` is the gradient of table * theta.
+/// Adds the terms of a row of the table for the writes [0, upto). `d` is the gradient of
+/// table[row] * theta.
 template <class R>
 WEIR_INLINE void add_row(decay_sums<R>& sums, const memory_head<R>& h, int row,
                          const R* d, int upto) {
@@ -75,7 +84,8 @@ WEIR_INLINE void add_row(decay_sums<R>& sums, const memory_head<R>& h, int row,
   });
 }
 
-/// Sum of the terms of writes before row `end`: those that a firing there decays.
+/// Returns the sum of the terms of the writes before row `end`, which are those that a
+/// firing at that row decays. The order of the sum is fixed.
 template <class R>
 WEIR_INLINE R terms_before(const decay_sums<R>& sums, int end) {
   vec<R> s = all(R(0));
@@ -89,8 +99,11 @@ WEIR_INLINE R terms_before(const decay_sums<R>& sums, int end) {
   return total;
 }
 
-/// Gradients of theta and of the decays from those of the weights; turns `along_*` into
-/// gradients of the scores.
+/// Computes the gradients of theta and of log(keep), and turns `along_g` and `along_y`
+/// into gradients of the scores.
+/// @param d_end  Gradients of the weights of the writes at the window's end; null if no
+/// gradient comes from behind the window.
+/// @param d_before_end  Gradient of the decay of the memory over the whole window.
 template <class R>
 WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
                                 const R* d_end, R d_before_end, gate_gradient<R>& out) {
@@ -125,7 +138,8 @@ WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
       out.log_keep[row - 1] = sums.before + terms_before(sums, row);
     }
   }
-  // Row 0 sees nothing in the window: its scores get no gradient.
+  // Row 0 of the table is zero, so this clears the gradients of its scores and adds
+  // nothing to the sums.
   take(0, 0, x.along_g, h.key_key);
   if (reads == 0) {
     take(0, 0, x.along_y, h.query_key);
@@ -133,6 +147,7 @@ WEIR_INLINE void decay_backward(const memory_head<R>& h, solved_scratch<R>& x,
   copy(out.theta, sums.theta, W);
 }
 
+/// Copies a [64][32] matrix whose rows are `stride` apart to dense rows.
 template <class R>
 WEIR_INLINE void copy_rows(R* to, const R* from, std::ptrdiff_t stride) {
   for (int r = 0; r < W; ++r) {
@@ -142,7 +157,7 @@ WEIR_INLINE void copy_rows(R* to, const R* from, std::ptrdiff_t stride) {
   }
 }
 
-/// out[r] = a[r] * factor[r].
+/// Multiplies each of 64 rows by its factor: out[r] = a[r] * factor[r].
 template <class R>
 WEIR_INLINE void scale_rows(const R* a, const R* factor, R* out) {
   for (int r = 0; r < W; ++r) {
@@ -152,8 +167,9 @@ WEIR_INLINE void scale_rows(const R* a, const R* factor, R* out) {
   }
 }
 
-/// What the memory after the window asks of the window: gradients of errors, keys and end
-/// weights.
+/// Goes back from the gradient of the memory after the window to the writes of the
+/// window: adds to the gradients of errors and keys, and computes those of the weights
+/// that the writes have at the window's end.
 template <class R>
 WEIR_INLINE void end_backward(const memory_head<R>& h, solved_scratch<R>& x, R* d_end) {
   const R* w = h.table + W * W;
@@ -172,11 +188,11 @@ WEIR_INLINE void end_backward(const memory_head<R>& h, solved_scratch<R>& x, R* 
   product(plain(x.weighted, D), x.d_memory_t, D, W, D, whole(D), add_to(x.d_key, D));
 }
 
-/// Gradient of the memory before the window.
+/// Computes the gradient of the memory before the window, in place of that after it.
 template <class R>
 WEIR_INLINE void before_backward(const memory_head<R>& h, solved_scratch<R>& x,
                                  int reads) {
-  const wide<R> decay = all_wide(h.follows ? h.before[W] : R(0));
+  const wide<R> decay = all_wide(h.has_gradient_after ? h.before[W] : R(0));
   for (int i = 0; i < D * D; i += wide_lanes<R>) {
     store<R>(h.d_memory + i, load_wide(h.d_memory + i) * decay);
   }
@@ -186,7 +202,7 @@ WEIR_INLINE void before_backward(const memory_head<R>& h, solved_scratch<R>& x,
   product(transposed(h.query, D), x.weighted, D, D, D, whole(W), add_to(h.d_memory, D));
 }
 
-/// Gradients of keys and queries from those of the scores.
+/// Adds the parts of the gradients of keys and queries that come from their scores.
 template <class R>
 WEIR_INLINE void scores_backward(const memory_head<R>& h, solved_scratch<R>& x) {
   product(plain(x.along_y, W), h.key, D, W, D, lower(), add_to(x.d_query, D));
@@ -195,7 +211,8 @@ WEIR_INLINE void scores_backward(const memory_head<R>& h, solved_scratch<R>& x) 
   product(transposed(x.along_g, W), h.key, D, W, D, upper(W), add_to(x.d_key, D));
 }
 
-/// Parts of queries' and keys' gradients that come through the memory before the window.
+/// Computes the parts of the gradients of queries and keys that come from reading the
+/// memory before the window.
 template <class R>
 WEIR_INLINE void memory_parts(const memory_head<R>& h, solved_scratch<R>& x, int reads) {
   scale_rows(x.d_y, h.before + reads, x.weighted);
@@ -204,6 +221,9 @@ WEIR_INLINE void memory_parts(const memory_head<R>& h, solved_scratch<R>& x, int
   product(plain(x.weighted, D), x.memory_t, D, W, D, whole(D), add_to(x.d_key, D));
 }
 
+/// Backward kernel of the levels that fire every 1, 2 or 4 tokens: the inverse of
+/// `solved_forward` and `solved_advance`. The transposed triangular system turns the
+/// gradient of the errors into that of the right-hand side.
 template <class R>
 WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate) {
   const int reads = h.frequency == 1 ? 1 : 0;
@@ -216,12 +236,12 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   weights(h, reads, h.query_key, x.s);
   product(transposed(x.s, W), x.d_y, D, W, D, upper(W),
           [&](int row, int col, const tile<R>& t) {
-            each_part<R>(D, [&](int r, int v, std::ptrdiff_t at) {
-              store<R>(x.g + row * D + col + at, -t.v[r][v]);
+            each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
+              store<R>(x.g + row * D + col + part, -t.v[r][v]);
             });
           });
   R d_before_end = R(0);
-  if (h.follows) {
+  if (h.has_gradient_after) {
     end_backward(h, x, d_end);
     d_before_end = inner_product(h.d_memory, h.memory_before);
   }
@@ -229,10 +249,10 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   solve_upper(x.s, x.g);
   lower_product(plain(x.g, D), x.error_t, W, W, D, x.along_g, W);
   lower_product(plain(x.d_y, D), x.error_t, W, W, D, x.along_y, W);
-  decay_backward(h, x, h.follows ? d_end : nullptr, d_before_end, gate);
+  decay_backward(h, x, h.has_gradient_after ? d_end : nullptr, d_before_end, gate);
   memory_parts(h, x, reads);
   scores_backward(h, x);
-  if (h.precedes) {
+  if (h.wants_gradient_before) {
     before_backward(h, x, reads);
   }
   for (int i = 0; i < W * D; i += wide_lanes<R>) {
@@ -242,8 +262,9 @@ WEIR_INLINE void solved_backward(const memory_head<R>& h, gate_gradient<R>& gate
   unit_backward(h.query, h.query_inverse, x.d_query, h.d_query, h.d_query_stride);
 }
 
-/// The part of a held level that comes through its writes: only if something follows in
-/// the chunk.
+/// Computes the gradients that come through the writes of a level that fires every 64
+/// tokens or more rarely. Only memories that later windows of the chunk read have any.
+/// `d_error` gets the gradient of the errors.
 template <class R>
 WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
                              gate_gradient<R>& gate, R* d_error) {
@@ -272,6 +293,7 @@ WEIR_INLINE void held_writes(const memory_head<R>& h, const R* memory_t,
   }
 }
 
+/// Backward kernel of the levels that fire every 64 tokens or more rarely.
 template <class R>
 WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) {
   alignas(64) R memory_t[D * D];
@@ -284,15 +306,15 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
   unit_backward(h.query, h.query_inverse, d_query, h.d_query, h.d_query_stride);
   clear(gate.theta, W);
   clear(gate.log_keep, W);
-  if (h.follows) {
+  if (h.has_gradient_after) {
     held_writes(h, memory_t, gate, d_error);
   } else {
     clear(h.d_key, W * D);
     clear(h.d_value, W * D);
     clear(d_error, W * D);
   }
-  if (h.precedes) {
-    if (!h.follows) {
+  if (h.wants_gradient_before) {
+    if (!h.has_gradient_after) {
       clear(h.d_memory, D * D);
       clear(h.d_accumulator, D * D);
     }
@@ -301,19 +323,23 @@ WEIR_INLINE void held_backward(const memory_head<R>& h, gate_gradient<R>& gate) 
   }
 }
 
+/// The backward kernel: chooses the form as `memory_forward` does, and takes the
+/// gradients of the gates back to their inputs.
 template <class R>
 void memory_backward(const memory_head<R>& h) {
   gate_gradient<R> gate;
   alignas(64) R own_gradient[D * D];
-  if (h.frequency >= least_segment && h.frequency < W) {
+  if (h.frequency >= min_segment && h.frequency < W) {
     memory_head<R> own = h;
-    if (!h.follows && !h.precedes) {
-      own.d_memory = own_gradient;  // nobody else wants it
+    if (!h.has_gradient_after && !h.wants_gradient_before) {
+      // The segments pass a gradient of the memory from one to the next; here no other
+      // window needs it, and the caller has no memory for it.
+      own.d_memory = own_gradient;
     }
     clear(gate.log_keep, W);
     segments_backward(own, gate.theta, gate.log_keep);
   } else if (h.frequency < W) {
-    if (h.precedes && !h.follows) {
+    if (h.wants_gradient_before && !h.has_gradient_after) {
       clear(h.d_memory, D * D);
     }
     solved_backward(h, gate);
@@ -322,9 +348,11 @@ void memory_backward(const memory_head<R>& h) {
   }
   for (int r = 0; r < W; ++r) {
     h.d_theta[r] = gate.theta[r] * h.theta_slope[r];
-    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] * R(1 / most_kept) - R(1));
+    // keep = max_keep * sigmoid(-a), so d log(keep) / da = sigmoid(-a) - 1.
+    h.d_alpha[r] = gate.log_keep[r] * (h.keep[r] * R(1 / max_keep) - R(1));
   }
-  // Rows of earlier pulses, and rows that are not there yet, are constants.
+  // Rows of earlier pulses are constants in this pulse, and rows behind `last` do not
+  // exist yet: both have no gradients.
   const auto constant = [&](int from, int to) {
     for (int r = from; r < to; ++r) {
       clear(h.d_key + r * D, D);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernels for any processor.
+/// The kernels for any processor: compiled for the baseline of the architecture.
 #define WEIR_KERNEL_SPACE level_base
 #include "prose/kernels/make_table.hpp"
 

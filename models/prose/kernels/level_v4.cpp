@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernels for processors with AVX-512.
+/// The kernels for processors with AVX-512. Checks in double precision use those of
+/// `level_v3`.
 #define WEIR_KERNEL_SPACE level_v4
 #include "prose/kernels/make_table.hpp"
 

@@ -8,6 +8,7 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
+/// Returns the table of the kernels that are compiled in this file.
 template <class R>
 kernel_table<R> make_table(const char* name) {
   kernel_table<R> t;

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small products held in registers, for operands that lie in the first-level cache.
-/// Included once per instruction set. One entry's terms are added in ascending order of
-/// the inner index, whatever the rest is.
+/// Products of small matrices that lie in the first-level cache: tiles of the result stay
+/// in registers. Included once per instruction set.
+///
+/// The terms of one entry are added in ascending order of the inner index, whatever the
+/// tiles and registers are, so the bits do not depend on the instruction set.
 #pragma once
 
 #include "prose/kernels/simd.hpp"
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
-/// Left operand: entry (row, k) is at `at[row * row_step + k * inner_step]`, so a
-/// transpose costs nothing.
+/// The left operand of a product: entry (row, k) is `data[row * row_step + k *
+/// inner_step]`. A transpose is a matter of steps and costs nothing.
 template <class R>
 struct left {
-  const R* at;
+  const R* data;
   std::ptrdiff_t row_step;
   std::ptrdiff_t inner_step;
 };
+/// Takes a matrix as it is stored.
 template <class R>
 WEIR_INLINE left<R> plain(const R* a, std::ptrdiff_t stride) {
   return {a, stride, 1};
 }
+/// Takes the transpose of a matrix.
 template <class R>
 WEIR_INLINE left<R> transposed(const R* a, std::ptrdiff_t stride) {
   return {a, 1, stride};
@@ -31,13 +35,15 @@ inline constexpr int tile_vecs = 2;
 template <class R>
 inline constexpr int tile_cols = tile_vecs* wide_lanes<R>;
 
+/// A part of the result, of `tile_rows` rows and `tile_cols` columns, in registers.
 template <class R>
 struct tile {
   wide<R> v[tile_rows][tile_vecs];
 };
 
-/// Calls f(r, c, offset) for every register of a tile: the offset of its first element in
-/// a matrix with this stride.
+/// Calls f(r, c, offset) for each register of a tile. The offset is that of the
+/// register's first element in a matrix with this stride, relative to the tile's first
+/// element.
 template <class R, class F>
 WEIR_INLINE void each_part(std::ptrdiff_t stride, F f) {
   for (int r = 0; r < tile_rows; ++r) {
@@ -47,11 +53,12 @@ WEIR_INLINE void each_part(std::ptrdiff_t stride, F f) {
   }
 }
 
-/// t += left(row .. row+3, k0 .. k1-1) * b(k0 .. k1-1, col .. col+tile_cols-1).
+/// Adds to a tile the product of rows [row, row + 4) of the left operand with columns
+/// [col, col + tile_cols) of `b`, over the inner indices [k0, k1).
 template <class R>
 WEIR_INLINE void tile_add(tile<R>& t, left<R> a, int row, const R* b,
                           std::ptrdiff_t b_stride, int col, int k0, int k1) {
-  const R* pa = a.at + row * a.row_step;
+  const R* pa = a.data + row * a.row_step;
   const R* pb = b + col;
   for (int k = k0; k < k1; ++k) {
     const wide<R> b0 = load_wide(pb + k * b_stride);
@@ -69,8 +76,9 @@ WEIR_INLINE tile<R> tile_zero() {
   return tile<R>{};
 }
 
-/// Whole product, tile by tile: `inner(row)` gives the range of k for the rows row ..
-/// row+3, `put(row, col, tile)` takes the result.
+/// Computes a product tile by tile. `inner(row)` returns the range of inner indices for
+/// the rows [row, row + 4), which is how triangular operands save work. `put(row, col,
+/// tile)` takes each tile of the result.
 template <class R, class Inner, class Put>
 WEIR_INLINE void product(left<R> a, const R* b, std::ptrdiff_t b_stride, int rows,
                          int cols, Inner inner, Put put) {
@@ -88,42 +96,42 @@ struct inner_range {
   int from;
   int to;
 };
-/// All k in [0, n).
+/// Range for a full left operand with `n` columns.
 WEIR_INLINE auto whole(int n) {
   return [n](int) { return inner_range{0, n}; };
 }
-/// k up to the last row of the tile: the left operand is lower triangular.
+/// Range for a lower triangular left operand: up to the last row of the tile.
 WEIR_INLINE auto lower() {
   return [](int row) { return inner_range{0, row + tile_rows}; };
 }
-/// k from the first row of the tile on: the left operand is upper triangular with `n`
-/// columns.
+/// Range for an upper triangular left operand with `n` columns: from the first row of the
+/// tile.
 WEIR_INLINE auto upper(int n) {
   return [n](int row) { return inner_range{row, n}; };
 }
 
-/// Writes tiles to a row-major matrix.
+/// Returns a `put` that writes the tiles to a row-major matrix.
 template <class R>
 WEIR_INLINE auto put_in(R* c, std::ptrdiff_t stride) {
   return [c, stride](int row, int col, const tile<R>& t) {
-    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t at) {
-      store(c + row * stride + col + at, t.v[r][v]);
+    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t part) {
+      store(c + row * stride + col + part, t.v[r][v]);
     });
   };
 }
-/// Adds tiles to a row-major matrix.
+/// Returns a `put` that adds the tiles to a row-major matrix.
 template <class R>
 WEIR_INLINE auto add_to(R* c, std::ptrdiff_t stride) {
   return [c, stride](int row, int col, const tile<R>& t) {
-    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t at) {
-      R* to = c + row * stride + col + at;
+    each_part<R>(stride, [&](int r, int v, std::ptrdiff_t part) {
+      R* to = c + row * stride + col + part;
       store<R>(to, load_wide(to) + t.v[r][v]);
     });
   };
 }
 
-/// Lower triangle, in tiles, of a product of 64 x 64: entries in tiles right of the
-/// diagonal stay as they are.
+/// Computes the tiles on and left of the diagonal of a square product. Entries of other
+/// tiles stay as they are.
 template <class R>
 WEIR_INLINE void lower_product(left<R> a, const R* b, std::ptrdiff_t b_stride, int size,
                                int inner, R* c, std::ptrdiff_t c_stride) {
@@ -136,7 +144,8 @@ WEIR_INLINE void lower_product(left<R> a, const R* b, std::ptrdiff_t b_stride, i
   }
 }
 
-/// Transposes a block of 8 x 8.
+/// Transposes a block of 8 x 8 elements in registers, in three rounds of shuffles:
+/// neighbouring elements, pairs, and halves of a row change places.
 template <class R>
 WEIR_INLINE void transpose_block(const R* a, std::ptrdiff_t a_stride, R* out,
                                  std::ptrdiff_t out_stride) {
@@ -145,7 +154,7 @@ WEIR_INLINE void transpose_block(const R* a, std::ptrdiff_t a_stride, R* out,
   for (int i = 0; i < lanes; ++i) {
     x[i] = load(a + i * a_stride);
   }
-  for (int i = 0; i < lanes; i += 2) {  // pairs of columns
+  for (int i = 0; i < lanes; i += 2) {
     y[i] = __builtin_shufflevector(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
     y[i + 1] = __builtin_shufflevector(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
@@ -163,6 +172,7 @@ WEIR_INLINE void transpose_block(const R* a, std::ptrdiff_t a_stride, R* out,
   }
 }
 
+/// Transposes a matrix whose dimensions are multiples of 8.
 template <class R>
 WEIR_INLINE void transpose(const R* a, std::ptrdiff_t a_stride, int rows, int cols,
                            R* out, std::ptrdiff_t out_stride) {
@@ -174,7 +184,7 @@ WEIR_INLINE void transpose(const R* a, std::ptrdiff_t a_stride, int rows, int co
   }
 }
 
-/// Rows of 32: sum of a[c] * b[c].
+/// Returns the inner product of two rows of 32 elements.
 template <class R>
 WEIR_INLINE R dot32(const R* a, const R* b) {
   vec<R> s = load(a) * load(b);

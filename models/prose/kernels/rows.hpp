@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernels that go row by row or element by element: norms, convolution, activation,
-/// loss, optimizer. Included once per instruction set.
+/// Kernels that go row by row or element by element: norms, convolution, activation, loss
+/// and optimizer. `table.hpp` says what each kernel computes. Included once per
+/// instruction set.
+///
+/// Sums over a row use eight accumulators on every instruction set (`vec`), so that their
+/// order is fixed. Everything else uses the widest registers (`wide`).
 #pragma once
 
 #include "prose/kernels/simd.hpp"
@@ -9,14 +13,15 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
+/// Added to the mean square of a row, so that a row of zeros has a finite inverse.
 inline constexpr double norm_epsilon = 1e-6;
 
 template <class R>
 void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inverse,
                   int rows, int width) {
   for (int r = 0; r < rows; ++r) {
-    const R* from = x.at + r * x.step;
-    R* to = out.at + r * out.step;
+    const R* from = x.data + r * x.stride;
+    R* to = out.data + r * out.stride;
     vec<R> s0 = all(R(0));
     vec<R> s1 = s0;
     for (int c = 0; c < width; c += 2 * lanes) {
@@ -26,7 +31,7 @@ void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inv
       s1 = fma(b, b, s1);
     }
     const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
-    inverse.at[r * inverse.step] = inv;
+    inverse.data[r * inverse.stride] = inv;
     for (int c = 0; c < width; c += wide_lanes<R>) {
       store<R>(to + c, load_wide(from + c) * all_wide(inv) * load_wide(gain + c));
     }
@@ -41,9 +46,9 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
     store(d_gain + c, all(R(0)));
   }
   for (int r = 0; r < rows; ++r) {
-    const R* row = x.at + r * x.step;
-    const R* d = dy.at + r * dy.step;
-    const vec<R> inv = all(inverse.at[r * inverse.step]);
+    const R* row = x.data + r * x.stride;
+    const R* d = dy.data + r * dy.stride;
+    const vec<R> inv = all(inverse.data[r * inverse.stride]);
     vec<R> s0 = all(R(0));
     for (int c = 0; c < width; c += lanes) {
       const vec<R> hat = load(row + c) * inv;
@@ -52,12 +57,12 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
       s0 = fma(g * load(gain + c), hat, s0);
     }
     const wide<R> mean = all_wide(sum<R>(s0) / R(width));
-    const wide<R> wide_inv = all_wide(inverse.at[r * inverse.step]);
+    const wide<R> wide_inv = all_wide(inverse.data[r * inverse.stride]);
     for (int c = 0; c < width; c += wide_lanes<R>) {
       const wide<R> hat = load_wide(row + c) * wide_inv;
       const wide<R> g = load_wide(d + c) * load_wide(gain + c) - hat * mean;
-      store(dx.at + r * dx.step + c,
-            fma(g, wide_inv, load_wide(residual.at + r * residual.step + c)));
+      store(dx.data + r * dx.stride + c,
+            fma(g, wide_inv, load_wide(residual.data + r * residual.stride + c)));
     }
   }
 }
@@ -113,10 +118,10 @@ template <class R>
 void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < width; c += lanes) {
-      R* from = x.at + r * x.step + c;
+      R* from = x.data + r * x.stride + c;
       const vec<R> a = larger(load(from), all(R(0)));
       store<R>(from, a);
-      store<R>(h.at + r * h.step + c, a * a);
+      store<R>(h.data + r * h.stride + c, a * a);
     }
   }
 }
@@ -125,14 +130,14 @@ template <class R>
 void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < width; c += lanes) {
-      R* to = dh.at + r * dh.step + c;
-      store<R>(to, load(to) * (load(x.at + r * x.step + c) * all(R(2))));
+      R* to = dh.data + r * dh.stride + c;
+      store<R>(to, load(to) * (load(x.data + r * x.stride + c) * all(R(2))));
     }
   }
 }
 
-/// Sum and values of e^(logit - top) of one row; lanes past `vocab` of the last block are
-/// left out.
+/// Replaces the logits of a row by e^(logit - top) and returns their sum. Elements behind
+/// the last whole vector are processed one by one.
 template <class R>
 WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   const int whole = vocab / lanes * lanes;
@@ -150,6 +155,7 @@ WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   return total;
 }
 
+/// Computes the loss of a row that has a target, and its probabilities or its gradient.
 template <class R>
 void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   const int whole = vocab / lanes * lanes;
@@ -207,7 +213,8 @@ void sum_of(const R* a, const R* b, R* out, int count) {
   }
 }
 
-/// Sums blocks of 512 in four accumulators, blocks in double.
+/// Adds squares in blocks of 512 elements in the type of the elements, and the sums of
+/// the blocks in double, so that the error does not grow with the size of the parameter.
 template <class R>
 double squares(const R* a, int count) {
   double total = 0;
@@ -231,6 +238,8 @@ double squares(const R* a, int count) {
   return total;
 }
 
+/// One AdamW step. With `Accumulated`, the gradient is the mean of the error buffer and
+/// the present gradient, and the buffer is emptied.
 template <class R, bool Accumulated>
 void step_range(R* p, const R* g, R* m, R* v, R* buffer, int count,
                 const step_plan<R> plan, R decay) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Levels that fire every 8, 16 or 32 tokens: between two firings the memory is constant,
-/// so a window is a few products per firing and no triangular system. Included once per
-/// instruction set.
+/// Kernels of the levels that fire every 8, 16 or 32 tokens, and the forward kernel that
+/// chooses between the forms. Included once per instruction set.
+///
+/// Between two firings the memory is constant. A window is cut into segments that end
+/// with a firing; each segment is a few products, and no triangular system is needed. The
+/// memory at the start of each segment is kept for the backward kernel.
 /// @source{Context stream design, 3.2 and 3.3}
 #pragma once
 
@@ -10,7 +13,7 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
-/// Sum of the products of two memories' elements, row by row.
+/// Returns the sum of the products of the elements of two memories.
 template <class R>
 WEIR_INLINE R inner_product(const R* a, const R* b) {
   R sum = R(0);
@@ -20,7 +23,7 @@ WEIR_INLINE R inner_product(const R* a, const R* b) {
   return sum;
 }
 
-/// out[i] = a[i] * factor[i], rows of 32.
+/// Multiplies each of `rows` rows of 32 elements by its factor.
 template <class R>
 WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
   for (int r = 0; r < rows; ++r) {
@@ -30,18 +33,20 @@ WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
   }
 }
 
-/// m = factor * m + sign * product.
+/// Returns a `put` that computes to = factor * from + sign * product.
 template <class R>
 WEIR_INLINE auto blend_in(const R* from, R factor, R sign, R* to) {
   return [=](int row, int col, const tile<R>& t) {
     each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
-      const std::ptrdiff_t at = row * D + col + part;
-      store<R>(to + at,
-               fma(all_wide(factor), load_wide(from + at), all_wide(sign) * t.v[r][v]));
+      const std::ptrdiff_t i = row * D + col + part;
+      store<R>(to + i,
+               fma(all_wide(factor), load_wide(from + i), all_wide(sign) * t.v[r][v]));
     });
   };
 }
 
+/// Computes errors, read rows and the memory after each segment. If the window is not
+/// complete, it stops at the segment that the new rows do not fill.
 template <class R>
 WEIR_INLINE void segments_forward(const memory_head<R>& h) {
   const int rows = h.frequency;
@@ -58,8 +63,8 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
     product(plain(key, D), m, D, rows, D, whole(D),
             [&](int row, int col, const tile<R>& t) {
               each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
-                const std::ptrdiff_t at = row * D + col + part;
-                store<R>(error + at, t.v[r][v] - load_wide(value + at));
+                const std::ptrdiff_t i = row * D + col + part;
+                store<R>(error + i, t.v[r][v] - load_wide(value + i));
               });
             });
     scale_some(error, h.theta + first, weighted, rows);
@@ -76,15 +81,18 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
   copy(h.memory, h.memory_after, D * D);
 }
 
+/// The forward kernel. It chooses the form by the frequency of the level: below
+/// `min_segment` the triangular system, below 64 the segments, and else the form for a
+/// memory that is constant in the window.
 template <class R>
 void memory_forward(const memory_head<R>& h) {
   unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
   gates(h);
-  if (h.keeps && (h.frequency < least_segment || h.frequency >= W)) {
+  if (h.saves_states && (h.frequency < min_segment || h.frequency >= W)) {
     copy(h.memory_before, h.memory, D * D);
   }
   const bool complete = h.last == W;
-  if (h.frequency >= least_segment && h.frequency < W) {
+  if (h.frequency >= min_segment && h.frequency < W) {
     segments_forward(h);
     return;
   }
@@ -104,25 +112,28 @@ void memory_forward(const memory_head<R>& h) {
   product(plain(h.key, D), h.memory, D, W, D, whole(D),
           [&](int row, int col, const tile<R>& t) {
             each_part<R>(D, [&](int r, int v, std::ptrdiff_t part) {
-              const std::ptrdiff_t at = row * D + col + part;
-              store<R>(h.error + at, t.v[r][v] - load_wide(h.value + at));
+              const std::ptrdiff_t i = row * D + col + part;
+              store<R>(h.error + i, t.v[r][v] - load_wide(h.value + i));
             });
           });
   held_advance(h);
 }
 
+/// Backward kernel of the segments, from the last to the first. `h.d_memory` holds the
+/// gradient of the memory after the segment and then of the memory before it. As long as
+/// no later row has read a memory (`alive` is false), its writes have no gradients.
 template <class R>
 WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
   const int rows = h.frequency;
   alignas(64) R memory_t[D * D];
-  alignas(64) R wanted[D * D];  // gradient of the sum that the firing takes away
+  alignas(64) R wanted[D * D];  // gradient of the accumulated steps
   alignas(64) R wanted_t[D * D];
   alignas(64) R d_error[W * D];
   alignas(64) R weighted[W * D];
   alignas(64) R d_query[W * D];
   alignas(64) R d_y[W * D];
   R* g = h.d_memory;
-  bool alive = h.follows;
+  bool alive = h.has_gradient_after;
   if (!alive) {
     clear(g, D * D);
   }
@@ -162,7 +173,7 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
       clear(h.d_value + first * D, rows * D);
       clear(theta + first, rows);
     }
-    if (first > 0 || h.precedes) {
+    if (first > 0 || h.wants_gradient_before) {
       product(transposed(h.query + first * D, D), d_y + first * D, D, D, D, whole(rows),
               add_to(g, D));
       alive = true;

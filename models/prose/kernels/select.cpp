@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Asks the processor what it has.
+/// The choice of kernels by the features of the processor.
 #include "prose/kernels/select.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace weir::models {
 
 namespace {
 
-/// What this processor can run, best last.
+/// Returns the tables that this processor can run, the best one last.
 std::vector<const kernel_table<float>*> usable_tables() {
   std::vector<const kernel_table<float>*> tables = {&level_base::table_float()};
 #if defined(__x86_64__)

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lanes of a real type, and elementary functions on them that have the same bits on
-/// every processor: eight where lanes meet in a sum, as many as a register holds where
-/// they do not. Included once per instruction set, inside `WEIR_KERNEL_SPACE`; nothing
-/// here may come from another header's inline functions, or the linker could mix
-/// instruction sets.
+/// Vectors of a floating point type, and elementary functions on them that give the same
+/// bits on every processor. Included once per instruction set, inside the namespace
+/// `WEIR_KERNEL_SPACE`.
+///
+/// There are two kinds of vectors. A `vec` has eight lanes on every instruction set; sums
+/// over lanes use it, so that their order is fixed. A `wide` has as many lanes as a
+/// register holds; it is for work in which lanes never meet, where the number of lanes
+/// cannot change the bits.
+///
+/// Code in this namespace must not call inline functions of other headers. The linker
+/// keeps one copy of such a function for the whole program, and could keep one that was
+/// compiled for an instruction set that the processor does not have.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +36,7 @@ struct lanes_of<double> {
   typedef double type __attribute__((vector_size(64)));
   typedef std::int64_t bits __attribute__((vector_size(64)));
 };
-/// Eight values; element by element with the usual operators.
+/// Eight elements; the usual operators work element by element.
 template <class R>
 using vec = typename lanes_of<R>::type;
 template <class R>
@@ -37,7 +44,7 @@ using vec_bits = typename lanes_of<R>::bits;
 
 inline constexpr int lanes = 8;
 
-/// The widest register, for lanes that never meet: the same bits whatever its width.
+/// The vector that fills the widest register.
 template <class R>
 struct wide_of : lanes_of<R> {};
 #if defined(__AVX512F__)
@@ -51,10 +58,11 @@ using wide = typename wide_of<R>::type;
 template <class R>
 inline constexpr int wide_lanes = static_cast<int>(sizeof(wide<R>) / sizeof(R));
 
-/// Elements of a row go in blocks of this many, on every instruction set: a triangular
-/// matrix is zero from the diagonal to the end of its block.
+/// Rows of triangular matrices are processed in blocks of this many elements on every
+/// instruction set. They are zero from the diagonal to the end of its block.
 inline constexpr int row_block = 16;
-/// Calls f(i) for every register in the blocks that hold the elements [0, count).
+/// Calls f(i) for the first element of each register in the blocks that hold the elements
+/// [0, count).
 template <class R, class F>
 WEIR_INLINE void in_blocks(int count, F f) {
   for (int first = 0; first < count; first += row_block) {
@@ -87,11 +95,12 @@ WEIR_INLINE vec<R> all(R x) {
 }
 template <class R>
 WEIR_INLINE wide<R> all_wide(R x) {
-  return x - wide<R>{};  // the scalar is spread; taking 0 away changes no bit
+  return x - wide<R>{};  // spreads the scalar; subtracting 0 changes no bit
 }
 
-/// a * b + c, rounded once: an explicit choice, so it is the same where no instruction
-/// exists.
+/// Returns a * b + c, rounded once. The compiler is not allowed to fuse operations by
+/// itself, so every fused operation is written as one; where the processor has no such
+/// instruction, the library computes the same bits.
 WEIR_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
 #if defined(__FMA__)
   return reinterpret_cast<vec<float>>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a),
@@ -154,7 +163,7 @@ WEIR_INLINE V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
-/// Sum of the lanes in one fixed order.
+/// Returns the sum of the lanes, in a fixed order.
 template <class R>
 WEIR_INLINE R sum(vec<R> v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
@@ -168,7 +177,11 @@ WEIR_INLINE R largest(vec<R> v) {
   return m;
 }
 
-/// e^x within 2 units in the last place; below -87.3 it is the smallest normal number.
+/// Returns e^x with an error of at most 2 units in the last place. Arguments are limited
+/// to [-87.3, 88], so that the result is a normal number.
+///
+/// x is split into n log(2) + r with an integer n; log(2) has two parts, so that the
+/// subtraction loses no bits. A polynomial gives e^r, and n is added to the exponent.
 WEIR_INLINE vec<float> exponential(vec<float> x) {
   x = larger(smaller(x, all(88.0F)), all(-87.3F));
   const vec<float> magic =
@@ -186,7 +199,7 @@ WEIR_INLINE vec<float> exponential(vec<float> x) {
   const vec_bits<float> exponent = __builtin_convertvector(n, vec_bits<float>) << 23;
   return reinterpret_cast<vec<float>>(reinterpret_cast<vec_bits<float>>(p) + exponent);
 }
-/// The library's, for checks in double precision.
+/// Calls the C library, which is good enough for checks in double precision.
 WEIR_INLINE vec<double> exponential(vec<double> x) {
   for (int i = 0; i < lanes; ++i) {
     x[i] = __builtin_exp(x[i]);
@@ -194,8 +207,8 @@ WEIR_INLINE vec<double> exponential(vec<double> x) {
   return x;
 }
 
-/// Natural logarithm of a normal positive number: split at sqrt(1/2), then
-/// 2 atanh of (m - 1) / (m + 1).
+/// Returns the natural logarithm of a positive normal number. x is split into 2^e m with
+/// m in [sqrt(1/2), sqrt(2)), and log(m) = 2 atanh((m - 1) / (m + 1)) is a short series.
 WEIR_INLINE float logarithm(float x) {
   std::int32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);

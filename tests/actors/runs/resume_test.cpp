@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Interrupted and killed runs end with the state of one that was never stopped.
+/// Runs that were interrupted or killed end with the state of a run that was not.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace weir::actors {
 namespace {
 
-/// Stops a run once it has consumed so many tokens.
+/// Runs until `tokens` tokens were consumed, and stops the run then.
 result<run_report> run_until(const run_config& config, std::uint64_t tokens,
                              bool resuming) {
   run_control control;
@@ -74,7 +74,7 @@ TEST(resume, of_a_finished_run_rewrites_its_metrics) {
   const auto config = runs.config("a");
   const auto first = run(config);
   ASSERT_TRUE(first) << first.error().message();
-  ASSERT_TRUE(std::filesystem::remove(config.out + "/metrics.json"));
+  ASSERT_TRUE(std::filesystem::remove(config.folder + "/metrics.json"));
   const auto again = resume(config);
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(again->ended, "finished");
@@ -82,7 +82,7 @@ TEST(resume, of_a_finished_run_rewrites_its_metrics) {
   EXPECT_EQ(again->context_hash, first->context_hash);
   EXPECT_EQ(again->tokens, first->tokens);
   EXPECT_EQ(again->generation, first->generation);
-  EXPECT_TRUE(std::filesystem::exists(config.out + "/metrics.json"));
+  EXPECT_TRUE(std::filesystem::exists(config.folder + "/metrics.json"));
 }
 
 TEST(resume, starts_over_without_a_checkpoint) {
@@ -136,7 +136,7 @@ TEST(resume, refuses_a_folder_that_another_run_holds) {
   EXPECT_EQ(r.error().code(), errc::locked);
 }
 
-/// A run in a process of its own that is killed after a while.
+/// Runs in another process, which is killed after a time.
 void run_and_kill(const run_config& config, bool resuming,
                   std::chrono::milliseconds after) {
   const pid_t child = ::fork();
@@ -189,7 +189,7 @@ TEST(resume, of_a_killed_run_may_change_the_number_of_replicas) {
   config.stream.lanes = 4;
   const auto whole = run(config);
   ASSERT_TRUE(whole) << whole.error().message();
-  config.out = runs.path("killed");
+  config.folder = runs.path("killed");
   config.replicas = replica_policy::per_rank;
   config.stream.ranks = 4;
   run_and_kill(config, false, std::chrono::milliseconds(150));
@@ -211,8 +211,8 @@ TEST(signal_scope, turns_a_signal_into_an_ordered_end) {
   const signal_scope scope(control);
   run_callbacks callbacks;
   callbacks.control = &control;
-  // A second signal would end this process: progress comes once more at the end, so only
-  // the first one raises.
+  // Progress is reported again at the end of the run. Only the first report raises the
+  // signal, because a second signal would end this process.
   bool raised = false;
   callbacks.progress = [&](const run_progress&) {
     if (!raised) {

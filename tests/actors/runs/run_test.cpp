@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs with threads: the same state whatever the number of workers, ranks and
-/// prefetched chunks.
+/// Whole runs with threads. Their state does not depend on the numbers of workers, ranks
+/// and prefetched chunks.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>
@@ -40,12 +40,12 @@ TEST(run, meets_its_budgets_and_leaves_a_whole_folder) {
   EXPECT_LT(r->bits_cumulative, 9.0);
   EXPECT_GE(r->generations, 1U);
   EXPECT_GT(r->counters.finished, 0U);
-  const auto metrics = json_of(config.out + "/metrics.json");
+  const auto metrics = json_of(config.folder + "/metrics.json");
   EXPECT_EQ(metrics["state_hash"], hex64(r->state_hash));
   EXPECT_EQ(metrics["tokens"], 2300);
   EXPECT_TRUE(metrics["bits_per_byte"].contains("last_quarter"));
-  EXPECT_TRUE(json_of(config.out + "/trace.json").contains("traceEvents"));
-  EXPECT_TRUE(std::filesystem::exists(config.out + "/checkpoint/ck-" +
+  EXPECT_TRUE(json_of(config.folder + "/trace.json").contains("traceEvents"));
+  EXPECT_TRUE(std::filesystem::exists(config.folder + "/checkpoint/ck-" +
                                       std::to_string(r->generation) + ".weir"));
 }
 
@@ -167,7 +167,7 @@ TEST(run, ends_with_its_stream) {
   EXPECT_EQ(r->tokens, 1000U);
 }
 
-TEST(run, of_one_pass_takes_what_the_source_has) {
+TEST(run, of_one_pass_takes_all_tokens_of_the_source) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
   config.phase.build.tokens = one_pass;
@@ -214,7 +214,7 @@ TEST(run, works_with_every_boundary_policy_on_several_documents) {
   EXPECT_NE(hashes[1], hashes[2]);
 }
 
-TEST(run, loops_where_it_is_told_to) {
+TEST(run, loops_over_the_source_if_configured) {
   test::small_runs runs(1000);
   auto config = runs.config("a");
   config.stream.end = storage::end_policy::loop;
@@ -249,7 +249,7 @@ TEST(run, reports_a_setting_that_cannot_be) {
   const auto r = run(config);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::invalid_argument);
-  EXPECT_FALSE(std::filesystem::exists(config.out));
+  EXPECT_FALSE(std::filesystem::exists(config.folder));
 }
 
 TEST(run, tells_how_it_stands_on_the_calling_thread) {

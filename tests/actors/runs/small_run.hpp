@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A corpus and a configuration that take a fraction of a second.
+/// A corpus and a configuration for runs that take a fraction of a second.
 #pragma once
 
 #include <fstream>
@@ -12,7 +12,7 @@
 
 namespace weir::test {
 
-/// Sentences of words drawn at random, but always the same ones.
+/// Returns sentences of random words. Equal seeds give equal texts.
 inline std::string some_text(std::size_t bytes, std::uint64_t seed = 1) {
   static const char* const words[] = {"the",   "weir", "lets", "water",   "pass", "when",
                                       "level", "is",   "high", "reached", "and",  "flow"};
@@ -30,7 +30,7 @@ inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// A folder with a corpus, and runs in folders beside it.
+/// A folder that holds a corpus and the folders of runs over it.
 class small_runs {
  public:
   explicit small_runs(std::size_t bytes = 6000) {
@@ -42,7 +42,7 @@ class small_runs {
   [[nodiscard]] actors::run_config config(const std::string& name) const {
     actors::run_config c;
     c.name = name;
-    c.out = path(name);
+    c.folder = path(name);
     c.paths = {corpus()};
     c.phase.build.tokens = 2000;
     c.phase.test.tokens = 300;

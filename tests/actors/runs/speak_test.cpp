@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parameters through volumes, and speaking from runs and volumes.
+/// Storing parameters in volumes, and continuing prompts with models from runs and from
+/// volumes.
 #include "weir/actors/speak.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,7 @@ TEST_F(speak_tests, context_does_not_depend_on_how_the_prompt_is_cut) {
   q.tokens = 20;
   const auto whole = speak(q);
   ASSERT_TRUE(whole);
-  // What was said becomes part of the prompt: the same tokens were heard in the end.
+  // With the drawn text as a part of the prompt, the model has read the same tokens.
   q.prompt += whole->text;
   q.tokens = 0;
   const auto again = speak(q);
@@ -98,7 +99,7 @@ TEST_F(speak_tests, context_does_not_depend_on_how_the_prompt_is_cut) {
   EXPECT_EQ(again->context_hash, whole->context_hash);
 }
 
-TEST_F(speak_tests, hands_out_each_token_and_ends_early_when_told) {
+TEST_F(speak_tests, hands_out_each_token_and_ends_early_on_request) {
   std::string heard;
   const auto r = speak(request("volume"), [&](std::string_view text) {
     heard += text;

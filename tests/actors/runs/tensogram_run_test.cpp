@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Message reader and message appender with threads, a real FIFO and a real disk.
+/// The message reader and the message appender with threads, a real FIFO and a real disk.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -60,7 +60,7 @@ struct message_run : testing::Test {
   }
 };
 
-TEST_F(message_run, what_is_appended_to_a_file_is_read_back) {
+TEST_F(message_run, messages_appended_to_a_file_are_read_back) {
   const auto to = appender_to(folder / "log.tgm");
   for (std::uint64_t i = 0; i < 5; ++i) {
     const auto done = append(to, i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volume reader and loader with real threads: many clients on one image, tensors into an
-/// engine through actors.
+/// The volume reader and the tensor loader with threads: many clients of one image, and
+/// tensors that are loaded through actors.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ byte_vector bytes_of(std::size_t tag) {
   return storage::test::noise(300'000 + 123'457 * tag, tag + 1);
 }
 
-/// An image and a system with a volume reader of three workers.
+/// An image of a volume, and an actor system with a volume reader that has three workers.
 struct reading_system {
   reading_system() {
     or_throw(storage::hn4_format(image, storage::test::fixed_format()));
@@ -60,14 +60,14 @@ struct reading_system {
   volume_reader_actor reader;
 };
 
-/// Pulls a whole stream with a few pulls on their way.
+/// Pulls a whole stream, with several unanswered pulls at a time.
 byte_vector pull_all(caf::scoped_actor& self, const volume_reader_actor& reader,
                      const opened_stream& s) {
   byte_vector all(static_cast<std::size_t>(s.bytes));
-  constexpr std::chrono::seconds patience(60);
+  constexpr std::chrono::seconds timeout(60);
   for (std::uint64_t got = 0; got < s.bytes;) {
-    auto first = self->request(reader, patience, pull_atom_v, s.stream);
-    auto second = self->request(reader, patience, pull_atom_v, s.stream);
+    auto first = self->request(reader, timeout, pull_atom_v, s.stream);
+    auto second = self->request(reader, timeout, pull_atom_v, s.stream);
     const auto take = [&](const local<volume_piece>& p) {
       if (p->count > 0) {
         std::copy(p->bytes->begin(), p->bytes->end(),
@@ -127,7 +127,7 @@ TEST(volume_threads, tensors_are_loaded_through_the_reader) {
   EXPECT_GE(or_throw(loader.load(0, tensor)).size(), 6U);
   or_throw(engine->wait(tensor));
   EXPECT_EQ(std::memcmp(tensor.data(), expected.data(), expected.size()), 0);
-  // What the reader refuses becomes the failure of its task.
+  // An error of the reader becomes the failure of the task.
   or_throw(engine->wait_all());
   self->send(s.reader, close_atom_v, opened->front().stream);
   or_throw(loader.load(0, tensor));

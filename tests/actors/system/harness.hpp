@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole run on CAF's deterministic scheduler: no threads, a seed decides who goes
-/// next.
+/// A whole run on CAF's deterministic scheduler. There are no threads; a seed decides
+/// which actor handles its next message.
 #pragma once
 
 #include <filesystem>
@@ -33,14 +33,14 @@ struct harness_options {
   std::uint64_t tokens = 1000;
   std::uint64_t every_tokens = 0;
   std::optional<std::uint64_t> fail_at;  ///< pulse whose kernel fails
-  std::optional<std::uint64_t>
-      drain_at;  ///< scheduler step at which the run is asked to end
-  file_system* corpus_files = &posix_file_system();  ///< where the corpus is
-  bool silent_ranks = false;                         ///< they never answer
-  std::int64_t (*now)() = nullptr;                   ///< the conductor's clock
+  /// Step of the scheduler at which the run is asked to end.
+  std::optional<std::uint64_t> drain_at;
+  file_system* corpus_files = &posix_file_system();  ///< file system of the corpus
+  bool silent_ranks = false;                         ///< ranks never answer
+  std::int64_t (*now)() = nullptr;                   ///< clock of the Conductor
 };
 
-/// A rank that keeps every request for itself.
+/// A rank that answers no request.
 struct silent_rank_shell {
   std::vector<caf::typed_response_promise<actors::local<actors::chunk_replies>>> asked;
 };
@@ -53,7 +53,7 @@ inline actors::rank_actor::behavior_type silent_rank(
   }};
 }
 
-/// Actors of one run over a corpus in memory with a model that hashes what it gets.
+/// The actors of one run, with a model that hashes its tokens.
 class harness : private stepped_system {
  public:
   harness(faulty_files& fs, const std::string& folder, const harness_options& o)
@@ -69,7 +69,7 @@ class harness : private stepped_system {
     stop();
   }
 
-  /// Runs to the end; nothing if the run got stuck.
+  /// Runs to the end. Returns nothing if no message is left before the end.
   std::optional<actors::conductor_end> run() {
     if (open_failure_) {
       end_.emplace();
@@ -87,7 +87,7 @@ class harness : private stepped_system {
     }
     return end_;
   }
-  /// Lets timers of the next seconds go off, then all that follows from them.
+  /// Lets time pass: timers fire, and all messages that follow are handled.
   std::optional<actors::conductor_end> pass(std::chrono::seconds time) {
     advance(time);
     while (!end_ && step()) {
@@ -101,7 +101,7 @@ class harness : private stepped_system {
  private:
   void open(faulty_files& fs, const std::string& folder) {
     using namespace actors;
-    // Locks are real files.
+    // The lock of the folder is a real file, so the folder must exist.
     std::filesystem::create_directories(folder + "/checkpoint");
     checkpointer_ = spawn(checkpointer_io, checkpointer_config{&fs});
     hub_ = spawn(stream_hub_io, hub_config{options_.corpus_files});
@@ -133,15 +133,15 @@ class harness : private stepped_system {
     }
     engine.factory = [log = log_](const model_spec& m) -> result<built_model> {
       std::uint64_t start = 0;
-      if (m.from) {
-        WEIR_TRY(const auto* stored, m.from->find("PARAM"));
+      if (m.checkpoint) {
+        WEIR_TRY(const auto* stored, m.checkpoint->find("PARAM"));
         start = load_le<std::uint64_t>(stored->data.data());
       }
       return built_model{std::make_unique<fake_model>(log, start), {}};
     };
     orchestrator_ = spawn(orchestrator, engine);
     model_spec m;
-    m.from = newest;
+    m.checkpoint = newest;
     or_throw(ask<local<model_info>>(orchestrator_, open_atom_v, by_reference(m)));
     start(std::move(c));
   }

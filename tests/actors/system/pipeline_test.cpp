@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs on the deterministic scheduler: many interleavings, one result.
+/// Whole runs on the deterministic scheduler: many interleavings must give one result.
 #include <gtest/gtest.h>
 
 #include "actors/system/harness.hpp"
@@ -8,8 +8,8 @@
 namespace weir::actors {
 namespace {
 
-/// A file system in memory for checkpoints; the folder itself is real, for its corpus and
-/// its lock.
+/// A file system in memory for checkpoints. The folder exists on the real disk as well,
+/// for the corpus and the lock.
 struct disk_with_text {
   disk_with_text() {
     or_throw(write_file_atomically(posix_file_system(), folder / "text", text()));
@@ -29,7 +29,7 @@ std::uint64_t hash_of(const conductor_end& end) {
   if (end.failure) {
     throw std::runtime_error(end.failure->message());
   }
-  return state_hash_of(end.image->bytes, *end.cursor);
+  return state_hash_of(end.snapshot->bytes, *end.cursor);
 }
 
 TEST(pipeline, ends_in_one_state_for_every_interleaving) {
@@ -105,8 +105,7 @@ TEST(pipeline, resumed_after_its_disk_went_away_ends_in_the_same_state) {
     o.batch = 1 + seed % 3;
     o.every_tokens = 150;
     {
-      // The disk fails at some operation, once and for all: as if the machine stopped
-      // there.
+      // From one operation on, the disk fails, as if the machine had stopped there.
       disk.fs.fail = [seed](std::size_t number, test::op_kind) -> std::optional<error> {
         return number > 40 + seed * 3
                    ? std::optional<error>(error(errc::io, "the disk is gone"))
@@ -143,7 +142,7 @@ TEST(pipeline, hands_on_a_kernel_failure_with_text_and_cause) {
   }
 }
 
-/// The real file system until its disk goes away.
+/// The real file system, whose disk is removed at some time.
 class fading_files final : public file_system {
  public:
   bool gone = false;

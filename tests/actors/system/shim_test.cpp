@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Errors through CAF, handlers that throw, promises that are dropped.
+/// The shim around CAF: errors that travel through CAF, handlers that throw, and replies
+/// that are dropped.
 #include "shim/shim.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ using probe_actor = caf::typed_actor<caf::replies_to<read_atom, int>::with<int>,
 
 struct probe_shell {
   static constexpr const char* name = "weir.probe";
-  reply_later<int> later;
+  pending_reply<int> later;
 };
 struct probe_config {
   int unused = 0;
@@ -58,8 +59,8 @@ probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self
 }
 
 struct shim : testing::Test {
-  /// An actor that holds a promise of its own refers to itself: it ends when told to,
-  /// like all our children.
+  /// An actor that holds a promise refers to itself, so it does not end when its last
+  /// handle is dropped. It is told to end, as a supervisor does.
   ~shim() override { self->send_exit(target, caf::exit_reason::user_shutdown); }
   std::unique_ptr<system_config> config = or_throw(system_config::make({}));
   caf::actor_system system{*config};

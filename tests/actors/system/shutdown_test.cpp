@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sessions begin and end, many times, also under load, also when something fails or
-/// hangs.
+/// Supervised systems start and stop many times: under load, and with actors that fail or
+/// hang.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "run/session.hpp"
+#include "run/supervised_system.hpp"
 
 namespace weir::actors {
 namespace {
@@ -29,7 +29,7 @@ struct worker_shell {
   }
 };
 
-/// Keeps itself busy until it is stopped.
+/// An actor that sends itself messages until it is stopped.
 worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> self,
                                    worker_config config) {
   install_defaults(self);
@@ -42,19 +42,20 @@ worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> 
   })};
 }
 
-struct open_session {
-  open_session() : s(or_throw(session::open(std::chrono::seconds(30), events))) {}
+struct open_system {
+  open_system()
+      : s(or_throw(supervised_system::open(std::chrono::seconds(30), events))) {}
   run_control control;
   std::shared_ptr<event_queue> events = std::make_shared<event_queue>(control);
-  std::unique_ptr<session> s;
+  std::unique_ptr<supervised_system> s;
 };
 
-TEST(session, ends_under_load_every_time) {
+TEST(supervised_system, ends_under_load_every_time) {
   for (int round = 0; round < 60; ++round) {
     auto ended = std::make_shared<std::atomic<int>>(0);
-    open_session open;
-    for (const stop_rank rank :
-         {stop_rank::source, stop_rank::conductor, stop_rank::sink, stop_rank::engine}) {
+    open_system open;
+    for (const stop_group rank : {stop_group::source, stop_group::conductor,
+                                  stop_group::sink, stop_group::engine}) {
       open.s->tell(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
                    work_atom_v);
       open.s->tell(open.s->spawn("busy", rank, worker, worker_config{ended}),
@@ -65,21 +66,21 @@ TEST(session, ends_under_load_every_time) {
   }
 }
 
-TEST(session, ends_when_it_is_merely_destroyed) {
+TEST(supervised_system, ends_when_it_is_merely_destroyed) {
   auto ended = std::make_shared<std::atomic<int>>(0);
   {
-    open_session open;
-    open.s->tell(open.s->spawn("busy", stop_rank::source, worker, worker_config{ended}),
+    open_system open;
+    open.s->tell(open.s->spawn("busy", stop_group::source, worker, worker_config{ended}),
                  work_atom_v);
   }
   EXPECT_EQ(ended->load(), 1);
 }
 
-TEST(session, reports_a_child_that_fails_with_name_text_and_cause) {
-  open_session open;
+TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
+  open_system open;
   auto ended = std::make_shared<std::atomic<int>>(0);
   open.s->tell(
-      open.s->spawn("fragile", stop_rank::source, worker, worker_config{ended, 5}),
+      open.s->spawn("fragile", stop_group::source, worker, worker_config{ended, 5}),
       work_atom_v);
   const auto events = open.events->wait();
   ASSERT_EQ(events.size(), 1U);

@@ -38,7 +38,7 @@ class stepped_system {
   [[nodiscard]] const std::vector<caf::actor>& all() const { return all_; }
   caf::scoped_actor& self() { return *self_; }
 
-  /// One message of one actor, drawn at random; false if there is none.
+  /// Lets a random actor handle one message. Returns false if there is no message.
   bool step() {
     auto& jobs = scheduler().jobs;
     if (jobs.empty()) {
@@ -54,11 +54,11 @@ class stepped_system {
     while (step()) {
     }
   }
-  /// Timers of the next `time` go off; what follows from them is left to `step`.
+  /// Lets time pass: timers fire. The messages that follow are left to `step`.
   void advance(std::chrono::nanoseconds time) {
     scheduler().advance_time(std::chrono::duration_cast<caf::timespan>(time));
   }
-  /// Asks, lets `go_on()` bring the answer, and takes it.
+  /// Sends a request, calls `go_on()`, which must bring the answer, and returns it.
   template <class T, class GoOn, class Handle, class... As>
   result<T> ask_while(const GoOn& go_on, const Handle& to, As... as) {
     auto pending = (*self_)->request(to, std::chrono::seconds(3600), std::move(as)...);
@@ -72,7 +72,8 @@ class stepped_system {
   result<T> ask(const Handle& to, As... as) {
     return ask_while<T>([this] { step_all(); }, to, std::move(as)...);
   }
-  /// Ends all actors. Whoever holds what they refer to calls it first.
+  /// Stops all actors. A class that owns objects to which actors refer must call it
+  /// before it destroys them.
   void stop() {
     if (!self_) {
       return;

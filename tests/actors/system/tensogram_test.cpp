@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Message reader and message appender on the deterministic scheduler: a seed decides who
-/// goes next.
+/// The message reader and the message appender on the deterministic scheduler, where a
+/// seed decides which actor handles its next message.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -15,7 +15,7 @@ namespace {
 using namespace actors;
 using namespace std::chrono_literals;
 
-/// A pipe into which nobody writes.
+/// A pipe into which no program writes.
 class silent_pipe final : public byte_pipe {
  public:
   result<std::optional<std::size_t>> read_some(mutable_bytes) override {
@@ -23,25 +23,25 @@ class silent_pipe final : public byte_pipe {
   }
 };
 
-/// What became of a flow of messages from a reader to an appender.
+/// The results of a flow of messages from a reader to an appender.
 struct flow_log {
   std::vector<std::uint64_t> pulled;
   std::vector<errc> pull_errors;
   std::vector<appended_message> appended;
   std::vector<errc> append_errors;
-  std::size_t most_pulls_open = 0;
+  std::size_t max_pulls_open = 0;
   std::size_t pulls_open = 0;
   std::size_t appends_open = 0;
   bool ended = false;
 };
 
-/// Pulls with a window of credits and appends what it gets.
+/// Configuration of an actor that pulls messages, several at a time, and appends them.
 struct copier_config {
   message_reader_actor from;
   message_appender_actor to;
   std::size_t window = 1;
   flow_log* log = nullptr;
-  std::size_t most_errors = 100;
+  std::size_t max_errors = 100;
 };
 using copier_actor = caf::typed_actor<caf::reacts_to<launch_atom>>;
 struct copier_shell {
@@ -67,7 +67,7 @@ void append_one(copier_pointer self, const copier_config& c, std::uint64_t numbe
 void pull_more(copier_pointer self, const copier_config& c) {
   while (!c.log->ended && c.log->pulls_open < c.window) {
     ++c.log->pulls_open;
-    c.log->most_pulls_open = std::max(c.log->most_pulls_open, c.log->pulls_open);
+    c.log->max_pulls_open = std::max(c.log->max_pulls_open, c.log->pulls_open);
     self->request(c.from, 3600s, pull_atom_v)
         .then(
             [self, c](const local<message_delivery>& got) {
@@ -82,7 +82,7 @@ void pull_more(copier_pointer self, const copier_config& c) {
             [self, c](const caf::error& e) {
               --c.log->pulls_open;
               c.log->pull_errors.push_back(from_caf(e, "pull").code());
-              c.log->ended = c.log->ended || c.log->pull_errors.size() > c.most_errors;
+              c.log->ended = c.log->ended || c.log->pull_errors.size() > c.max_errors;
               pull_more(self, c);
             });
   }
@@ -91,12 +91,12 @@ copier_actor::behavior_type copier(copier_pointer self, copier_config c) {
   return {[self, c](launch_atom) { pull_more(self, c); }};
 }
 
-/// A system in which pipes are asked again as time passes.
+/// A system that lets time pass, so that readers try pipes again.
 class flow : public stepped_system {
  public:
   using stepped_system::stepped_system;
 
-  /// Runs until nothing is left to do, letting up to `timers` milliseconds pass.
+  /// Runs until nothing is left to do. Up to `timers` milliseconds may pass.
   void run(std::size_t timers = 100'000) {
     for (std::size_t idle = 0; idle < 50 && timers > 0; ++idle, --timers) {
       while (step()) {
@@ -125,7 +125,7 @@ message_appender_config appending_to(faulty_files& fs) {
   return out;
 }
 
-/// Runs a copier from a pipe with pauses into a file.
+/// Copies messages from a pipe to a file.
 flow_log copy(std::uint32_t seed, faulty_files& fs,
               const std::shared_ptr<byte_pipe>& pipe) {
   flow f(seed);
@@ -148,7 +148,7 @@ flow_log copy(std::uint32_t seed, faulty_files& fs,
   f.run();
   EXPECT_EQ(log.pulls_open, 0u) << "each pull is answered";
   EXPECT_EQ(log.appends_open, 0u) << "each append is answered";
-  EXPECT_LE(log.most_pulls_open, 1 + seed % 5);
+  EXPECT_LE(log.max_pulls_open, 1 + seed % 5);
   return log;
 }
 
@@ -180,7 +180,7 @@ TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
   EXPECT_LT(syncs, 300u * 13u) << "appends share a sync";
 }
 
-TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_what_came_is_kept) {
+TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are_kept) {
   const byte_vector all = twelve_messages();
   for (std::uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -201,7 +201,8 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
   for (std::uint32_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     faulty_files fs;
-    // Opening takes less than ten operations; all later ones fail in turn.
+    // Opening takes fewer than ten operations. Each later operation fails in one of the
+    // seeds.
     fs.fail = [&](std::size_t number, op_kind kind) -> std::optional<error> {
       const bool now = number == 10 + seed % 30 && kind != op_kind::read;
       return now ? std::optional(error(errc::no_space, "disk is full")) : std::nullopt;
@@ -211,7 +212,7 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
     const flow_log log = copy(seed, fs, pipe);
     EXPECT_EQ(log.appended.size() + log.append_errors.size(), log.pulled.size());
     refused += log.append_errors.size();
-    // All that was called durable is there after the worst crash.
+    // Every message that was answered as durable is there after the worst crash.
     fs.fail = nullptr;
     std::uint64_t durable = 0;
     for (const appended_message& m : log.appended) {
@@ -232,7 +233,7 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
   EXPECT_GT(refused, 20u);
 }
 
-TEST(message_reader_actor, answers_what_is_wrong_with_a_request) {
+TEST(message_reader_actor, answers_the_fault_of_a_request) {
   flow f(1);
   faulty_files fs({{"in/a.tgm", numbered_message(5)}});
   message_reader_config config;
@@ -265,7 +266,7 @@ TEST(message_reader_actor, keeps_no_more_pulls_than_allowed_and_drops_none) {
   flow_log log;
   const auto appender = f.spawn(message_appender_io, message_appender_config{});
   const auto by =
-      f.spawn(copier, copier_config{reader, appender, most_pulls + 3, &log, 2});
+      f.spawn(copier, copier_config{reader, appender, max_pulls + 3, &log, 2});
   f.run(5);  // open first
   f.self()->send(by, launch_atom_v);
   f.run(100);
@@ -273,21 +274,21 @@ TEST(message_reader_actor, keeps_no_more_pulls_than_allowed_and_drops_none) {
   EXPECT_EQ(
       std::count(log.pull_errors.begin(), log.pull_errors.end(), errc::out_of_range),
       static_cast<std::ptrdiff_t>(log.pull_errors.size()));
-  EXPECT_EQ(log.pulls_open, most_pulls);
+  EXPECT_EQ(log.pulls_open, max_pulls);
   f.self()->send_exit(reader, caf::exit_reason::user_shutdown);
   f.run();
   EXPECT_EQ(log.pulls_open, 0u);
   EXPECT_EQ(log.pull_errors.back(), errc::abandoned);
 }
 
-TEST(message_appender_actor, answers_what_is_wrong_with_a_request) {
+TEST(message_appender_actor, answers_the_fault_of_a_request) {
   flow f(3);
   faulty_files fs;
   const auto appender = f.spawn(message_appender_io, appending_to(fs));
   const auto order = by_reference(numbered_order(1));
   EXPECT_EQ(f.ask<local<appended_message>>(appender, write_atom_v, order).error().code(),
             errc::stopping);
-  EXPECT_EQ(f.ask<std::uint64_t>(appender, settle_atom_v).error().code(), errc::stopping);
+  EXPECT_EQ(f.ask<std::uint64_t>(appender, flush_atom_v).error().code(), errc::stopping);
   message_target target;
   target.path = "out/log.tgm";
   const auto opened = by_reference(target);
@@ -304,7 +305,7 @@ TEST(message_appender_actor, answers_what_is_wrong_with_a_request) {
   const auto done =
       or_throw(f.ask<local<appended_message>>(appender, write_atom_v, order));
   EXPECT_EQ(done->durable, done->offset + done->length);
-  EXPECT_EQ(or_throw(f.ask<std::uint64_t>(appender, settle_atom_v)), done->durable);
+  EXPECT_EQ(or_throw(f.ask<std::uint64_t>(appender, flush_atom_v)), done->durable);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volume reader, workers and clients on the deterministic scheduler: every order of
-/// messages, devices that fail, workers that are late, silent or gone.
+/// The volume reader with workers and clients on the deterministic scheduler: many orders
+/// of messages, devices that fail, and workers that are late, silent or have ended.
 #include "volume/volume_reader.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ byte_vector tag_bytes(std::size_t i) {
   return noise(100'001 + 70'000 * i, i + 1);
 }
 
-/// An image with a few tags, made once.
+/// Returns the image of a volume with a few tags, which is made once.
 storage::memory_device& image() {
   static const std::unique_ptr<storage::memory_device> device = [] {
     auto d = storage::test::formatted();
@@ -42,7 +42,7 @@ storage::memory_device& image() {
   return *device;
 }
 
-/// Fails reads of any byte of a range.
+/// A device that fails every read of a byte in a range.
 class range_fault final : public storage::test::borrowed_device {
  public:
   range_fault(storage::block_device& to, storage::extent bad)
@@ -61,7 +61,7 @@ class range_fault final : public storage::test::borrowed_device {
 /// A worker that answers each read after some time, or never.
 using slow_worker_actor = volume_worker_actor::extend<caf::reacts_to<work_atom>>;
 struct slow_worker_config {
-  std::chrono::seconds delay{0};  ///< 0: never
+  std::chrono::seconds delay{0};  ///< time before each answer; 0: it never answers
 };
 struct slow_worker_shell {
   struct asked {
@@ -94,11 +94,11 @@ slow_worker_actor::behavior_type slow_worker(
             auto now = std::move(self->state.waiting.front());
             self->state.waiting.pop_front();
             now.reply.deliver(std::uint64_t{
-                or_throw(now.order->stream.read(now.order->offset, now.order->into))});
+                or_throw(now.order->stream.read(now.order->offset, now.order->memory))});
           }};
 }
 
-/// What a client saw of one tag.
+/// The pieces and errors that a client got for one tag.
 struct tag_log {
   std::map<std::uint64_t, byte_vector> pieces;
   std::optional<error> failure;
@@ -252,7 +252,7 @@ TEST(volume_reader, many_clients_get_many_tags_whole_in_every_order) {
   }
 }
 
-/// Where the middle block of a tag lies in the image.
+/// Returns the place of the middle block of a tag in the image.
 storage::extent middle_block(std::size_t tag) {
   const byte_vector bytes = tag_bytes(tag);
   const bytes_view part = bytes_view(bytes).subspan(bytes.size() / 2, 4000);
@@ -268,7 +268,7 @@ storage::extent middle_block(std::size_t tag) {
   throw std::runtime_error("the block was not found");
 }
 
-TEST(volume_reader, a_device_error_reaches_who_asked_and_nobody_else) {
+TEST(volume_reader, a_device_error_reaches_its_client_and_no_other) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     volume_system s(seed);
     for (int i = 0; i < 2; ++i) {
@@ -310,7 +310,7 @@ TEST(volume_reader, a_silent_worker_is_reported_in_time_and_the_other_goes_on) {
     if (l.failure) {
       ++failed;
       EXPECT_EQ(l.failure->code(), errc::timeout);
-      EXPECT_NE(l.failure->hint().find("reader 0 at byte"), std::string::npos)
+      EXPECT_NE(l.failure->hint().find("worker 0 at byte"), std::string::npos)
           << l.failure->hint();
     } else {
       EXPECT_TRUE(l.ended);
@@ -369,7 +369,7 @@ TEST(volume_reader, a_worker_that_dies_fails_its_request_and_is_not_asked_again)
   for (std::size_t tag = 0; tag < tag_count; ++tag) {
     expect_whole(*next, tag);
   }
-  EXPECT_NE(s.status().find("reader 0 has ended"), std::string::npos);
+  EXPECT_NE(s.status().find("worker 0 has ended"), std::string::npos);
 }
 
 TEST(volume_reader, streams_end_with_the_client_that_opened_them) {

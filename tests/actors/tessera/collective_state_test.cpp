@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks that join: sums, disagreement, absence, failures, in every order of coming.
+/// Ranks that join a collective in every order: sums, calls that differ, ranks that do
+/// not join, and failures.
 #include "collective/collective_state.hpp"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct collective_state_test : testing::Test {
   void open(runtime::axis_set axes = runtime::whole_mesh, int member = 0) {
     collective_spec spec;
     spec.name = "gradients";
-    spec.on = engine->mesh;
+    spec.mesh = engine->mesh;
     spec.axes = axes;
     spec.member = member;
     spec.deadline_ns = 1000;
@@ -36,9 +37,9 @@ struct collective_state_test : testing::Test {
   [[nodiscard]] join_order share_of(int rank) const {
     join_order out;
     out.rank = rank;
-    out.what.call.count = elements;
-    out.what.input = x;
-    out.what.output = x;
+    out.request.call.count = elements;
+    out.request.input = x;
+    out.request.output = x;
     return out;
   }
   void take(std::int64_t now = 0) {
@@ -52,7 +53,7 @@ struct collective_state_test : testing::Test {
     tickets.push_back(or_throw(group->join(order, now)));
     take(now);
   }
-  /// All who joined have this answer, with these words in it.
+  /// Checks that every rank that joined got an error with this code and these words.
   void expect_all(errc code, const std::vector<std::string>& words) {
     ASSERT_EQ(answers.size(), tickets.size());
     for (const auto& [ticket, outcome] : answers) {
@@ -68,7 +69,7 @@ struct collective_state_test : testing::Test {
     tickets.clear();
     answers.clear();
   }
-  /// A collective after what went wrong.
+  /// Checks that a collective after a failed one works.
   void expect_next_works() {
     forget();
     for (int r = 0; r < 4; ++r) {
@@ -136,13 +137,13 @@ TEST_F(collective_state_test, a_rank_may_be_ahead_of_the_others) {
   EXPECT_EQ(engine->at(x, 1)[0], 4000.0F);
 }
 
-TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
+TEST_F(collective_state_test, calls_that_differ_are_an_error_for_every_rank) {
   join(0);
   join(1);
   auto other = share_of(2);
-  other.what.call.count = elements - 1;
+  other.request.call.count = elements - 1;
   join(other);
-  join(3);  // too late, and hears the same
+  join(3);  // joins late, and gets the error of the others
   expect_all(errc::collective_mismatch,
              {"\"gradients\"", "rank 0 with all_reduce of 33", "rank 2", "of 32"});
   engine.run_all();
@@ -150,7 +151,7 @@ TEST_F(collective_state_test, calls_that_differ_are_told_to_every_rank) {
   expect_next_works();
 }
 
-TEST_F(collective_state_test, policies_that_differ_are_told_to_every_rank) {
+TEST_F(collective_state_test, policies_that_differ_are_an_error_for_every_rank) {
   auto other = share_of(1);
   other.descriptor.stable_reductions = false;
   join(other);
@@ -177,10 +178,10 @@ TEST_F(collective_state_test, a_rank_that_does_not_come_is_a_timeout_for_all) {
   take(1099);
   EXPECT_TRUE(answers.empty());
   take(1100);
-  expect_all(errc::timeout, {"4 ranks", "found 2", "no word of rank 1, 2"});
+  expect_all(errc::timeout, {"4 ranks", "found 2", "rank 1, 2 did not join"});
   join(1, 5000);
   join(2, 5000);
-  expect_all(errc::timeout, {"no word of rank 1, 2"});
+  expect_all(errc::timeout, {"rank 1, 2 did not join"});
   expect_next_works();
 }
 
@@ -196,7 +197,7 @@ TEST_F(collective_state_test, a_share_that_does_not_end_is_overdue) {
   EXPECT_EQ(answers.size(), 4U);
 }
 
-TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
+TEST_F(collective_state_test, a_failure_before_it_is_an_error_for_every_rank) {
   const auto queue = or_throw(runtime::stream::make(engine->mesh, {}));
   queue->enqueue(runtime::make_failing(error(errc::kernel_failed, "stage out of luck")));
   auto point = std::make_shared<runtime::event>();
@@ -204,7 +205,7 @@ TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
   for (int r = 0; r < 4; ++r) {
     auto order = share_of(r);
     if (r == 2) {
-      order.after.push_back(point);
+      order.wait_points.push_back(point);
     }
     join(order);
   }
@@ -219,10 +220,10 @@ TEST_F(collective_state_test, a_failure_before_it_is_told_to_every_rank) {
 TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
   join(0);
   auto wrong = share_of(1);
-  wrong.what.input = wrong.what.output = nullptr;
+  wrong.request.input = wrong.request.output = nullptr;
   EXPECT_EQ(group->join(wrong, 0).error().code(), errc::invalid_argument);
   wrong = share_of(1);
-  wrong.what.call.count = elements + 1;
+  wrong.request.call.count = elements + 1;
   EXPECT_EQ(group->join(wrong, 0).error().code(), errc::invalid_argument);
   EXPECT_EQ(group->join(share_of(4), 0).error().code(), errc::invalid_argument);
   EXPECT_EQ(group->join(share_of(-1), 0).error().code(), errc::invalid_argument);
@@ -235,7 +236,7 @@ TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
   EXPECT_EQ(engine->at(x, 3)[0], 1000.0F);
 }
 
-TEST_F(collective_state_test, keeps_what_it_is_told_to_until_the_share_has_ended) {
+TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   auto memory = std::make_shared<int>(1);
   const std::weak_ptr<int> kept = memory;
   for (int r = 0; r < 4; ++r) {

@@ -16,7 +16,8 @@
 
 namespace weir::test {
 
-/// Parameters of `stage`: y[i] = x[i] * factor + addend * (rank + 1), an element a block.
+/// Parameters of the kernel `stage`, which computes y[i] = x[i] * factor + addend * (rank
+/// + 1), one element per block.
 struct stage_arguments {
   const float* x;
   float* y;
@@ -33,7 +34,8 @@ inline int broken_entry(const tessBlockContext*, const void*) {
   return 7;
 }
 
-/// A module with `stage` and `broken`, as functions of this program.
+/// Returns a module with the kernels `stage` and `broken`, which are functions of this
+/// program; `broken` always fails.
 inline std::shared_ptr<const runtime::loaded_module> stage_module() {
   using namespace runtime;
   static const std::shared_ptr<const loaded_module> loaded = [] {
@@ -66,14 +68,14 @@ inline std::shared_ptr<const runtime::loaded_module> stage_module() {
 inline actors::launch_order launch_of(const char* kernel, const stage_arguments& args,
                                       int blocks) {
   actors::launch_order out;
-  out.what.kernel = {stage_module(), stage_module()->find(kernel)};
-  out.what.grid[0] = blocks;
+  out.request.kernel = {stage_module(), stage_module()->find(kernel)};
+  out.request.grid[0] = blocks;
   out.args.resize(sizeof args);
   std::memcpy(out.args.data(), &args, sizeof args);
   return out;
 }
 
-/// Devices along the axes, with one instance of each memory per device.
+/// A mesh of devices, and its memory, which has one instance on each device.
 struct device_mesh {
   std::shared_ptr<runtime::context> context;
   std::shared_ptr<runtime::mesh> mesh;
@@ -93,13 +95,13 @@ struct device_mesh {
     }
     return reinterpret_cast<float*>(out->data());
   }
-  /// A rank's instance, which the host can read while nothing runs.
+  /// Returns the instance of a rank. The host may read it while no task runs.
   [[nodiscard]] float* at(float* symmetric, int rank) const {
     return reinterpret_cast<float*>(context->memory().translate(symmetric, rank));
   }
 };
 
-/// An engine without threads: tasks run when the test says so.
+/// An engine without threads. A test runs its tasks one by one.
 class hand_engine {
  public:
   explicit hand_engine(runtime::mesh_axes axes = {1, 1, 4, 1},

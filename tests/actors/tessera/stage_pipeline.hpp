@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A pipeline of stream actors in three stages, on four ranks: two on all of them, then
-/// one stream for each rank, whose results are summed over the ranks that join. Each
-/// stream has a supervisor that starts it again when it ends.
+/// A pipeline of stream actors on four ranks, in three stages. The first two stages are
+/// one stream each, over all ranks. The third has a stream for each rank, and a
+/// collective adds its results over the ranks. Each stream has a supervisor that starts
+/// it again when it ends.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr int pipeline_ranks = 4;
 constexpr int pipeline_streams = 2 + pipeline_ranks;
 constexpr int pipeline_elements = 19;
 
-/// Memory of one batch: input, and what each stage writes.
+/// Memory of one batch: the input, and the results of the three stages.
 struct pipeline_batch {
   float* buffers[4];
 };
@@ -38,8 +39,8 @@ inline stage_arguments pipeline_stage(const pipeline_batch& b, int stage) {
   return {b.buffers[stage], b.buffers[stage + 1], factors[stage], addends[stage]};
 }
 
-/// What one thread computes: the correctly rounded sum, since sums of four such numbers
-/// are exact in double.
+/// Returns the expected element. Sums of four such numbers are exact in double, so this
+/// is the correctly rounded sum.
 inline float pipeline_expected(std::size_t batch, int i) {
   double sum = 0;
   for (int rank = 0; rank < pipeline_ranks; ++rank) {
@@ -53,8 +54,9 @@ inline float pipeline_expected(std::size_t batch, int i) {
   return static_cast<float>(sum);
 }
 
-/// The streams as they are now, each with a supervisor that begins it again when it ends.
-/// @threads{safe from any thread}
+/// The present actors of the streams. Each has a supervisor that starts it again when it
+/// ends.
+/// @threads{safe to call concurrently}
 class kept_streams : public std::enable_shared_from_this<kept_streams> {
  public:
   using stream_maker = std::function<actors::stream_actor(actors::queue_spec)>;
@@ -67,7 +69,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     for (std::size_t i = 0; i < pipeline_streams; ++i) {
       kept& k = kept_[i];
       k.spec.name = "stream " + std::to_string(i);
-      k.spec.on = on;
+      k.spec.mesh = on;
       k.spec.options.rank = i < 2 ? -1 : static_cast<int>(i) - 2;
       k.spec.handover = std::make_shared<runtime::event>();
     }
@@ -85,7 +87,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
       start(i);
     }
   }
-  /// None begins again; forgets them.
+  /// Drops the streams. None of them is started again.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -125,7 +127,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     if (!closed_) {
       caf::anon_send(kept_[i].supervisor, actors::adopt_atom_v,
                      actors::by_reference(
-                         actors::child_spec{kept_[i].spec.name, actors::stop_rank::sink,
+                         actors::child_spec{kept_[i].spec.name, actors::stop_group::sink,
                                             caf::actor_cast<caf::actor>(stream)}));
       kept_[i].stream = std::move(stream);
     }
@@ -139,21 +141,21 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   bool closed_ = false;
 };
 
-/// Sends each batch through the stages; tries again where a stage has ended. Messages to
-/// itself: batch, stream.
+/// Sends each batch through the stages, and tries again if a stage has ended. Its
+/// messages to itself hold batch and stream.
 using pipeline_driver_actor =
     caf::typed_actor<caf::reacts_to<actors::work_atom, std::uint64_t, std::uint64_t>>;
 struct pipeline_driver_config {
   std::shared_ptr<const kept_streams> streams;
   actors::collective_actor group;
   std::vector<pipeline_batch> batches;
-  std::function<void(std::size_t batch)> done;  ///< all ranks have been answered
+  std::function<void(std::size_t batch)> done;  ///< called when all ranks were answered
   std::function<void(error)> failed;
 };
 struct pipeline_driver_shell {
   static constexpr const char* name = "weir.driver";
-  /// Points behind each batch's stages: one of the first, one of the second, and one of
-  /// each rank's third.
+  /// By batch: points behind its stages, one for the first, one for the second, and one
+  /// for each rank of the third.
   std::vector<std::vector<actors::event_ptr>> points;
   std::vector<std::size_t> joined = std::vector<std::size_t>(pipeline_ranks);
   std::vector<int> answered;
@@ -166,7 +168,7 @@ class pipeline_driver_steps {
                         std::shared_ptr<const pipeline_driver_config> config)
       : self_(self), config_(std::move(config)) {}
 
-  /// Waits for the stage before, launches, and records, each on the same stream.
+  /// Lets a stream wait for the stage before, launch its kernel, and record a point.
   void run(std::size_t batch, std::size_t stream) const {
     const auto to = config_->streams->get(stream);
     const int stage = std::min(static_cast<int>(stream), 2);
@@ -178,23 +180,23 @@ class pipeline_driver_steps {
     };
     auto order = actors::by_reference(launch_of(
         "stage", pipeline_stage(config_->batches[batch], stage), pipeline_elements));
-    self_->request(to, patience, actors::await_atom_v, actors::local(before))
+    self_->request(to, timeout, actors::await_atom_v, actors::local(before))
         .then([me = *this, batch, stream, to, order,
                again](std::uint64_t) { me.launch(batch, stream, to, order, again); },
               again);
   }
 
  private:
-  static constexpr std::chrono::seconds patience{60};
+  static constexpr std::chrono::seconds timeout{60};
 
   template <class Again>
   void launch(std::size_t batch, std::size_t stream, const actors::stream_actor& to,
               const actors::local<actors::launch_order>& order,
               const Again& again) const {
-    self_->request(to, patience, actors::launch_atom_v, order)
+    self_->request(to, timeout, actors::launch_atom_v, order)
         .then(
             [me = *this, batch, stream, to, again](std::uint64_t) {
-              me.self_->request(to, patience, actors::record_atom_v)
+              me.self_->request(to, timeout, actors::record_atom_v)
                   .then(
                       [me, batch, stream](const actors::local<runtime::event>& point) {
                         me.next(batch, stream, point.share());
@@ -216,18 +218,18 @@ class pipeline_driver_steps {
       join(stream - 2);
     }
   }
-  /// Each rank joins batch by batch, as the others do.
+  /// Joins for a rank with its next batch. All ranks join with the batches in order.
   void join(std::size_t rank) const {
     auto& s = self_->state;
     std::size_t& batch = s.joined[rank];
     for (; batch < s.points.size() && s.points[batch][2 + rank]; ++batch) {
       actors::join_order order;
       order.rank = static_cast<int>(rank);
-      order.what.call.count = pipeline_elements;
-      order.what.input = order.what.output = config_->batches[batch].buffers[3];
-      order.after.push_back(s.points[batch][2 + rank]);
+      order.request.call.count = pipeline_elements;
+      order.request.input = order.request.output = config_->batches[batch].buffers[3];
+      order.wait_points.push_back(s.points[batch][2 + rank]);
       self_
-          ->request(config_->group, patience, actors::join_atom_v,
+          ->request(config_->group, timeout, actors::join_atom_v,
                     actors::by_reference(std::move(order)))
           .then(
               [me = *this, batch](std::uint64_t number) {
@@ -266,7 +268,7 @@ inline pipeline_driver_actor::behavior_type pipeline_driver(
   }};
 }
 
-/// Memory and contexts of a pipeline, and what came out of it.
+/// The context and the memory of a pipeline, with checks of its results.
 class pipeline_memory {
  public:
   pipeline_memory(const device_mesh& on, std::size_t batches) : on_(&on) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One queue: order, answers, failures that are told once, windows, deadlines,
-/// successors.
+/// The logic of a stream actor: order, answers, failures that are reported once, windows,
+/// deadlines, and the next stream of a handover.
 #include "stream/stream_state.hpp"
 
 #include "devices.hpp"
@@ -17,13 +17,13 @@ constexpr int blocks = 5;
 struct stream_state_test : testing::Test {
   std::unique_ptr<stream_state> open(queue_spec spec = {}) {
     spec.name = spec.name.empty() ? "scale" : spec.name;
-    spec.on = engine->mesh;
+    spec.mesh = engine->mesh;
     return or_throw(stream_state::make(std::move(spec), [this] { ++rings; }));
   }
   [[nodiscard]] launch_order stage(float factor, float addend) const {
     return launch_of("stage", {x, x, factor, addend}, blocks);
   }
-  /// The answer of the only one who waits.
+  /// Returns the answer to the only synchronization that waits.
   result<std::uint64_t> answer_of(stream_state& s, std::int64_t now = 0) {
     auto all = s.take_answers(now);
     EXPECT_EQ(all.size(), 1U);
@@ -76,7 +76,7 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   }
   engine.run_all();
   EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4);
-  // A point of a queue that failed hands the failure on.
+  // A queue that waits for a point of a failed queue fails too.
   EXPECT_TRUE(first->launch(launch_of("broken", {}, 1)).has_value());
   or_throw(second->wait(*first->record()));
   EXPECT_TRUE(second->launch(launch_of("stage", {x, y, 0, 0}, blocks)).has_value());
@@ -165,7 +165,7 @@ TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   EXPECT_EQ(engine->at(y, 1)[0], 20.0F) << "all ten launches of the other came before";
 }
 
-TEST_F(stream_state_test, says_what_is_wrong_with_orders_and_specs) {
+TEST_F(stream_state_test, names_the_fault_of_orders_and_specs) {
   auto s = open();
   EXPECT_EQ(s->launch(launch_of("stage", {x, x, 1, 1}, 0)).error().code(),
             errc::invalid_argument);
@@ -175,7 +175,7 @@ TEST_F(stream_state_test, says_what_is_wrong_with_orders_and_specs) {
             errc::invalid_argument);
   EXPECT_EQ(stream_state::make({}, {}).error().code(), errc::invalid_argument);
   queue_spec spec;
-  spec.on = engine->mesh;
+  spec.mesh = engine->mesh;
   spec.options.rank = 4;
   EXPECT_EQ(stream_state::make(spec, {}).error().code(), errc::invalid_argument);
   spec.options.rank = 3;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stream and collective actors on the deterministic scheduler, over an engine whose
-/// tasks run when the seed says so: a pipeline whose stages are killed, and what clients
-/// are told.
+/// Stream and collective actors on the deterministic scheduler, with an engine whose
+/// tasks run when a seed says so: a pipeline whose stages are killed, and the answers
+/// that clients get.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ using test::launch_of;
 
 constexpr int few = 3;
 
-/// Actors take turns with tasks.
+/// A system in which messages and tasks take turns at random.
 class tessera_system : public test::stepped_system {
  public:
   explicit tessera_system(std::uint32_t seed) : stepped_system(seed), random_(seed) {}
@@ -27,7 +27,7 @@ class tessera_system : public test::stepped_system {
     stop();
     engine.run_all();
   }
-  /// One message or one task; false if there is neither.
+  /// Handles one message or runs one task. Returns false if there is neither.
   bool go_on() {
     if (random_() % 2 == 0) {
       return step() || engine.run_one();
@@ -52,7 +52,7 @@ class tessera_system : public test::stepped_system {
 queue_spec spec_on(const hand_engine& engine) {
   queue_spec out;
   out.name = "decode";
-  out.on = engine->mesh;
+  out.mesh = engine->mesh;
   return out;
 }
 
@@ -61,7 +61,7 @@ struct pipeline_outcome {
   std::size_t done = 0;
 };
 
-/// Runs a pipeline in which a seed kills streams; what it computes is compared.
+/// Runs a pipeline, kills streams as a seed says, and checks the results.
 void run_pipeline(std::uint32_t seed, int kills, pipeline_outcome& out) {
   constexpr std::size_t batches = 4;
   tessera_system system(seed);
@@ -74,7 +74,7 @@ void run_pipeline(std::uint32_t seed, int kills, pipeline_outcome& out) {
   streams->open();
   collective_spec group;
   group.name = "sums";
-  group.on = system.engine->mesh;
+  group.mesh = system.engine->mesh;
   test::pipeline_driver_config config;
   config.streams = streams;
   config.group = system.spawn(collective_group, group);
@@ -137,18 +137,18 @@ struct tessera_actors : testing::Test {
   collective_actor open_group(std::int64_t deadline_ns = 1'000'000'000) {
     collective_spec spec;
     spec.name = "sums";
-    spec.on = system.engine->mesh;
+    spec.mesh = system.engine->mesh;
     spec.deadline_ns = deadline_ns;
     return system.spawn(collective_group, std::move(spec));
   }
   [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = few) const {
     join_order out;
     out.rank = rank;
-    out.what.call.count = elements;
-    out.what.input = out.what.output = x;
+    out.request.call.count = elements;
+    out.request.input = out.request.output = x;
     return by_reference(std::move(out));
   }
-  /// Sends a request; its answer comes into a list.
+  /// Sends a request whose answer is appended to a list.
   template <class Handle, class... As>
   void request(const Handle& to, As... as) {
     auto asked = system.self()->request(to, 3600s, std::move(as)...);
@@ -219,7 +219,7 @@ TEST_F(tessera_actors, a_synchronization_has_a_deadline) {
   EXPECT_EQ(all[1].error().code(), errc::timeout);
 }
 
-TEST_F(tessera_actors, who_waits_for_a_stream_that_is_killed_hears_of_it) {
+TEST_F(tessera_actors, clients_that_wait_for_a_killed_stream_get_an_error) {
   const auto stream = open();
   request(stream, sync_atom_v);
   system.step_all();
@@ -229,7 +229,7 @@ TEST_F(tessera_actors, who_waits_for_a_stream_that_is_killed_hears_of_it) {
   const auto all = answers();
   EXPECT_EQ(all[0].error().code(), errc::abandoned);
   EXPECT_EQ(all[1].error().code(), errc::stopping);
-  system.engine.run_all();  // a bell rings for nobody
+  system.engine.run_all();  // the workers' message has no receiver any more
 }
 
 TEST_F(tessera_actors, a_stream_that_cannot_be_opened_says_why_to_everybody) {
@@ -293,7 +293,7 @@ TEST_F(tessera_actors, every_rank_hears_of_a_policy_that_differs) {
   }
 }
 
-TEST_F(tessera_actors, ranks_that_wait_in_vain_hear_who_is_missing) {
+TEST_F(tessera_actors, ranks_that_wait_in_vain_learn_which_ranks_are_missing) {
   const auto group = open_group(2'000'000'000);
   request(group, join_atom_v, share_of(3));
   request(group, join_atom_v, share_of(1));
@@ -305,7 +305,7 @@ TEST_F(tessera_actors, ranks_that_wait_in_vain_hear_who_is_missing) {
   for (const auto& a : answers()) {
     ASSERT_FALSE(a.has_value());
     EXPECT_EQ(a.error().code(), errc::timeout);
-    EXPECT_NE(a.error().text().find("no word of rank 0, 2"), std::string::npos)
+    EXPECT_NE(a.error().text().find("rank 0, 2 did not join"), std::string::npos)
         << a.error().text();
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The pipeline of stream actors with threads: workers of an engine, schedulers of
-/// actors, and somebody who kills stages.
+/// The pipeline of stream actors with threads: workers of an engine, the scheduler of the
+/// actors, and a thread that kills stages.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Actors with threads that end before it goes.
+/// An actor system with threads. Its actors end before it is destroyed.
 class threaded_system {
  public:
   threaded_system()
@@ -50,7 +50,7 @@ class threaded_system {
   std::vector<caf::actor> all_;
 };
 
-/// Until the queues of actors that have ended are empty.
+/// Waits until the queues of actors that have ended are empty.
 void wait_for_tasks(runtime::context& c) {
   const auto end = std::chrono::steady_clock::now() + 60s;
   const auto busy = [&] {
@@ -79,7 +79,7 @@ void run_pipeline_with_threads(std::uint32_t seed, int& restarts) {
   streams->open();
   collective_spec group;
   group.name = "sums";
-  group.on = devices.mesh;
+  group.mesh = devices.mesh;
   test::pipeline_driver_config config;
   config.streams = streams;
   config.group = system.spawn(collective_group, group);

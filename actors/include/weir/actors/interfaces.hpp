@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All typed interfaces of the actors: for each message what the receiver does, who
+/// The typed interfaces of all actors: for each message what the receiver does, what it
 /// answers, and with which errors.
 ///
-/// Any request may also end in `timeout` (its deadline passed), `stopping` (the receiver
-/// is gone or going) or `abandoned` (the receiver dropped it). Errors arrive with text,
-/// place and causes.
+/// The comment before a message describes the receiver. "Errors" lists the codes that the
+/// answer may have. Besides these, every request may be answered with `timeout` (its
+/// deadline passed), `stopping` (the receiver has ended or is about to, or was not
+/// opened) or `abandoned` (the receiver dropped the request). Errors arrive with their
+/// text, their place and their causes. A message that is marked "from itself" is sent by
+/// the actor itself and by nobody else.
+///
+/// Actors whose interface says "own thread" may block; all others never do.
 #pragma once
 
 #include <caf/replies_to.hpp>
@@ -19,200 +24,223 @@
 
 namespace weir::actors {
 
-/// Where a child stands in the order of shutdown: lower ones stop first.
-enum class stop_rank : std::uint8_t { source, conductor, sink, engine, last };
+/// Groups in which actors are stopped, first to last: sources first, so that nothing new
+/// arrives, and the engine late, so that work in flight can end.
+enum class stop_group : std::uint8_t { source, conductor, sink, engine, last };
 
-/// A child as the supervisor knows it.
+/// An actor that a supervisor is to watch.
 struct child_spec {
-  std::string name;
-  stop_rank rank = stop_rank::last;
+  std::string name;  ///< in errors and in the status
+  stop_group group = stop_group::last;
   caf::actor handle;
 };
-/// Children that did not end in time; empty is good.
+/// Names of the actors that did not end in time. Empty if all have ended.
 using survivors = std::vector<std::string>;
 
-/// Watches its children; stops them in order.
+/// Watches its children and stops them in order.
 using supervisor_actor = caf::typed_actor<
-    // Adopts a child: watches it, and reports its failure with its cause chain.
+    // Adopts a child. If the child ends without having been asked to, the supervisor
+    // reports that with the causes.
     caf::reacts_to<adopt_atom, local<child_spec>>,
-    // Stops all children, ranks in order, each rank within the deadline of the
-    // configuration. Answers who survived.
+    // Stops all children, one group after another. A group has as long as the
+    // configuration says before the next group's turn. Answers the children that have not
+    // ended by then.
     caf::replies_to<stop_atom>::with<local<survivors>>,
-    // A deadline of one rank has passed (from itself).
-    caf::reacts_to<settle_atom, std::uint32_t>,
-    // Names, ranks and states of all children, one line each.
+    // From itself: the deadline of a group has passed. The number tells deadlines of
+    // earlier groups apart.
+    caf::reacts_to<deadline_atom, std::uint32_t>,
+    // Answers the names, groups and states of all children, one line for each.
     caf::replies_to<status_atom>::with<std::string>>;
 
-/// The context stream: owns the source, hands out chunks of lanes, makes cursors. Own
-/// thread, because files block.
+/// Owns the context stream: reads the source, hands out chunks of lanes, makes cursors.
+/// Own thread, because files block.
 using stream_hub_actor = caf::typed_actor<
-    // Answers the chunks of the orders, in their order. Errors: source_unavailable.
+    // Answers one chunk for each order, in the order of the orders. Errors:
+    // source_unavailable.
     caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>,
     // Opens the corpus, and continues behind a cursor if there is one. Errors:
-    // source_unavailable, history_mismatch and all of `context_stream::restore`.
+    // source_unavailable, history_mismatch and all errors of `context_stream::restore`.
     caf::replies_to<open_atom, local<stream_spec>>::with<local<stream_info>>,
-    // Answers the cursor after these chunks. Errors: source_unavailable.
+    // Answers the cursor that lies behind the chunks of the order. Errors:
+    // source_unavailable.
     caf::replies_to<cursor_atom,
                     local<cursor_order>>::with<local<storage::stream_cursor>>>;
 
-/// A rank: hosts lanes, pulls their chunks from the hub and hands them on, checking that
-/// each continues its lane.
+/// A rank of the stream: pulls the chunks of its lanes from the hub and hands them on.
 using rank_actor = caf::typed_actor<
-    // Answers the chunks of the orders, which must be of its lanes. Errors: those of the
-    // hub; internal.
+    // Answers one chunk for each order. Checks that the orders are for its own lanes and
+    // that each chunk continues its lane. Errors: those of the hub; internal, a check
+    // failed.
     caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>>;
 
-/// Owns one task engine and the model built on it; the engine's only submitter. Own
-/// thread; runs tasks between messages.
+/// Owns one task engine and the model on it, and is the engine's only submitter. Own
+/// thread, on which it runs tasks between messages.
 using orchestrator_actor = caf::typed_actor<
-    // Runs tasks until a pulse has ended, then looks at its mailbox again (from itself).
+    // From itself: runs tasks until a pulse has ended or a millisecond has passed, and
+    // then looks at the mailbox again.
     caf::reacts_to<work_atom>,
-    // Submits pulses behind those before. Answers when all of them have ended. Errors,
-    // of the first that failed: kernel_failed, upstream_failed.
+    // Submits pulses behind all earlier ones. Answers when all of them have ended.
+    // Errors, of the first pulse that failed: kernel_failed, upstream_failed.
     caf::replies_to<pulse_atom, local<pulse_orders>>::with<local<pulses_done>>,
-    // Copies the state behind the pulses submitted so far, while later ones run. Answers
-    // when the copy is whole.
-    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_image>>,
-    // Builds engine and model, and fills it from a checkpoint if there is one. Errors:
-    // invalid_argument, config_mismatch, corrupt.
+    // Copies the state as of the pulses submitted so far, while later pulses run. The
+    // number is the number of those pulses. Answers when the copy is complete.
+    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_snapshot>>,
+    // Builds the engine and the model, and restores the model from a checkpoint if there
+    // is one. Errors: invalid_argument, config_mismatch, corrupt.
     caf::replies_to<open_atom, local<model_spec>>::with<local<model_info>>,
-    // Answers digests and counters once all tasks have ended, and writes the trace.
+    // Waits for all tasks, answers digests and counters, and writes the trace. Errors:
+    // io, no_space.
     caf::replies_to<report_atom, local<trace_order>>::with<local<engine_report>>>;
 
-/// Drives the run: pulses, phases, budgets, commits, checkpoints. Ends by telling its
-/// configuration's listener.
+/// Drives a run: orders chunks, issues and commits pulses, keeps budgets, has checkpoints
+/// written. It reports the end to the listener of its configuration.
 using conductor_actor = caf::typed_actor<
     // Begins to order chunks and to issue pulses.
     caf::reacts_to<launch_atom>,
-    // Ends at the next boundary: pulses in flight are committed, a last checkpoint is
-    // written.
+    // Ends the run at the next boundary: pulses in flight are committed, and a last
+    // checkpoint is written.
     caf::reacts_to<drain_atom>,
-    // Looks whether an answer is overdue (from itself, once a second).
-    caf::reacts_to<settle_atom>>;
+    // From itself, once a second: ends the run if an answer is overdue.
+    caf::reacts_to<deadline_atom>>;
 
-/// Owns the checkpoint folder and its lock. Own thread, because files block.
+/// Owns the folder of checkpoints and its lock. Own thread, because files block.
 using checkpointer_actor = caf::typed_actor<
-    // Writes a generation; answers when it is durable. Errors: no_space, io.
+    // Writes a checkpoint; answers when it is durable. Errors: no_space, io.
     caf::replies_to<save_atom, local<save_order>>::with<local<save_done>>,
-    // Takes the lock and reads the newest valid generation. Errors: locked,
-    // already_exists, those of `checkpoint_store::load_newest` when no generation is
-    // valid.
+    // Takes the lock and reads the newest valid checkpoint. Errors: locked, another
+    // process has the folder; already_exists, the folder holds checkpoints that it must
+    // not hold; those of `checkpoint_store::load_newest` if no checkpoint is valid.
     caf::replies_to<open_atom, local<store_spec>>::with<local<store_info>>>;
 
-/// Reads streams of HN4 volumes for many clients, ahead of them, every checksum verified.
-/// Never blocks: it has readers that do. Streams end with the client that opened them.
-/// Errors of all that read: corrupt, hole, generation_skew, io, timeout, interrupted (the
-/// stream was closed).
+/// Reads byte streams of HN4 volumes for many clients. It reads ahead of them, and
+/// verifies every checksum. It never blocks: its workers do. A stream ends with the
+/// client that opened it.
+///
+/// Everything that reads may be answered with the errors corrupt, hole, generation_skew
+/// and io, and with interrupted if the stream was closed.
 using volume_reader_actor = caf::typed_actor<
-    // Opens tags of a volume and begins to read ahead; answers them in the order asked
-    // for. Errors: not_found, corrupt.
+    // Opens tags of a volume and begins to read ahead. Answers one stream for each tag,
+    // in the order of the tags. Errors: not_found, corrupt.
     caf::replies_to<open_atom, local<volume_spec>>::with<local<opened_streams>>,
-    // Answers the next piece of a stream, none at its end: the n-th pull gets the n-th
-    // piece, as soon as that is there. After an error later pulls get the same. Errors:
-    // out_of_range, more unanswered requests than allowed.
+    // Answers the next piece of a stream, or a piece without bytes at its end. The n-th
+    // pull gets the n-th piece as soon as that was read. After an error all later pulls
+    // of the stream get the same error. Errors: out_of_range, too many requests of the
+    // stream have no answer yet.
     caf::replies_to<pull_atom, std::uint64_t>::with<local<volume_piece>>,
-    // Answers bytes of a stream from an offset: as many as asked for, but at most a piece
-    // and not beyond the end. Errors: out_of_range.
+    // Answers bytes of a stream: the arguments are the stream, the offset and the number
+    // of bytes. The answer has at most one piece and ends with the stream. Errors:
+    // out_of_range, the offset lies behind the end.
     caf::replies_to<read_atom, std::uint64_t, std::uint64_t,
                     std::uint64_t>::with<local<volume_piece>>,
-    // Fills the client's memory, several readers at a time; answers the bytes. Errors:
-    // out_of_range.
+    // Fills the client's memory, several workers at a time. Answers the number of bytes.
+    // Errors: out_of_range, the stream is shorter.
     caf::replies_to<fill_atom, local<fill_order>>::with<std::uint64_t>,
-    // Closes a stream; what was asked of it is answered `interrupted`.
+    // Closes a stream. Its unanswered requests are answered `interrupted`.
     caf::reacts_to<close_atom, std::uint64_t>,
-    // Looks for requests that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
-    // Streams, requests, credits, and what each reader is at.
+    // From itself: answers `timeout` to the requests whose deadline has passed.
+    caf::reacts_to<deadline_atom>,
+    // Answers the numbers of streams, requests and free credits, and what each worker
+    // reads at the moment.
     caf::replies_to<status_atom>::with<std::string>>;
 
-/// Does the reading of a volume reader. Own thread, because devices block.
+/// Reads for a volume reader, one request at a time. Own thread, because devices block.
 using volume_worker_actor = caf::typed_actor<
-    // Fills memory with bytes of a stream; answers how many.
+    // Fills memory with bytes of a stream; answers their number. Errors: those of
+    // `storage::hn4_stream::read`.
     caf::replies_to<read_atom, local<read_order>>::with<std::uint64_t>,
-    // Opens tags of a volume.
+    // Opens tags of a volume. Errors: not_found, corrupt, io.
     caf::replies_to<open_atom, local<volume_spec>>::with<local<tag_streams>>>;
 
-/// Writes Tensogram messages to files. Own thread.
+/// Writes the learning curve as a Tensogram file. Own thread, because files block.
 using message_writer_actor = caf::typed_actor<
-    // Replaces the file with one message that holds the curve; answers its bytes. Errors:
-    // io, no_space.
+    // Replaces the file by one message that holds the curve; answers its length in bytes.
+    // Errors: io, no_space.
     caf::replies_to<write_atom, local<curve_order>>::with<std::uint64_t>>;
 
-/// Reads the Tensogram messages of a file, a folder or a pipe, ahead of who pulls them.
-/// Own thread.
+/// Reads the Tensogram messages of a file, a folder or a pipe, ahead of the client that
+/// pulls them. Own thread, because files and pipes block.
 using message_reader_actor = caf::typed_actor<
-    // Opens the source and begins to read ahead; once for each reader. Errors: not_found,
-    // io, out_of_range, already_exists.
+    // Opens the source and begins to read ahead. Each reader is opened once. Errors:
+    // not_found, io; out_of_range, the start lies behind the end of the file;
+    // already_exists, the reader is open already.
     caf::replies_to<open_atom, local<message_source>>::with<local<message_source_info>>,
-    // One credit: answers the next message as soon as it is there; a null one at the end.
-    // The n-th pull gets the n-th message. An error stands for the message or the bytes
-    // it is about, and the next pull goes on behind them; where a pipe fails, later pulls
-    // get the same. Errors: corrupt, torn, hash_mismatch, io; out_of_range, too many
-    // pulls without an answer.
+    // Answers the next message as soon as it was read, or a null message at the end. The
+    // n-th pull gets the n-th message. An error takes the place of the message or of the
+    // bytes that it is about, and the next pull continues behind them. After a failure of
+    // a pipe, all later pulls get the same error. Errors: corrupt, torn, hash_mismatch,
+    // io; out_of_range, too many pulls have no answer yet.
     caf::replies_to<pull_atom>::with<local<message_delivery>>,
-    // Reads one message if a pull waits or one more may be held (from itself).
+    // From itself: reads one message, if a pull waits for it or it may be read ahead.
     caf::reacts_to<work_atom>,
-    // What was delivered and what is held, one line.
+    // Answers how many messages were delivered, are held and are waited for, in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
-/// Appends Tensogram messages to a file, or writes them into a pipe. Own thread.
+/// Appends Tensogram messages to a file, or writes them into a pipe. Own thread, because
+/// files and pipes block.
 using message_appender_actor = caf::typed_actor<
-    // Opens the file, once for each appender, and finds its end. Errors: torn, io,
-    // timeout, already_exists.
+    // Opens the file and finds its end. Each appender is opened once. Errors: torn, there
+    // are bytes behind the last sound message; io, timeout; already_exists, the appender
+    // is open already.
     caf::replies_to<open_atom, local<message_target>>::with<local<message_target_info>>,
-    // Appends a message; answers when it is durable, with its offset. Appends share a
-    // sync. Errors: invalid_argument, corrupt, no_space, io; out_of_range, more than the
-    // window without an answer. After a failed sync later appends get the same.
+    // Appends a message; answers with its place when it is durable. Appends that arrive
+    // together share one sync. After a failed sync all later appends get the same error.
+    // Errors: invalid_argument, corrupt, no_space, io; out_of_range, more appends than
+    // the window have no answer yet.
     caf::replies_to<write_atom, local<message_order>>::with<local<appended_message>>,
-    // Makes durable what was appended; answers the bytes that are. Errors: io.
-    caf::replies_to<settle_atom>::with<std::uint64_t>,
-    // Syncs for the appends that wait (from itself).
+    // Makes durable what was appended; answers the number of durable bytes. Errors: io.
+    caf::replies_to<flush_atom>::with<std::uint64_t>,
+    // From itself: syncs the file for the appends that wait.
     caf::reacts_to<work_atom>>;
 
-/// Owns one ordered queue on the devices of a mesh, or on one rank of it. Never blocks:
-/// workers tell it what has ended.
+/// Owns one ordered queue of operations on the devices of a mesh, or on one rank of it.
+/// It never blocks: workers of the engine report what has ended.
 using stream_actor = caf::typed_actor<
-    // Puts a launch behind all before; answers its number at once. Errors:
+    // Enqueues a launch; answers its number in the queue at once. Errors:
     // invalid_argument, unsupported; out_of_range, more operations than the window.
     caf::replies_to<launch_atom, local<launch_order>>::with<std::uint64_t>,
-    // The same with a copy. Errors: invalid_argument, out_of_range.
+    // Enqueues a copy; answers its number in the queue at once, or 0 if there is nothing
+    // to copy. Errors: invalid_argument, out_of_range.
     caf::replies_to<copy_atom, local<copy_order>>::with<std::uint64_t>,
-    // Answers a point behind all before, for other queues to wait for.
+    // Answers a point behind everything enqueued so far, for other queues to wait for.
     caf::replies_to<record_atom>::with<local<runtime::event>>,
-    // What comes later waits for the point and inherits failures from there. Answers the
-    // operations enqueued so far.
+    // Later operations wait for the point, and fail if the operations before it failed.
+    // Answers the number of operations enqueued so far.
     caf::replies_to<await_atom, local<runtime::event>>::with<std::uint64_t>,
-    // Answers when all before has ended: the operations enqueued, or the first failure,
-    // which is forgotten with that. Errors: timeout; whatever an operation failed with,
-    // its own error as cause.
+    // Answers when everything enqueued so far has ended: the number of operations, or the
+    // first failure, which is then forgotten. Errors: timeout; the code of the operation
+    // that failed, with its error as the cause.
     caf::replies_to<sync_atom>::with<std::uint64_t>,
-    // Operations have ended (from workers).
+    // From workers: operations have ended.
     caf::reacts_to<ended_atom>,
-    // Looks for synchronizations that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
-    // Operations enqueued and ended, who waits, one line.
+    // From itself: answers `timeout` to the synchronizations whose deadline has passed.
+    caf::reacts_to<deadline_atom>,
+    // Answers how many operations were enqueued and have ended, and how many
+    // synchronizations wait, in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
-/// Brings the ranks of one axis group together. Never blocks.
+/// Brings the ranks of one axis group together and runs their collectives. It never
+/// blocks: workers of the engine report what has ended.
 using collective_actor = caf::typed_actor<
-    // One rank's share. Answers the number of the collective in its group when that has
-    // ended; a share that makes no sense is refused at once and does not count. Errors:
-    // invalid_argument, unsupported; to every rank: collective_mismatch,
-    // determinism_violation, timeout; whatever the points waited for or the collective
-    // failed with, as cause.
+    // Joins with one rank's share. Answers when the collective has ended: its number in
+    // the group. A share that cannot run is refused at once and does not count as one of
+    // the rank's collectives. Errors, to this rank alone: invalid_argument, unsupported.
+    // Errors, to every rank of the collective: collective_mismatch, the calls differ;
+    // determinism_violation, the policies differ; timeout, a rank did not join in time.
+    // If a point that was waited for or the collective itself failed: the code of that
+    // failure, with its error as the cause.
     caf::replies_to<join_atom, local<join_order>>::with<std::uint64_t>,
-    // Shares have ended (from workers).
+    // From workers: shares have ended.
     caf::reacts_to<ended_atom>,
-    // Looks for meetings and shares that are overdue (from itself).
-    caf::reacts_to<settle_atom>,
-    // Who waits for whom, one line.
+    // From itself: answers `timeout` to the shares whose deadline has passed.
+    caf::reacts_to<deadline_atom>,
+    // Answers how many shares run and how many wait for other ranks, in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
-/// Collects samples and tells the listener of its configuration how the run stands.
+/// Turns samples of a run into progress for the listener of its configuration.
 using observer_actor = caf::typed_actor<
-    // Takes a sample.
+    // Takes a sample and reports the progress to the listener.
     caf::reacts_to<sample_atom, local<run_sample>>,
-    // The last thing it told, one line.
+    // Answers the progress of the last sample in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
 }  // namespace weir::actors

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Plain values that actors send each other: orders, replies and samples. Messages name
-/// them by reference; they never change once sent.
+/// The values that the actors of a run send each other: orders, replies and samples.
+/// Messages pass them by reference (`local`), so a value never changes once it is sent.
+/// `interfaces.hpp` says which message carries which of them.
 #pragma once
 
 #include <cstdint>
@@ -23,148 +24,159 @@
 
 namespace weir::actors {
 
-/// Tokens wanted of one lane.
+/// Order for the next tokens of one lane.
 struct chunk_order {
-  std::uint32_t lane = 0;
-  std::uint64_t tokens = 0;  ///< at least 1
+  std::uint32_t lane = 0;    ///< lane of the context stream
+  std::uint64_t tokens = 0;  ///< number of tokens wanted, at least 1
   friend bool operator==(const chunk_order&, const chunk_order&) = default;
 };
 using chunk_orders = std::vector<chunk_order>;
 
-/// Answer to one order: the chunk, or nothing because the lane has ended.
+/// Answer to one order.
 struct chunk_reply {
-  chunk_order order;
+  chunk_order order;  ///< the order that is answered
+  /// At most as many tokens as ordered. Empty if the lane has ended.
   std::optional<storage::token_chunk> chunk;
 };
 using chunk_replies = std::vector<chunk_reply>;
 
-/// What the hub opens.
+/// The context stream that the stream hub opens.
 struct stream_spec {
-  std::vector<std::string> paths;
-  bool eot = true;
+  std::vector<std::string> paths;  ///< files, folders and patterns, or "-" alone
+  bool eot = true;                 ///< an end-of-text token stands between files
   storage::stream_config config;
-  std::optional<storage::stream_cursor>
-      cursor;  ///< continues there after comparing the history
+  /// Where the stream continues, after its history was compared with the one that the
+  /// cursor names. Empty: the stream begins at its first token.
+  std::optional<storage::stream_cursor> cursor;
 };
-/// What it found.
+/// The context stream that the hub has opened.
 struct stream_info {
-  std::vector<std::string> corpus;
-  std::uint64_t tokens = 0;  ///< 0 if unknown
-  std::uint64_t identity = 0;
-  std::string warning;
-  bool seekable = true;
+  std::vector<std::string> corpus;  ///< files in the order of reading, or "stdin"
+  std::uint64_t tokens = 0;         ///< length of the corpus; 0 if it is unknown
+  std::uint64_t identity = 0;       ///< digest of names, sizes and content
+  std::string warning;              ///< for the user; empty if there is nothing to say
+  bool seekable = true;             ///< false for standard input
 };
-/// Marks of committed chunks, and the pulse to stamp into their cursor.
+/// Order for a cursor.
 struct cursor_order {
-  std::vector<storage::chunk_mark> marks;
-  std::uint64_t pulse_id = 0;
+  std::vector<storage::chunk_mark> marks;  ///< last committed chunk of each lane
+  std::uint64_t pulse_id = 0;              ///< number of pulses that the cursor covers
 };
 
-/// One pulse with what it consumes. Immutable: forward, backward, step and observers see
-/// this one.
+/// One pulse and the tokens that it consumes. It is made once and never changed: forward
+/// and backward work, the step and all observers see the same pulse.
 struct pulse_order {
   models::pulse pulse;
-  std::vector<std::optional<storage::token_chunk>> lanes;  ///< by lane; none: 0 tokens
-  std::vector<std::uint32_t> resets;  ///< lanes whose context is emptied before
-  bool more_follow =
-      true;  ///< false: the engine may rest after it without that being a stall
+  /// By lane; an empty entry is a lane that takes no part in the pulse.
+  std::vector<std::optional<storage::token_chunk>> lanes;
+  std::vector<std::uint32_t> resets;  ///< lanes whose context is emptied before the pulse
+  /// True if another pulse will come. If none does, an idle engine is not a stall.
+  bool more_follow = true;
 };
-/// Pulses that one message carries, in the order of their ids.
+/// The pulses of one message, in the order of their ids.
 using pulse_orders = std::vector<pulse_order>;
-/// What became of a pulse. Times are of this process, from the monotonic clock.
+/// Result of a pulse. Times are sums over this process, by the monotonic clock.
 struct pulse_done {
   std::uint64_t pulse_id = 0;
   models::pulse_result result;
-  std::int64_t kernel_ns = 0;  ///< inside kernels since the engine began, all threads
-  std::int64_t stall_ns =
-      0;  ///< engine idle for want of a pulse since it began, after pulse 10
+  /// Time inside kernels since the engine was made, all threads together.
+  std::int64_t kernel_ns = 0;
+  /// Time for which the engine was idle because no pulse was there; counted from the
+  /// tenth pulse on.
+  std::int64_t stall_ns = 0;
 };
 using pulses_done = std::vector<pulse_done>;
 
-/// State of the model at a boundary between pulses.
-struct state_image {
-  std::uint64_t pulses = 0;  ///< completed before the boundary
-  byte_vector bytes;
+/// A copy of the model's state at a boundary between two pulses.
+struct state_snapshot {
+  std::uint64_t pulses = 0;  ///< number of pulses that were completed before the boundary
+  byte_vector bytes;         ///< laid out as `model_info::sections` says
 };
 
-/// What the orchestrator builds.
+/// The model that the orchestrator builds, and the engine below it.
 struct model_spec {
   models::prose_config model;
   runtime::engine_options engine;
-  std::uint32_t devices = 1;  ///< with a replica of the parameters each
-  std::shared_ptr<const storage::checkpoint> from;  ///< null: initialised from the seed
+  std::uint32_t devices = 1;  ///< each device has a replica of the parameters
+  /// State to begin with. Null: the state is initialised from the seed.
+  std::shared_ptr<const storage::checkpoint> checkpoint;
 };
+/// The model that the orchestrator has built.
 struct model_info {
-  std::string kernel_set;
-  std::uint64_t parameters = 0;
-  std::uint64_t layout = 0;
-  std::vector<models::state_section> sections;
+  std::string kernel_set;                       ///< `models::prose::kernel_set`
+  std::uint64_t parameters = 0;                 ///< number of parameters
+  std::uint64_t layout = 0;                     ///< `models::prose::layout_hash`
+  std::vector<models::state_section> sections;  ///< parts of a snapshot
 };
-/// Numbers of the engine and digests of the model, at rest.
+/// Counters of the engine and digests of the model, taken while no task runs.
 struct engine_report {
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;
   models::memory_norm largest_memory;
   runtime::engine_counters counters;
-  std::vector<std::pair<std::string, std::int64_t>> memory;
+  std::vector<std::pair<std::string, std::int64_t>> memory;  ///< bytes by owner
+  /// Typical time by which a snapshot delays the pulse behind it, in milliseconds.
   double checkpoint_stall_ms = 0;
 };
-/// Where to write the trace, and spans that are no tasks.
+/// Order for the engine's report and its trace.
 struct trace_order {
-  std::string path;  ///< empty: nowhere
+  std::string path;  ///< file of the trace; empty: no trace is written
+  /// A stretch of time that is not a task, e.g. the writing of a checkpoint.
   struct span {
-    std::string line;
-    std::string name;
-    std::int64_t start_ns = 0;
+    std::string line;           ///< line of the trace that shows it
+    std::string name;           ///< text on it
+    std::int64_t start_ns = 0;  ///< by the monotonic clock
     std::int64_t end_ns = 0;
   };
-  std::vector<span> spans;
+  std::vector<span> spans;  ///< added to the trace
 };
 
-/// What the checkpointer opens.
+/// The folder of checkpoints that the checkpointer opens.
 struct store_spec {
   std::string folder;
-  bool may_exist = false;  ///< false: a folder with checkpoints is refused
+  bool may_exist = false;  ///< false: a folder that holds checkpoints is refused
 };
+/// Content of the folder that the checkpointer has opened.
 struct store_info {
-  std::shared_ptr<const storage::checkpoint> newest;  ///< null: there is none
-  std::vector<std::string> warnings;                  ///< newer files that do not count
+  std::shared_ptr<const storage::checkpoint> newest;  ///< null: there is no checkpoint
+  std::vector<std::string> warnings;  ///< newer files that are damaged and were skipped
 };
-/// Everything a checkpoint holds, as of one boundary.
+/// Everything that a checkpoint holds, as of one boundary between pulses.
 struct save_order {
-  std::shared_ptr<const state_image> image;
-  std::vector<models::state_section> sections;  ///< of the image
+  std::shared_ptr<const state_snapshot> snapshot;
+  std::vector<models::state_section> sections;  ///< parts of the snapshot
   storage::stream_cursor cursor;
-  byte_vector conductor;  ///< behind the pulse
-  byte_vector metrics;
-  std::string config;  ///< frozen keys
-  std::string build;   ///< kernel set
+  byte_vector conductor;  ///< an encoded `conductor_record`
+  byte_vector metrics;    ///< encoded `run_accounts`
+  std::string config;     ///< lines of the settings that a resumed run cannot change
+  std::string build;      ///< kernel set by which the state was computed
 };
+/// A checkpoint that is durable.
 struct save_done {
-  std::uint64_t generation = 0;
-  std::uint64_t pulse_id = 0;
-  std::int64_t start_ns = 0;
+  std::uint64_t generation = 0;  ///< number of the checkpoint
+  std::uint64_t pulse_id = 0;    ///< number of pulses that it covers
+  std::int64_t start_ns = 0;     ///< when the writing began, by the monotonic clock
   std::int64_t end_ns = 0;
 };
 
-/// What the conductor tells the observer now and then.
+/// How the run stands; the Conductor sends one to the observer now and then.
 struct run_sample {
-  models::phase phase = models::phase::build;
-  std::uint64_t phase_tokens = 0;
-  std::uint64_t phase_budget = 0;
-  std::uint64_t tokens = 0;
-  std::uint64_t pulses = 0;
-  double bits = 0;             ///< bits per byte since the last sample
-  double cumulative_bits = 0;  ///< of the phase
-  std::uint64_t durable_generation = 0;
-  std::uint64_t durable_tokens = 0;
-  std::int64_t at_ns = 0;
+  models::pulse_phase phase = models::pulse_phase::build;
+  std::uint64_t phase_tokens = 0;        ///< consumed in the phase so far
+  std::uint64_t phase_budget = 0;        ///< tokens that the phase may consume
+  std::uint64_t tokens = 0;              ///< consumed in all phases so far
+  std::uint64_t pulses = 0;              ///< committed in all phases so far
+  double bits = 0;                       ///< bits per byte since the last sample
+  double cumulative_bits = 0;            ///< bits per byte of the phase so far
+  std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
+  std::uint64_t durable_tokens = 0;      ///< tokens that it covers
+  std::int64_t time_ns = 0;              ///< by the Conductor's clock
 };
 
-/// Points of the learning curve and where to write them.
+/// Order to write the learning curve.
 struct curve_order {
-  std::string path;
-  std::string name;
+  std::string path;  ///< file that is replaced
+  std::string name;  ///< name of the run, which goes into the message
   std::vector<curve_point> points;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run has learned, outside of it: parameters to and from HN4 volumes, and the
-/// Stream phase that continues a prompt.
+/// Use of a run's parameters outside of the run: they are stored in HN4 volumes and
+/// loaded from them, and `speak` continues a prompt.
 #pragma once
 
 #include <cstdint>
@@ -16,68 +16,85 @@
 
 namespace weir::actors {
 
-/// Parameters of a model with what is needed to build it again.
+/// The parameters of a model, with what is needed to build the model again.
 struct parameter_set {
+  /// One parameter.
   struct entry {
-    std::string name;  ///< as in checkpoints, "block0.level2.query"
-    shape_vector shape;
-    byte_vector bytes;  ///< fp32, row-major, little-endian
+    std::string name;    ///< as in checkpoints, e.g. "block0.level2.query"
+    shape_vector shape;  ///< [rows, columns] or [n]
+    byte_vector bytes;   ///< fp32, row-major, little-endian
   };
-  std::string model;           ///< "key = value" lines, the model's shape
+  std::string model;           ///< shape of the model as "key = value" lines
   std::vector<entry> entries;  ///< in the order of the message
-  std::uint64_t hash = 0;      ///< the `parameter_hash` of metrics.json
+  std::uint64_t hash = 0;      ///< the `parameter_hash` of `metrics.json`
 };
 
-/// Parameters of the newest valid checkpoint of a run folder (or of its checkpoint
-/// folder).
-/// @error{not_found, no folder or no checkpoint} @error{as `storage::load_checkpoint`}
+/// Reads the parameters of the newest valid checkpoint of a run. Also returns the errors
+/// of `storage::load_checkpoint`.
+/// @param folder  The run folder, or its folder of checkpoints.
+/// @error{not_found, there is no such folder or no checkpoint in it}
+/// @error{config_mismatch, the model was stored under other equations}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<parameter_set> parameters_of_run(const std::string& folder);
 
-/// One Tensogram message, one object per parameter under its name. Equal parameters give
-/// equal bytes.
+/// Encodes parameters as one Tensogram message with one object for each, under its name.
+/// Equal parameters give equal bytes.
+/// @error{invalid_argument, a shape does not fit its bytes}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<byte_vector> encode_parameters(const parameter_set& parameters);
-/// @error{corrupt, a hash, shape or type is wrong; names the object}
+/// Decodes parameters from a message. The error names the object that is wrong.
+/// @param where  Where the message comes from, for errors.
+/// @error{corrupt, a hash, a name, a shape or a type is wrong}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<parameter_set> decode_parameters(bytes_view message,
                                                       const std::string& where);
 
-/// Stores a message of parameters under a tag of an HN4 volume, which it creates if there
-/// is none.
-/// @return the parameter hash. @error{as `parameters_of_run`; no_space, io, from the
-/// volume}
+/// Stores the parameters of a run under a tag of an HN4 volume, which is created if it
+/// does not exist. Also returns the errors of `parameters_of_run`.
+/// @returns the hash of the parameters.
+/// @error{no_space, the volume is full} @error{io, writing failed}
+/// @threads{may be called from any thread; one writer of a volume at a time}
 [[nodiscard]] result<std::uint64_t> store_parameters(const std::string& run_folder,
                                                      const std::string& volume,
                                                      const std::string& tag);
-/// Reads them back, every CRC verified. @error{not_found, no such volume or tag}
-/// @error{corrupt, as above}
+/// Loads the parameters that `store_parameters` has stored, and verifies every checksum.
+/// Also returns the errors of `decode_parameters`.
+/// @error{not_found, there is no such volume or tag}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<parameter_set> load_parameters(const std::string& volume,
                                                     const std::string& tag);
 
-/// Where `speak` takes its model from, and how it continues.
+/// Where `speak` takes its model from, and how it continues the prompt.
 struct speak_request {
-  std::string
-      source;  ///< a run folder (with its context) or a volume (with an empty context)
-  std::string tag = "prose";  ///< in a volume
-  std::string prompt;
-  std::uint64_t tokens = 200;
-  double temperature = 0.8;  ///< 0 takes the likeliest token
-  std::uint64_t seed = 1;
+  /// A run folder, whose model has the context of the run, or a volume, whose model has
+  /// an empty context.
+  std::string source;
+  std::string tag = "prose";   ///< of the parameters, if `source` is a volume
+  std::string prompt;          ///< bytes that are processed first
+  std::uint64_t tokens = 200;  ///< number of tokens to draw
+  double temperature = 0.8;    ///< 0 always takes the likeliest token
+  std::uint64_t seed = 1;      ///< of the random numbers that draw tokens
 };
 
-/// What was said, and by whom.
+/// Result of `speak`.
 struct speak_report {
-  std::string text;  ///< without the prompt; end-of-text is a line feed
-  std::uint64_t tokens = 0;
+  std::string text;          ///< without the prompt; end-of-text becomes a line feed
+  std::uint64_t tokens = 0;  ///< number of tokens drawn
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;      ///< after the last token
   models::memory_norm largest_memory;  ///< after the last token
-  bool with_context = false;           ///< whether the source had one
-  double seconds = 0;                  ///< from the prompt's first token on
+  bool with_context = false;           ///< whether the source was a run folder
+  double seconds = 0;                  ///< from the first token of the prompt on
 };
 
-/// The Stream phase: processes the prompt, then draws tokens and feeds them back. Equal
-/// requests on equal state give equal text. `on_text` gets each piece as it comes; false
-/// ends early.
-/// @error{not_found, invalid_argument, corrupt, as the source says}
+/// Processes a prompt, then draws tokens and feeds each of them back: the Stream phase
+/// outside of a run. Equal requests on equal states give equal text.
+/// @param on_text  Gets each piece of text as it is drawn; returns false to end early.
+/// @error{not_found, the source does not exist, or has no checkpoint or tag}
+/// @error{invalid_argument, the temperature is negative; or the prompt is empty and the
+/// context has nothing to continue}
+/// @error{corrupt, the checkpoint or the message is damaged}
+/// @error{config_mismatch, the model was stored under other equations}
 /// @threads{may be called from any thread}
 [[nodiscard]] result<speak_report> speak(
     const speak_request& request,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is asked of stream and collective actors. No payload moves: orders name memory of
-/// devices.
+/// Orders for stream and collective actors. Orders name memory of devices; the data
+/// itself never travels in a message.
 #pragma once
 
 #include <cstdint>
@@ -16,58 +16,62 @@
 
 namespace weir::actors {
 
-/// A point in a queue, for others to wait for.
+/// A point in a queue that other queues can wait for.
 using event_ptr = std::shared_ptr<const runtime::event>;
 
-/// What a stream actor owns. Its context outlives the actor system, or is shut down
-/// before that goes.
+/// The queue that a stream actor owns. The context of its mesh must outlive the actor
+/// system, or be shut down before the actor system ends.
 struct queue_spec {
-  std::string name;  ///< in errors and status
-  std::shared_ptr<runtime::mesh> on;
-  runtime::stream_options options;  ///< a rank: the queue of this one alone
-  /// Operations at a time that are not known to have ended; more are refused. All streams
-  /// together should fit into the engine's window.
+  std::string name;  ///< of the queue, in errors and in the status
+  std::shared_ptr<runtime::mesh> mesh;
+  runtime::stream_options options;  ///< with a rank, the queue belongs to that rank alone
+  /// Largest number of operations of which it is not known that they have ended; further
+  /// ones are refused. The windows of all streams together should fit into the engine's
+  /// window of tasks.
   std::uint32_t window = 256;
-  std::int64_t deadline_ns = 60'000'000'000;  ///< of each synchronization
-  /// Recorded when the actor ends and waited for when one begins, so that the queue of a
-  /// restarted actor begins behind that of its predecessor. Null: nobody follows.
+  std::int64_t deadline_ns = 60'000'000'000;  ///< for each synchronization to be answered
+  /// Orders the queue of a restarted actor behind the queue of its predecessor: the event
+  /// is waited for when an actor begins and recorded when it ends. Null if the actor has
+  /// no successor.
   std::shared_ptr<runtime::event> handover;
 };
 
-/// A launch. `what.args` is not looked at: the parameters are `args`.
+/// Order to launch a kernel. Its parameters are `args`; `request.args` is ignored.
 struct launch_order {
-  runtime::launch_request what;
-  byte_vector args;
-  std::shared_ptr<const void> holder;  ///< kept until it has ended
+  runtime::launch_request request;
+  byte_vector args;                    ///< packed parameters, copied when enqueued
+  std::shared_ptr<const void> holder;  ///< kept alive until the launch has ended
 };
 
-/// A copy. The holder keeps memory of the host until it has ended.
+/// Order to copy memory.
 struct copy_order {
-  runtime::copy_request what;
-  std::shared_ptr<const void> holder;
+  runtime::copy_request request;
+  std::shared_ptr<const void>
+      holder;  ///< keeps host memory alive until the copy has ended
 };
 
-/// One group of ranks: `member` and those that differ from it along `axes` alone. There
-/// is one collective actor for a group at a time.
+/// The group of ranks that a collective actor serves: `member`, and the ranks that differ
+/// from it along `axes` alone. A group must not have two collective actors at a time.
 struct collective_spec {
-  std::string name;
-  std::shared_ptr<runtime::mesh> on;
+  std::string name;  ///< of the group, in errors and in the status
+  std::shared_ptr<runtime::mesh> mesh;
   runtime::axis_set axes = runtime::whole_mesh;
-  int member = 0;
-  /// From the first rank that comes to the last, and once more until the collective has
-  /// ended.
+  int member = 0;  ///< any rank of the group
+  /// Time that the ranks have to join, from the first to the last; and, once all have
+  /// joined, the time that the collective has to end.
   std::int64_t deadline_ns = 60'000'000'000;
 };
 
-/// One rank's share of a collective. The n-th order of a rank meets the n-th of the
-/// others. `what.axes` is not looked at.
+/// One rank's share of a collective. The n-th order of a rank belongs to the same
+/// collective as the n-th order of every other rank of the group.
 struct join_order {
-  int rank = 0;  ///< in the mesh
-  runtime::collective_request what;
-  /// Under which all ranks expect it to run, the context among them.
+  int rank = 0;                         ///< in the mesh
+  runtime::collective_request request;  ///< `request.axes` is ignored
+  /// Determinism policy under which the rank expects the collective to run. All ranks and
+  /// the context must agree.
   runtime::numerics_policy descriptor;
-  std::vector<event_ptr> after;        ///< the share begins behind these points
-  std::shared_ptr<const void> holder;  ///< kept until it has ended
+  std::vector<event_ptr> wait_points;  ///< the share begins when all of them are reached
+  std::shared_ptr<const void> holder;  ///< kept alive until the share has ended
 };
 
 }  // namespace weir::actors

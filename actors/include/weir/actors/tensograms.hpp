@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is asked of the message reader and the message appender, and what they answer.
+/// Orders for the message reader and the message appender, and their replies.
 #pragma once
 
 #include <cstdint>
@@ -13,92 +13,95 @@
 
 namespace weir::actors {
 
+/// The kind of source that messages are read from.
 enum class message_origin : std::uint8_t {
-  automatic,  ///< what lies at the path decides; "-" is a pipe
+  automatic,  ///< decided by what lies at the path; "-" is a pipe
   file,
-  folder,  ///< its files *.tgm, in byte order of their names
+  folder,  ///< all files *.tgm of the folder, in byte order of their names
   pipe,    ///< a FIFO, or "-" for standard input
 };
 
-/// A byte between messages: where one begins, or where reading goes on.
+/// A position between messages: where a message begins, or where reading continues.
 struct message_position {
-  std::string file;          ///< name within a folder; empty elsewhere and at the start
+  std::string file;          ///< name within a folder; empty for other sources
   std::uint64_t offset = 0;  ///< bytes from the start of the file or pipe
   friend bool operator==(const message_position&, const message_position&) = default;
 };
 
-/// What a reader opens.
+/// The source that a message reader opens.
 struct message_source {
   std::string path;
   message_origin origin = message_origin::automatic;
-  message_position from;  ///< only of a file or folder: goes on there
+  message_position start;  ///< where reading begins; not for pipes
   formats::read_options read;
-  std::size_t prefetch = 4;  ///< messages held for pulls to come; 0: none
-  /// Bytes of the messages held, at which reading ahead pauses. A message of a file that
-  /// is larger alone is not held: its parts are read when they are asked for.
+  std::size_t prefetch = 4;  ///< messages read ahead of the pulls; 0: none
+  /// Size of the messages held in memory at which reading ahead pauses, in bytes. A
+  /// message of a file that is larger than this by itself is not held: its parts are read
+  /// from the file when they are asked for.
   std::uint64_t prefetch_bytes = std::uint64_t{64} << 20;
-  std::uint64_t largest_message = std::uint64_t{1} << 32;  ///< of a pipe, in bytes
-  bool decode = false;        ///< elements are decoded ahead as well
+  std::uint64_t max_message_bytes = std::uint64_t{1} << 32;  ///< for messages of a pipe
+  bool decode = false;        ///< the elements of objects are decoded ahead as well
   bool skip_garbage = false;  ///< false: bytes that belong to no message are an error
 };
 
-/// What a reader has opened.
+/// The source that a message reader has opened.
 struct message_source_info {
-  message_origin origin = message_origin::file;
-  std::vector<std::string> files;  ///< names of a folder, from where reading begins
+  message_origin origin = message_origin::file;  ///< never `automatic`
+  std::vector<std::string>
+      files;  ///< of a folder: names, from the one where reading begins
 };
 
-/// One message. Immutable: whoever has it may read it on any thread.
+/// One message. It is immutable; any thread may read it.
 struct message_delivery {
-  /// Null: the source has ended.
-  std::shared_ptr<const formats::message_reader> message;
-  std::vector<byte_vector> elements;  ///< by object, if they were to be decoded
-  message_position place;             ///< of its first byte
-  std::uint64_t length = 0;           ///< in bytes
-  message_position next;              ///< where to go on behind it
-  std::uint64_t skipped = 0;          ///< bytes before it that belong to no message
+  std::shared_ptr<const formats::message_reader> message;  ///< null: the source has ended
+  std::vector<byte_vector> elements;  ///< by object, if `message_source::decode` is set
+  message_position place;             ///< of the first byte of the message
+  std::uint64_t length = 0;           ///< of the message, in bytes
+  message_position next;              ///< where reading continues behind the message
+  std::uint64_t skipped = 0;  ///< bytes in front of the message that belong to no message
 };
 
-/// What an appender opens.
+/// The target that a message appender opens.
 struct message_target {
-  std::string path;  ///< a file, which may not be there yet; a FIFO; "-": standard output
-  bool repair = false;      ///< cut off what a crash left behind the last whole message
-  std::size_t window = 64;  ///< appends that may wait for being durable
-  /// Written bytes that make the appender sync at once. Else it syncs when no append
-  /// waits in its mailbox.
+  std::string path;     ///< a file, which may be missing; a FIFO; "-" for standard output
+  bool repair = false;  ///< bytes behind the last sound message are cut off
+  std::size_t window = 64;  ///< largest number of appends without an answer
+  /// Number of written bytes at which the appender syncs at once. Below that, it syncs
+  /// when no further append waits in its mailbox.
   std::uint64_t sync_bytes = std::uint64_t{64} << 20;
 };
 
-/// What an appender has opened.
+/// The target that a message appender has opened.
 struct message_target_info {
-  std::uint64_t end = 0;       ///< bytes: the next message goes there
-  std::uint64_t messages = 0;  ///< in front of it
-  std::uint64_t cut = 0;       ///< bytes that were cut off
-  std::size_t window = 0;      ///< credits: appends that may be unanswered
+  std::uint64_t end = 0;        ///< offset of the next message, in bytes
+  std::uint64_t messages = 0;   ///< number of messages in front of it
+  std::uint64_t cut_bytes = 0;  ///< number of bytes that were cut off
+  std::size_t window = 0;       ///< largest number of appends without an answer
 };
 
-/// Elements of one object, kept by whoever made them.
+/// An object of a message to append. The elements are shared with their owner, not
+/// copied.
 struct object_to_append {
   formats::object_descriptor descriptor;
   formats::cbor_map metadata;
-  std::shared_ptr<const byte_vector> data;
-  bool stored = false;  ///< see formats::object_to_write
+  std::shared_ptr<const byte_vector> data;  ///< null: no bytes
+  bool stored = false;                      ///< see `formats::object_to_write`
 };
 
-/// One message to append.
+/// A message to append.
 struct message_order {
   std::vector<object_to_append> objects;
   formats::message_options options;
-  /// A message that is whole already; if there is one, `objects` and `options` are not
-  /// looked at.
-  std::shared_ptr<const byte_vector> whole;
+  /// The bytes of a message that is encoded already. If it is not null, `objects` and
+  /// `options` are ignored.
+  std::shared_ptr<const byte_vector> encoded;
 };
 
-/// A message that a crash cannot take away any more (in a pipe: that was passed on).
+/// A message that is durable: a crash cannot remove it. In a pipe it was only passed on.
 struct appended_message {
-  std::uint64_t offset = 0;   ///< of its first byte
-  std::uint64_t length = 0;   ///< in bytes
-  std::uint64_t durable = 0;  ///< bytes of the file that are durable, this one included
+  std::uint64_t offset = 0;   ///< of the first byte of the message
+  std::uint64_t length = 0;   ///< of the message, in bytes
+  std::uint64_t durable = 0;  ///< durable bytes of the file, with this message
 };
 
 }  // namespace weir::actors

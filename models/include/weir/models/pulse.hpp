@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The pulse: one step of the Conductor, captured once and never changed, and which
-/// levels step in it.
+/// The pulse, which is one step of the Conductor as a value, and the rule by which levels
+/// step in it.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,41 @@
 
 namespace weir::models {
 
-/// What a pulse does besides the forward work, which is the same in all three.
-enum class phase : std::uint8_t {
-  build,   ///< learns: backward work and a step of the active levels
-  test,    ///< predicts and scores only
-  stream,  ///< as test, without an end
+/// Phase of a run. The forward work of a pulse is the same in all phases.
+enum class pulse_phase : std::uint8_t {
+  build,   ///< the model learns: backward work, and steps of the active levels
+  test,    ///< the model predicts and is scored; parameters do not change
+  stream,  ///< as `test`, but without an end
 };
 
-/// "build", "test", "stream".
-[[nodiscard]] std::string_view name_of(phase ph) noexcept;
+/// Returns the name of a phase: "build", "test" or "stream".
+/// @threads{pure}
+[[nodiscard]] std::string_view name_of(pulse_phase phase) noexcept;
 
-/// One step of the Conductor. A value: made before the chunk is processed, the same for
-/// forward, backward, step and observers.
+/// One step of the Conductor. The value is made before its chunks are processed and never
+/// changes; forward work, backward work, the step and all observers see the same value.
 struct pulse {
-  std::uint64_t id = 0;  ///< pulses before this one, in all phases
-  phase ph = phase::build;
-  std::uint32_t active_levels =
-      0;  ///< bit l: parameters of level l step at the end of this pulse
-  std::uint64_t update = 0;  ///< Build pulses before this one: place in the rate schedule
-  std::uint64_t total_updates =
-      0;  ///< Build pulses of the whole budget, fixed at the start
+  std::uint64_t id = 0;  ///< number of pulses before this one, in all phases
+  pulse_phase phase = pulse_phase::build;
+  /// Bit l: the parameters of level l step at the end of this pulse.
+  std::uint32_t active_levels = 0;
+  /// Number of Build pulses before this one, which is its place in the rate schedule.
+  std::uint64_t update = 0;
+  /// Number of Build pulses in the whole budget, which is fixed when the run begins.
+  std::uint64_t total_updates = 0;
 };
 
-/// Levels whose parameters step in a pulse that covers tokens [from, to) of a lane: those
-/// whose frequency C has floor(to / C) > floor(from / C), in Build pulses that
-/// `outer_period` lets through.
+/// Returns the mask of the levels that step in a Build pulse over tokens [from, to).
 ///
-/// `outer_period` holds one period in pulses per level, or is empty for 1 everywhere:
-/// level l steps only in pulses whose `update` + 1 is a multiple of its period.
+/// Level l with frequency C, in tokens, is in the mask if a multiple of C lies in the
+/// tokens: floor(to / C) > floor(from / C). If `outer_period` has an entry for the level,
+/// `update` + 1 must also be a multiple of that entry.
+/// @param frequencies  Frequency of each level, in tokens; a level of frequency 0 never
+/// steps. Levels behind the 32nd do not count.
+/// @param from  Position of the lane before the pulse, in tokens.
+/// @param to  Position of the lane after the pulse, in tokens.
+/// @param outer_period  Period of each level in Build pulses; empty means 1 for all.
+/// @param update  `pulse::update` of the pulse.
 /// @threads{pure}
 /// @source{Context stream design, 1.3}
 [[nodiscard]] std::uint32_t active_mask(std::span<const std::uint64_t> frequencies,

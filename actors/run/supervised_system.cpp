@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Life of an actor system.
-#include "run/session.hpp"
+/// Starting and stopping of the actor system of one call, and its queue of events.
+#include "run/supervised_system.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace weir::actors {
 
-void event_queue::push(session_event e) {
+void event_queue::push(run_event e) {
   {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(e));
@@ -18,7 +18,7 @@ void event_queue::push(session_event e) {
   control_->wake();
 }
 
-std::vector<session_event> event_queue::wait() {
+std::vector<run_event> event_queue::wait() {
   pollfd waited{control_->descriptor(), POLLIN, 0};
   ::poll(&waited, 1, -1);
   std::uint64_t count = 0;
@@ -27,9 +27,9 @@ std::vector<session_event> event_queue::wait() {
   return std::exchange(events_, {});
 }
 
-result<std::unique_ptr<session>> session::open(std::chrono::seconds deadline,
-                                               std::shared_ptr<event_queue> events) {
-  std::unique_ptr<session> s(new session);
+result<std::unique_ptr<supervised_system>> supervised_system::open(
+    std::chrono::seconds deadline, std::shared_ptr<event_queue> events) {
+  std::unique_ptr<supervised_system> s(new supervised_system);
   s->deadline_ = deadline;
   WEIR_TRY(s->config_, system_config::make(s->options_));
   s->system_ = std::make_unique<caf::actor_system>(*s->config_);
@@ -40,12 +40,12 @@ result<std::unique_ptr<session>> session::open(std::chrono::seconds deadline,
   return s;
 }
 
-void session::adopt(const char* name, stop_rank rank, caf::actor handle) {
+void supervised_system::adopt(const char* name, stop_group group, caf::actor handle) {
   tell(supervisor_, adopt_atom_v,
-       by_reference(child_spec{name, rank, std::move(handle)}));
+       by_reference(child_spec{name, group, std::move(handle)}));
 }
 
-survivors session::stop() {
+survivors supervised_system::stop() {
   if (std::exchange(stopped_, true)) {
     return {};
   }
@@ -58,14 +58,15 @@ survivors session::stop() {
     system_.reset();
     return {};
   }
-  // An actor that cannot be ended would hold the destructor for ever: leave it the system
-  // and go.
+  // Some actor has not ended. The destructor of the actor system would wait for it for
+  // ever, so the system is leaked on purpose: a leak is better than a call that never
+  // returns.
   static_cast<void>(system_.release());
   static_cast<void>(config_.release());
   return left ? **left : survivors{"supervisor"};
 }
 
-session::~session() {
+supervised_system::~supervised_system() {
   static_cast<void>(stop());
 }
 

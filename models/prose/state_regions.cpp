@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Order of the regions in the image, reader tasks, and digests.
-#include "prose/image.hpp"
+/// The order of the regions in the image, the tasks that copy them, and digests.
+#include "prose/state_regions.hpp"
 
 #include <fmt/format.h>
 
@@ -28,28 +28,31 @@ std::string_view name_of(region_kind kind) noexcept {
 
 namespace {
 
-/// Copies without a detour through the caches: nobody reads the copy soon, and what it
-/// would push out is needed at once.
+/// Copies memory with stores that bypass the caches. The copy is read much later, by the
+/// thread that writes the checkpoint; in the caches it would replace parameters that the
+/// next pulse needs at once.
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t size) {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64;
-  constexpr std::size_t worth_a_fence = 4096;
-  if (size < worth_a_fence) {
+  constexpr std::size_t min_size = 4096;  // below it the fence costs more than it saves
+  if (size < min_size) {
     std::memcpy(to, from, size);
     return;
   }
   const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
   std::memcpy(to, from, head);
-  std::size_t at = head;
-  for (; at + line <= size; at += line) {
+  std::size_t done = head;
+  for (; done + line <= size; done += line) {
     __m128i part[4];
-    std::memcpy(part, from + at, line);
+    std::memcpy(part, from + done, line);
     for (std::size_t i = 0; i < 4; ++i) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at) + i, part[i]);
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + done) + i, part[i]);
     }
   }
+  // Streaming stores are weakly ordered: the fence makes them visible before the task
+  // ends.
   _mm_sfence();
-  std::memcpy(to + at, from + at, size - at);
+  std::memcpy(to + done, from + done, size - done);
 #else
   std::memcpy(to, from, size);
 #endif
@@ -79,8 +82,8 @@ void parameter_digest::add(std::string_view name, std::span<const std::int64_t> 
   hash_.update(bytes);
 }
 
-state_image::state_image(const prose_config& config, const parameter_layout& layout,
-                         model_state<float>& state) {
+state_regions::state_regions(const prose_config& config, const parameter_layout& layout,
+                             model_state<float>& state) {
   const auto put_all = [&](const char* suffix, region_kind kind, const auto& place_of) {
     for (const parameter_info& info : layout.all()) {
       const buffer<float> b = place_of(info);
@@ -112,9 +115,9 @@ state_image::state_image(const prose_config& config, const parameter_layout& lay
   make_sections();
 }
 
-void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
-                      const runtime::storage& store, dtype type,
-                      std::int64_t offset_bytes, shape_vector shape) {
+void state_regions::put(std::string name, region_kind kind, std::uint32_t lane,
+                        const runtime::storage& store, dtype type,
+                        std::int64_t offset_bytes, shape_vector shape) {
   named_region region;
   region.name = std::move(name);
   region.kind = kind;
@@ -125,7 +128,7 @@ void state_image::put(std::string name, region_kind kind, std::uint32_t lane,
   regions_.push_back(std::move(region));
 }
 
-void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index) {
+void state_regions::put_lane(const lane_context<float>& lane, std::uint32_t index) {
   const auto whole = [&](std::string name, const buffer<float>& b, shape_vector shape) {
     put(fmt::format("lane{}.{}", index, name), region_kind::context, index, b.store,
         dtype::fp32, b.offset * static_cast<std::int64_t>(sizeof(float)),
@@ -154,7 +157,7 @@ void state_image::put_lane(const lane_context<float>& lane, std::uint32_t index)
       dtype::uint64, 0, {lane.clock.count});
 }
 
-void state_image::make_sections() {
+void state_regions::make_sections() {
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     const named_region& r = regions_[i];
     if (sections_.empty() || sections_.back().kind != r.kind ||
@@ -165,7 +168,7 @@ void state_image::make_sections() {
   }
 }
 
-std::uint64_t state_image::layout_hash() const noexcept {
+std::uint64_t state_regions::layout_hash() const noexcept {
   parameter_digest digest;
   for (const named_region& r : regions_) {
     digest.add(r.name, r.data.shape(), as_view(name_of(r.kind)));
@@ -173,26 +176,27 @@ std::uint64_t state_image::layout_hash() const noexcept {
   return digest.value();
 }
 
-result<std::vector<runtime::task_id>> state_image::submit_copies(
-    task_place& place, std::span<std::byte> to) const {
-  if (to.size() != bytes_) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("snapshot: expected room for {} bytes, found {}", bytes_, to.size()));
+result<std::vector<runtime::task_id>> state_regions::submit_copies(
+    task_runner& runner, std::span<std::byte> image) const {
+  if (image.size() != bytes_) {
+    return error(errc::invalid_argument,
+                 fmt::format("snapshot: expected a destination of {} bytes, found one of "
+                             "{}",
+                             bytes_, image.size()));
   }
-  constexpr std::uint64_t about = 1 << 20;
+  constexpr std::uint64_t max_piece = 1 << 20;
   std::vector<runtime::task_id> ids;
   access_list accesses;
   for (std::size_t first = 0; first < regions_.size();) {
     std::size_t last = first;
     accesses.clear();
     while (last < regions_.size() &&
-           (last == first || offsets_[last] - offsets_[first] < about)) {
+           (last == first || offsets_[last] - offsets_[first] < max_piece)) {
       accesses.reads(regions_[last++].data.bytes());
     }
-    std::byte* base = to.data();
+    std::byte* base = image.data();
     WEIR_TRY(const auto id,
-             place.submit(
+             runner.submit(
                  "snapshot", accesses,
                  [this, first, last, base](const runtime::task_context&) -> result<void> {
                    for (std::size_t i = first; i < last; ++i) {
@@ -207,8 +211,8 @@ result<std::vector<runtime::task_id>> state_image::submit_copies(
   return ids;
 }
 
-result<void> state_image::restore(region_kind kind, std::uint32_t lane,
-                                  bytes_view bytes) {
+result<void> state_regions::restore(region_kind kind, std::uint32_t lane,
+                                    bytes_view bytes) {
   const state_section* section = nullptr;
   for (const state_section& s : sections_) {
     if (s.kind == kind && s.lane == lane) {
@@ -230,7 +234,7 @@ result<void> state_image::restore(region_kind kind, std::uint32_t lane,
   return {};
 }
 
-result<runtime::tensor> state_image::parameter(std::string_view name) const {
+result<runtime::tensor> state_regions::parameter(std::string_view name) const {
   std::vector<std::string> names;
   for (const named_region& r : regions_) {
     if (r.kind != region_kind::parameter) {
@@ -246,7 +250,7 @@ result<runtime::tensor> state_image::parameter(std::string_view name) const {
                            did_you_mean(name, names)));
 }
 
-std::uint64_t state_image::parameter_hash() const {
+std::uint64_t state_regions::parameter_hash() const {
   parameter_digest digest;
   for (const named_region& r : regions_) {
     if (r.kind == region_kind::parameter) {
@@ -256,7 +260,7 @@ std::uint64_t state_image::parameter_hash() const {
   return digest.value();
 }
 
-std::uint64_t state_image::state_hash() const {
+std::uint64_t state_regions::state_hash() const {
   xxh3_stream hash;
   for (const named_region& r : regions_) {
     hash.update(bytes_of(r.data));
@@ -271,23 +275,24 @@ std::uint64_t context_digest(const prose_config& config,
     hash.update({reinterpret_cast<const std::byte*>(from), count * sizeof(float)});
   };
   for (const lane_context<float>& lane : state.lanes) {
-    const std::uint64_t open = lane.clock.p[0] % window_rows;
+    // Only the rows of the open window that are filled belong to the context.
+    const std::uint64_t open = lane.clock.data[0] % window_rows;
     for (const block_context<float>& block : lane.blocks) {
-      add(block.tail.p, (conv_taps - 1) * std::uint64_t{config.width});
+      add(block.tail.data, (conv_taps - 1) * std::uint64_t{config.width});
       for (const buffer<float>& rows : block.open) {
-        add(rows.p, open * head_width);
-        add(rows.p + window_rows * head_width, open * head_width);
+        add(rows.data, open * head_width);
+        add(rows.data + window_rows * head_width, open * head_width);
       }
       for (const auto& level : block.memories) {
         for (const memory_state<float>& m : level) {
-          add(m.memory.p, head_width * head_width);
-          add(m.accumulator.p, head_width * head_width);
-          add(m.open.p, open);
-          add(m.open.p + window_rows, open);
+          add(m.memory.data, head_width * head_width);
+          add(m.accumulator.data, head_width * head_width);
+          add(m.open.data, open);
+          add(m.open.data + window_rows, open);
         }
       }
     }
-    add_value(hash, lane.clock.p[0]);
+    add_value(hash, lane.clock.data[0]);
   }
   return hash.digest();
 }
