@@ -12,7 +12,7 @@
 
 #include "capi/objects.hpp"
 #include "capi/profiler.hpp"
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 
 namespace weir::capi {
 namespace {

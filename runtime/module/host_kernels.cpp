@@ -9,7 +9,7 @@
 
 #include "fatbin_layout.hpp"
 #include "fatbin_sections.hpp"
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 #include "weir/base/text.hpp"
 #include "weir/runtime/module/loader.hpp"
 

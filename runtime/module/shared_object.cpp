@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 
 namespace weir::runtime {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {

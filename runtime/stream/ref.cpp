@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "weir/base/fork.hpp"
-#include "weir/base/prefetch.hpp"
+#include "weir/base/system/fork.hpp"
+#include "weir/base/system/prefetch.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -7,8 +7,8 @@
 #include <cfenv>
 #include <utility>
 
-#include "weir/base/processors.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/processors.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 

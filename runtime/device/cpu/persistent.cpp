@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 
 #include "device/cpu/grid_gate.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {
