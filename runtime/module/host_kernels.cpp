@@ -25,7 +25,7 @@ struct host_kernel_table {
 // Never destroyed: modules may be loaded while the program ends.
 host_kernel_table& host_kernels() {
   static auto* const table = new host_kernel_table;
-  static const bool watched = open_in_child_of_fork(table->lock);
+  static const bool watched = unlock_in_child_of_fork(table->lock);
   static_cast<void>(watched);
   return *table;
 }

@@ -63,7 +63,7 @@ class exchange {
       handfuls_[kind].pop_back();
     }
   }
-  bool open_in_children() { return open_in_child_of_fork(mutex_); }
+  bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
   static void drop(handful& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.rooms[--all.count], line);

@@ -17,7 +17,7 @@ namespace weir {
 /// @returns true, so that a static variable can be initialised by the call
 /// @threads{safe from any thread}
 template <class Mutex>
-bool open_in_child_of_fork(Mutex& guarded) {
+bool unlock_in_child_of_fork(Mutex& guarded) {
   static std::mutex adding;
   static auto* const all = [] {
     auto* const made = new std::vector<Mutex*>;
