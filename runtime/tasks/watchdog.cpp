@@ -15,7 +15,7 @@ namespace weir::runtime {
 
 watchdog::watchdog(std::int64_t period_ns, view v)
     : period_ns_(period_ns), view_(std::move(v)) {
-  const signals_blocked scope;
+  const signal_blocker scope;
   thread_ = std::thread([this] { watch(); });
 }
 

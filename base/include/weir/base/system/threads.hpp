@@ -14,9 +14,9 @@ namespace weir {
 /// inherits the mask of the one that makes it. Signals that tell a thread of its own
 /// faults stay, and so does that of sampling profilers.
 /// @threads{a scope of one thread}
-class signals_blocked {
+class signal_blocker {
  public:
-  signals_blocked() noexcept {
+  signal_blocker() noexcept {
     sigset_t blocked;
     sigfillset(&blocked);
     for (const int own :
@@ -25,9 +25,9 @@ class signals_blocked {
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
-  ~signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  signals_blocked(const signals_blocked&) = delete;
-  signals_blocked& operator=(const signals_blocked&) = delete;
+  ~signal_blocker() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  signal_blocker(const signal_blocker&) = delete;
+  signal_blocker& operator=(const signal_blocker&) = delete;
 
  private:
   sigset_t before_{};
