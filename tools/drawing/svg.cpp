@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weir/base/text.hpp"
+
 namespace weir::tools {
 
 namespace {
@@ -88,24 +90,9 @@ void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bo
 
 }  // namespace
 
-std::string html_escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 svg::svg(double width, double height, std::string_view title)
     : out_(fmt::format("<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"{}\">\n",
-                       width, height, html_escape(title))) {}
+                       width, height, xml_escape(title))) {}
 
 void svg::line(double x1, double y1, double x2, double y2, std::string_view css) {
   out_ += fmt::format(
@@ -119,14 +106,14 @@ void svg::rect(double x, double y, double width, double height, std::string_view
       "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" class=\"{}\"",
       x, y, width, height, css);
   out_ +=
-      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", html_escape(tip));
+      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", xml_escape(tip));
 }
 
 void svg::text(double x, double y, std::string_view css, std::string_view anchor,
                std::string_view text) {
   out_ += fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y,
-      css, anchor, html_escape(text));
+      css, anchor, xml_escape(text));
 }
 
 void svg::polyline(const std::vector<std::pair<double, double>>& points,
@@ -137,7 +124,7 @@ void svg::polyline(const std::vector<std::pair<double, double>>& points,
   }
   out_ += tip.empty()
               ? "\"/>\n"
-              : fmt::format("\"><title>{}</title></polyline>\n", html_escape(tip));
+              : fmt::format("\"><title>{}</title></polyline>\n", xml_escape(tip));
 }
 
 std::string svg::finish() && {

@@ -10,9 +10,6 @@
 
 namespace weir::tools {
 
-/// `&`, `<`, `>` and quotes made safe for HTML text and attributes.
-[[nodiscard]] std::string html_escape(std::string_view text);
-
 /// A rectangular drawing in a coordinate system of its own; the page scales it to its
 /// width.
 class svg {

@@ -8,6 +8,7 @@
 
 #include "svg.hpp"
 #include "trace_data.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
@@ -173,7 +174,7 @@ std::string kernel_table(const trace_data& trace) {
         "height=\"10\" "
         "class=\"k{}\"/></svg> {}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f}</td>"
         "<td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td></tr>\n",
-        std::min(i, colours), html_escape(trace.names[k.name]), k.count,
+        std::min(i, colours), xml_escape(trace.names[k.name]), k.count,
         k.total / static_cast<double>(std::max<std::uint64_t>(k.count, 1)),
         k.total / 1000, all > 0 ? 100 * k.total / all : 0);
   }

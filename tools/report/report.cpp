@@ -183,7 +183,7 @@ void add_corpus(html_page& page, const run_data& run) {
     rows += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td "
         "class=\"n\"><code>{}</code></td></tr>\n",
-        html_escape(f.path), f.bytes, hex64(f.digest));
+        xml_escape(f.path), f.bytes, hex64(f.digest));
   }
   page.figure(rows + "</table>");
 }
