@@ -23,15 +23,6 @@ namespace weir {
 
 namespace {
 
-error system_error(const char* what, const std::string& path, int number) {
-  const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
-                    : number == EEXIST                     ? errc::already_exists
-                    : number == ENOSPC || number == EDQUOT ? errc::no_space
-                                                           : errc::io;
-  return error(code,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
-}
-
 class posix_file final : public file {
  public:
   posix_file(int descriptor, std::string path)
