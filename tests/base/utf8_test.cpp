@@ -82,7 +82,7 @@ TEST(Utf8, TextIsWellFormedIfAllItsSequencesAre) {
   int refused = 0;
   for (int trial = 0; trial < 20'000; ++trial) {
     std::string text;
-    for (unsigned i = random() % 12; i > 0; --i) {
+    for (auto i = random() % 12; i > 0; --i) {
       const auto code_point = static_cast<std::uint32_t>(
           random() % 3 == 0 ? random() % 0x80 : random() % 0xD800);
       text += encoded(code_point, shortest_form(code_point));

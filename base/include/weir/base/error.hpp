@@ -3,8 +3,8 @@
 /// The result type of every function that can fail, `result<T>`, and the `error` that it
 /// holds on failure.
 ///
-/// Failures that a caller can expect (a missing file, damaged data, a full disk) travel as
-/// results. Exceptions are for broken contracts (`WEIR_EXPECT`) and exhausted memory
+/// Failures that a caller can expect (a missing file, damaged data, a full disk) travel
+/// as results. Exceptions are for broken contracts (`WEIR_EXPECT`) and exhausted memory
 /// alone. `WEIR_TRY` and `WEIR_CHECK` pass a failure on to the caller.
 #pragma once
 
@@ -41,13 +41,13 @@ enum class errc : std::uint16_t {
   position_out_of_bounds = 36,  ///< a cursor lies beyond the end of its source
   rng_mismatch = 37,            ///< the stored random state belongs to another run
   lane_mismatch = 38,           ///< the number of lanes differs from the stored one
-  build_mismatch = 39,      ///< another kernel set or build: bits of results may differ
-  missing_hash = 40,        ///< a digest is required and absent
-  hash_mismatch = 41,       ///< a digest differs from the digest of the data
-  out_of_range = 42,        ///< a number or a size exceeds a limit
-  generation_skew = 43,     ///< parts that belong together have different generations
-  hole = 44,                ///< a block that should hold data is not allocated
-  cache_corrupt = 45,       ///< an entry of a cache is damaged and may be deleted
+  build_mismatch = 39,   ///< another kernel set or build: bits of results may differ
+  missing_hash = 40,     ///< a digest is required and absent
+  hash_mismatch = 41,    ///< a digest differs from the digest of the data
+  out_of_range = 42,     ///< a number or a size exceeds a limit
+  generation_skew = 43,  ///< parts that belong together have different generations
+  hole = 44,             ///< a block that should hold data is not allocated
+  cache_corrupt = 45,    ///< an entry of a cache is damaged and may be deleted
   // The operating system or the machine: exit code 5.
   io = 50,
   no_space = 51,
@@ -98,8 +98,8 @@ class error {
   /// @param text  What failed; one line.
   error(errc code, std::string text) : code_(code), text_(std::move(text)) {}
 
-  /// Sets the place of the failure: `file:byte offset (object 1 "t2m")`, or the name of an
-  /// actor or of a task.
+  /// Sets the place of the failure: `file:byte offset (object 1 "t2m")`, or the name of
+  /// an actor or of a task.
   error&& at(std::string where) && {
     where_ = std::move(where);
     return std::move(*this);
@@ -160,9 +160,9 @@ class [[nodiscard]] result : public tl::expected<T, ::weir::error> {
 
  public:
   using base::base;
-  /// Makes a success with a default value. A constructor that the compiler generates would
-  /// first zero all memory of the object, including the larger part in which the error
-  /// would be stored.
+  /// Makes a success with a default value. A constructor that the compiler generates
+  /// would first zero all memory of the object, including the larger part in which the
+  /// error would be stored.
   result() requires std::is_default_constructible_v<base> {}
   /// Makes a failure; implicit, so that a function can return an error as it is.
   result(::weir::error e) : base(tl::unexpect, std::move(e)) {}  // NOLINT
@@ -194,8 +194,8 @@ T or_throw(result<T> r) {
 
 }  // namespace weir
 
-/// Throws `weir::contract_violation` unless a condition holds, in every kind of build. For
-/// mistakes of the calling code; wrong input gets a `result` with an error instead.
+/// Throws `weir::contract_violation` unless a condition holds, in every kind of build.
+/// For mistakes of the calling code; wrong input gets a `result` with an error instead.
 #define WEIR_EXPECT(condition)  \
   (static_cast<bool>(condition) \
        ? static_cast<void>(0)   \

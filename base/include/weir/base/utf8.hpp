@@ -45,10 +45,10 @@ template <class Word>
   if (size >= 4) {
     return word_at<std::uint32_t>(begin) | word_at<std::uint32_t>(begin + size - 4);
   }
-  return size == 0 ? 0
-                   : word_at<std::uint8_t>(begin) |
-                         word_at<std::uint8_t>(begin + size / 2) |
-                         word_at<std::uint8_t>(begin + size - 1);
+  return size == 0
+             ? 0
+             : word_at<std::uint8_t>(begin) | word_at<std::uint8_t>(begin + size / 2) |
+                   word_at<std::uint8_t>(begin + size - 1);
 }
 
 /// The check for texts of any length and content.

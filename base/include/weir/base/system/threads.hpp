@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What threads of a library owe the program that they run in.
+/// Manners of threads that a library starts in someone else's program: they handle none
+/// of its signals and have names.
 #pragma once
 
 #include <pthread.h>
@@ -10,12 +11,15 @@
 
 namespace weir {
 
-/// Threads that are made in such a scope take none of the program's signals: a thread
-/// inherits the mask of the one that makes it. Signals that tell a thread of its own
-/// faults stay, and so does that of sampling profilers.
-/// @threads{a scope of one thread}
+/// Blocks signals in the calling thread while it is in scope, so that threads started in
+/// the scope inherit the mask and never run the program's signal handlers.
+///
+/// Signals that report a fault of the thread itself (such as SIGSEGV) stay unblocked, and
+/// SIGPROF too, so that sampling profilers see these threads.
+/// @threads{construct and destroy in the same thread}
 class signal_blocker {
  public:
+  /// Blocks the signals.
   signal_blocker() noexcept {
     sigset_t blocked;
     sigfillset(&blocked);
@@ -25,6 +29,7 @@ class signal_blocker {
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
+  /// Restores the mask that the thread had before.
   ~signal_blocker() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   signal_blocker(const signal_blocker&) = delete;
   signal_blocker& operator=(const signal_blocker&) = delete;
@@ -33,7 +38,9 @@ class signal_blocker {
   sigset_t before_{};
 };
 
-/// What debuggers and /proc call this thread. @pre at most 15 characters
+/// Sets the name of the calling thread that debuggers and /proc show.
+/// @param name  At most 15 characters; the system ignores a longer name.
+/// @threads{safe to call concurrently}
 inline void name_this_thread(const char* name) noexcept {
   pthread_setname_np(pthread_self(), name);
 }
