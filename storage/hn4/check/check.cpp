@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
-#include "hn4/write/utf8.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -96,7 +96,7 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
   options.profile = g.profile;
   options.capacity = g.capacity;
   options.sector = g.sector;
-  options.label = hn4::is_utf8(source.label()) ? source.label() : "";
+  options.label = is_utf8(source.label()) ? source.label() : "";
   WEIR_CHECK(hn4_format(to, options));
   WEIR_TRY(hn4_volume target, hn4_volume::open(to, device_mode::writable));
   WEIR_TRY(const auto tags, source.tags());
