@@ -10,34 +10,12 @@
 
 #include <fmt/format.h>
 
+#include "trace/chrome_json.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::runtime {
-namespace {
-
-/// Microseconds with three decimals; a floating point number would lose them.
-std::string microseconds(std::int64_t ns) {
-  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte >= 0x7F) {
-      out += fmt::format("\\u{:04x}", byte);  // names are ASCII; others must not break it
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-}  // namespace
 
 recorder::recorder(const context& of)
     : settings_(of.settings().listed()), since_(now_ns()) {}
@@ -67,7 +45,7 @@ void recorder::add_events(const record& r, std::uint64_t flow,
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
   const std::int64_t started = r.started - since_;
   const std::int64_t took = r.ended - r.started;
-  const std::string name = quoted(r.name);
+  const std::string name = json_quote(r.name);
   events.push_back(fmt::format(
       R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0.000,"cat":"enqueue","name":{}}})",
       r.stream, microseconds(enqueued), name));
@@ -134,7 +112,7 @@ std::string recorder::to_json() const {
                          const std::string& name) {
     events.push_back(
         fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
-                    pid, tid, what, quoted(name)));
+                    pid, tid, what, json_quote(name)));
   };
   named("process_name", 0, 0, "host");
   for (const std::uint64_t s : streams) {
@@ -147,7 +125,8 @@ std::string recorder::to_json() const {
   add_counters(all, events);
   std::string meta;
   for (const auto& [name, value] : settings_) {
-    meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", quoted(name), quoted(value));
+    meta += fmt::format("{}{}:{}", meta.empty() ? "" : ",", json_quote(name),
+                        json_quote(value));
   }
   return fmt::format(R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
                      "\n",
