@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Style and pieces of the page.
+/// The style sheet of a report and the HTML of its elements.
 #include "page.hpp"
 
 #include <fmt/core.h>

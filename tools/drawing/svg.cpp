@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines, bars and labels.
+/// Lines, rectangles and texts of SVG; curves and bars made of them.
 #include "svg.hpp"
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double page_width = 960;
 
-// Area of the curves within their drawing.
+// The area of the curves within their drawing, and the numbers at its edges.
 struct frame {
   double left = 44;
   double right = page_width - 150;
@@ -48,7 +48,8 @@ frame frame_of(const std::vector<curve_line>& lines, double tokens) {
   double low = 8;
   double high = 1;
   for (const curve_line& line : lines) {
-    // The first windows start at eight bits and would press everything else together.
+    // The first hundredth does not count for the upper end of the axis: a new model
+    // begins at eight bits per byte, and that scale would flatten the rest of the curve.
     for (const auto& [token, bits] : line.points) {
       low = std::min(low, bits);
       high = token > tokens / 100 ? std::max(high, bits) : high;
@@ -73,7 +74,7 @@ void draw_axes(svg& s, const frame& f) {
   s.text(f.left - 30, f.top - 12, "tick", "start", "bits per byte");
 }
 
-// Moves labels apart, top to bottom, and back up where they would leave the drawing.
+// Moves labels apart: first downwards, then back up from the bottom of the drawing.
 void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bottom) {
   constexpr double distance = 16;
   std::stable_sort(labels.begin(), labels.end(),
@@ -122,9 +123,8 @@ void svg::polyline(const std::vector<std::pair<double, double>>& points,
   for (const auto& [x, y] : points) {
     out_ += fmt::format("{:.1f},{:.1f} ", x, y);
   }
-  out_ += tip.empty()
-              ? "\"/>\n"
-              : fmt::format("\"><title>{}</title></polyline>\n", xml_escape(tip));
+  out_ += tip.empty() ? "\"/>\n"
+                      : fmt::format("\"><title>{}</title></polyline>\n", xml_escape(tip));
 }
 
 std::string svg::finish() && {
@@ -141,7 +141,7 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   const double head = raw / power;
   const double step = power * (head <= 1 ? 1 : head <= 2 ? 2 : head <= 5 ? 5 : 10);
   for (double n = std::ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
-    out.push_back(n * step + 0.0);  // no minus before a zero
+    out.push_back(n * step + 0.0);  // + 0.0 turns a negative zero into zero
   }
   return out;
 }
@@ -175,10 +175,10 @@ std::string draw_bars(std::vector<bar> bars, std::string_view title) {
   constexpr double left = 190;
   constexpr double right = page_width - 130;
   svg s(page_width, row * static_cast<double>(bars.size()) + 8, title);
-  const double most = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
+  const double longest = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
   double y = 4;
   for (const bar& b : bars) {
-    const double width = std::max(1.0, (right - left) * b.value / most);
+    const double width = std::max(1.0, (right - left) * b.value / longest);
     s.text(left - 8, y + 15, "label", "end", b.name);
     s.rect(left, y + 3, width, row - 8, "bar", b.name + ": " + b.text);
     s.text(left + width + 8, y + 15, "tick", "start", b.text);
