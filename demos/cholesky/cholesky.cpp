@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
           element(i, j, n);
     }
   }
-  const auto block_at = [](const auto& matrix, int i, int j) {
+  const auto tile = [](const auto& matrix, int i, int j) {
     return matrix.slice(0, i * size, (i + 1) * size).slice(1, j * size, (j + 1) * size);
   };
 
@@ -110,15 +110,14 @@ int main(int argc, char** argv) {
   auto start = std::chrono::steady_clock::now();
   each_step(
       blocks,
-      [&](int k) { e.submit("factor", factor, weir::update(block_at(parallel, k, k))); },
+      [&](int k) { e.submit("factor", factor, weir::update(tile(parallel, k, k))); },
       [&](int k, int i) {
-        e.submit("solve", solve, weir::read(block_at(parallel, k, k)),
-                 weir::update(block_at(parallel, i, k)));
+        e.submit("solve", solve, weir::read(tile(parallel, k, k)),
+                 weir::update(tile(parallel, i, k)));
       },
       [&](int k, int i, int j) {
-        e.submit("subtract", subtract, weir::read(block_at(parallel, i, k)),
-                 weir::read(block_at(parallel, j, k)),
-                 weir::update(block_at(parallel, i, j)));
+        e.submit("subtract", subtract, weir::read(tile(parallel, i, k)),
+                 weir::read(tile(parallel, j, k)), weir::update(tile(parallel, i, j)));
       });
   weir::or_throw(e.wait());
   const double with_engine = seconds_since(start);
@@ -129,9 +128,9 @@ int main(int argc, char** argv) {
   }
 
   start = std::chrono::steady_clock::now();
-  const auto to = [&](int i, int j) { return block_at(serial, i, j).elements<double>(); };
+  const auto to = [&](int i, int j) { return tile(serial, i, j).elements<double>(); };
   const auto from = [&](int i, int j) {
-    return block_at(serial, i, j).elements<const double>();
+    return tile(serial, i, j).elements<const double>();
   };
   each_step(
       blocks, [&](int k) { factor(to(k, k)); },

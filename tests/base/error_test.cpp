@@ -53,10 +53,13 @@ TEST(Error, FamiliesHaveTheirExitCodes) {
 }
 
 TEST(Error, OfASystemCallHasTheCodeOfItsErrnoAndNamesTheThing) {
-  const std::pair<int, errc> codes[] = {
-      {ENOENT, errc::not_found}, {ENOTDIR, errc::not_found}, {EEXIST, errc::already_exists},
-      {ENOSPC, errc::no_space},  {EDQUOT, errc::no_space},   {EACCES, errc::io},
-      {EIO, errc::io}};
+  const std::pair<int, errc> codes[] = {{ENOENT, errc::not_found},
+                                        {ENOTDIR, errc::not_found},
+                                        {EEXIST, errc::already_exists},
+                                        {ENOSPC, errc::no_space},
+                                        {EDQUOT, errc::no_space},
+                                        {EACCES, errc::io},
+                                        {EIO, errc::io}};
   for (const auto& [number, code] : codes) {
     EXPECT_EQ(errc_of_errno(number), code) << number;
     EXPECT_EQ(system_error("open", "a", number).code(), code) << number;

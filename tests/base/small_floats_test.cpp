@@ -23,8 +23,8 @@ double by_definition(std::uint32_t bits, int exponent_bits, int fraction_bits,
                          : sign * std::numeric_limits<double>::infinity();
   }
   const double hidden_bit = exponent == 0 ? 0 : std::ldexp(1.0, fraction_bits);
-  return sign * std::ldexp(fraction + hidden_bit,
-                           std::max(exponent, 1) - bias - fraction_bits);
+  return sign *
+         std::ldexp(fraction + hidden_bit, std::max(exponent, 1) - bias - fraction_bits);
 }
 
 void expect_same(float found, double expected, std::uint32_t bits) {

@@ -22,10 +22,7 @@ std::string encoded(std::uint32_t code_point, std::size_t bytes) {
 }
 
 std::size_t shortest_form(std::uint32_t code_point) {
-  return code_point < 0x80      ? 1
-         : code_point < 0x800   ? 2
-         : code_point < 0x10000 ? 3
-                                : 4;
+  return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
 }
 
 TEST(Utf8, TakesEveryCodePointInItsShortestFormAndNoOther) {
@@ -42,7 +39,8 @@ TEST(Utf8, TakesEveryCodePointInItsShortestFormAndNoOther) {
 }
 
 TEST(Utf8, RefusesCodePointsBeyondTheLastOne) {
-  for (std::uint32_t code_point = 0x11'0000; code_point < 0x20'0000; code_point += 0xFFF) {
+  for (std::uint32_t code_point = 0x11'0000; code_point < 0x20'0000;
+       code_point += 0xFFF) {
     EXPECT_FALSE(is_utf8(encoded(code_point, 4))) << code_point;
   }
   for (const char* never : {"\xF5\x80\x80\x80", "\xF8\x88\x80\x80\x80", "\xFE", "\xFF"}) {
