@@ -29,7 +29,7 @@ class Case(unittest.TestCase):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-black-box-")
         self.folder = Path(self.temporary.name)
         self.addCleanup(self.temporary.cleanup)
-        # 40 KB of text of our own, the same everywhere.
+        # 40 KB of generated text, the same on every machine.
         licence = Path(LICENCE).read_bytes()
         self.text = self.folder / "text"
         self.text.write_bytes((licence * 4)[:40_000])
@@ -42,14 +42,14 @@ class Case(unittest.TestCase):
         return done
 
     def error(self, *args, code):
-        """Runs what must fail and returns its message."""
+        """Runs a command that must fail with an exit code and returns its message."""
         done = self.weir(*args, code=code)
         warnings, found, message = done.stderr.decode().partition("weir: ")
         self.assertTrue(found, warnings)
         return message.rstrip("\n")
 
     def sets(self, tokens=4096, **keys):
-        """--set arguments of a short run over the text; double underscores stand for dots."""
+        """Returns the --set arguments of a short run over the text. Double underscores stand for dots."""
         values = {"stream__path": str(self.text), "phase__build__tokens": tokens, "run__trace": "off",
                   "checkpoint__every_tokens": 1024, **keys}
         return [a for k, v in values.items() for a in ("--set", f"{k.replace('__', '.')}={v}")]
@@ -186,7 +186,7 @@ class Usage(Case):
         events = [task(1, "first", 0, 10), task(2, "aside", 10, 5), task(3, "last", 15, 20, 1, "first")]
         (self.folder / "trace.json").write_text(json.dumps(events))
         facts = json.loads(self.weir("trace", "trace.json", "--json").stdout)
-        # The worker was busy with the second when the data of the first had come.
+        # The third task had its data at 10 us but waited for the worker, which ran the second.
         self.assertEqual([step["name"] for step in facts["critical_path"]], ["first", "aside", "last"])
         self.assertEqual(facts["ns"], 35_000)
         self.assertEqual(facts["workers"][0]["busy_ns"], 35_000)
@@ -470,14 +470,14 @@ class Messages(Case):
 
 
 class Soak(Case):
-    """Long ones; CTest runs them under the label soak."""
+    """Long tests, which CTest runs under the label soak."""
 
     def test_fifty_random_kills(self):
         whole = self.run_it("whole", 39_000)
         seed = random.SystemRandom().randrange(1 << 32)
         print("seed", seed, flush=True)
         moments = random.Random(seed)
-        seconds = 0.0  # of a run that nobody killed; what else runs on the machine changes it
+        seconds = 0.0  # duration of a run that was not killed; it depends on the load of the machine
         kills = 0
         for i in itertools.count():
             if kills >= 50:
