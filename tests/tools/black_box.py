@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command line from outside: `black_box.py WEIR SOURCE_DIR [unittest arguments]`.
+"""Tests the program `weir` from outside: `black_box.py WEIR SOURCE_DIR [unittest arguments]`.
 
-Every test works in a folder of its own; budgets are a few thousand tokens, so that all of them end in seconds.
+Every test works in a temporary folder of its own. Runs have budgets of a few thousand tokens, so that they take seconds.
 """
 import itertools
 import json
@@ -23,7 +23,7 @@ LICENCE = SOURCE + "/LICENSE"
 
 
 class Case(unittest.TestCase):
-    """A temporary working folder and ways to call `weir` in it."""
+    """A test case with a temporary working folder, and helpers that call `weir` in it."""
 
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-black-box-")
@@ -35,6 +35,7 @@ class Case(unittest.TestCase):
         self.text.write_bytes((licence * 4)[:40_000])
 
     def weir(self, *args, code=0, stdin=b"", environment=None):
+        """Runs `weir`, checks its exit code, and returns the completed process."""
         done = subprocess.run([WEIR, *map(str, args)], cwd=self.folder, input=stdin, capture_output=True,
                               timeout=120, check=False, env={**os.environ, **(environment or {})})
         self.assertEqual(done.returncode, code, done.stdout.decode(errors="replace")
@@ -55,6 +56,7 @@ class Case(unittest.TestCase):
         return [a for k, v in values.items() for a in ("--set", f"{k.replace('__', '.')}={v}")]
 
     def run_it(self, out, tokens=4096, **keys):
+        """Performs a whole run in the folder `out` and returns its metrics."""
         self.weir("run", TOML, "--out", out, *self.sets(tokens, **keys))
         return self.metrics(out)
 
@@ -71,12 +73,14 @@ class Case(unittest.TestCase):
             time.sleep(0.002)
 
     def kill_after_checkpoint(self, out, *args):
+        """Starts a command and kills it once the folder `out` has a checkpoint."""
         child = self.start(*args)
         self.wait_for_checkpoint(out, child)
         child.kill()
         child.communicate()
 
     def newest(self, out):
+        """Returns the path of the newest checkpoint of a run folder."""
         return max((self.folder / out / "checkpoint").glob("ck-*.weir"),
                    key=lambda p: int(p.stem.split("-")[1]))
 

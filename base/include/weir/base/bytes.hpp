@@ -19,11 +19,11 @@
 
 namespace weir {
 
-/// Bytes that belong to someone else and are only read.
+/// A view of bytes for reading. It does not own the bytes, which must outlive it.
 using bytes_view = std::span<const std::byte>;
-/// Bytes that belong to someone else and may be written.
+/// A view of bytes for reading and writing. It does not own the bytes.
 using mutable_bytes = std::span<std::byte>;
-/// Bytes that the vector owns.
+/// A vector that owns its bytes.
 using byte_vector = std::vector<std::byte>;
 /// Extents of a tensor in elements, outermost first; empty for a scalar.
 using shape_vector = std::vector<std::int64_t>;
@@ -36,7 +36,7 @@ using shape_vector = std::vector<std::int64_t>;
 [[nodiscard]] inline std::string_view as_text(bytes_view bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-/// Appends bytes to a vector, which must not own them.
+/// Appends bytes to a vector. The bytes must not be part of that vector.
 inline void append(byte_vector& to, bytes_view bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
@@ -113,13 +113,14 @@ template <std::integral T>
   return value / unit * unit;
 }
 
-/// Stores a + b in `out`. Returns false if the sum does not fit; `out` is then useless.
+/// Stores a + b in `out`.
+/// @returns Whether the sum fits into T; if not, `out` holds its lowest bits.
 template <std::integral T>
 [[nodiscard]] inline bool checked_add(T a, T b, T& out) noexcept {
   return !__builtin_add_overflow(a, b, &out);
 }
-/// Stores a * b in `out`. Returns false if the product does not fit; `out` is then
-/// useless.
+/// Stores a * b in `out`.
+/// @returns Whether the product fits into T; if not, `out` holds its lowest bits.
 template <std::integral T>
 [[nodiscard]] inline bool checked_mul(T a, T b, T& out) noexcept {
   return !__builtin_mul_overflow(a, b, &out);
