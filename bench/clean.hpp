@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "bench.hpp"
-#include "weir/base/processors.hpp"
+#include "weir/base/system/processors.hpp"
 #include "work.hpp"
 
 namespace weir::bench {

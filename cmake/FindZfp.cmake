@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Zfp::Zfp; Debian's own CMake config asks for a C compiler's OpenMP, which a user of the library does not need.
+# Zfp::Zfp; Debian's CMake config requires OpenMP for C, which users of the library do not need.
 find_path(ZFP_INCLUDE_DIR zfp.h)
 find_library(ZFP_LIBRARY zfp)
 include(FindPackageHandleStandardArgs)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# DNNL::dnnl. Debian's own CMake config of oneDNN asks for the headers of OpenCL, which nobody needs
-# who computes on processors; this module takes precedence over it.
+# DNNL::dnnl. Debian's CMake config of oneDNN requires the headers of OpenCL, which computing on
+# processors does not need; this module takes precedence over it.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
 find_library(DNNL_LIBRARY dnnl)
 if(DNNL_INCLUDE_DIR)

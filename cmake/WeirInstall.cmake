@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(weir) for the installed tree.
+# Installs the files by which find_package(weir) finds the installed tree.
 include(CMakePackageConfigHelpers)
 install(EXPORT weirTargets NAMESPACE weir::
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/weir")

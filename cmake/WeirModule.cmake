@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
-# A static library weir_NAME (alias weir::NAME) with public headers in NAME/include/weir/.
+# Defines the static library weir_NAME (alias weir::NAME) with public headers in NAME/include/weir/, and
+# installs it.
 function(weir_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(weir_${name} STATIC ${arg_SOURCES})
@@ -20,7 +21,8 @@ function(weir_module name)
 endfunction()
 
 # weir_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
-# One GoogleTest binary; each TEST becomes a CTest entry "NAME.Suite.Test".
+# Defines a GoogleTest program; each TEST becomes a CTest entry "NAME.Suite.Test". The label is "unit"
+# and the timeout 120 seconds unless given.
 function(weir_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -35,7 +37,7 @@ function(weir_test name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
-  # In a batch of files, locals shadow names of other files.
+  # Unity builds compile several files as one, in which local names shadow names of other files.
   set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
     "#pragma GCC diagnostic ignored \"-Wshadow\"")
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags GTest::gtest GTest::gtest_main)
@@ -47,8 +49,8 @@ function(weir_test name)
 endfunction()
 
 # weir_bench(NAME SOURCES ... [DEPENDS ...])
-# A program below bench/ of the build folder that prints JSON rows (bench/README.md); the target
-# `benches` builds them all.
+# Defines a benchmark program, which prints JSON rows (bench/README.md) and is built in the folder bench/
+# of the build folder. The target `benches` builds all of them.
 function(weir_bench name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})

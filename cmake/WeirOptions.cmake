@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Options, compiler flags and the summary printed at the end of configure.
+# Options, compiler flags, and the summary that is printed at the end of the configuration.
 option(WEIR_TESTS "Build the tests" ON)
 option(WEIR_UNITY_TESTS "Compile test files in batches: shorter from scratch, longer after a change" OFF)
 option(WEIR_BENCH "Build the benchmarks" OFF)
@@ -17,7 +17,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# The target all_verify_interface_header_sets compiles every public header alone.
+# Defines the target all_verify_interface_header_sets, which compiles every public header alone.
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 include(GNUInstallDirs)
@@ -27,8 +27,8 @@ if(WEIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${WEIR_CCACHE}")
 endif()
 
-# -ffp-contract=off: a multiplication and an addition are never fused, so g++ and clang++ give the
-# same bits.
+# -ffp-contract=off: a multiplication and an addition are never fused into one rounding, so g++ and
+# clang++ give the same bits.
 add_library(weir_flags INTERFACE)
 target_compile_options(weir_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -ffp-contract=off

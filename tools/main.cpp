@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The command line of Weir: reads it, calls one command, turns its failure into a
-/// message and an exit code.
+/// The program `weir`: parses the command line, performs one command, and turns its
+/// failure into a message and an exit code.
+///
+/// Each verb fills its options and stores in `chosen` the call to make. The call is made
+/// after the whole line has been accepted.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -34,9 +37,9 @@ struct all_options {
   std::string shell;
 };
 
-CLI::App* verb(CLI::App& parent, const char* name, const char* what, const char* example,
-               const std::string& more = "") {
-  CLI::App* app = parent.add_subcommand(name, what);
+CLI::App* verb(CLI::App& parent, const char* name, const char* description,
+               const char* example, const std::string& more = "") {
+  CLI::App* app = parent.add_subcommand(name, description);
   app->footer(std::string("Example:\n  ") + example +
               (more.empty() ? "" : "\n\n" + more));
   return app;
@@ -122,9 +125,9 @@ void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
 void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* group = app.add_subcommand("checkpoint", "Look at the checkpoints of a run");
   group->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, const char* example,
+  const auto add = [&](const char* name, const char* description, const char* example,
                        auto command) {
-    auto* v = verb(*group, name, what, example);
+    auto* v = verb(*group, name, description, example);
     v->add_option("DIR", o.checkpoint.folder, "Run folder")->required();
     json_flag(v, o.checkpoint.json);
     v->callback([&, command] {
@@ -178,8 +181,8 @@ void add_completion(CLI::App& app, all_options& o, action& chosen) {
   });
 }
 
-// Name under which the Context Stream specification knows a refusal to resume; empty for
-// other failures.
+// Returns the name that the Context Stream specification gives to a refusal to resume;
+// empty for other failures.
 std::string_view refusal_name(weir::errc code) {
   using weir::errc;
   switch (code) {

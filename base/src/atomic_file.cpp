@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writing a whole file so that a crash leaves the old or the new one.
+/// Writes whole files so that a crash leaves either the old file or the new one.
+///
+/// The order of the steps is the point: the content must be durable before the rename
+/// makes it visible under its path, and the rename must be durable (sync of the folder)
+/// before the caller is told so.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,13 +17,14 @@ namespace weir {
 
 namespace {
 
-// No other writer of the same file has this name, whatever thread or process it is.
-// In the same folder, because a rename across file systems is no rename.
+// Returns a name that no other living process or thread uses. It is in the same folder as
+// the file, because files cannot be renamed from one file system to another.
 std::string temporary_of(const std::string& path) {
   static std::atomic<unsigned> calls{0};
   return path + "." + std::to_string(::getpid()) + "-" + std::to_string(calls++) + ".tmp";
 }
 
+// Returns whether a name ends as names of temporary_of do: ".<digits>-<digits>.tmp".
 bool is_temporary(std::string_view name) {
   constexpr std::string_view suffix = ".tmp";
   if (!name.ends_with(suffix)) {
@@ -48,7 +53,7 @@ result<void> fill(file_system& fs, const std::string& name,
 result<void> write_file_atomically(file_system& fs, const std::string& path,
                                    const std::function<result<void>(file&)>& write) {
   const std::string temporary = temporary_of(path);
-  if (fs.exists(temporary)) {  // of a process that had this number and was killed
+  if (fs.exists(temporary)) {  // left by a killed process that had the same process id
     WEIR_CHECK(fs.remove(temporary));
   }
   auto written = fill(fs, temporary, write);
@@ -57,7 +62,7 @@ result<void> write_file_atomically(file_system& fs, const std::string& path,
   }
   if (!written) {
     if (fs.exists(temporary)) {
-      // The first failure is the one to report.
+      // The caller gets the first failure, not one of this clean-up.
       static_cast<void>(fs.remove(temporary));
     }
     return written;

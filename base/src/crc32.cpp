@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CRC-32 with carry-less multiplication of 128 or 512 bits where the processor has it,
-/// and with 16 tables.
+/// CRC-32 in three forms: by 16 tables, by carry-less multiplication of 128-bit registers
+/// (PCLMULQDQ), and of 512-bit registers (VPCLMULQDQ).
+///
+/// The fast forms treat the data as a polynomial over GF(2). A 128-bit lane that stands d
+/// bits before another one can be multiplied by x^d modulo the CRC polynomial and added
+/// to it without changing the remainder ("folding"). Several independent lanes hide the
+/// latency of the multiplication. At the end all lanes are folded into one, which is
+/// reduced to 32 bits.
+/// @source{Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ",
+/// Intel, 2009}
 #include <array>
 #include <cstring>
 #include <optional>
@@ -19,6 +27,7 @@ namespace {
 
 using slice_tables = std::array<std::array<std::uint32_t, 256>, 16>;
 
+/// Table k gives the contribution of a byte that k more bytes follow.
 consteval slice_tables make_tables() {
   slice_tables t{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -38,7 +47,8 @@ consteval slice_tables make_tables() {
 
 constexpr slice_tables tables = make_tables();
 
-// The register without the inversions at both ends.
+// Returns the CRC register after n bytes; the caller inverts it before and after. Works
+// on 16 bytes at a time ("slicing"), because the 16 look-ups do not depend on each other.
 std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p,
                             std::size_t n) noexcept {
   for (; n >= 16; p += 16, n -= 16) {
@@ -65,8 +75,8 @@ std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p,
 
 #if defined(__x86_64__)
 
-// Remainders of x^k modulo the polynomial, bit-reflected, computed rather than quoted:
-// folding a 128-bit lane over d bits needs x^(d+32) and x^(d-32).
+// Returns x^k modulo the polynomial, bit-reflected. Folding a 128-bit lane over d bits
+// needs x^(d+32) for its low half and x^(d-32) for its high half.
 consteval std::uint64_t reflected_power(unsigned k) {
   std::uint32_t r = 0x80000000U;  // x^0, reflected
   for (unsigned i = 0; i < k; ++i) {
@@ -75,6 +85,7 @@ consteval std::uint64_t reflected_power(unsigned k) {
   return std::uint64_t{r} << 1;
 }
 
+// Multiplies both halves of a lane by the keys and adds the lane `next` behind it.
 __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i lane, __m128i keys,
                                                       __m128i next) noexcept {
   const __m128i lo = _mm_clmulepi64_si128(lane, keys, 0x00);
@@ -82,8 +93,8 @@ __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i lane, __m128i keys
   return _mm_xor_si128(_mm_xor_si128(lo, hi), next);
 }
 
-// Quotient of x^64 and the polynomial, bit-reflected: what a multiplication takes in
-// place of the division.
+// Returns the quotient of x^64 and the polynomial, bit-reflected. Barrett's reduction
+// multiplies by it instead of dividing by the polynomial.
 consteval std::uint64_t reflected_quotient() {
   constexpr std::uint64_t polynomial = 0x104C11DB7;  // x^32 + x^26 + ... + 1
   std::uint64_t rest = 1, reflected = 0;
@@ -97,7 +108,8 @@ consteval std::uint64_t reflected_quotient() {
   return reflected;
 }
 
-// The register after a lane of 128 bits: to 96, to 64, and Barrett's reduction to 32.
+// Reduces a lane of 128 bits to the register: by folding to 96 and then 64 bits, and by
+// Barrett's reduction to 32 bits.
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t reduce(__m128i lane,
                                                               __m128i by128) noexcept {
   constexpr auto polynomial = static_cast<long long>(0x1DB710641ULL);  // reflected
@@ -116,7 +128,8 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t reduce(__m128i lane,
   return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(to64, product), 1));
 }
 
-// What is left behind a lane: 16 bytes at a time, then through the tables.
+// Returns the register after a lane and the n bytes behind it: whole lanes are folded,
+// the last bytes go through the tables.
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t finish(__m128i lane, __m128i by128,
                                                               const std::byte* p,
                                                               std::size_t n) noexcept {
@@ -131,7 +144,7 @@ __attribute__((target("pclmul,sse4.1"))) __m128i keys_by128() noexcept {
                         static_cast<long long>(reflected_power(128 + 32)));
 }
 
-// One lane: for what is too short for more.
+// Uses a single lane, for 64 to 127 bytes.
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_lane(
     std::uint32_t reg, const std::byte* p, std::size_t n) noexcept {
   const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -139,17 +152,18 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_lane(
                 keys_by128(), p + 16, n - 16);
 }
 
-// How far in front of a copy bytes are asked for: the processor's own look-ahead ends
-// with a page, and blocks of volumes are pages.
+// Distance of prefetching in a copy, in bytes. The processor's own prefetching stops at
+// the end of a page, and the blocks of volumes that are copied are pages.
 constexpr std::size_t ahead = 2048;
 
-// Of an address as a number: nothing need be there.
-void ask_for(const std::byte* p, std::size_t i) noexcept {
+// Prefetches the bytes `ahead` of p + i. The address is computed as a number, because it
+// may lie behind the array, where pointer arithmetic is undefined.
+void prefetch(const std::byte* p, std::size_t i) noexcept {
   __builtin_prefetch(
       reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + i + ahead));
 }
 
-// 16 bytes on their way into a fold, copied too if that is wanted.
+// Loads 16 bytes, and stores them at `to + i` if the function copies.
 template <bool copies>
 __attribute__((target("sse4.1"))) __m128i pass(const std::byte* p, std::byte* to,
                                                std::size_t i) noexcept {
@@ -160,6 +174,7 @@ __attribute__((target("sse4.1"))) __m128i pass(const std::byte* p, std::byte* to
   return bytes;
 }
 
+// Copies the bytes from i on, which no lane has taken, if the function copies.
 template <bool copies>
 void copy_rest(const std::byte* p, std::byte* to, std::size_t i, std::size_t n) noexcept {
   if constexpr (copies) {
@@ -167,8 +182,8 @@ void copy_rest(const std::byte* p, std::byte* to, std::size_t i, std::size_t n) 
   }
 }
 
-// Folds 64 bytes at a time into four lanes, then the lanes into one. `to` is where a copy
-// goes.
+// Folds 64 bytes at a time into four lanes, then the lanes into one, and copies all bytes
+// to `to` if asked for. Takes at least 64 bytes.
 template <bool copies>
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
     std::uint32_t reg, const std::byte* p, std::size_t n, std::byte* to) noexcept {
@@ -183,7 +198,7 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
   std::size_t i = 64;
   for (; n - i >= 64; i += 64) {
     if constexpr (copies) {
-      ask_for(p, i);
+      prefetch(p, i);
     }
     a = fold(a, by512, pass<copies>(p, to, i));
     b = fold(b, by512, pass<copies>(p, to, i + 16));
@@ -201,7 +216,7 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
   __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.1")))
 
 WEIR_WIDE __m512i fold_wide(__m512i lanes, __m512i keys, __m512i next) noexcept {
-  constexpr int exclusive_or = 0x96;  // of all three
+  constexpr int exclusive_or = 0x96;  // the truth table of a ^ b ^ c
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(lanes, keys, 0x00),
                                    _mm512_clmulepi64_epi128(lanes, keys, 0x11), next,
                                    exclusive_or);
@@ -217,12 +232,13 @@ WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* to, std::size_t i) no
   const __m512i bytes = _mm512_loadu_si512(p + i);
   if constexpr (copies) {
     _mm512_storeu_si512(to + i, bytes);
-    ask_for(p, i);
+    prefetch(p, i);
   }
   return bytes;
 }
 
-// The same with four lanes per register: 256 bytes at a time.
+// Like update_folded with four lanes in each 512-bit register: 256 bytes at a time. Takes
+// at least 256 bytes.
 template <bool copies>
 WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::size_t n,
                                     std::byte* to) noexcept {
@@ -260,15 +276,17 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
   }
   copy_rest<copies>(p, to, i, n);
   reg = finish(lane, by128, p + i, n - i);
-  // Older vector instructions of callers would wait for wide registers that are in use.
-  // Last of all: taking a lane out of a wide register counts as use.
+  // SSE instructions of callers are slow while the upper halves of the vector registers
+  // are in use. This is the last statement, because reading a lane of a wide register
+  // counts as use too.
   _mm256_zeroupper();
   return reg;
 }
 
 #undef WEIR_WIDE
 
-// The fastest of them that the processor has; nothing for few bytes, or if it has none.
+// Uses the fastest form that the processor has. Returns nothing if it has no carry-less
+// multiplication, or if the data is too short to gain from it.
 template <bool copies>
 std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
                                          std::byte* to) noexcept {

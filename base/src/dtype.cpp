@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of element types and look-ups in it.
+/// The table of element types, and searches in it.
 #include "weir/base/dtype.hpp"
 
 #include <fmt/core.h>
@@ -54,6 +54,7 @@ result<dtype_info> info_of(int id) {
 }
 
 const dtype_info& info_of(dtype type) noexcept {
+  // The table has the ids 1 to 13 and 32 to 36 without gaps.
   const auto id = static_cast<std::size_t>(type);
   return table[id < 32 ? id - 1 : id - 32 + 13];
 }

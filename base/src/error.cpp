@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names, exit codes and texts of errors.
+/// Names, exit codes and messages of errors.
 #include "weir/base/error.hpp"
 
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 
 namespace weir {
@@ -53,6 +55,7 @@ std::string_view name_of(errc code) noexcept {
   return "unknown";
 }
 
+// The families of ten are described at the enumeration; data has two of them.
 int exit_code_of(errc code) noexcept {
   const int number = static_cast<int>(code);
   if (number < 20) {
@@ -65,6 +68,22 @@ int exit_code_of(errc code) noexcept {
     return 4;
   }
   return number < 60 ? 5 : number < 70 ? 6 : 70;
+}
+
+errc errc_of_errno(int number) noexcept {
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR: return errc::not_found;
+    case EEXIST: return errc::already_exists;
+    case ENOSPC:
+    case EDQUOT: return errc::no_space;
+    default: return errc::io;
+  }
+}
+
+error system_error(std::string_view action, std::string_view thing, int number) {
+  return {errc_of_errno(number),
+          fmt::format("cannot {} \"{}\": {}", action, thing, std::strerror(number))};
 }
 
 const error& error::root() const noexcept {
@@ -89,6 +108,8 @@ std::string error::message() const {
   return out;
 }
 
+// The classes are not in the header, so that users catch the standard types and include
+// no exception header.
 class contract_violation : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The file system on POSIX calls; interrupted calls are repeated.
+/// The file system of POSIX. A call that a signal interrupts is repeated.
 #include "weir/base/file.hpp"
 
 #include <dirent.h>
@@ -22,15 +22,6 @@
 namespace weir {
 
 namespace {
-
-error system_error(const char* what, const std::string& path, int number) {
-  const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
-                    : number == EEXIST                     ? errc::already_exists
-                    : number == ENOSPC || number == EDQUOT ? errc::no_space
-                                                           : errc::io;
-  return error(code,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
-}
 
 class posix_file final : public file {
  public:
@@ -73,14 +64,14 @@ class posix_file final : public file {
 
  private:
   template <class Call>
-  result<std::size_t> repeat(const char* what, Call call) {
+  result<std::size_t> repeat(const char* action, Call call) {
     for (;;) {
       const ssize_t n = call();
       if (n >= 0) {
         return static_cast<std::size_t>(n);
       }
       if (errno != EINTR) {
-        return system_error(what, path_, errno);
+        return system_error(action, path_, errno);
       }
     }
   }
@@ -129,7 +120,7 @@ class posix_files final : public file_system {
       return system_error("list", folder, errno);
     }
     std::vector<std::string> names;
-    errno = 0;
+    errno = 0;  // readdir returns null at the end and on failure; only errno tells which
     while (const dirent* entry = ::readdir(stream)) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") {
@@ -189,7 +180,8 @@ result<file_lock> file_lock::acquire(const std::string& path) {
   if (descriptor < 0) {
     return system_error("open", path, errno);
   }
-  // A process killed a moment ago may still be on its way out with the lock: wait.
+  // The kernel may still be ending a process that was killed a moment ago and holds the
+  // lock, so the first refusals are not final.
   for (std::int64_t start = now_ns(); ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;) {
     const int number = errno;
     if (number == EWOULDBLOCK && seconds_since(start) < 1) {
@@ -200,7 +192,7 @@ result<file_lock> file_lock::acquire(const std::string& path) {
     if (number == EWOULDBLOCK) {
       return error(errc::locked,
                    fmt::format("cannot lock \"{}\": another process writes here", path))
-          .hint("stop it, or choose another folder");
+          .hint("stop that process, or choose another folder");
     }
     return system_error("lock", path, number);
   }

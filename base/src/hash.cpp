@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// XXH3-64 of spans and streams.
+/// XXH3-64 by the xxHash library, and hexadecimal text of digests.
 #include "weir/base/hash.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Philox4x32-10 and what is derived from its bits.
+/// Philox4x32-10, and integers and floats made from its bits.
 #include "weir/base/philox.hpp"
 
 namespace weir {
@@ -13,6 +13,7 @@ __extension__ using uint128 = unsigned __int128;
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c,
                                         std::array<std::uint32_t, 2> k) noexcept {
+  // Multipliers and key increments are those of the paper.
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * c[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c[2];
@@ -34,8 +35,10 @@ std::uint64_t philox::bits(std::uint64_t index) const noexcept {
 }
 
 std::uint64_t philox::below(std::uint64_t index, std::uint64_t bound) const noexcept {
-  // Multiply-high with rejection; rejected draws move along a second dimension of the
-  // counter.
+  // The high half of a 64-bit number times the bound is nearly uniform. Products whose
+  // low half is below 2^64 mod bound are rejected, which makes it exactly uniform
+  // (Lemire, 2019). Further attempts use other keys, so that they take no numbers from
+  // the indices behind this one.
   const std::uint64_t threshold = (0 - bound) % bound;
   for (std::uint64_t attempt = 0;; ++attempt) {
     const std::uint64_t x =
@@ -52,8 +55,9 @@ float philox::uniform(std::uint64_t index) const noexcept {
 }
 
 float philox::normal(std::uint64_t index) const noexcept {
-  // Irwin-Hall: twelve 21-bit integers; the sum has variance (2^42 - 1), the scale makes
-  // it 1.
+  // The sum of twelve 21-bit integers has a variance of 2^42 - 1 and a mean of 6 times
+  // the largest of them. Doubling makes the mean an integer, and the scale 2^-22 makes
+  // the variance 1 up to rounding.
   std::int64_t sum = 0;
   for (std::uint64_t part = 0; part < 4; ++part) {
     const std::uint64_t x = bits(index * 4 + part);

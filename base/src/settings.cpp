@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether a range holds a value, and both in words.
+/// Tests of values against ranges, and descriptions of values and ranges for messages.
 #include "weir/base/settings.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace weir {
 
 namespace {
 
-/// Texts and arrays in messages are cut after so many bytes.
+/// Longest text or array in a message, in bytes.
 constexpr std::size_t longest_text = 60;
 
 std::string cut(std::string text) {
@@ -30,7 +30,8 @@ std::string in_words(std::int64_t bound) {
                                                              : fmt::to_string(bound);
 }
 
-/// A noun for one value of a range, or for several.
+/// Describes a range by a noun: "an integer from 1 to 64", or "integers from 1 to 64" if
+/// `several`.
 struct range_words {
   bool several = false;
 
@@ -78,7 +79,7 @@ struct range_words {
   }
 };
 
-/// Whether a range holds a value.
+/// Tests whether a range holds a value.
 struct range_test {
   const setting_value& value;
 
@@ -124,7 +125,7 @@ struct range_test {
   }
 };
 
-/// A value without its kind: 7, 0.5, "abc", [1, 2].
+/// Prints a value without its kind: 7, 0.5, "abc", [1, 2].
 struct value_text {
   std::string operator()(std::int64_t v) const { return fmt::to_string(v); }
   std::string operator()(double v) const { return fmt::format("{}", v); }
@@ -181,7 +182,8 @@ error refused_value(const setting_info& info, const setting_value& found) {
 }
 
 error unknown_setting(std::string_view name, std::span<const std::string> known) {
-  // The last part of a name alone ("chunk") means the setting that ends with it.
+  // The last part of a name alone, such as "chunk", is most likely meant for the setting
+  // that ends with it ("stream.chunk"), although the edit distance between them is large.
   const auto ends_with_name = [&](const std::string& full) {
     return full.size() > name.size() && full.ends_with(name) &&
            full[full.size() - name.size() - 1] == '.';

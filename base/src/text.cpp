@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Nearest names, sizes, durations and JSON strings.
+/// Suggestions, sizes, durations, and quoting for JSON and XML.
 #include "weir/base/text.hpp"
 
 #include <fmt/core.h>
@@ -10,10 +10,15 @@
 #include <numeric>
 #include <vector>
 
+#include "weir/base/utf8.hpp"
+
 namespace weir {
 
 namespace {
 
+/// Levenshtein distance in bytes. `row` holds the distances from the first `i` bytes of
+/// `a` to every prefix of `b`; it is overwritten from left to right, so `diagonal` keeps
+/// the entry of the previous row that the next column still needs.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -28,30 +33,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
-}
-
-// Length of the UTF-8 sequence at the start of `s`, 0 if it is not one.
-std::size_t utf8_length(std::string_view s) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = byte(0);
-  const std::size_t n = first < 0x80                    ? 1
-                        : first >= 0xC2 && first < 0xE0 ? 2
-                        : first >= 0xE0 && first < 0xF0 ? 3
-                        : first >= 0xF0 && first < 0xF5 ? 4
-                                                        : 0;
-  if (n == 0 || s.size() < n) {
-    return 0;
-  }
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  const bool overlong =
-      (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool beyond =
-      (first == 0xED && byte(1) >= 0xA0) || (first == 0xF4 && byte(1) >= 0x90);
-  return overlong || beyond ? 0 : n;
 }
 
 }  // namespace
@@ -92,8 +73,8 @@ std::string human_bytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, units[unit]);
 }
 
-std::string counted(std::uint64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string human_seconds(double seconds) {
@@ -110,7 +91,7 @@ std::string human_seconds(double seconds) {
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
-    const std::size_t n = utf8_length(text);
+    const std::size_t n = utf8_sequence_length(text);
     const auto c = static_cast<unsigned char>(text[0]);
     if (n == 0) {
       out += "\\ufffd";
@@ -124,6 +105,21 @@ std::string json_quote(std::string_view text) {
     text.remove_prefix(n == 0 ? 1 : n);
   }
   return out + '"';
+}
+
+std::string xml_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
 }
 
 }  // namespace weir

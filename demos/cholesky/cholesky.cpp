@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocked Cholesky factorization: four kernels, their order found from the blocks that
-/// they touch. Usage: cholesky [WORKERS [BLOCKS [PICTURE.svg]]]
+/// Computes a blocked Cholesky factorization with three kernels. The engine finds the
+/// order of the tasks from the blocks that they read and write. A serial version with the
+/// same kernels must give the same bits. Usage: cholesky [WORKERS [BLOCKS [PICTURE.svg]]]
 #include <weir/weir.hpp>
 
 #include <chrono>
@@ -14,10 +15,11 @@
 
 namespace {
 
-constexpr int size = 32;  // of a block
+constexpr int size = 32;  // rows and columns of a block
 using block = weir::view<double, 2>;
 using block_in = weir::view<const double, 2>;
 
+/// Replaces the lower triangle of a by its Cholesky factor.
 void factor(block a) {
   for (int j = 0; j < size; ++j) {
     for (int k = 0; k < j; ++k) {
@@ -31,7 +33,7 @@ void factor(block a) {
     }
   }
 }
-/// b := b * l^-T
+/// Computes b := b * l^-T for a lower triangular l.
 void solve(block_in l, block b) {
   for (int j = 0; j < size; ++j) {
     for (int k = 0; k < j; ++k) {
@@ -44,7 +46,7 @@ void solve(block_in l, block b) {
     }
   }
 }
-/// c := c - a * b^T
+/// Computes c := c - a * b^T.
 void subtract(block_in a, block_in b, block c) {
   for (int i = 0; i < size; ++i) {
     for (int j = 0; j < size; ++j) {
@@ -57,12 +59,12 @@ void subtract(block_in a, block_in b, block c) {
   }
 }
 
-/// A symmetric, positive definite matrix of n rows.
+/// Returns an element of a symmetric, positive definite matrix of n rows.
 double element(std::int64_t i, std::int64_t j, std::int64_t n) {
   return i == j ? static_cast<double>(2 * n) : 1.0 / static_cast<double>(1 + i + j);
 }
 
-/// Calls the four kernels in the order of the textbook.
+/// Calls the kernels in the order of the right-looking algorithm.
 template <class Factor, class Solve, class Subtract>
 void each_step(int blocks, Factor&& factor_at, Solve&& solve_at, Subtract&& subtract_at) {
   for (int k = 0; k < blocks; ++k) {
@@ -97,7 +99,7 @@ int main(int argc, char** argv) {
           element(i, j, n);
     }
   }
-  const auto at = [](const auto& matrix, int i, int j) {
+  const auto tile = [](const auto& matrix, int i, int j) {
     return matrix.slice(0, i * size, (i + 1) * size).slice(1, j * size, (j + 1) * size);
   };
 
@@ -108,14 +110,14 @@ int main(int argc, char** argv) {
   auto start = std::chrono::steady_clock::now();
   each_step(
       blocks,
-      [&](int k) { e.submit("factor", factor, weir::update(at(parallel, k, k))); },
+      [&](int k) { e.submit("factor", factor, weir::update(tile(parallel, k, k))); },
       [&](int k, int i) {
-        e.submit("solve", solve, weir::read(at(parallel, k, k)),
-                 weir::update(at(parallel, i, k)));
+        e.submit("solve", solve, weir::read(tile(parallel, k, k)),
+                 weir::update(tile(parallel, i, k)));
       },
       [&](int k, int i, int j) {
-        e.submit("subtract", subtract, weir::read(at(parallel, i, k)),
-                 weir::read(at(parallel, j, k)), weir::update(at(parallel, i, j)));
+        e.submit("subtract", subtract, weir::read(tile(parallel, i, k)),
+                 weir::read(tile(parallel, j, k)), weir::update(tile(parallel, i, j)));
       });
   weir::or_throw(e.wait());
   const double with_engine = seconds_since(start);
@@ -126,9 +128,9 @@ int main(int argc, char** argv) {
   }
 
   start = std::chrono::steady_clock::now();
-  const auto to = [&](int i, int j) { return at(serial, i, j).elements<double>(); };
+  const auto to = [&](int i, int j) { return tile(serial, i, j).elements<double>(); };
   const auto from = [&](int i, int j) {
-    return at(serial, i, j).elements<const double>();
+    return tile(serial, i, j).elements<const double>();
   };
   each_step(
       blocks, [&](int k) { factor(to(k, k)); },

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Heat in a rod, red and black: a step updates every second cell from its neighbours, in
-/// pieces. The halves are interleaved views of one tensor: the engine sees that a red
-/// piece touches no black one but those around it. Usage: heat [WORKERS [CELLS [STEPS]]]
+/// Simulates the diffusion of heat in a rod. A step updates every second cell ("red" or
+/// "black") from its two neighbours, in pieces. Both colours are strided views of one
+/// tensor, and the engine finds that a red piece depends only on the black pieces beside
+/// it. A serial version must give the same bits. Usage: heat [WORKERS [CELLS [STEPS]]]
 #include <weir/weir.hpp>
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace {
 
 constexpr std::int64_t piece = 16384;  // cells of one colour per task
 
-/// Replaces cells of one colour by the mean of their neighbours of the other one, which
-/// are one more.
+/// Replaces cells of one colour by the mean of their two neighbours.
+/// @param around  Cells of the other colour, one more than `cells`.
 void relax(weir::view<const double, 1> around, weir::view<double, 1> cells) {
   for (std::int64_t i = 0; i < cells.extent(0); ++i) {
     cells[i] = 0.5 * (around[i] + around[i + 1]);
@@ -47,7 +48,8 @@ int main(int argc, char** argv) {
 
   auto start = std::chrono::steady_clock::now();
   for (int step = 0; step < steps; ++step) {
-    // Cells 1, 3, 5 ... in even steps, 2, 4, 6 ... in odd ones; the ends stay.
+    // Even steps update cells 1, 3, 5, ..., odd steps cells 2, 4, 6, ...; the two ends of
+    // the rod keep their values.
     for (std::int64_t first = 1 + step % 2; first < cells - 1; first += 2 * piece) {
       const std::int64_t end = std::min(first + 2 * piece, cells - 1);
       const std::int64_t count = (end - first + 1) / 2;

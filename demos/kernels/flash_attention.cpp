@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention without the matrix of weights: keys come in tiles, and what was summed so
-/// far is scaled down whenever a larger score turns up.
+/// Attention without a matrix of weights in memory. Keys are visited in tiles. The sums
+/// so far are relative to the largest score so far, and are scaled down when a tile has a
+/// larger one.
+/// @source{Dao et al., "FlashAttention", NeurIPS 2022}
 #include <limits>
 
 #include "kernels.hpp"
@@ -13,7 +15,9 @@ using demo_kernels::exponential;
 constexpr std::int64_t key_tile = 64;
 
 float inner_product(const float* a, const float* b, std::int64_t n) {
-  // Eight sums side by side, so that a wide unit has something to do.
+  // Eight independent sums, so that the compiler can use vector instructions. Their
+  // number and the order of the last additions are fixed, so all levels give the same
+  // bits.
   float sums[8] = {};
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -30,33 +34,34 @@ float inner_product(const float* a, const float* b, std::int64_t n) {
          rest;
 }
 
+// Largest score and sum of the weights so far.
 struct running_softmax {
-  float most = -std::numeric_limits<float>::infinity();
+  float largest = -std::numeric_limits<float>::infinity();
   float weight = 0;
 };
 
-// Adds `keys` keys and values to the row `o`.
+// Adds the first `keys` rows of k and v to the row `o` of the result.
 void add_tile(const float* q, const float* k, const float* v, std::int64_t keys,
               std::int64_t D, float scale, running_softmax& state, float* o) {
   float scores[key_tile];
-  float most = state.most;
+  float largest = state.largest;
   for (std::int64_t j = 0; j < keys; ++j) {
     scores[j] = inner_product(q, k + j * D, D) * scale;
-    most = scores[j] > most ? scores[j] : most;
+    largest = scores[j] > largest ? scores[j] : largest;
   }
-  const float before = exponential(state.most - most);
+  const float before = exponential(state.largest - largest);
   float weight = state.weight * before;
   for (std::int64_t d = 0; d < D; ++d) {
     o[d] *= before;
   }
   for (std::int64_t j = 0; j < keys; ++j) {
-    const float w = exponential(scores[j] - most);
+    const float w = exponential(scores[j] - largest);
     weight += w;
     for (std::int64_t d = 0; d < D; ++d) {
       o[d] += w * v[j * D + d];
     }
   }
-  state = {most, weight};
+  state = {largest, weight};
 }
 
 }  // namespace

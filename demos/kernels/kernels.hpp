@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernels of this library: their arguments, in the order of the parameter buffer,
-/// and what they share. Nothing here needs a run-time library, and no operation depends
-/// on the level of the processor, so all levels give the same bits.
+/// The kernels of this library, their arguments in the order of the parameter buffer, and
+/// helpers. The code needs no run-time library, and no operation depends on the level of
+/// the processor, so all levels give the same bits.
+///
+/// Kernels return 0, or one of `demo_kernels::bad_sizes` and `bad_shared_memory`.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +15,8 @@
 
 extern "C" {
 
-/// o = softmax(scale q k^T) v for each batch and head; all are [B, H, L, D], row-major.
+/// Computes o = softmax(scale q k^T) v for each batch and head.
+/// @shape{q, k, v, o: [B, H, L, D], row-major}
 struct flash_attention_args {
   const float* q;
   const float* k;
@@ -24,7 +27,8 @@ struct flash_attention_args {
 };
 int flash_attention_fused(const tessBlockContext* block, const void* args);
 
-/// c = a b: [m, k] times [k, n]; every sum runs over k in order.
+/// Computes the product c = a b. Every sum runs over k in ascending order.
+/// @shape{a: [m, k]; b: [k, n]; c: [m, n]; row-major}
 struct matmul_args {
   const float* a;
   const float* b;
@@ -33,7 +37,8 @@ struct matmul_args {
 };
 int matmul(const tessBlockContext* block, const void* args);
 
-/// y = softmax of each of `rows` rows of `columns`.
+/// Computes the softmax of each row.
+/// @shape{x, y: [rows, columns], row-major}
 struct softmax_args {
   const float* x;
   float* y;
@@ -41,7 +46,8 @@ struct softmax_args {
 };
 int softmax(const tessBlockContext* block, const void* args);
 
-/// y = (x - mean) / sqrt(variance + epsilon) * gain + shift, by rows.
+/// Computes y = (x - mean) / sqrt(variance + epsilon) * gain + shift for each row.
+/// @shape{x, y: [rows, columns], row-major; gain, shift: [columns]}
 struct layer_norm_args {
   const float* x;
   const float* gain;
@@ -52,7 +58,8 @@ struct layer_norm_args {
 };
 int layer_norm(const tessBlockContext* block, const void* args);
 
-/// y = a x + y, n elements.
+/// Computes y = a x + y.
+/// @shape{x, y: [n]}
 struct saxpy_args {
   const float* x;
   float* y;
@@ -61,9 +68,10 @@ struct saxpy_args {
 };
 int saxpy(const tessBlockContext* block, const void* args);
 
-/// sums[i] = sum of what the threads of block i read: x[i * threads + thread], and so on
-/// in steps of all threads of the grid. One float of `sums` per block of the grid; 4
-/// bytes of shared memory per thread, at most 1024 threads.
+/// Computes the sum of a part of x in each block of the grid. Thread t of block i adds
+/// x[i * threads + t] and further elements in steps of the number of threads in the grid.
+/// Needs 4 bytes of shared memory for each thread, of which there are at most 1024.
+/// @shape{x: [n]; sums: [blocks of the grid]}
 struct block_sum_args {
   const float* x;
   float* sums;
@@ -72,7 +80,8 @@ struct block_sum_args {
 int block_sum(const tessBlockContext* block, const std::int32_t thread[3],
               const void* args);
 
-/// Adds the sum of x to total[0]; the order of blocks changes its last bits.
+/// Adds the sum of x to total[0]. The last bits depend on the order in which blocks end.
+/// @shape{x: [n]; total: [1]}
 struct atomic_sum_args {
   const float* x;
   float* total;
@@ -80,8 +89,11 @@ struct atomic_sum_args {
 };
 int atomic_sum(const tessBlockContext* block, const void* args);
 
-/// Steps of diffusion between two rods of n cells, ends fixed: odd steps write b, even
-/// ones a; `done` counts them. A negative number of steps runs until it is stopped.
+/// Simulates diffusion in a rod whose ends keep their values. Steps alternate between the
+/// buffers: the first reads a and writes b, the second reads b and writes a. `done` is
+/// the number of steps so far. A negative number of steps runs until the kernel is
+/// stopped.
+/// @shape{a, b: [n]; done: [1]}
 struct persistent_heat_args {
   float* a;
   float* b;
@@ -98,22 +110,26 @@ int empty(const tessBlockContext* block, const void* args);
 
 namespace demo_kernels {
 
-/// What kernels return beside 0.
+/// Results of kernels that failed.
 enum : int { bad_sizes = 1, bad_shared_memory = 2 };
 
+/// Returns the number of a block in its grid; the first dimension varies fastest.
 inline std::int64_t block_number(const tessBlockContext& b) {
   return b.blockIndex[0] +
          std::int64_t{b.grid[0]} *
              (b.blockIndex[1] + std::int64_t{b.grid[1]} * b.blockIndex[2]);
 }
+/// Returns the number of blocks in the grid.
 inline std::int64_t block_count(const tessBlockContext& b) {
   return std::int64_t{b.grid[0]} * b.grid[1] * b.grid[2];
 }
 
-/// Part of [0, n) that belongs to one block: all parts but the last are equally long.
+/// The range [from, to).
 struct slice {
   std::int64_t from, to;
 };
+/// Returns the part of [0, n) that one block computes. All parts have the same length,
+/// but the last ones may be shorter or empty.
 inline slice slice_of(const tessBlockContext& b, std::int64_t n) {
   const std::int64_t blocks = block_count(b);
   const std::int64_t each = n / blocks + (n % blocks != 0 ? 1 : 0);
@@ -121,7 +137,10 @@ inline slice slice_of(const tessBlockContext& b, std::int64_t n) {
   return {from, std::min(from + each, n)};
 }
 
-/// e^x, relative error below 3e-7 from -87 to 88; 0 below.
+/// Returns e^x with a relative error below 3e-7 for x from -87 to 88, and 0 below -87.
+///
+/// x is split into whole * ln 2 + r; a polynomial gives e^r, and 2^whole is put together
+/// from its exponent bits. ln 2 is subtracted in two parts, so that r is accurate.
 inline float exponential(float x) {
   constexpr float shift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
   constexpr float log2_e = 1.44269504F;

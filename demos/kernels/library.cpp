@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table by which the shared object lists its kernels.
+/// The function that every kernel library exports: it returns the table of the kernels.
 #include "kernels.hpp"
 
 namespace {
@@ -10,7 +10,8 @@ constexpr std::uint32_t padded_bytes() {
   return (sizeof(Args) + 7) / 8 * 8;
 }
 
-// The table holds both types of entries as one.
+// Kernels that are called for each block and those that are called for each thread have
+// different types; the table stores both as one, and the flags tell which it is.
 template <class Entry>
 tessKernelEntry entry_of(const char* name, Entry* entry, std::uint32_t bytes,
                          std::uint32_t flags) {

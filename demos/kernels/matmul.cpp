@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A product of matrices in tiles; tiles decide who computes an element, never in which
-/// order it is summed.
+/// A product of matrices in tiles. The tiles determine which block computes an element,
+/// but not the order in which it is summed, so the result does not depend on the grid.
 #include "kernels.hpp"
 
 namespace {

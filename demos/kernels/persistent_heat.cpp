@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A kernel that stays: all its blocks run at the same time and meet after every step.
+/// A persistent kernel: all its blocks run at the same time and wait for each other at a
+/// barrier after every step.
 #include "kernels.hpp"
 
 int persistent_heat(const tessBlockContext* block, const void* args) {

@@ -8,10 +8,10 @@
 namespace {
 
 void softmax_row(const float* x, float* y, std::int64_t n) {
-  const float most = *std::max_element(x, x + n);
+  const float largest = *std::max_element(x, x + n);
   double weight = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    y[i] = demo_kernels::exponential(x[i] - most);
+    y[i] = demo_kernels::exponential(x[i] - largest);
     weight += y[i];
   }
   const auto scale = static_cast<float>(1 / weight);
@@ -37,7 +37,7 @@ void layer_norm_row(const layer_norm_args& a, const float* x, float* y) {
   }
 }
 
-// Calls `one(offset of the row)` for the rows of this block.
+// Calls `one` with the offset of each row that this block computes.
 template <class One>
 int each_row(const tessBlockContext& block, std::int64_t rows, std::int64_t columns,
              One one) {
@@ -57,11 +57,11 @@ int each_row(const tessBlockContext& block, std::int64_t rows, std::int64_t colu
 int softmax(const tessBlockContext* block, const void* args) {
   const auto& a = *static_cast<const softmax_args*>(args);
   return each_row(*block, a.rows, a.columns,
-                  [&](std::int64_t at) { softmax_row(a.x + at, a.y + at, a.columns); });
+                  [&](std::int64_t i) { softmax_row(a.x + i, a.y + i, a.columns); });
 }
 
 int layer_norm(const tessBlockContext* block, const void* args) {
   const auto& a = *static_cast<const layer_norm_args*>(args);
   return each_row(*block, a.rows, a.columns,
-                  [&](std::int64_t at) { layer_norm_row(a, a.x + at, a.y + at); });
+                  [&](std::int64_t i) { layer_norm_row(a, a.x + i, a.y + i); });
 }

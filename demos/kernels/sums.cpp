@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernels over long vectors: a x + y, and sums with barriers and with an atomic.
+/// Kernels on vectors: a x + y, and sums with barriers and with an atomic.
 #include <atomic>
 
 #include "kernels.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Frames through three stages over a ring of a few buffers: a stage works on one frame
-/// while the next stage works on the one before, and a buffer is filled again when its
-/// last reader is through. Usage: pipeline [WORKERS [FRAMES [BUFFERS]]]
+/// Sends frames through three stages with a ring of a few buffers. While a stage works on
+/// one frame, the next stage works on the frame before it, and a buffer is filled again
+/// after its last reader has ended. A serial version must give the same bits.
+/// Usage: pipeline [WORKERS [FRAMES [BUFFERS]]]
 #include <weir/weir.hpp>
 
 #include <chrono>
@@ -13,8 +14,9 @@
 
 namespace {
 
-constexpr std::int64_t samples = 20'000;  // of a frame
+constexpr std::int64_t samples = 20'000;  // samples of a frame
 
+/// Fills a frame with random numbers that depend on its number.
 void generate(std::uint64_t frame, weir::view<std::uint64_t, 1> out) {
   std::uint64_t x = frame * 0x9E3779B97F4A7C15U + 1;
   for (std::uint64_t& sample : out) {
@@ -24,11 +26,13 @@ void generate(std::uint64_t frame, weir::view<std::uint64_t, 1> out) {
     sample = x >> 40;
   }
 }
+/// Averages each sample with the two samples behind it.
 void smooth(weir::view<const std::uint64_t, 1> in, weir::view<std::uint64_t, 1> out) {
   for (std::int64_t i = 0; i < samples; ++i) {
     out[i] = (in[i] + in[(i + 1) % samples] + in[(i + 2) % samples]) / 3;
   }
 }
+/// Adds a frame to the digest of all frames; their order matters.
 void digest(weir::view<const std::uint64_t, 1> in, weir::view<std::uint64_t, 0> sum) {
   for (const std::uint64_t sample : in) {
     sum() = sum() * 31 + sample;

@@ -27,7 +27,7 @@ TEST_TOKENS = 16384
 
 
 class Failure(Exception):
-    """What went wrong, in a sentence; the demo ends with it."""
+    """A failure that ends the demo, with a sentence that describes it."""
 
 
 def say(text):
@@ -43,7 +43,7 @@ def weir(*args, stdin=None):
 
 
 def corpus_files():
-    """The text: CORPUS, or the manual pages of the perl packages, in bytewise order of their paths."""
+    """Returns the files of the text, sorted by the bytes of their paths: CORPUS, or the manual pages of Perl."""
     chosen = os.environ.get("CORPUS")
     if chosen:
         path = Path(chosen).resolve()
@@ -62,7 +62,7 @@ def corpus_files():
 
 
 def clear(folder):
-    """Removes a run folder of an earlier demo; anything else of that name is left alone."""
+    """Removes the run folder of an earlier demo. Fails if the folder is anything else."""
     path = Path(folder)
     if not path.exists():
         return
@@ -74,7 +74,10 @@ def clear(folder):
 
 
 def run_command(folder, files, tokens):
-    """The command line of one run: one reading of the whole text, then a look back without learning."""
+    """Returns the command line of one run, and the tokens between its checkpoints.
+
+    The run learns from the whole text once and then predicts its beginning again, without learning.
+    """
     every = max(1024, min(100_000, tokens // 10))
     return [WEIR, "run", CONFIG, "--out", folder,
             "--set", 'name="demo"',
@@ -88,7 +91,10 @@ def run_command(folder, files, tokens):
 
 
 def kill_somewhere(command, every, tokens):
-    """Starts a run and kills it at a random moment after its first checkpoint. Seconds it lived, or None."""
+    """Starts a run and kills it at a random moment after its first checkpoint.
+
+    Returns the seconds that it ran, or None if it ended before it could be killed.
+    """
     begun = time.monotonic()
     child = subprocess.Popen(command)
     checkpoints = Path(KILLED) / "checkpoint"
@@ -118,7 +124,7 @@ def newest_checkpoint(folder):
 
 
 def store_and_list():
-    """Parameters into a volume, out of it again, and what the message says it is."""
+    """Stores the parameters in a volume, reads them back, and returns the description of their message."""
     weir("store", KILLED, VOLUME, "--tag", TAG)
     cat = subprocess.Popen([WEIR, "hn4", "cat", VOLUME, TAG], stdout=subprocess.PIPE)
     listed = weir("tgm", "ls", "-", "--json", stdin=cat.stdout)
@@ -129,7 +135,7 @@ def store_and_list():
 
 
 def learn(files, tokens):
-    """The run that is killed and resumed, and the one that is not. What was seen of the kill."""
+    """Performs the run that is killed and resumed, and the run without interruption. Describes the kill in words."""
     say(f"== 1. learn, and die: {KILLED}")
     command, every = run_command(KILLED, files, tokens)
     lived = kill_somewhere(command, every, tokens)
@@ -152,7 +158,7 @@ def learn(files, tokens):
 
 
 def prompt_from(files):
-    """A few words that occur in the text."""
+    """Returns three words from the middle of the text."""
     text = Path(files[len(files) // 2]).read_bytes().decode("utf-8", "replace")
     words = text[len(text) // 2:].split()
     return "The " if len(words) < 3 else " ".join(words[:3]) + " "

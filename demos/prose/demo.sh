@@ -1,4 +1,4 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The prose demo. CORPUS=path takes another text: a file or a folder.
+# Runs the prose demo. CORPUS=path selects another text, a file or a folder.
 exec python3 "$(dirname "$0")/demo.py" "$@"

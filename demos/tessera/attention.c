@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Fused attention on eight devices: the example of the specification, with memory that is
- * filled, a result that is compared, and the name of a fatbin. C99 and C++20.
+ * Fused attention on eight devices: the example of the specification, completed by
+ * inputs, a check of the result, and an argument that names the fatbin. Compiles as C99
+ * and as C++20.
  *     attention kernels.fatbin
  * @source{Tessera Runtime & ABI, section 18}
  */
@@ -20,8 +21,8 @@ enum { B = 2, H = 3, L = 70, D = 32, ROWS = B * H * L, COUNT = ROWS * D };
 #define V_BYTES Q_BYTES
 #define O_BYTES Q_BYTES
 
-/* |o - exact| <= BOUND: values are at most 1, and a weight is wrong by at most 3e-7 for
- * its exponential and twice the error of a score, which is a sum of D products of fp32. */
+/* Bound of |o - exact|. Values are at most 1. The relative error of a weight is at most
+ * 3e-7 for its exponential, plus twice the error of a score, a sum of D fp32 products. */
 #define BOUND 1e-5
 
 static float q[COUNT], k[COUNT], v[COUNT], o[COUNT];
@@ -35,22 +36,22 @@ static void fill(float* x, uint64_t state) {
   }
 }
 
-/* softmax(q k^T) v in double; `scale` is 1. */
+/* Computes softmax(q k^T) v in double precision; the scale is 1. */
 static void reference(void) {
   static double weight[L];
   int row, j, d;
   for (row = 0; row < ROWS; ++row) {
     const int head = row / L * L;
-    double most = -INFINITY, sum = 0;
+    double largest = -INFINITY, sum = 0;
     for (j = 0; j < L; ++j) {
       weight[j] = 0;
       for (d = 0; d < D; ++d) {
         weight[j] += (double)q[row * D + d] * k[(head + j) * D + d];
       }
-      most = weight[j] > most ? weight[j] : most;
+      largest = weight[j] > largest ? weight[j] : largest;
     }
     for (j = 0; j < L; ++j) {
-      weight[j] = exp(weight[j] - most);
+      weight[j] = exp(weight[j] - largest);
       sum += weight[j];
     }
     for (d = 0; d < D; ++d) {
@@ -77,14 +78,14 @@ static char* read_all(const char* path, size_t* size) {
   return image;
 }
 
-/* The same inputs on every device. */
+/* Copies the same inputs to every device. */
 static void load(void* Q, void* K, void* V, tessStream_t s) {
   tessMemcpyAsync(Q, q, Q_BYTES, TESS_COPY_H2D, s);
   tessMemcpyAsync(K, k, K_BYTES, TESS_COPY_H2D, s);
   tessMemcpyAsync(V, v, V_BYTES, TESS_COPY_H2D, s);
 }
 
-/* Largest distance from the reference over all devices. */
+/* Returns the largest distance from the reference over all devices. */
 static double compare(void* O, tessStream_t s) {
   double worst = 0;
   int rank, i;
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
   fill(v, 3);
   reference();
 
-  /* From here to the end: the specification's lines, and two of our own. */
+  /* The rest is the example of the specification, with two added lines. */
   tessContext_t ctx; tessInit(&ctx);
   tessMesh_t mesh; int devs[8]={0,1,2,3,4,5,6,7};
   tessMeshCreate(ctx, devs, 8, (tessMeshAxes){.tp=2,.pp=1,.dp=4,.ep=0}, &mesh);
@@ -126,7 +127,7 @@ int main(int argc, char** argv) {
   void* K; tessMalloc(mesh, K_BYTES, &K);
   void* V; tessMalloc(mesh, V_BYTES, &V);
   void* O; tessMalloc(mesh, O_BYTES, &O);
-  load(Q, K, V, s); /* ours */
+  load(Q, K, V, s); /* added */
 
   tessModule_t mod;
   tessModuleLoad(ctx, fatbin_image, fatbin_size, &mod);
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
   tessLaunch(ker, mesh, cfg, &args, sizeof(args), s);
 
   tessStreamSynchronize(s);
-  worst = compare(O, s); /* ours */
+  worst = compare(O, s); /* added */
   tessStreamDestroy(s);
   tessModuleUnload(mod);
   tessFree(mesh, Q); tessFree(mesh, K); tessFree(mesh, V); tessFree(mesh, O);

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <string_view>
 
-#include "cbor/utf8.hpp"
 #include "tensogram/codec/bits/masks.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::capi {
 
@@ -102,7 +102,7 @@ std::uint64_t max_object_bytes() noexcept {
 
 outcome<std::string> text_argument(const char* text, const char* what) {
   std::string out(text);
-  if (!is_text(out)) {
+  if (!is_utf8(out)) {
     return invalid_argument(std::string("cannot read ") + what +
                             ": expected UTF-8, found other bytes");
   }

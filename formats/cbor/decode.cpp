@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "cbor/tokens.hpp"
-#include "cbor/utf8.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/formats/cbor.hpp"
 
 namespace weir::formats {
@@ -128,7 +128,7 @@ class decoder {
     cbor_token t;
     for (std::size_t n = top.ready(); n > 0; --n) {
       if (!short_token(from_.subspan(at_), t) || t.kind > token_kind::text ||
-          (t.kind == token_kind::text && !is_text(t.content))) {
+          (t.kind == token_kind::text && !is_utf8(t.content))) {
         return;
       }
       at_ += t.size;
@@ -175,7 +175,7 @@ class decoder {
     if (in_chunks()) {
       return add_chunk(t);
     }
-    if (t.kind == token_kind::text && !is_text(t.content)) {
+    if (t.kind == token_kind::text && !is_utf8(t.content)) {
       return bad("text in UTF-8", "other bytes");
     }
     if (t.kind >= token_kind::text_chunks) {
@@ -223,7 +223,7 @@ class decoder {
     if (t.kind != (text ? token_kind::text : token_kind::bytes)) {
       return bad("a piece of the string", "another item");
     }
-    if (text && !is_text(t.content)) {
+    if (text && !is_utf8(t.content)) {
       return bad("text in UTF-8", "other bytes");
     }
     chunks_ += t.content;

@@ -12,7 +12,7 @@
 
 #include "capi/objects.hpp"
 #include "capi/profiler.hpp"
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 
 namespace weir::capi {
 namespace {
@@ -26,7 +26,7 @@ struct log_target {
 };
 log_target& logs() {
   static auto* const made = new log_target;
-  static const bool watched = open_in_child_of_fork(made->mutex);
+  static const bool watched = unlock_in_child_of_fork(made->mutex);
   static_cast<void>(watched);
   return *made;
 }
@@ -40,7 +40,7 @@ struct allocator {
 };
 allocator& memory() {
   static auto* const made = new allocator;
-  static const bool watched = open_in_child_of_fork(made->mutex);
+  static const bool watched = unlock_in_child_of_fork(made->mutex);
   static_cast<void>(watched);
   return *made;
 }

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "weir/base/prefetch.hpp"
+#include "weir/base/system/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {

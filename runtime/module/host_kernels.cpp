@@ -9,7 +9,7 @@
 
 #include "fatbin_layout.hpp"
 #include "fatbin_sections.hpp"
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 #include "weir/base/text.hpp"
 #include "weir/runtime/module/loader.hpp"
 
@@ -25,7 +25,7 @@ struct host_kernel_table {
 // Never destroyed: modules may be loaded while the program ends.
 host_kernel_table& host_kernels() {
   static auto* const table = new host_kernel_table;
-  static const bool watched = open_in_child_of_fork(table->lock);
+  static const bool watched = unlock_in_child_of_fork(table->lock);
   static_cast<void>(watched);
   return *table;
 }

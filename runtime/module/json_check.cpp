@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "weir/base/utf8.hpp"
+
 namespace weir::runtime {
 
 namespace {
@@ -140,7 +142,7 @@ class json_reader {
         ++at_;
         return true;
       }
-      if (c < 0x20 || !(c == '\\' ? escape() : character(c))) {
+      if (c < 0x20 || !(c == '\\' ? escape() : character())) {
         return false;
       }
     }
@@ -160,30 +162,10 @@ class json_reader {
     return code.size() == 4 && std::all_of(code.begin(), code.end(), is_hex);
   }
 
-  // One character of UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
-  bool character(std::uint8_t first) {
-    ++at_;
-    if (first < 0x80) {
-      return true;
-    }
-    if (first < 0xC2 || first > 0xF4) {
-      return false;
-    }
-    const unsigned more = first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
-    std::uint8_t low = 0x80;
-    std::uint8_t high = 0xBF;
-    low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : low;
-    high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : high;
-    for (unsigned i = 0; i < more; ++i) {
-      const auto c = static_cast<std::uint8_t>(peek());
-      if (at_ == text_.size() || c < low || c > high) {
-        return false;
-      }
-      ++at_;
-      low = 0x80;
-      high = 0xBF;
-    }
-    return true;
+  bool character() {
+    const std::size_t length = utf8_sequence_length(text_.substr(at_));
+    at_ += length;
+    return length != 0;
   }
 
   std::string_view text_;

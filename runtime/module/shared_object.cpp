@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "weir/base/fork.hpp"
+#include "weir/base/system/fork.hpp"
 
 namespace weir::runtime {
 
@@ -75,7 +75,7 @@ std::string path_of(int descriptor) {
 // program.
 std::recursive_mutex& linker() {
   static auto* const lock = new std::recursive_mutex;
-  static const bool watched = open_in_child_of_fork(*lock);
+  static const bool watched = unlock_in_child_of_fork(*lock);
   static_cast<void>(watched);
   return *lock;
 }

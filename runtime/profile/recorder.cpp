@@ -10,38 +10,18 @@
 
 #include <fmt/format.h>
 
+#include "trace/chrome_json.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::runtime {
 namespace {
-
-/// Microseconds with three decimals; a floating point number would lose them.
-std::string microseconds(std::int64_t ns) {
-  const std::int64_t size = ns < 0 ? -ns : ns;
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
-}
 
 std::string words_of(const numerics_policy& p) {
   return fmt::format(
       "stableReductions={:d},deterministic={:d},rngStateless={:d},allowFastMath={:d}",
       p.stable_reductions, p.deterministic, p.stateless_rng, p.fast_math);
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte >= 0x7F) {
-      out += fmt::format("\\u{:04x}", byte);  // names are ASCII; others must not break it
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
 }
 
 }  // namespace
@@ -108,7 +88,7 @@ void recorder::add_events(const record& r, std::uint64_t flow,
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
   const std::int64_t started = r.started - since_;
   const std::int64_t took = r.ended - r.started;
-  const std::string name = quoted(r.name);
+  const std::string name = json_quote(r.name);
   events.push_back(fmt::format(
       R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
       r.thread, microseconds(enqueued), flow));
@@ -134,7 +114,7 @@ void recorder::add_call(const observed_call& c, std::vector<std::string>& events
       fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":"call",)"
                   R"("name":{},"args":{{"status":"{}"}}}})",
                   c.thread, microseconds(c.start_ns - since_),
-                  microseconds(c.end_ns - c.start_ns), quoted(c.name), c.status));
+                  microseconds(c.end_ns - c.start_ns), json_quote(c.name), c.status));
 }
 
 void recorder::add_counters(const std::vector<record>& all,
@@ -163,7 +143,7 @@ void recorder::add_counters(const std::vector<record>& all,
 std::string recorder::metadata() const {
   std::string out;
   const auto add = [&](std::string_view name, std::string_view value) {
-    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", quoted(name), quoted(value));
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", json_quote(name), json_quote(value));
   };
   for (const auto& [name, value] : settings_) {
     add(name, value);
@@ -207,7 +187,7 @@ std::string recorder::to_json() const {
                          const std::string& name) {
     events.push_back(
         fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
-                    pid, tid, what, quoted(name)));
+                    pid, tid, what, json_quote(name)));
   };
   named("process_name", 0, 0, "host");
   for (const std::uint32_t t : threads) {

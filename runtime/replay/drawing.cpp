@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "replay/captured_graph.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -70,18 +71,14 @@ std::string reason_of(const captured_graph& g, const outer_edge& e) {
   return name_of(e.why);
 }
 
-/// For double quotes of DOT and for text of XML alike.
-std::string escaped(std::string_view text, bool xml) {
+/// Returns a text with quotes and backslashes escaped, for a quoted string of DOT.
+std::string dot_escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '"': out += xml ? "&quot;" : "\\\""; break;
-      case '\\': out += xml ? "\\" : "\\\\"; break;
-      case '<': out += xml ? "&lt;" : "<"; break;
-      case '>': out += xml ? "&gt;" : ">"; break;
-      case '&': out += xml ? "&amp;" : "&"; break;
-      default: out += c;
+    if (c == '"' || c == '\\') {
+      out += '\\';
     }
+    out += c;
   }
   return out;
 }
@@ -163,11 +160,11 @@ std::string capture::to_dot() const {
   if (graph_ != nullptr) {
     for (std::size_t i = 0; i < graph_->size(); ++i) {
       out += fmt::format("  t{} [label=\"{} {}\"];\n", i, i,
-                         escaped(graph_->nodes[i].name, false));
+                         dot_escape(graph_->nodes[i].name));
     }
     for (const outer_edge& e : graph_->all_edges()) {
       out += fmt::format("  t{} -> t{} [label=\"{}\"];\n", e.from, e.to,
-                         escaped(reason_of(*graph_, e), false));
+                         dot_escape(reason_of(*graph_, e)));
     }
   }
   return out + "}\n";
@@ -188,7 +185,7 @@ std::string capture::to_svg() const {
           "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
           "stroke=\"#556\"/><text x=\"{}\" y=\"{}\">{} {}</text>\n",
           p.x, p.y, box_wide, box_high, colours[i], p.x + 6, p.y + 17, i,
-          escaped(graph_->nodes[i].name, true));
+          xml_escape(graph_->nodes[i].name));
     }
     for (const outer_edge& e : edges) {
       lines += fmt::format(
@@ -196,7 +193,7 @@ std::string capture::to_svg() const {
           "stroke-dasharray=\"{}\" marker-end=\"url(#tip)\"><title>{}</title></line>\n",
           place.at[e.from].x + box_wide / 2, place.at[e.from].y + box_high,
           place.at[e.to].x + box_wide / 2, place.at[e.to].y - 2, dashes_of(e.why),
-          escaped(reason_of(*graph_, e), true));
+          xml_escape(reason_of(*graph_, e)));
     }
   }
   return fmt::format(

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -40,7 +40,7 @@ void janitor::later(std::function<void()> what, std::int64_t when_ns) {
     const std::lock_guard lock(mutex_);
     calls_.emplace(when_ns, std::move(what));
     if (!thread_.joinable()) {
-      const signals_blocked scope;
+      const signal_blocker scope;
       thread_ = std::thread([this] { work(); });
     }
   }

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "weir/base/fork.hpp"
-#include "weir/base/prefetch.hpp"
+#include "weir/base/system/fork.hpp"
+#include "weir/base/system/prefetch.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -63,7 +63,7 @@ class exchange {
       handfuls_[kind].pop_back();
     }
   }
-  bool open_in_children() { return open_in_child_of_fork(mutex_); }
+  bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
   static void drop(handful& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.rooms[--all.count], line);

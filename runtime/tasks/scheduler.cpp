@@ -7,8 +7,8 @@
 #include <cfenv>
 #include <utility>
 
-#include "weir/base/processors.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/processors.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -57,7 +57,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
     free_places_.push_back(w);
   }
   try {
-    const signals_blocked scope;
+    const signal_blocker scope;
     for (unsigned w = 1; w < workers_; ++w) {
       threads_.emplace_back([this, w] {
         name_this_thread("weir-worker");

@@ -12,7 +12,7 @@
 #include <memory>
 #include <span>
 
-#include "weir/base/prefetch.hpp"
+#include "weir/base/system/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/runtime/trace.hpp"
 

@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 
 watchdog::watchdog(std::int64_t period_ns, view v)
     : period_ns_(period_ns), view_(std::move(v)) {
-  const signals_blocked scope;
+  const signal_blocker scope;
   thread_ = std::thread([this] { watch(); });
 }
 

@@ -18,12 +18,6 @@ namespace {
 constexpr int first_span_line = 1000;
 constexpr std::size_t chunk_bytes = 1U << 20;
 
-/// Nanoseconds since `origin` as microseconds with three decimals.
-std::string microseconds(std::int64_t ns) {
-  const auto whole = static_cast<std::uint64_t>(ns < 0 ? -ns : ns);
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
-}
-
 /// What kept a task longest: the data of a predecessor or the lack of a free worker.
 std::string reason(const task_record& r) {
   const std::int64_t for_data = r.waited_for == 0 ? 0 : r.ready - r.submitted;
@@ -126,6 +120,11 @@ class piecewise_writer {
 };
 
 }  // namespace
+
+std::string microseconds(std::int64_t ns) {
+  const auto whole = static_cast<std::uint64_t>(ns < 0 ? -ns : ns);
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
+}
 
 result<void> write_chrome_json(file_system& fs, const std::string& path,
                                std::span<const task_record> tasks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chrome trace JSON of task records.
+/// Chrome trace JSON of task records, and the time format that other traces share.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,18 @@
 
 namespace weir::runtime {
 
+/// A stretch of time on a line of its own, such as a checkpoint or a stall.
 struct trace_span {
   std::string line;
   std::string name;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
 };
+
+/// Returns a time as the trace event format writes it: in microseconds, with three
+/// decimals, because a floating point number would lose nanoseconds of long runs.
+/// @units{ns, nanoseconds}
+[[nodiscard]] std::string microseconds(std::int64_t ns);
 
 /// Writes records, oldest first, as complete events; one line per worker and one per span
 /// line. Records from the middle are left out until the file has at most `max_bytes`.

@@ -22,15 +22,6 @@ namespace {
 // One system call takes at most so many pieces (IOV_MAX on Linux).
 constexpr std::size_t max_pieces = 1024;
 
-error system_error(const char* what, const std::string& path, int number) {
-  const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
-                    : number == EEXIST                     ? errc::already_exists
-                    : number == ENOSPC || number == EDQUOT ? errc::no_space
-                                                           : errc::io;
-  return error(code,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
-}
-
 class file_device final : public block_device {
  public:
   file_device(int descriptor, std::string path, device_mode mode)

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 
 using namespace weir;
@@ -49,6 +50,22 @@ TEST(Error, FamiliesHaveTheirExitCodes) {
   EXPECT_EQ(exit_code_of(errc::history_mismatch), 4);
   EXPECT_EQ(exit_code_of(errc::locked), 5);
   EXPECT_EQ(exit_code_of(errc::interrupted), 6);
+}
+
+TEST(Error, OfASystemCallHasTheCodeOfItsErrnoAndNamesTheThing) {
+  const std::pair<int, errc> codes[] = {{ENOENT, errc::not_found},
+                                        {ENOTDIR, errc::not_found},
+                                        {EEXIST, errc::already_exists},
+                                        {ENOSPC, errc::no_space},
+                                        {EDQUOT, errc::no_space},
+                                        {EACCES, errc::io},
+                                        {EIO, errc::io}};
+  for (const auto& [number, code] : codes) {
+    EXPECT_EQ(errc_of_errno(number), code) << number;
+    EXPECT_EQ(system_error("open", "a", number).code(), code) << number;
+  }
+  EXPECT_EQ(system_error("open", "a/b", ENOENT).text(),
+            std::string("cannot open \"a/b\": ") + std::strerror(ENOENT));
 }
 
 TEST(Contract, ViolationThrowsInEveryBuild) {

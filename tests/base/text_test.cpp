@@ -21,6 +21,12 @@ TEST(Text, JsonQuoteEscapesAndReplacesWhatIsNotUtf8) {
   EXPECT_EQ(json_quote("\xED\xA0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
 }
 
+TEST(Text, XmlEscapeLeavesNothingThatEndsTextOrAnAttribute) {
+  EXPECT_EQ(xml_escape("<a b=\"c\"> & 'd'"),
+            "&lt;a b=&quot;c&quot;&gt; &amp; &#39;d&#39;");
+  EXPECT_EQ(xml_escape("\xC3\xA4"), "\xC3\xA4");
+}
+
 TEST(Text, SizesAndDurationsAreReadable) {
   EXPECT_EQ(counted(0, "shard") + ", " + counted(1, "shard"), "0 shards, 1 shard");
   EXPECT_EQ(human_bytes(1023), "1023 B");

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cbor/utf8.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {
@@ -318,17 +317,6 @@ TEST(cbor, json_breaks_lines_when_asked) {
   const cbor_value value(cbor_map{{"a", cbor_array{1, "x y"}}, {"b", cbor_map{}}});
   EXPECT_EQ(to_json(value, 2),
             "{\n  \"a\": [\n    1,\n    \"x y\"\n  ],\n  \"b\": {}\n}");
-}
-
-TEST(utf8, knows_shortest_forms_and_ranges) {
-  for (const char* hex :
-       {"", "41", "c2a0", "e282ac", "ed9fbf", "ee8080", "f0908080", "f48fbfbf"}) {
-    EXPECT_TRUE(is_utf8(as_text(from_hex(hex)))) << hex;
-  }
-  for (const char* hex : {"80", "c0af", "c1bf", "e08080", "eda080", "edbfbf", "f0808080",
-                          "f4908080", "f5808080", "ff", "c2", "e282", "f09080", "c241"}) {
-    EXPECT_FALSE(is_utf8(as_text(from_hex(hex)))) << hex;
-  }
 }
 
 TEST(cbor_json, keys_within_keys_do_not_multiply) {

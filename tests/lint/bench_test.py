@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/run.py with made-up programs: patterns, table, summary, exit code."""
+"""Tests of bench/run.py with made-up programs: patterns, table, summary and exit code."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every check complains about what it forbids, and about nothing else: made-up trees."""
+"""Tests of the checks, on made-up trees: each complains about what it forbids and about nothing else."""
 import os
 import pathlib
 import subprocess

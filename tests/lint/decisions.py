@@ -12,12 +12,12 @@ import tree
 
 FOLDER = "docs/decisions"
 INDEX = f"{FOLDER}/README.md"
-# The first digit of a number is the place of the area in this list.
+# The first digit of a record's number is the position of its area in this list.
 AREAS = ("project", "map", "engine", "replay", "model", "run", "bench", "tensogram", "hn4", "tessera")
 HEAD = ("Date", "Status", "Area", "Supersedes")
 SECTIONS = ("Context", "Decision", "Figures", "Tried and rejected", "What would change it")
 OPTIONAL = ("Tried and rejected",)
-# Pages from before there were records.
+# Pages that are older than the records.
 PAGE = re.compile(r"hn4\w*\.md")
 
 NAME = re.compile(r"(\d{3})-[a-z0-9]+(-[a-z0-9]+)*\.md")

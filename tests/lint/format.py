@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""clang-format leaves every source as it is. Exit code 77 where clang-format 14 is not installed."""
+"""Checks that clang-format 14 would change no source. Exits with 77 (skipped) if it is not installed."""
 import shutil
 import subprocess
 import sys

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Include graph against the layers: base <- {formats, storage, runtime}, runtime <- models <- actors <- tools."""
+"""Checks that includes and linked libraries respect the layers.
+
+base <- {formats, storage, runtime}, runtime <- models <- actors <- tools.
+"""
 import pathlib
 import re
 
@@ -14,7 +17,7 @@ ALLOWED = {
     "actors": {"base", "formats", "storage", "runtime", "models"},
     "tools": {"base", "formats", "storage", "runtime", "models", "actors"},
 }
-# Foreign headers that have one home only.
+# Headers of other projects, and the only folders that may include them.
 HOMES = (
     (re.compile(r"^caf/"), ("actors/", "tests/actors/")),
     (re.compile(r"^(cuda|cublas|nccl|nvrtc)"), ("runtime/device/cuda/",)),
@@ -22,7 +25,7 @@ HOMES = (
     (re.compile(r"^CLI/"), ("tools/",)),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-# Tests may reach private headers.
+# Paths that leave the module. Only tests may use them, to include private headers.
 ABSOLUTE_OR_UP = re.compile(r"^(/|\.\./)")
 
 
@@ -45,7 +48,7 @@ def check_include(path, line, header, out):
 
 
 def check_links(out):
-    """The same rule for target_link_libraries and weir_module."""
+    """Checks the libraries that a CMakeLists.txt names against the layers."""
     for path in tree.files():
         own = module_of(path)
         if own is None or path.name != "CMakeLists.txt":
@@ -56,7 +59,7 @@ def check_links(out):
                     out.add(path, number, f"{own} links weir::{target}")
 
 
-# Headers that users name without the module: the C interface.
+# Public headers that users include without the name of the module.
 TOP_HEADERS = {"runtime/include/weir/weir.hpp"}
 
 

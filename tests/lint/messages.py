@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grammar of error messages: what failed on which thing, lower case, no full stop, never a bare "invalid"."""
+"""Checks the form of error messages: what failed on which thing, lower case, no full stop, never a bare "invalid"."""
 import re
 
 import tree
@@ -8,7 +8,7 @@ MAKER = re.compile(r"\berror\s*[({]\s*(?:::)?(?:weir::)?errc::\w+\s*,")
 LITERAL = re.compile(r'\s*(?:fmt::format\s*\(\s*|std::string\s*[({]\s*)?(?:FMT_STRING\s*\(\s*)?'
                      r'((?:"(?:\\.|[^"\\\n])*"\s*)+)')
 BARE = re.compile(r"^(an? )?(internal|invalid|unknown|bad|generic)?\s*(error|failure|invalid|internal)?\W*$")
-# What may stand first in capitals: CRC-32, StreamModelMismatch, and names of formats.
+# Names that may begin a message with a capital: CRC-32, StreamModelMismatch, and names of formats.
 NAME = re.compile(r"[A-Z][A-Za-z]*[A-Z0-9]|(Tensogram|Tessera|Philox)\b")
 WORDS = 3
 
@@ -30,7 +30,7 @@ def complaint_about(text):
 
 
 def messages(text):
-    """(offset, literal) of every error that is built with a literal."""
+    """Yields (offset, literal) for every error that is constructed with a literal."""
     for match in MAKER.finditer(text):
         literal = LITERAL.match(text, match.end())
         if literal:

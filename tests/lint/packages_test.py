@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/install-packages with made-up dpkg-query, apt-get, id and sudo."""
+"""Tests of scripts/install-packages with made-up dpkg-query, apt-get, id and sudo, and of the list of packages."""
 import os
 import pathlib
 import re
@@ -10,7 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "scripts" / "install-packages"
 LIST = ROOT / "scripts" / "packages.txt"
-# What CMake looks for, and the package that brings it.
+# Packages that CMake looks for, and the Debian package that provides each.
 BRINGS = {
     "CAF": "libcaf-dev", "CLI11": "libcli11-dev", "CURL": "libcurl4-openssl-dev", "ConcurrentQueue": "libconcurrentqueue-dev",
     "GTest": "libgtest-dev", "Libcbor": "libcbor-dev", "Python3": "python3", "Threads": "g++",
@@ -20,11 +20,11 @@ BRINGS = {
     "spdlog": "libspdlog-dev", "tl-expected": "libexpected-dev", "tomlplusplus": "libtomlplusplus-dev",
     "zstd": "libzstd-dev",
 }
-# Libraries of headers alone, which CMake does not look for.
+# Header-only libraries, which CMake does not look for.
 HEADERS = {"toml++/": "libtomlplusplus-dev"}
-# What a compiler brings to its programs, and CMake takes for granted.
+# Packages that come with the compiler or with CMake.
 RUNTIMES = {"libclang-rt-14-dev"}
-# What benchmarks compare with where it is installed.
+# Packages that only benchmarks use, if they are installed.
 PEERS = {"libopenmpi-dev", "libtbb-dev", "libomp-14-dev", "libstarpu-dev", "libisal2", "libdeflate0"}
 NEEDED = ("sh", "awk", "mktemp", "rm", "tail", "dirname", "env")
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests run beside each other: what one of them writes lies in a folder of its own."""
+"""Checks that tests write only below temporary folders of their own, because several tests run at the same time."""
 import re
 
 import tree
 
 SHARED = re.compile(r'\bTempDir\s*\(|"/(?:var/)?tmp/|"/dev/shm/')
-# The text of a setting, never opened.
+# These paths are values of settings that are never opened.
 VALUES = {"tests/tools/config_test.cpp"}
 
 

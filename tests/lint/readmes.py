@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every folder that holds a part of the house says the same five things about itself."""
+"""Checks that every module and every README below it has the same five headings."""
 import re
 
 import tree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hard limits of size: files, functions, lines, folders."""
+"""Checks the limits of size: of files, functions, lines and folders."""
 import collections
 import re
 
@@ -7,10 +7,10 @@ import tree
 
 LINE = 90
 FUNCTION = 60
-# A header and its source are one concept; what every folder has is none.
+# A header and its source count as one concept; the files that every folder has do not count.
 CONCEPTS_PER_FOLDER = 15
 NO_CONCEPT = ("README.md", "CMakeLists.txt")
-# Records are found by an index and are never removed, so neither they nor the rows of the index have a limit.
+# Decision records are found by an index and are never removed, so their number and the rows of the index have no limit.
 RECORDS = "docs/decisions"
 INDEX_ROW = "| ["
 README_LINES = 60
@@ -37,12 +37,12 @@ def blank_raw(text):
 
 
 def blank_directives(text):
-    """Without preprocessor lines, continued ones included: macros are no functions."""
+    """Blanks preprocessor lines with their continuations, because macros do not count as functions."""
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.MULTILINE)
 
 
 def functions(text):
-    """(first line, last line) of every outermost braced body that has parameters before its brace."""
+    """Returns (first line, last line) of every function: an outermost body in braces behind a list of parameters."""
     lines = blank_directives(blank_literals(blank_raw(tree.without_comments(text))))
     stack, head_start, found = [], 0, []
     inside = 0
@@ -84,7 +84,7 @@ def check_code(path, text, out):
         if last - first + 1 > limit and not (justified and last - first < 80):
             out.add(path, first, f"function of {last - first + 1} lines, limit {limit}")
     heads = [("// SPDX-License-Identifier: Apache-2.0\n", "/// @file")]
-    if path.suffix == ".h":  # headers that compilers for C89 read as well
+    if path.suffix == ".h":  # C headers, whose comments are those of C89
         heads.append(("/* SPDX-License-Identifier: Apache-2.0 */\n", "/** @file"))
     found = [about for first, about in heads if text.startswith(first)]
     if not found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name in docs/tour.md and in the READMEs' lists exists: `file` as a file, `file · symbol` as a word in it."""
+"""Checks that the names in Markdown files exist: `file` as a file, and `file · symbol` as a word in that file."""
 import os
 import re
 
@@ -11,7 +11,7 @@ TOUR = "docs/tour.md"
 
 
 def symbol_in(symbol, text):
-    """True if every part of `a::b` stands as a word in the code (comments aside)."""
+    """Returns whether every part of `a::b` occurs as a word in the code, comments excluded."""
     code = tree.without_comments(text)
     return all(re.search(rf"\b{re.escape(part)}\b", code) for part in symbol.split("::"))
 
@@ -26,7 +26,7 @@ def check(path, number, span, out):
         file = os.path.normpath(path.parent / file)
     top = file.split("/")[0]
     if not symbol and not (tree.ROOT / top).is_dir():
-        return 0  # a path inside something else, such as a run folder
+        return 0  # a path inside another place, such as a run folder
     if top in ("build", "runs"):
         return 0
     if not (tree.ROOT / file).exists():

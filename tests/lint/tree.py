@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree as the checks see it: files of the project, and a list of complaints that becomes the exit code."""
+"""Functions that the checks share: the files of the project, and a list of complaints that decides the exit code."""
 import os
 import pathlib
 import re
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-# The tests of the checks set another root.
+# The tests of the checks set the variable to a made-up tree.
 ROOT = pathlib.Path(os.environ.get("WEIR_LINT_ROOT") or pathlib.Path(__file__).resolve().parents[2])
 LAYERS = ("base", "formats", "storage", "runtime", "models", "actors", "tools")
 CODE = (".hpp", ".cpp", ".h")
@@ -24,11 +24,11 @@ def _walk(folder):
 
 
 def files():
-    """Paths of the project's files, relative to its root, sorted."""
-    asked = (ROOT / ".git").exists() and shutil.which("git") is not None
+    """Returns the paths of the project's files, relative to its root, sorted. Files that git ignores are left out."""
+    has_git = (ROOT / ".git").exists() and shutil.which("git") is not None
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True, text=True, check=False) if asked else None
+        capture_output=True, text=True, check=False) if has_git else None
     if listed is not None and listed.returncode == 0:
         names = sorted(set(listed.stdout.splitlines()))
         return [pathlib.PurePosixPath(n) for n in names if (ROOT / n).is_file()]
@@ -44,7 +44,7 @@ def read(path):
 
 
 def without_comments(text):
-    """C++ text with comments blanked out; line numbers stay, string literals stay."""
+    """Returns C++ code with its comments replaced by blanks, so that lines and columns stay the same."""
     pattern = re.compile(
         r'R"(?P<d>[^()\\ ]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//[^\n]*|/\*.*?\*/',
         re.DOTALL)
@@ -57,16 +57,19 @@ def without_comments(text):
 
 
 class Complaints:
-    def __init__(self, what):
-        self.what = what
+    """Complaints of one check. A line of 0 stands for the whole file."""
+
+    def __init__(self, check):
+        self.check = check
         self.lines = []
 
     def add(self, path, line, text):
         self.lines.append(f"{path}:{line}: {text}" if line else f"{path}: {text}")
 
     def finish(self, checked):
+        """Prints the complaints and exits: with 1 if there are some, or if nothing was checked."""
         for line in self.lines:
             print(line)
         verdict = f"{len(self.lines)} complaints" if self.lines else "clean"
-        print(f"{self.what}: {checked} checked, {verdict}")
+        print(f"{self.check}: {checked} checked, {verdict}")
         sys.exit(1 if self.lines or checked == 0 else 0)

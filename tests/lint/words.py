@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that this project does not use for a model that learns from a stream without end."""
+"""Checks for words that this project does not use, because its models learn from an endless stream."""
 import re
 
 import tree
 
-# Parts of identifiers and words of prose; "constraint" and "restrain" are other words.
+# Matches whole words and parts of identifiers, so "constraint" and "restrain" are allowed.
 FORBIDDEN = re.compile(r"^(pre|re|un)?(train|trains|trained|trainer|trainers|training|trainable"
                        r"|dataloader|dataloaders|epoch|epochs)$")
-# The C++ library's own name for the zero of a clock.
+# A name of the C++ standard library.
 STANDARD = "time_since_epoch"
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 TEXT = {".hpp", ".cpp", ".h", ".toml", ".md", ".py", ".sh", ".txt", ".json", ".cmake", ".in", ""}
 OWN = ("tests/lint/words.py", "tests/lint/complain_test.py", "LICENSE")
-# The volume format has a ring of that name: its specification's word for a generation of the volume.
+# HN4's specification uses the word for a generation of a volume.
 VOLUME_WORD, VOLUME = re.compile("^epochs?$"), re.compile("hn4")
 
 
 def pieces(line):
-    """Words of a line, split at underscores and at camel humps; also the humps joined in pairs."""
+    """Yields the words of a line, split at underscores and at capitals inside a word, and certain pairs of them."""
     words = [w.lower() for w in PIECE.findall(line.replace(STANDARD, ""))]
     yield from words
     for left, right in zip(words, words[1:]):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command line from outside: `black_box.py WEIR SOURCE_DIR [unittest arguments]`.
+"""Tests the program `weir` from outside: `black_box.py WEIR SOURCE_DIR [unittest arguments]`.
 
-Every test works in a folder of its own; budgets are a few thousand tokens, so that all of them end in seconds.
+Every test works in a temporary folder of its own. Runs have budgets of a few thousand tokens, so that they take seconds.
 """
 import itertools
 import json
@@ -23,18 +23,19 @@ LICENCE = SOURCE + "/LICENSE"
 
 
 class Case(unittest.TestCase):
-    """A temporary working folder and ways to call `weir` in it."""
+    """A test case with a temporary working folder, and helpers that call `weir` in it."""
 
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-black-box-")
         self.folder = Path(self.temporary.name)
         self.addCleanup(self.temporary.cleanup)
-        # 40 KB of text of our own, the same everywhere.
+        # 40 KB of generated text, the same on every machine.
         licence = Path(LICENCE).read_bytes()
         self.text = self.folder / "text"
         self.text.write_bytes((licence * 4)[:40_000])
 
     def weir(self, *args, code=0, stdin=b"", environment=None):
+        """Runs `weir`, checks its exit code, and returns the completed process."""
         done = subprocess.run([WEIR, *map(str, args)], cwd=self.folder, input=stdin, capture_output=True,
                               timeout=120, check=False, env={**os.environ, **(environment or {})})
         self.assertEqual(done.returncode, code, done.stdout.decode(errors="replace")
@@ -42,19 +43,20 @@ class Case(unittest.TestCase):
         return done
 
     def error(self, *args, code):
-        """Runs what must fail and returns its message."""
+        """Runs a command that must fail with an exit code and returns its message."""
         done = self.weir(*args, code=code)
         warnings, found, message = done.stderr.decode().partition("weir: ")
         self.assertTrue(found, warnings)
         return message.rstrip("\n")
 
     def sets(self, tokens=4096, **keys):
-        """--set arguments of a short run over the text; double underscores stand for dots."""
+        """Returns the --set arguments of a short run over the text. Double underscores stand for dots."""
         values = {"stream__path": str(self.text), "phase__build__tokens": tokens, "run__trace": "off",
                   "checkpoint__every_tokens": 1024, **keys}
         return [a for k, v in values.items() for a in ("--set", f"{k.replace('__', '.')}={v}")]
 
     def run_it(self, out, tokens=4096, **keys):
+        """Performs a whole run in the folder `out` and returns its metrics."""
         self.weir("run", TOML, "--out", out, *self.sets(tokens, **keys))
         return self.metrics(out)
 
@@ -71,12 +73,14 @@ class Case(unittest.TestCase):
             time.sleep(0.002)
 
     def kill_after_checkpoint(self, out, *args):
+        """Starts a command and kills it once the folder `out` has a checkpoint."""
         child = self.start(*args)
         self.wait_for_checkpoint(out, child)
         child.kill()
         child.communicate()
 
     def newest(self, out):
+        """Returns the path of the newest checkpoint of a run folder."""
         return max((self.folder / out / "checkpoint").glob("ck-*.weir"),
                    key=lambda p: int(p.stem.split("-")[1]))
 
@@ -186,7 +190,7 @@ class Usage(Case):
         events = [task(1, "first", 0, 10), task(2, "aside", 10, 5), task(3, "last", 15, 20, 1, "first")]
         (self.folder / "trace.json").write_text(json.dumps(events))
         facts = json.loads(self.weir("trace", "trace.json", "--json").stdout)
-        # The worker was busy with the second when the data of the first had come.
+        # The third task had its data at 10 us but waited for the worker, which ran the second.
         self.assertEqual([step["name"] for step in facts["critical_path"]], ["first", "aside", "last"])
         self.assertEqual(facts["ns"], 35_000)
         self.assertEqual(facts["workers"][0]["busy_ns"], 35_000)
@@ -470,14 +474,14 @@ class Messages(Case):
 
 
 class Soak(Case):
-    """Long ones; CTest runs them under the label soak."""
+    """Long tests, which CTest runs under the label soak."""
 
     def test_fifty_random_kills(self):
         whole = self.run_it("whole", 39_000)
         seed = random.SystemRandom().randrange(1 << 32)
         print("seed", seed, flush=True)
         moments = random.Random(seed)
-        seconds = 0.0  # of a run that nobody killed; what else runs on the machine changes it
+        seconds = 0.0  # duration of a run that was not killed; it depends on the load of the machine
         kills = 0
         for i in itertools.count():
             if kills >= 50:

@@ -84,7 +84,7 @@ TEST(Input, IsReadWholeButNeverBeyondItsLimit) {
 }
 
 TEST(TimeSlices, AreLongWhereTheKernelKnowsThemAndLeaveTheShareAlone) {
-  // Words of sched_attr: 4 holds niceness, 6 and 7 the slice.
+  // sched_attr in words of 32 bits: word 4 is the niceness, words 6 and 7 are the slice.
   std::array<std::uint32_t, 12> before{}, child{};
   std::thread([&] {
     ASSERT_EQ(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 5), 0);

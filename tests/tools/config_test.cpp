@@ -45,7 +45,7 @@ TEST(Config, DefaultsComeBackFromTheirOwnToml) {
   EXPECT_EQ(again.phase.build.tokens, actors::one_pass);
 }
 
-/// Ends of the settings that have a rule besides their range.
+/// Returns the ends of the settings that have a rule besides their range.
 std::map<std::string, test::range_ends> special_ends() {
   const auto text = [](const std::string& words) { return setting_value{words}; };
   const auto list = [](std::vector<setting_value> items) {
@@ -88,7 +88,7 @@ TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
         EXPECT_EQ(entries.size(), 1U);
         EXPECT_EQ(entries.front().value.describe(), value.describe());
         if (name == "stream.ranks") {
-          config.stream.lanes = 1024;  // each rank hosts a lane
+          config.stream.lanes = 1024;  // every rank needs a lane
         }
         return apply_entry(config, entries.front(), "/");
       },

@@ -23,7 +23,7 @@ std::vector<std::uint32_t> as_tokens(const std::string& text) {
   return out;
 }
 
-// The same model by definition, over maps of strings: slow and plain.
+// The oracle: the model written as its definition, with maps of strings. It is slow.
 double slow_bits(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary,
                  unsigned order) {
   std::map<std::vector<std::uint32_t>, std::map<std::uint32_t, double>> seen;

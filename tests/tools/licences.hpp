@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The text on which the model's figures are stated: the licences that every Debian
-/// system carries.
+/// The text for which the figures of the model are stated: the licences that every Debian
+/// system has.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,9 @@
 
 namespace weir::test {
 
-/// First `bytes` bytes of the files of /usr/share/common-licenses, sorted bytewise, links
-/// followed, one after the other; empty if there are fewer.
+/// Returns the first bytes of the files of /usr/share/common-licenses, which are read one
+/// after another, sorted by the bytes of their names; links are followed. Empty if the
+/// files have fewer bytes.
 inline std::string licences(std::size_t bytes) {
   const std::filesystem::path folder = "/usr/share/common-licenses";
   std::error_code ignored;

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensogram messages made byte by byte, with whatever a descriptor is to hold; they have no digests."""
+"""Builds and reads Tensogram messages byte by byte, for tests that need descriptors which no writer would produce.
+
+The messages have no digests.
+"""
 import struct
 
 
@@ -13,7 +16,7 @@ def _head(major, n):
 
 
 def cbor(value):
-    """Canonical CBOR of integers, text, bytes, lists and maps."""
+    """Encodes integers, text, bytes, lists and maps as canonical CBOR."""
     if isinstance(value, int):
         return _head(0, value) if value >= 0 else _head(1, -1 - value)
     if isinstance(value, bytes):
@@ -35,7 +38,7 @@ def _frame(kind, body, tail=b"", flags=0):
 
 
 def message(objects, base=None, extra=None):
-    """A message of (descriptor, payload) pairs; a descriptor is given without what has a usual value."""
+    """Returns a message of (descriptor, payload) pairs. Keys that a descriptor lacks get their usual values."""
     metadata = {"base": base or [{} for _ in objects], "_extra_": extra or {}}
     frames = _frame(1, cbor(metadata))
     for changes, payload in objects:
@@ -53,7 +56,7 @@ def message(objects, base=None, extra=None):
 
 
 def _item(data, at):
-    """A CBOR item and where the next one begins; of what the writers of this project use."""
+    """Returns a CBOR item and the offset behind it. Knows only the kinds that the writers of this project use."""
     major, short = data[at] >> 5, data[at] & 31
     width = {24: 1, 25: 2, 26: 4, 27: 8}.get(short, 0)
     n = int.from_bytes(data[at + 1:at + 1 + width], "big") if width else short
@@ -73,7 +76,7 @@ def _item(data, at):
 
 
 def parse(content):
-    """The messages of a file: for each its metadata, and of its objects the descriptors and the bytes in front of them."""
+    """Returns the messages of a file: for each its metadata, and the descriptors and payload regions of its objects."""
     out = []
     while content:
         assert content[:8] == b"TENSOGRM", content[:8]

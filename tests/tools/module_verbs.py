@@ -73,7 +73,7 @@ class Verbs(unittest.TestCase):
         return self.module("build", "in/alpha.toml", out, *args)
 
     def refuses(self, before, after, *words, code=2):
-        """The description with one text for another does not build."""
+        """Checks that the description does not build if one text is replaced by another."""
         self.assertIn(before, DESCRIPTION)
         (self.folder / "in" / "alpha.toml").write_text(DESCRIPTION.replace(before, after, 1))
         said = self.module("build", "in/alpha.toml", "refused.fatbin", code=code).stderr
@@ -190,12 +190,12 @@ class Verbs(unittest.TestCase):
         self.module("keygen", "k")
         self.build("a.fatbin", "--key", "k")
         good = (self.folder / "a.fatbin").read_bytes()
-        for at in range(0, len(good), len(good) // 40):
-            (self.folder / "bad").write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1:])
+        for offset in range(0, len(good), len(good) // 40):
+            (self.folder / "bad").write_bytes(good[:offset] + bytes([good[offset] ^ 4]) + good[offset + 1:])
             done = subprocess.run([WEIR, "module", "verify", "bad"], cwd=self.folder, capture_output=True, check=False)
-            self.assertIn(done.returncode, (2, 4), at)
-        for at in (0, 7, 100, len(good) - 1):
-            (self.folder / "bad").write_bytes(good[:at])
+            self.assertIn(done.returncode, (2, 4), offset)
+        for offset in (0, 7, 100, len(good) - 1):
+            (self.folder / "bad").write_bytes(good[:offset])
             for verb in ("ls", "explain", "verify"):
                 self.module(verb, "bad", code=4)
         self.module("sign", "bad", "--key", "k", code=4)

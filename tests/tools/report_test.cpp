@@ -84,6 +84,39 @@ TEST(Trace, KeepsSpansAndNamesOfThreads) {
   EXPECT_EQ(shares.size(), 2U) << "a span that is no task counts as a kernel";
 }
 
+TEST(Trace, IsReadWithoutAnObjectAroundItsList) {
+  const test::temp_folder folder;
+  const std::string path = folder / "list.json";
+  std::ofstream(path) << R"([{"ph":"X","name":"a","ts":1,"dur":2,"tid":3}])";
+  const trace_data trace = or_throw(read_trace(path));
+  EXPECT_EQ(trace.names, std::vector<std::string>{"a"});
+  EXPECT_EQ(trace.lanes, std::vector<std::string>{"thread 3"});
+}
+
+TEST(Trace, MayHaveOtherKeysBeforeItsListAndBehindIt) {
+  const test::temp_folder folder;
+  const std::string path = folder / "keys.json";
+  std::ofstream(path) << R"({"metadata":{"name":"no","list":[1]},"traceEvents":[)"
+                      << R"({"ph":"X","name":"a","args":{"in":{"name":"no"}},"ts":1}],)"
+                      << R"("more":[{"ph":"X","name":"no"}]})";
+  const trace_data trace = or_throw(read_trace(path));
+  EXPECT_EQ(trace.names, std::vector<std::string>{"a"});
+}
+
+TEST(Trace, WithoutAListOrNestedTooDeeplyIsCorrupt) {
+  const test::temp_folder folder;
+  const std::string path = folder / "bad.json";
+  for (const std::string content : {"{}", "7", "[[[[[[[[[]]]]]]]]]"}) {
+    std::ofstream(path) << content;
+    const auto trace = read_trace(path);
+    ASSERT_FALSE(trace) << content;
+    EXPECT_EQ(trace.error().code(), errc::corrupt) << content;
+  }
+  const auto missing = read_trace(folder / "none.json");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), errc::not_found);
+}
+
 TEST(Trace, DrawsNothingOfNothing) {
   const test::temp_folder folder;
   const trace_data trace = or_throw(read_trace(write_trace(folder, "")));

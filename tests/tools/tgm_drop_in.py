@@ -19,7 +19,7 @@ from made_messages import message, parse
 WEIR = os.path.abspath(sys.argv[1])
 SUITE = Path(sys.argv[2]).resolve() / "tests" / "conformance" / "tensogram"
 FLOATS = struct.pack("<6f", *range(6))
-# Column-major strides, a key and a mask field of another writer, a type of its own.
+# An object of another writer: column-major strides, an unknown key, an unknown field of a mask, a type of its own.
 FOREIGN = {"shape": [2, 3], "strides": [1, 2], "type": "field", "owner": {"name": "x", "keys": [1, 2]}, "tag": b"\1\2"}
 
 
@@ -44,7 +44,7 @@ class Case(unittest.TestCase):
         return (self.folder / name).read_bytes()
 
     def rewrites(self, name):
-        """The file rewritten by every verb that makes new messages: verb and what it wrote."""
+        """Yields each verb that makes new messages, and the file that it writes from `path`."""
         for verb, *args in (("set", "-s", "a=b", name, "set.tgm"), ("merge", name, "-o", "merge.tgm"),
                             ("split", name, "-o", "split.tgm"), ("reshuffle", name, "-o", "reshuffle.tgm"),
                             ("copy", "--recode", name, "copy.tgm")):
@@ -113,7 +113,7 @@ class Damage(Case):
         return content[:at] + bytes([content[at] ^ 4]) + content[at + 1:]
 
     def saved(self, middle, reason, code=4):
-        """Copies a file whose second message is `middle`; returns what was said of it."""
+        """Copies a file whose second message is `middle` and returns the messages on standard error."""
         first, _, last = self.sound
         self.write("d.tgm", first + middle + last)
         done = self.tgm("copy", "--skip-damaged", "d.tgm", "out.tgm", code=code)
@@ -191,7 +191,7 @@ class Damage(Case):
 
 
 class ForeignFields(Case):
-    """What nobody here interprets goes through every verb as it is."""
+    """Keys and fields that this project does not interpret pass through every verb unchanged."""
 
     def test_strides_and_unknown_fields_survive_every_verb_that_writes(self):
         compressed = {"shape": [6], "compression": "none", "strides": [3], "note": "-1"}
@@ -319,22 +319,22 @@ class Texts(Case):
 
 
 class Options(Case):
-    """Options that the reference takes anywhere on the line, and from its environment."""
+    """Options that the reference implementation accepts anywhere on the line and from the environment."""
     NAN, UP, DOWN = (struct.pack("<f", float(v)) for v in ("nan", "inf", "-inf"))
 
     def non_finite(self):
-        """Two objects that need masks and do not have them, and one that needs none."""
+        """Writes a file with two objects that need masks and have none, and one that needs none."""
         payload = self.NAN + FLOATS[4:] + self.UP + self.DOWN
         return self.write("nan.tgm", message([({"shape": [8]}, payload), ({"shape": [6]}, FLOATS), ({"shape": [1]}, self.NAN)]))
 
     def verbs(self, name):
-        """Ways to write the file again, and the paths that come out."""
+        """Returns the commands that write the file again, and the paths of their outputs."""
         return ((("merge", name, "-o", "m.tgm"), ["m.tgm"]), (("reshuffle", name, "-o", "r.tgm"), ["r.tgm"]),
                 (("set", "-s", "a=b", name, "s.tgm"), ["s.tgm"]), (("split", name, "-o", "p.tgm"), [f"p_000{i}.tgm" for i in range(3)]),
                 (("copy", "--recode", name, "c.tgm"), ["c.tgm"]))
 
     def masks(self, paths):
-        """Methods of the masks of all objects in files."""
+        """Returns the methods of the masks of all objects in files."""
         return [{kind: mask["method"] for kind, mask in d.get("masks", {}).items()}
                 for path in paths for m in parse(self.content(path)) for d, _ in m["objects"]]
 

@@ -73,7 +73,7 @@ class Verbs(unittest.TestCase):
         self.tgm("dump", SUITE / "damage/bad_payload.tgm", code=4)
 
     def complete(self, *words):
-        """What bash would offer behind `weir WORDS`."""
+        """Returns the completions that bash offers behind `weir WORDS`."""
         script = 'source <("$1" completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1));' \
                  '_weir weir "${@: -1}"; printf "%s\n" "${COMPREPLY[@]}"'
         done = subprocess.run(["bash", "-c", script, "bash", WEIR, "weir", *words], cwd=self.folder, capture_output=True,
@@ -96,7 +96,7 @@ class Verbs(unittest.TestCase):
         self.assertIn('found "tcsh"', other.stderr)
 
     def script_for(self, shell):
-        """The path of what `weir completion SHELL` prints; skips the test where the shell is not installed."""
+        """Writes the output of `weir completion SHELL` to a file. Skips the test if the shell is not installed."""
         if shutil.which(shell) is None:
             self.skipTest(f"{shell} is not installed")
         path = self.folder / f"completion.{shell}"
@@ -128,7 +128,7 @@ class Verbs(unittest.TestCase):
             self.assertEqual(self.zsh_line(script, typed), whole)
 
     def zsh_line(self, script, typed):
-        """What zsh makes of a line and a tab; control-X then shows the line."""
+        """Returns the line that zsh shows after a tab; control-X prints the line."""
         child, terminal = pty.fork()
         if child == 0:
             os.chdir(self.folder)
@@ -202,7 +202,7 @@ class Verbs(unittest.TestCase):
         self.tgm("copy", "--recode", "x.tgm", "z.tgm", code=2, env={"TENSOGRAM_SMALL_MASK_THRESHOLD": "many"})
 
     def methods(self, path):
-        """Of the masks in a file: nan, inf+, inf-."""
+        """Returns the methods of the masks in a file, in the order nan, inf+, inf-."""
         return [m.decode() for m in re.findall(rb"fmethod[c-g](none|rle|roaring|lz4|zstd)", (self.folder / path).read_bytes())]
 
     def test_threads_do_not_change_the_payloads(self):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir checkpoint`: the generations of a run.
+/// `weir checkpoint`: lists and verifies the generations of a run.
 #include <filesystem>
 
 #include "commands.hpp"
@@ -15,7 +15,8 @@ namespace {
 using storage::checkpoint_store;
 using entries = std::vector<checkpoint_store::entry>;
 
-// DIR is a run folder, or the folder of its checkpoints.
+// Returns the folder of the checkpoints. The argument is that folder or the run folder
+// around it.
 result<std::string> checkpoint_folder(const std::string& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
@@ -69,8 +70,8 @@ bool is_valid(const checkpoint_store::entry& e) {
 command_result checkpoint_ls(const folder_options& options, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
-  // A generation counts only once all of it was read; a preamble alone may be all that is
-  // left of it.
+  // Reads all of every generation: a good preamble does not prove that the rest of the
+  // file exists.
   WEIR_TRY(const entries all, store.verify());
   if (options.json) {
     print_json(all, folder, true, out);

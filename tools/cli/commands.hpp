@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What each command of `weir` takes and does. The command tree itself is in main.cpp.
+/// The commands of `weir`: the options of each and the function that performs it.
+///
+/// main.cpp parses the command line into the options and calls the function. Commands
+/// print facts to `out`; failures travel back as errors, and main.cpp prints them. With
+/// `json`, a command prints one JSON value and nothing else.
+/// @threads{commands: one at a time in a process}
 #pragma once
 
 #include <cstdint>
@@ -12,84 +17,118 @@
 
 namespace weir::tools {
 
-/// Exit code of a command that ran; failures travel as errors and get theirs from
-/// `exit_code_of`.
+/// The exit code of a command that did its work, or the error that prevented it, whose
+/// exit code `exit_code_of` gives.
 using command_result = result<int>;
 
+/// Options of `weir run`.
 struct run_options {
-  std::string file;               ///< configuration
-  std::vector<std::string> sets;  ///< key=value
-  std::string out;                ///< run folder; empty: runs/NAME-N
+  std::string file;               ///< configuration in TOML
+  std::vector<std::string> sets;  ///< KEY=VALUE; they override the file
+  std::string out;                ///< run folder; if empty, a new folder runs/NAME-N
   bool json = false;
 };
+/// Options of `weir resume`.
 struct resume_options {
   std::string folder;
   std::vector<std::string> sets;
   bool json = false;
 };
-/// @error{already_exists, the folder holds a checkpoint; what the run returns}
+/// Performs `weir run`: begins a run in a new folder.
+/// @error{already_exists, the folder holds checkpoints}
+/// @error{invalid_argument, unknown_key, a setting is refused; no folder was made}
+/// @error{locked, another process works in the folder}
+/// @error{io, no_space, the folder or a file in it cannot be written}
+/// Errors of `actors::run` are passed on.
 [[nodiscard]] command_result run_command(const run_options& options, output& out);
-/// @error{not_found, no such folder; config_mismatch; what the run returns}
+/// Performs `weir resume`: continues a run from its newest valid checkpoint.
+/// @error{not_found, the folder or its config.toml does not exist}
+/// @error{config_mismatch, a setting would change that is fixed once a run has begun}
+/// @error{invalid_argument, unknown_key, a setting is refused}
+/// @error{locked, another process works in the folder}
+/// Errors of `actors::resume` are passed on.
 [[nodiscard]] command_result resume_command(const resume_options& options, output& out);
 
+/// Options of `weir settings`.
 struct settings_options {
-  std::string key;        ///< a key or a group of keys; empty: all
-  bool markdown = false;  ///< as the page docs/settings.md
+  std::string key;        ///< a key or a group of keys; if empty, all keys
+  bool markdown = false;  ///< print the page docs/settings.md
   bool json = false;
 };
-/// Prints what the keys of a configuration are and take.
+/// Performs `weir settings`: prints meaning, accepted values and default of settings.
 /// @error{unknown_key, no key and no group has this name}
 [[nodiscard]] command_result settings_command(const settings_options& options,
                                               output& out);
-/// The keys that `--set` takes, for the help of `weir run` or of `weir resume`.
+/// Returns the keys that `--set` accepts, for the help of `weir run`, or of `weir resume`
+/// if `resuming`.
 [[nodiscard]] std::string settings_help(bool resuming);
 
+/// Options of `weir speak`.
 struct speak_options {
-  std::string from;  ///< run folder or volume
-  std::string tag = "prose";
+  std::string from;           ///< run folder, or HN4 volume
+  std::string tag = "prose";  ///< tag of the volume
   std::string prompt;
   std::uint64_t tokens = 200;
-  double temperature = 0.8;
+  double temperature = 0.8;  ///< 0 takes the likeliest token
   std::uint64_t seed = 1;
   bool json = false;
 };
+/// Performs `weir speak`: continues a text with the parameters of a run or of a volume.
+/// @error{invalid_argument, the temperature is not from 0 to 100}
+/// Errors of `actors::speak` are passed on.
 [[nodiscard]] command_result speak_command(const speak_options& options, output& out);
 
+/// Options of `weir store`.
 struct store_options {
-  std::string folder;
+  std::string folder;  ///< run folder
   std::string volume;
   std::string tag = "prose";
   bool json = false;
 };
+/// Performs `weir store`: writes the parameters of a run to a volume.
+/// Errors of `actors::store_parameters` are passed on.
 [[nodiscard]] command_result store_command(const store_options& options, output& out);
 
+/// Options of `weir report`.
 struct report_options {
   std::string folder;
   bool json = false;
 };
+/// Performs `weir report`: writes report.html of a run folder again.
+/// Errors of `write_report` are passed on.
 [[nodiscard]] command_result report_command(const report_options& options, output& out);
 
+/// Options of the verbs of `weir checkpoint`.
 struct folder_options {
   std::string folder;
   bool json = false;
 };
-/// 0 only if a valid generation exists.
+/// Performs `weir checkpoint ls`: lists the generations of a run.
+/// @error{not_found, the folder does not exist or has no checkpoint}
+/// @error{corrupt, no generation is valid}
 [[nodiscard]] command_result checkpoint_ls(const folder_options& options, output& out);
-/// 0 only if every file is good; names each that is not.
+/// Performs `weir checkpoint verify`: reads every byte of every generation.
+/// @error{not_found, the folder does not exist or has no checkpoint}
+/// @error{corrupt, torn, unsupported_version, as of the first damaged generation}
 [[nodiscard]] command_result checkpoint_verify(const folder_options& options,
                                                output& out);
 
+/// Options of `weir trace`.
 struct trace_options {
-  std::string file;  ///< trace.json, a run folder that holds one, or "-"
+  std::string file;  ///< a trace, a run folder that holds trace.json, or "-"
   bool json = false;
 };
-/// Critical path, lines of the workers, what tasks waited for.
-/// @error{not_found; corrupt, no list of events}
+/// Performs `weir trace`: prints the critical path, the load of the workers and the
+/// reasons of waiting.
+/// @error{not_found, io, the trace cannot be opened}
+/// @error{corrupt, the file is not a trace in JSON}
 [[nodiscard]] command_result trace_command(const trace_options& options, output& out);
 
+/// Options of `weir doctor`.
 struct doctor_options {
   bool json = false;
 };
+/// Performs `weir doctor`: describes this build and this machine.
 [[nodiscard]] command_result doctor_command(const doctor_options& options, output& out);
 
 }  // namespace weir::tools

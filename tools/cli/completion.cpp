@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a shell has to know, taken from the command line itself.
+/// Generates scripts that complete the command line in bash, zsh and fish. Verbs and
+/// options come from the parser, so the scripts never differ from the program.
 #include "completion.hpp"
 
 #include <fmt/format.h>
@@ -14,21 +15,21 @@ namespace weir::tools {
 
 namespace {
 
-/// One spelling of a verb or an option, with its dashes.
+/// One spelling of a verb or of an option, with its dashes.
 struct word {
   std::string text;
-  std::string what;
+  std::string description;
   bool takes_value = false;
 };
 
-/// A command, and what may follow it.
+/// A command and the words that may follow it.
 struct command_words {
-  std::string path;  ///< "tgm ls"; empty: the program itself
+  std::string path;  ///< such as "tgm ls"; empty for the program itself
   std::vector<word> verbs;
   std::vector<word> options;
 };
 
-/// Adds the options of a command, and those that it hands on to its group.
+/// Adds the options of a command, and the options of its group that it accepts as well.
 void add_options(const CLI::App& app, std::vector<word>& to) {
   const auto add = [&](const std::string& name, const CLI::Option& option) {
     const auto known = [&](const word& w) { return w.text == name; };
@@ -49,6 +50,7 @@ void add_options(const CLI::App& app, std::vector<word>& to) {
   }
 }
 
+/// Adds a command and, recursively, its verbs.
 void collect(const CLI::App& app, const std::string& path,
              std::vector<command_words>& out) {
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
@@ -64,7 +66,8 @@ void collect(const CLI::App& app, const std::string& path,
   }
 }
 
-/// `text` between single quotes; `quote` is how the shell writes one inside them.
+/// Returns a text in single quotes. `quote` is the spelling of a single quote inside
+/// them, which differs between shells.
 std::string quoted(std::string_view text, std::string_view quote) {
   std::string out = "'";
   for (const char c : text) {
@@ -104,8 +107,9 @@ std::string bash_script(const std::vector<command_words>& commands) {
   return out + "  )" + std::string(bash_body);
 }
 
-// `words` and `path` have a meaning of their own in zsh. Sourced, the script registers
-// the function; found in $fpath as `_weir`, it is the function.
+// The variables `words` and `path` have a meaning of their own in zsh, so other names are
+// used. If a user sources the script, its last lines register the function; if zsh loads
+// it from $fpath as the body of `_weir`, they call it.
 constexpr std::string_view zsh_body = R"(
   local level="" next
   local -i i
@@ -136,7 +140,8 @@ std::string zsh_table(const std::vector<command_words>& commands, const char* na
   for (const command_words& c : commands) {
     std::string entries;
     for (const word& w : c.*list) {
-      entries += fmt::format("{}{}:{}", entries.empty() ? "" : "\n", w.text, w.what);
+      entries +=
+          fmt::format("{}{}:{}", entries.empty() ? "" : "\n", w.text, w.description);
     }
     out += fmt::format("    {} {}\n", quoted("/" + c.path, R"('\'')"),
                        quoted(entries, R"('\'')"));
@@ -177,13 +182,14 @@ std::string fish_script(const std::vector<command_words>& commands) {
       rules += rule + " -f\n";
     }
     for (const word& w : c.verbs) {
-      rules += fmt::format("{} -a {} -d {}\n", rule, w.text, quoted(w.what, R"(\')"));
+      rules +=
+          fmt::format("{} -a {} -d {}\n", rule, w.text, quoted(w.description, R"(\')"));
     }
     for (const word& w : c.options) {
       const bool is_long = w.text.substr(0, 2) == "--";
       rules += fmt::format("{} {} {}{} -d {}\n", rule, is_long ? "-l" : "-s",
                            w.text.substr(is_long ? 2 : 1), w.takes_value ? " -r" : "",
-                           quoted(w.what, R"(\')"));
+                           quoted(w.description, R"(\')"));
     }
   }
   return std::string(fish_head) + known + "\n" + rules;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A script that completes the command line in a shell.
+/// Scripts that complete the command line in a shell.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,8 +10,9 @@
 
 namespace weir::tools {
 
-/// A script for `shell` (bash, zsh or fish) that knows the verbs and options of `app`;
-/// other words are completed as names of files.
+/// Returns a script that completes the verbs and options of `app`, and names of files in
+/// all other places.
+/// @param shell  "bash", "zsh" or "fish".
 /// @error{invalid_argument, another shell}
 [[nodiscard]] result<std::string> completion_script(const CLI::App& app,
                                                     const std::string& shell);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir doctor`: what this build is and what it found on this machine.
+/// `weir doctor`: describes this build and this machine, for reports of problems.
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -85,7 +85,8 @@ json machine_facts() {
           {"cpu_features", features()}};
 }
 
-// The kernel set as the model itself names it: a small one is made to ask.
+// Builds a small model, because the name of the kernel set is chosen when a model is
+// built.
 json kernel_facts() {
   auto engine = runtime::engine::create({});
   if (!engine) {
@@ -99,7 +100,7 @@ json kernel_facts() {
           {"parameters", (*model)->parameter_count()}};
 }
 
-// What the message format says of its own build.
+// Returns the compressions that the self-test of the message format reports as built in.
 json compressions() {
   json out = {"none"};
   const formats::self_test_report report = formats::self_test();
@@ -121,7 +122,7 @@ json built_in() {
           {"models", {"prose"}}};
 }
 
-// Whether files can be made durable and replaced in a folder.
+// Tests whether files can be written durably and replaced in a folder.
 json folder_fact(const std::string& folder) {
   const std::string path = join_path(folder, fmt::format(".weir-doctor-{}", getpid()));
   const auto written = write_file_atomically(posix_file_system(), path, as_view("weir"));
@@ -141,6 +142,7 @@ json folder_facts() {
   return out;
 }
 
+// Returns the time of day, and the smallest step of the monotonic clock that was seen.
 json clock_facts() {
   std::int64_t step = INT64_MAX;
   for (int i = 0; i < 1000; ++i) {
@@ -159,6 +161,7 @@ json clock_facts() {
   return {{"utc", text.data()}, {"monotonic_step_ns", step}};
 }
 
+// Returns a fact as text. Keys that end with "_bytes" hold sizes.
 std::string in_words(const std::string& key, const json& value) {
   if (value.is_array()) {
     std::string out;
@@ -167,7 +170,7 @@ std::string in_words(const std::string& key, const json& value) {
     }
     return out;
   }
-  if (value.is_object()) {  // a folder
+  if (value.is_object()) {  // only folders are objects
     return value["folder"].get<std::string>() +
            (value["writable"].get<bool>() ? " is writable" : " is NOT writable");
   }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decodes the small float types by hand; everything else is printed as it is.
+/// Prints single elements of tensors as JSON.
 #include "elements.hpp"
 
 #include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>
-#include <limits>
+
+#include "weir/base/small_floats.hpp"
 
 namespace weir::tools {
 
 namespace {
 
+// Returns element `index` of an array, which need not be aligned.
 template <class T>
 T element(bytes_view bytes, std::size_t index) {
   T value;
@@ -20,6 +22,7 @@ T element(bytes_view bytes, std::size_t index) {
   return value;
 }
 
+// Returns a number as JSON, which has no NaN and no infinities: those become strings.
 template <class T>
 std::string real_json(T value) {
   if (std::isnan(value)) {
@@ -31,42 +34,13 @@ std::string real_json(T value) {
   return fmt::format("{}", value);
 }
 
-// A binary float of `exponent` and `fraction` bits below its sign, with IEEE's
-// infinities.
-float small_float(std::uint32_t bits, int exponent, int fraction) {
-  const std::uint32_t mantissa = bits & ((1U << fraction) - 1);
-  const int raw = static_cast<int>(bits >> fraction & ((1U << exponent) - 1));
-  const int bias = (1 << (exponent - 1)) - 1;
-  const float sign = (bits >> (exponent + fraction) & 1U) != 0 ? -1.0F : 1.0F;
-  if (raw == (1 << exponent) - 1) {
-    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN()
-                         : sign * std::numeric_limits<float>::infinity();
-  }
-  const int scale = raw == 0 ? 1 - bias : raw - bias;
-  const float whole =
-      static_cast<float>(mantissa) + (raw == 0 ? 0.0F : std::ldexp(1.0F, fraction));
-  return sign * std::ldexp(whole, scale - fraction);
-}
-
-// e4m3 has no infinities and one NaN per sign: the top exponent holds ordinary numbers
-// too.
-float e4m3(std::uint8_t bits) {
-  if ((bits & 0x7F) == 0x7F) {
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  if ((bits & 0x78) == 0x78) {
-    const float value = std::ldexp(8.0F + static_cast<float>(bits & 7), 8 - 3);
-    return (bits & 0x80) != 0 ? -value : value;
-  }
-  return small_float(bits, 4, 3);
-}
-
 template <class T>
 std::string complex_json(bytes_view bytes, std::size_t index) {
   return fmt::format("[{}, {}]", real_json(element<T>(bytes, 2 * index)),
                      real_json(element<T>(bytes, 2 * index + 1)));
 }
 
+// Returns bit `index` of a bitmask, whose first bit is the most significant one.
 bool bit(bytes_view bytes, std::size_t index) {
   return (static_cast<unsigned>(bytes[index / 8]) >> (7 - index % 8) & 1U) != 0;
 }
@@ -75,13 +49,14 @@ bool bit(bytes_view bytes, std::size_t index) {
 
 std::string element_json(dtype type, bytes_view bytes, std::size_t index) {
   switch (type) {
-    case dtype::fp8_e4m3: return real_json(e4m3(element<std::uint8_t>(bytes, index)));
+    case dtype::fp8_e4m3:
+      return real_json(fp8_e4m3_to_float(element<std::uint8_t>(bytes, index)));
     case dtype::fp8_e5m2:
-      return real_json(small_float(element<std::uint8_t>(bytes, index), 5, 2));
+      return real_json(fp8_e5m2_to_float(element<std::uint8_t>(bytes, index)));
     case dtype::fp16:
-      return real_json(small_float(element<std::uint16_t>(bytes, index), 5, 10));
+      return real_json(fp16_to_float(element<std::uint16_t>(bytes, index)));
     case dtype::bf16:
-      return real_json(small_float(element<std::uint16_t>(bytes, index), 8, 7));
+      return real_json(bf16_to_float(element<std::uint16_t>(bytes, index)));
     case dtype::fp32: return real_json(element<float>(bytes, index));
     case dtype::fp64: return real_json(element<double>(bytes, index));
     case dtype::int8:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Elements of tensors as text.
+/// Single elements of tensors as JSON.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,13 @@
 
 namespace weir::tools {
 
-/// Element `index` of `bytes` in native byte order as JSON: a number, true or false, [re,
-/// im] for complex, text for what JSON has no number for. Reals are the shortest text
-/// that reads back the same.
-/// @pre the element lies within `bytes`
+/// Returns an element as JSON: a number, `true` or `false`, or [real, imaginary].
+///
+/// Reals are the shortest text that reads back as the same number. NaN and infinities,
+/// which JSON has no numbers for, are the strings "nan", "inf" and "-inf".
+/// @param bytes  Elements in native byte order, without alignment.
+/// @param index  Number of the element, which must lie within `bytes`.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string element_json(dtype type, bytes_view bytes, std::size_t index);
 
 }  // namespace weir::tools

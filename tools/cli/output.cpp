@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole reads and writes of descriptors, with their failures.
+/// Buffered standard output, whole reads of descriptors, and sizes with units.
 #include "output.hpp"
 
 #include <unistd.h>
@@ -37,10 +37,7 @@ void output::flush() {
 result<void> output::close() {
   flush();
   if (failed_ != 0) {
-    return error(errc::io,
-                 fmt::format("cannot write standard output: expected room for all of it, "
-                             "found \"{}\"",
-                             std::strerror(failed_)));
+    return system_error("write", "standard output", failed_);
   }
   return {};
 }
@@ -58,8 +55,7 @@ result<byte_vector> read_descriptor(int descriptor, const std::string& name,
       continue;
     }
     if (n < 0) {
-      return error(errc::io, fmt::format("cannot read {}: expected bytes, found \"{}\"",
-                                         name, std::strerror(errno)));
+      return system_error("read", name, errno);
     }
     if (content.size() + static_cast<std::size_t>(n) > limit) {
       return error(errc::out_of_range,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Standard output and standard input of a command: nothing that was not written counts
-/// as printed.
+/// Standard output and standard input of a command. A failed write is a failure of the
+/// command: a full disk must not look like success.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,42 +15,55 @@
 
 namespace weir::tools {
 
-/// Buffered standard output; a failed write is reported by `close`.
+/// Buffered standard output. A failed write is remembered and reported by `close`.
 /// @threads{thread-compatible}
 class output {
  public:
+  /// @param descriptor  Open for writing; it is not closed.
   explicit output(int descriptor = 1) : descriptor_(descriptor) {}
 
+  /// Formats with fmt and writes the result.
   template <class... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) {
     write(fmt::format(format, std::forward<Args>(args)...));
   }
+  /// Writes a text.
   void write(std::string_view text);
+  /// Writes bytes as they are.
   void write(bytes_view bytes) { write(as_text(bytes)); }
+  /// Passes everything that was written to the operating system.
   void flush();
-  /// Flushes; the first failure of any write. @error{io, names standard output}
+  /// Flushes, and returns the first failure of any write.
+  /// @error{io, no_space, a write to standard output failed}
   [[nodiscard]] result<void> close();
 
  private:
   int descriptor_;
-  int failed_ = 0;  // errno of the first failure
+  int failed_ = 0;  ///< errno of the first failure
   std::string pending_;
 };
 
-/// Everything on a descriptor up to its end. @error{io; out_of_range, more than `limit`
-/// bytes}
+/// Reads a descriptor to its end.
+/// @param name   Name of the source for error messages.
+/// @param limit  Largest number of bytes to keep.
+/// @error{io, a read failed} @error{out_of_range, there are more than `limit` bytes}
 [[nodiscard]] result<byte_vector> read_descriptor(int descriptor, const std::string& name,
                                                   std::size_t limit = std::size_t{1}
                                                                       << 34);
 
-/// A file, or standard input for "-". @error{not_found, io}
+/// Reads a file, or standard input if the path is "-".
+/// @error{not_found, the file does not exist} @error{io, a read failed}
+/// @error{torn, the file became shorter meanwhile}
+/// @error{out_of_range, standard input is too large}
 [[nodiscard]] result<byte_vector> read_input(const std::string& path);
 
-/// Bytes from "64MiB", "4096", "1GiB". @error{invalid_argument, another unit or no
-/// number}
+/// Parses a size: "4096", "64MiB", "1GiB".
+/// @units{return value, bytes}
+/// @error{invalid_argument, not a whole number with one of the units B, KiB, MiB, GiB,
+/// TiB, or too large}
 [[nodiscard]] result<std::uint64_t> parse_size(std::string_view text);
 
-/// Shape as "[128, 64]".
+/// Returns a shape as "[128, 64]".
 [[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 
 }  // namespace weir::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that are none, numbers below zero.
+/// Refuses negative numbers and suggests verbs for misspelt ones.
 #include "refusal.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +15,7 @@ namespace weir::tools {
 
 namespace {
 
+// Returns all verbs of a command, whether they were used or not.
 std::vector<CLI::App*> verbs_of(CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
@@ -36,14 +37,16 @@ void refuse_negative_numbers(CLI::App& app) {
 }
 
 int refuse(CLI::App& app, const CLI::ParseError& why) {
-  CLI::App* at = &app;
+  // The innermost command that the parser recognised. If it has verbs and none followed,
+  // the first word that is left over was meant to be one.
+  CLI::App* innermost = &app;
   std::string path = app.get_name();
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().back();
-    path += " " + at->get_name();
+  while (!innermost->get_subcommands().empty()) {
+    innermost = innermost->get_subcommands().back();
+    path += " " + innermost->get_name();
   }
   std::vector<std::string> names;
-  for (const CLI::App* verb : verbs_of(*at)) {
+  for (const CLI::App* verb : verbs_of(*innermost)) {
     names.push_back(verb->get_name());
   }
   const std::vector<std::string> left = app.remaining(true);

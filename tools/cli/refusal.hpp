@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the command line says of arguments that it cannot use.
+/// Messages about arguments that the command line cannot use.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace weir::tools {
 
-/// Numbers without a sign take none: the parser would wrap them around.
+/// Makes all unsigned options of a command and of its verbs refuse negative numbers,
+/// which the parser would otherwise turn into huge positive ones.
 void refuse_negative_numbers(CLI::App& app);
 
-/// Says why the arguments were refused, on stderr, or prints the help that was asked for.
-/// Returns the exit code.
+/// Prints why the arguments were refused to standard error, or the help or version that
+/// was asked for to standard output.
+/// @returns The exit code of the program.
 [[nodiscard]] int refuse(CLI::App& app, const CLI::ParseError& why);
 
 }  // namespace weir::tools

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir run`, `weir resume` and `weir report`: the life of a run folder.
+/// `weir run`, `weir resume` and `weir report`: the commands that write a run folder.
+///
+/// A run folder holds config.toml from before the first step, a lock file while a process
+/// works in it, the log, the checkpoints, and at the end metrics and report. A run can
+/// therefore be resumed however it ended.
 #include "weir/actors/run.hpp"
 
 #include <unistd.h>
@@ -48,7 +52,8 @@ result<void> make_folders(const std::string& path) {
   return {};
 }
 
-// runs/NAME-1, runs/NAME-2, ...: the first that nobody has, taken by making it.
+// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist. Creating it
+// reserves it: of two processes that try the same number, one succeeds.
 result<std::string> next_run_folder(const std::string& name) {
   WEIR_CHECK(make_folders("runs"));
   for (int n = 1; n < 1'000'000; ++n) {
@@ -82,12 +87,15 @@ std::string corpus_text(const actors::run_start& start) {
              : fmt::format("{}, {} tokens", out, start.corpus_tokens);
 }
 
-// What one process of a run says: lines for people, the log, the line of progress.
-class narrator {
+// Reports the events of a run to the terminal (lines and the line of progress) and to the
+// log.
+class run_reporter {
  public:
-  narrator(output& out, bool json, run_log& log) : out_(out), json_(json), log_(log) {}
+  run_reporter(output& out, bool json, run_log& log)
+      : out_(out), json_(json), log_(log) {}
 
-  // People read standard output, unless it carries JSON.
+  // Prints a line for people: to standard output, or to standard error if standard output
+  // carries JSON.
   void say(const std::string& line) {
     progress_.clear();
     if (json_) {
@@ -158,37 +166,38 @@ class narrator {
 
 using run_call = result<run_report> (*)(const run_config&, const actors::run_callbacks&);
 
-// Runs or resumes in a folder whose lock the caller holds.
+// Calls `actors::run` or `actors::resume` and reports on it. The caller holds the lock of
+// the folder.
 command_result perform(run_call call, const run_config& config, bool json, output& out) {
   WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.folder));
-  narrator tell(out, json, log);
-  tell.say(fmt::format("run folder {}", config.folder));
+  run_reporter reporter(out, json, log);
+  reporter.say(fmt::format("run folder {}", config.folder));
   for (const std::string& warning : warnings) {
-    tell.warning(warning);
+    reporter.warning(warning);
   }
   actors::run_control control;
   const actors::signal_scope signals(control);
   actors::run_callbacks callbacks;
-  callbacks.started = [&](const actors::run_start& start) { tell.start(start); };
-  callbacks.progress = [&](const actors::run_progress& p) { tell.progress(p); };
-  callbacks.warning = [&](const std::string& text) { tell.warning(text); };
+  callbacks.started = [&](const actors::run_start& start) { reporter.start(start); };
+  callbacks.progress = [&](const actors::run_progress& p) { reporter.progress(p); };
+  callbacks.warning = [&](const std::string& text) { reporter.warning(text); };
   callbacks.control = &control;
   prefer_long_time_slices();
   const auto report = call(config, callbacks);
-  tell.line().clear();
+  reporter.line().clear();
   if (!report) {
     log.failure(report.error().message());
     return error(report.error());
   }
-  tell.finish(*report);
+  reporter.finish(*report);
   if (const auto page = write_report(config.folder); page) {
-    tell.say(fmt::format("report     {}", page->path));
+    reporter.say(fmt::format("report     {}", page->path));
   } else {
-    tell.warning(page.error().message());
+    reporter.warning(page.error().message());
   }
   if (report->ended == "interrupted") {
-    tell.say(fmt::format("interrupted; continue with: weir resume {}", config.folder));
+    reporter.say(fmt::format("interrupted; continue with: weir resume {}", config.folder));
   }
   if (json) {
     out.write(actors::metrics_json(*report));
@@ -203,7 +212,7 @@ result<void> write_config(const run_config& config) {
                                join_path(config.folder, "config.toml"), as_view(text));
 }
 
-// Held while a process works in a run folder.
+// Takes the lock that a process holds while it works in a run folder.
 result<file_lock> lock_folder(const std::string& folder) {
   return file_lock::acquire(join_path(folder, "lock"));
 }
@@ -212,7 +221,8 @@ result<file_lock> lock_folder(const std::string& folder) {
 
 command_result run_command(const run_options& options, output& out) {
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
-  // Settings are refused before any folder is made; which folder does not matter to them.
+  // The check comes before any folder is made. It needs some folder name, and any will
+  // do.
   config.folder = options.out.empty() ? "runs" : options.out;
   WEIR_CHECK(actors::check_config(config));
   if (options.out.empty()) {

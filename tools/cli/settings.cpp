@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir settings`: what the keys of a run are and take.
+/// `weir settings`: prints the reference of the settings of a run.
 #include "commands.hpp"
 #include "config/reference.hpp"
 #include "weir/actors/run.hpp"

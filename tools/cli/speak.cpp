@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir speak` and `weir store`: what a run has learned, outside of it.
+/// `weir speak` and `weir store`: use the parameters of a run outside of the run.
 #include "weir/actors/speak.hpp"
 
 #include "commands.hpp"
@@ -26,7 +26,8 @@ command_result speak_command(const speak_options& options, output& out) {
   bool begun = false;
   const auto on_text = [&](std::string_view piece) {
     if (!options.json) {
-      // Nothing is printed before the source is known to be good.
+      // The prompt is printed with the first piece of text, when the source is known to
+      // be good.
       out.write(begun ? std::string_view() : std::string_view(options.prompt));
       out.write(piece);
       out.flush();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Time slices by system calls: the C library knows none of these.
+/// Sets the time slice of a thread by system calls, for which the C library has no
+/// functions.
 #include "time_slice.hpp"
 
 #include <sched.h>
@@ -13,14 +14,14 @@ namespace weir::tools {
 
 namespace {
 
-/// First version of the kernel's `sched_attr`.
+/// The first version of the kernel's `struct sched_attr`.
 struct scheduling {
   std::uint32_t size = sizeof(scheduling);
   std::uint32_t policy = 0;
   std::uint64_t flags = 0;
   std::int32_t nice = 0;
   std::uint32_t priority = 0;
-  std::uint64_t runtime_ns = 0;  ///< of an ordinary thread: its slice
+  std::uint64_t runtime_ns = 0;  ///< for ordinary threads: the time slice
   std::uint64_t deadline_ns = 0;
   std::uint64_t period_ns = 0;
 };

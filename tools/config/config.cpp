@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Applies values to a configuration, with messages that name key and place.
+/// Applies values of a file and of the command line to a configuration. Every error names
+/// the key and the place of its value.
 #include "config.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +18,7 @@ namespace {
 
 using actors::run_config;
 
+// Returns a path as an absolute one; "-" stands for standard input and stays.
 std::string absolute_path(const std::string& path, const std::string& base_folder) {
   if (path == "-") {
     return path;
@@ -105,10 +107,10 @@ std::string to_toml(const run_config& config) {
   std::string table;
   for (const auto& key : actors::run_settings().entries()) {
     const std::size_t dot = key.name.find('.');
-    const std::string in = dot == std::string::npos ? "" : key.name.substr(0, dot);
-    if (in != table) {
-      out += fmt::format("\n[{}]\n", in);
-      table = in;
+    const std::string group = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (group != table) {
+      out += fmt::format("\n[{}]\n", group);
+      table = group;
     }
     out += fmt::format("# {}{}\n{} = {}\n", key.documentation,
                        key.may_change ? " (may change at a resume)" : "",

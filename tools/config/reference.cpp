@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writes lists of settings.
+/// Formats lists of settings as a page, as text and as JSON.
 #include "reference.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tables of settings as text for people and programs.
+/// The reference of settings, generated from their tables.
 #pragma once
 
 #include <span>
@@ -12,14 +12,15 @@
 
 namespace weir::tools {
 
-/// A setting with the value that it has by default.
+/// A setting and its default.
 struct listed_setting {
   const setting_info* info = nullptr;
   setting_value preset;
 };
+/// Settings in the order of their table.
 using setting_list = std::vector<listed_setting>;
 
-/// All settings of a table, in its order. The table outlives the list.
+/// Returns all settings of a table, which must outlive the list.
 template <class Owner>
 [[nodiscard]] setting_list list_settings(const settings_table<Owner>& table) {
   const Owner untouched{};
@@ -30,18 +31,20 @@ template <class Owner>
   return all;
 }
 
-/// The setting of a name, or all settings of a group: "model" means all "model.*".
-/// @error{unknown_key, no setting and no group has this name; the nearest is named}
+/// Returns the setting of a name, or all settings of a group: "model" selects "model.*".
+/// @error{unknown_key, no setting and no group has this name; the message suggests the
+/// nearest setting}
 [[nodiscard]] result<setting_list> select_settings(std::span<const listed_setting> all,
                                                    std::string_view name);
 
-/// For a terminal: each setting with its default, its range and its documentation.
+/// Returns text for a terminal: documentation, range and default of each setting.
 [[nodiscard]] std::string settings_text(std::span<const listed_setting> settings);
-/// A JSON array with an object per setting.
+/// Returns a JSON array with one object for each setting.
 [[nodiscard]] std::string settings_json(std::span<const listed_setting> settings);
-/// The page docs/settings.md: a table per group.
+/// Returns the page docs/settings.md, with one table for each group.
 [[nodiscard]] std::string settings_page(std::span<const listed_setting> settings);
-/// The names of the settings, or of those that a resume may change, in indented lines.
+/// Returns the names of the settings, or of those that may change at a resume, in
+/// indented lines.
 [[nodiscard]] std::string settings_names(std::span<const listed_setting> settings,
                                          bool may_change_only);
 

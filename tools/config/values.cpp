@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The only source that knows toml++.
+/// Converts TOML to values of settings and back, with toml++. Only this source and that
+/// of `weir module` include the library, because it takes long to compile.
 #include "values.hpp"
 
 #include <fmt/core.h>
@@ -54,7 +55,8 @@ setting_value convert(const toml::node& node) {
   return {setting_value::foreign{kind_of(node)}};
 }
 
-// Tables of TOML nest as deep as the parser allows, which is bounded.
+// Adds the keys of a table, with dots in place of nesting. The recursion is as deep as
+// the tables are nested, which the parser limits.
 void flatten(const toml::table& table, const std::string& prefix, const std::string& name,
              std::vector<config_entry>& out) {
   for (const auto& [key, node] : table) {
@@ -68,7 +70,8 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   }
 }
 
-// "file:12:9" with the numbers made comparable: the order of the file.
+// Returns line and column of a place such as "file:12:9", to sort by; toml++ sorts tables
+// by their keys.
 std::pair<std::size_t, std::size_t> line_and_column(const std::string& where) {
   const std::size_t second = where.rfind(':');
   const std::size_t first =
@@ -80,7 +83,8 @@ std::pair<std::size_t, std::size_t> line_and_column(const std::string& where) {
           std::strtoull(where.c_str() + second + 1, nullptr, 10)};
 }
 
-/// A TOML basic string with its quotes.
+/// Returns a text as a TOML basic string, quotes included. Unlike JSON, TOML forbids the
+/// control character 0x7F, too.
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -151,7 +155,7 @@ result<config_entry> parse_assignment(std::string_view assignment) {
   const std::string text(assignment.substr(equals + 1));
   const std::string where = fmt::format("--set {}", key);
   const toml::parse_result parsed = toml::parse("value = " + text);
-  // A text with line breaks could smuggle in more keys; then it is meant as text.
+  // A text with line breaks can parse as more than one key; it is then taken as a string.
   if (parsed && parsed.table().size() == 1 && parsed.table().contains("value")) {
     return config_entry{key, convert(*parsed.table().get("value")), where};
   }

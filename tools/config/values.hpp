@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// TOML to values of settings and back. Only the source beside this header knows toml++.
+/// Converts TOML to values of settings and back.
+/// @threads{all functions: safe to call concurrently}
 #pragma once
 
 #include <string>
@@ -12,25 +13,26 @@
 
 namespace weir::tools {
 
-/// A dotted key, its value, and where both stand: "file:line:column" or "--set key".
+/// A key with its value, as a file or the command line gives it.
 struct config_entry {
-  std::string key;
+  std::string key;  ///< dotted, such as "model.heads"
   setting_value value;
-  std::string where;
+  std::string where;  ///< place for messages: "file:line:column" or "--set key"
 };
 
-/// All keys of a TOML text, tables flattened to dotted keys, in the order of the file.
-/// @param name  Name of the file in places, as the user wrote it.
-/// @error{invalid_argument, not TOML; with file, line and column}
+/// Parses a TOML text.
+/// @param name  Name of the file for messages, as the user wrote it.
+/// @returns All keys in the order of the text; tables become the first parts of keys.
+/// @error{invalid_argument, the text is not TOML; the message gives line and column}
 [[nodiscard]] result<std::vector<config_entry>> parse_toml(std::string_view text,
                                                            const std::string& name);
 
-/// `key=value` of the command line: the value is read as TOML, and what is not TOML is a
-/// string.
-/// @error{invalid_argument, no "=" or no key}
+/// Parses an assignment KEY=VALUE of the command line. The value is read as TOML, and as
+/// a string if it is not TOML.
+/// @error{invalid_argument, the key or the "=" is missing}
 [[nodiscard]] result<config_entry> parse_assignment(std::string_view assignment);
 
-/// A value as TOML; `parse_toml` reads it back.
+/// Returns a value as TOML, which `parse_toml` reads as the same value.
 [[nodiscard]] std::string toml_text(const setting_value& value);
 
 }  // namespace weir::tools

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Style and pieces of the page.
+/// The style sheet of a report and the HTML of its elements.
 #include "page.hpp"
 
 #include <fmt/core.h>
 
-#include "svg.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
@@ -76,48 +76,48 @@ html_page::html_page(std::string_view title, std::string_view subtitle)
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
           "<meta name=\"color-scheme\" content=\"light dark\"><title>{0}</title>"
           "<style>{1}</style></head>\n<body><main><h1>{0}</h1><p class=\"sub\">{2}</p>\n",
-          html_escape(title), style, html_escape(subtitle))) {}
+          xml_escape(title), style, xml_escape(subtitle))) {}
 
 void html_page::tiles(const std::vector<std::pair<std::string, std::string>>& figures) {
   out_ += "<div class=\"tiles\">";
   for (const auto& [name, value] : figures) {
     out_ += fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>",
-                        html_escape(value), html_escape(name));
+                        xml_escape(value), xml_escape(name));
   }
   out_ += "</div>\n";
 }
 
 void html_page::section(std::string_view heading) {
-  out_ += fmt::format("<h2>{}</h2>\n", html_escape(heading));
+  out_ += fmt::format("<h2>{}</h2>\n", xml_escape(heading));
 }
 
 void html_page::paragraph(std::string_view text, std::string_view css) {
-  out_ += fmt::format("<p class=\"{}\">{}</p>\n", css, html_escape(text));
+  out_ += fmt::format("<p class=\"{}\">{}</p>\n", css, xml_escape(text));
 }
 
 void html_page::figure(std::string_view html, std::string_view caption) {
   out_ += fmt::format("<figure>{}", html);
   out_ += caption.empty() ? "</figure>\n"
                           : fmt::format("<figcaption>{}</figcaption></figure>\n",
-                                        html_escape(caption));
+                                        xml_escape(caption));
 }
 
 void html_page::table(const std::vector<std::pair<std::string, std::string>>& rows) {
   out_ += "<figure><table>";
   for (const auto& [name, value] : rows) {
-    out_ += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", html_escape(name),
-                        html_escape(value));
+    out_ += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", xml_escape(name),
+                        xml_escape(value));
   }
   out_ += "</table></figure>\n";
 }
 
 void html_page::text(std::string_view text) {
-  out_ += fmt::format("<pre>{}</pre>\n", html_escape(text));
+  out_ += fmt::format("<pre>{}</pre>\n", xml_escape(text));
 }
 
 void html_page::folded(std::string_view summary, std::string_view text) {
   out_ += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
-                      html_escape(summary), html_escape(text));
+                      xml_escape(summary), xml_escape(text));
 }
 
 std::string html_page::finish() && {

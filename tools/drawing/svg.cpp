@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines, bars and labels.
+/// Lines, rectangles and texts of SVG; curves and bars made of them.
 #include "svg.hpp"
 
 #include <fmt/core.h>
@@ -8,13 +8,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weir/base/text.hpp"
+
 namespace weir::tools {
 
 namespace {
 
 constexpr double page_width = 960;
 
-// Area of the curves within their drawing.
+// The area of the curves within their drawing, and the numbers at its edges.
 struct frame {
   double left = 44;
   double right = page_width - 150;
@@ -46,7 +48,8 @@ frame frame_of(const std::vector<curve_line>& lines, double tokens) {
   double low = 8;
   double high = 1;
   for (const curve_line& line : lines) {
-    // The first windows start at eight bits and would press everything else together.
+    // The first hundredth does not count for the upper end of the axis: a new model
+    // begins at eight bits per byte, and that scale would flatten the rest of the curve.
     for (const auto& [token, bits] : line.points) {
       low = std::min(low, bits);
       high = token > tokens / 100 ? std::max(high, bits) : high;
@@ -71,7 +74,7 @@ void draw_axes(svg& s, const frame& f) {
   s.text(f.left - 30, f.top - 12, "tick", "start", "bits per byte");
 }
 
-// Moves labels apart, top to bottom, and back up where they would leave the drawing.
+// Moves labels apart: first downwards, then back up from the bottom of the drawing.
 void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bottom) {
   constexpr double distance = 16;
   std::stable_sort(labels.begin(), labels.end(),
@@ -88,24 +91,9 @@ void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bo
 
 }  // namespace
 
-std::string html_escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 svg::svg(double width, double height, std::string_view title)
     : out_(fmt::format("<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"{}\">\n",
-                       width, height, html_escape(title))) {}
+                       width, height, xml_escape(title))) {}
 
 void svg::line(double x1, double y1, double x2, double y2, std::string_view css) {
   out_ += fmt::format(
@@ -119,14 +107,14 @@ void svg::rect(double x, double y, double width, double height, std::string_view
       "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" class=\"{}\"",
       x, y, width, height, css);
   out_ +=
-      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", html_escape(tip));
+      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", xml_escape(tip));
 }
 
 void svg::text(double x, double y, std::string_view css, std::string_view anchor,
                std::string_view text) {
   out_ += fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y,
-      css, anchor, html_escape(text));
+      css, anchor, xml_escape(text));
 }
 
 void svg::polyline(const std::vector<std::pair<double, double>>& points,
@@ -135,9 +123,8 @@ void svg::polyline(const std::vector<std::pair<double, double>>& points,
   for (const auto& [x, y] : points) {
     out_ += fmt::format("{:.1f},{:.1f} ", x, y);
   }
-  out_ += tip.empty()
-              ? "\"/>\n"
-              : fmt::format("\"><title>{}</title></polyline>\n", html_escape(tip));
+  out_ += tip.empty() ? "\"/>\n"
+                      : fmt::format("\"><title>{}</title></polyline>\n", xml_escape(tip));
 }
 
 std::string svg::finish() && {
@@ -154,7 +141,7 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   const double head = raw / power;
   const double step = power * (head <= 1 ? 1 : head <= 2 ? 2 : head <= 5 ? 5 : 10);
   for (double n = std::ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
-    out.push_back(n * step + 0.0);  // no minus before a zero
+    out.push_back(n * step + 0.0);  // + 0.0 turns a negative zero into zero
   }
   return out;
 }
@@ -188,10 +175,10 @@ std::string draw_bars(std::vector<bar> bars, std::string_view title) {
   constexpr double left = 190;
   constexpr double right = page_width - 130;
   svg s(page_width, row * static_cast<double>(bars.size()) + 8, title);
-  const double most = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
+  const double longest = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
   double y = 4;
   for (const bar& b : bars) {
-    const double width = std::max(1.0, (right - left) * b.value / most);
+    const double width = std::max(1.0, (right - left) * b.value / longest);
     s.text(left - 8, y + 15, "label", "end", b.name);
     s.rect(left, y + 3, width, row - 8, "bar", b.name + ": " + b.text);
     s.text(left + width + 8, y + 15, "tick", "start", b.text);

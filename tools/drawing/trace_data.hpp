@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// trace.json of a run, read piece by piece, and the time line of its workers.
+/// The spans of a trace, and drawings of them: the load of the workers, the tasks of a
+/// few pulses, and the shares of the kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +13,45 @@
 
 namespace weir::tools {
 
-/// One complete span of the trace; times in microseconds from the first one.
+/// One span of a trace.
+/// @units{start, length: microseconds; start is counted from the first span}
 struct trace_span {
   std::uint32_t name = 0;  ///< index into `trace_data::names`
   std::uint32_t lane = 0;  ///< index into `trace_data::lanes`
-  bool task = true;        ///< false: a checkpoint, a stall, ... on a line of its own
+  bool task = true;        ///< false for checkpoints, stalls and the like
   double start = 0;
   double length = 0;
 };
 
+/// The spans of a trace and their names.
 struct trace_data {
   std::vector<std::string> names;
   std::vector<std::string> lanes;  ///< threads, in the order of their numbers
-  std::vector<trace_span> spans;   ///< by start
-  double length = 0;               ///< end of the last span
+  std::vector<trace_span> spans;   ///< sorted by their start
+  double length = 0;               ///< end of the last span, in microseconds
 };
 
-/// Reads the complete events ("X") of a Chrome trace without building its tree.
-/// @error{corrupt, not JSON; with the place} @error{not_found, io, the file}
+/// Reads the spans of a Chrome trace (events of phase "X") and the names of its threads.
+/// @error{not_found, io, the file cannot be opened}
+/// @error{corrupt, the file is not a trace in JSON}
 [[nodiscard]] result<trace_data> read_trace(const std::string& path);
 
-/// Share of each kernel in the recorded time of tasks, longest first.
+/// The time that the tasks of one kernel took.
 struct kernel_share {
-  std::uint32_t name = 0;
-  std::uint64_t count = 0;
-  double total = 0;  ///< microseconds
+  std::uint32_t name = 0;   ///< index into `trace_data::names`
+  std::uint64_t count = 0;  ///< tasks
+  double total = 0;         ///< microseconds
 };
+/// Returns the kernels of a trace, the one with the most time first.
 [[nodiscard]] std::vector<kernel_share> kernel_shares(const trace_data& trace);
 
-/// How busy each thread was over the whole time. A stretch in which nothing was recorded
-/// stays empty.
+/// Draws how busy each thread was over the whole time, as SVG. Stretches in which no task
+/// was recorded stay empty.
 [[nodiscard]] std::string draw_load(const trace_data& trace);
-/// Every task of a few pulses near the end, coloured by kernel.
+/// Draws every task of a stretch of time near the end, coloured by kernel, as SVG.
+/// @param microseconds  Length of the stretch.
 [[nodiscard]] std::string draw_tasks(const trace_data& trace, double microseconds);
-/// Table of the kernels with the colours of `draw_tasks`, as HTML.
+/// Returns a table of the kernels with the colours of `draw_tasks`, as HTML.
 [[nodiscard]] std::string kernel_table(const trace_data& trace);
 
 }  // namespace weir::tools

@@ -8,21 +8,24 @@
 
 #include "svg.hpp"
 #include "trace_data.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::tools {
 
 namespace {
 
+// Ends of the time axis.
 constexpr double left = 160;
 constexpr double right = 930;
-constexpr std::size_t colours =
-    8;  // kernels with a colour of their own; the rest share one
+// Number of kernels that have a colour of their own; the others share one.
+constexpr std::size_t colours = 8;
 
 double lane_top(std::size_t lane, double height) {
   return 6 + static_cast<double>(lane) * (height + 10);
 }
 
-// Class of each kernel: k0 for the one with most time, ..., k8 for all from the ninth on.
+// Returns the number of each name's colour: 0 for the kernel with the most time, ..., 8
+// for all kernels from the ninth on.
 std::vector<std::size_t> colour_of_names(const trace_data& trace) {
   std::vector<std::size_t> out(trace.names.size(), colours);
   const auto shares = kernel_shares(trace);
@@ -43,18 +46,19 @@ void draw_time_axis(svg& s, double from, double to, double y, double unit,
   }
 }
 
-// Adds a stretch of time to the bins that it covers, cut at their edges.
+// Divides a stretch of time among the bins of equal width that it covers.
 void add_to_bins(std::vector<double>& bins, double width, double start, double end) {
   auto bin = static_cast<std::size_t>(start / width);
-  for (double at = start; bin < bins.size() && at < end; ++bin) {
+  for (double time = start; bin < bins.size() && time < end; ++bin) {
     const double edge = std::min(end, static_cast<double>(bin + 1) * width);
-    bins[bin] += std::max(0.0, edge - at);
-    at = std::max(at, edge);
+    bins[bin] += std::max(0.0, edge - time);
+    time = std::max(time, edge);
   }
 }
 
-// Microseconds of each bin in which tasks were recorded: with pauses, but without the
-// stretches between single pulses.
+// Returns for each bin the microseconds in which tasks were recorded. A run may record
+// single pulses only: a pause between tasks of 20 ms or more counts as not recorded, a
+// shorter one as time in which the workers were idle.
 std::vector<double> recorded_time(const trace_data& trace, std::size_t bins) {
   constexpr double pause = 20'000;
   std::vector<double> out(bins, 0.0);
@@ -86,7 +90,7 @@ std::vector<std::vector<double>> busy_time(const trace_data& trace, std::size_t 
   return out;
 }
 
-// Spans that are no tasks, where they are.
+// Draws the spans that are not tasks, such as checkpoints.
 void draw_spans(svg& s, const trace_data& trace, double height) {
   const double scale = (right - left) / trace.length;
   for (const trace_span& span : trace.spans) {
@@ -133,8 +137,8 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
   const std::size_t lanes = trace.lanes.size();
   const double bottom = lane_top(lanes, height);
   svg s(960, bottom + 26, "Tasks of a few pulses");
-  // From the last quarter of the recorded tasks: after the warm-up, before the end
-  // drains.
+  // The stretch begins with the last quarter of the tasks: caches are warm there, and the
+  // end of the run, where workers run out of tasks, is still far.
   const std::size_t first = trace.spans.size() - trace.spans.size() / 4;
   const double from = first < trace.spans.size() ? trace.spans[first].start : 0;
   const double to = std::min(from + microseconds, std::max(trace.length, from + 1));
@@ -173,7 +177,7 @@ std::string kernel_table(const trace_data& trace) {
         "height=\"10\" "
         "class=\"k{}\"/></svg> {}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f}</td>"
         "<td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td></tr>\n",
-        std::min(i, colours), html_escape(trace.names[k.name]), k.count,
+        std::min(i, colours), xml_escape(trace.names[k.name]), k.count,
         k.total / static_cast<double>(std::max<std::uint64_t>(k.count, 1)),
         k.total / 1000, all > 0 ? 100 * k.total / all : 0);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir module`: the verbs that write files.
+/// The verbs of `weir module` that write files: build, sign and keygen.
 #include <deque>
 #include <optional>
 
@@ -25,7 +25,8 @@ result<std::optional<secret_key>> key_of(const module_options& options) {
   return std::optional(key);
 }
 
-// Bits of the sections whose machine is among `targets`.
+// Returns one bit for each code section, set if the kernel's targets include its machine;
+// all bits if the kernel has no targets.
 result<std::uint64_t> mask_of(const described_kernel& kernel,
                               const std::vector<code_file>& code) {
   if (kernel.targets.empty()) {
@@ -53,7 +54,7 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
 result<byte_vector> build_image(const module_description& from,
                                 const secret_key* sign_with) {
   runtime::fatbin_builder builder;
-  std::deque<byte_vector> kept;
+  std::deque<byte_vector> kept;  // the builder refers to the code until it has built
   for (const code_file& code : from.code) {
     if (!code.path.empty()) {
       WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Descriptions of modules. A key that nobody asked for is an error, so that a slip of
-/// the pen does not pass for a default.
+/// Reads descriptions of modules from TOML. Unknown keys are errors, so that a misspelt
+/// key does not silently leave a default in place.
 #include "module/description.hpp"
 
 #include <fmt/core.h>
@@ -58,7 +58,9 @@ result<std::uint32_t> number_named(std::string_view name,
                            name, did_you_mean(name, names)));
 }
 
-/// Keys of one table, each asked for once; the first thing that is wrong is kept.
+/// Reads the keys of one table into variables and keeps the first error. A variable keeps
+/// its value if its key is absent. The keys that were read are remembered, so that
+/// `finish` can refuse all others.
 class table_reader {
  public:
   table_reader(const toml::table& table, std::string name)
@@ -127,7 +129,7 @@ class table_reader {
     }
   }
 
-  /// Calls `one` with a reader of each table of an array of tables.
+  /// Calls `one` with a reader for each table of an array of tables.
   template <class One>
   void each_table(const char* key, One one) {
     std::size_t number = 0;
@@ -156,7 +158,7 @@ class table_reader {
     }
   }
 
-  /// The value of a result, or its error with the place.
+  /// Stores the value of a result, or keeps its error with the place of the key.
   template <class T>
   void keep(result<T> value, const char* key, T& to) {
     if (value) {
@@ -166,7 +168,7 @@ class table_reader {
     }
   }
 
-  /// What was wrong first, or a key that was never asked for.
+  /// Returns the first error; without one, the error for a key that was never read.
   result<void> finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -202,13 +204,13 @@ class table_reader {
     }
   }
 
-  void whole_number(const char* key, const toml::node& node, std::int64_t most,
+  void whole_number(const char* key, const toml::node& node, std::int64_t max,
                     std::uint64_t& to) {
     const auto value = node.value_exact<std::int64_t>();
-    if (value && *value >= 0 && *value <= most) {
+    if (value && *value >= 0 && *value <= max) {
       to = static_cast<std::uint64_t>(*value);
     } else {
-      refuse(key, node, fmt::format("a number from 0 to {}", most));
+      refuse(key, node, fmt::format("a number from 0 to {}", max));
     }
   }
 

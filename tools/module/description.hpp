@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `weir module build` is told: kernels, hints and files of code, as TOML.
+/// The description of a module that `weir module build` reads: kernels, files of code,
+/// collective plans and a policy, in TOML.
+/// @threads{all functions: safe to call concurrently}
 #pragma once
 
 #include <string>
@@ -12,22 +14,24 @@
 
 namespace weir::tools {
 
-/// A section of code that is still a file.
+/// A code section of a module, and the file that holds its content.
 struct code_file {
   runtime::section_kind kind = runtime::section_kind::cpu_so;
   std::string arch;
-  std::string path;  ///< empty for registered functions
+  std::string path;  ///< empty if the code is functions that a program registers
 };
 
-/// A kernel and the machines that it is for; none means all.
+/// A kernel and the machines that it can run on.
 struct described_kernel {
   runtime::kernel_record record;
-  std::vector<std::string> targets;  ///< "x86-64-v3", as of the code
+  /// Values of `code_file::arch`, such as "x86-64-v3"; empty means all machines.
+  std::vector<std::string> targets;
 };
 
+/// The content of a description.
 struct module_description {
   std::vector<std::string> sources;  ///< files whose content gives the source hash
-  std::string explain;               ///< JSON
+  std::string explain;               ///< JSON that `weir module explain` shows
   std::vector<described_kernel> kernels;
   std::vector<code_file> code;
   std::vector<runtime::plan_record> plans;
@@ -35,21 +39,29 @@ struct module_description {
   runtime::policy_record policy;
 };
 
-/// Reads a description; paths in it are relative to `folder`.
-/// @error{invalid_argument, no TOML or a value of another kind; unknown_key}
+/// Reads a description.
+/// @param name    Name of the file for messages.
+/// @param folder  Folder from which relative paths begin.
+/// @error{invalid_argument, the text is not TOML, or a value has the wrong kind}
+/// @error{unknown_key, a key or a word is unknown; the message suggests the nearest one}
 [[nodiscard]] result<module_description> read_description(std::string_view text,
                                                           const std::string& name,
                                                           const std::string& folder);
 
-/// One parameter as C writes it: "const fp32* x" is read, "out fp32* y" written, "fp32*
-/// y" both; "int32 n" is a value, "opaque:20 options" that many bytes; "void*" points to
-/// anything, "constant fp32* t" to constant memory.
-/// @error{invalid_argument}
+/// Reads a kernel parameter in the notation of C.
+///
+/// "const fp32* x" is a pointer to elements that the kernel reads, "out fp32* y" to
+/// elements that it writes, "fp32* y" to elements that it reads and writes, "constant
+/// fp32* t" to constant memory, and "void* p" to elements of any type. "int32 n" is a
+/// number, and "opaque:20 options" is a value of 20 bytes.
+/// @error{invalid_argument, the text has another form, or the type is unknown}
 [[nodiscard]] result<runtime::kernel_parameter> read_parameter(std::string_view text);
-/// The same words back.
+/// Returns a parameter in the notation that `read_parameter` reads.
 [[nodiscard]] std::string parameter_text(const runtime::kernel_parameter& parameter);
 
-/// "x86-64-v3=FILE" @error{invalid_argument}
+/// Reads an argument LEVEL=FILE, such as "x86-64-v3=saxpy.so", which names a shared
+/// object.
+/// @error{invalid_argument, the text has another form}
 [[nodiscard]] result<code_file> read_code_argument(const std::string& text);
 
 }  // namespace weir::tools

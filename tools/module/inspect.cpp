@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir module`: the verbs that look into a module. None of its code runs.
+/// The verbs of `weir module` that read a module: ls, explain and verify. None of them
+/// runs its code.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,7 @@ namespace weir::tools {
 
 namespace {
 
-/// A container with the bytes that its sections point into.
+/// A parsed module, and the bytes of the file that it points into.
 struct read_module {
   byte_vector image;
   runtime::fatbin module;

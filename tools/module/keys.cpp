@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of keys.
+/// Reads and writes the files of signing keys.
 #include "module/keys.hpp"
 
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "weir/base/file.hpp"
 
@@ -19,14 +18,12 @@ namespace {
 
 constexpr mode_t for_the_owner = 0600, for_all = 0644;
 
-// Never replaces a file: a key that is lost does not come back.
+// Creates a file and never replaces one, because a key that is lost cannot be recovered.
 result<void> write_new(const std::string& path, const std::string& text, mode_t mode) {
   const int descriptor =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor < 0) {
-    return error(errno == EEXIST ? errc::already_exists : errc::io,
-                 fmt::format("cannot write key {}: expected a new file, found \"{}\"",
-                             path, std::strerror(errno)));
+    return system_error("create the key file", path, errno);
   }
   const ssize_t written = ::write(descriptor, text.data(), text.size());
   const bool good =
@@ -35,8 +32,7 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
   ::close(descriptor);
   if (!good) {
     ::unlink(path.c_str());
-    return error(errc::io, fmt::format("cannot write key {}: expected room, found \"{}\"",
-                                       path, std::strerror(problem)));
+    return system_error("write the key file", path, problem);
   }
   return {};
 }

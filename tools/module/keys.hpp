@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of keys: one line of hexadecimal digits.
+/// Files with signing keys, each one line of hexadecimal digits.
 #pragma once
 
 #include <string>
@@ -10,10 +10,14 @@
 
 namespace weir::tools {
 
-/// @error{not_found, io; invalid_argument, no secret key}
+/// Reads a secret key.
+/// @error{not_found, io, the file cannot be read}
+/// @error{invalid_argument, the file does not hold a secret key}
 [[nodiscard]] result<runtime::secret_key> read_secret_key(const std::string& path);
-/// Writes the secret key with mode 0600, and the public one to `path`.pub.
-/// @error{already_exists, either file; io}
+/// Writes the secret key to `path`, readable for its owner alone, and the public key to
+/// `path`.pub.
+/// @error{already_exists, one of the files exists} @error{not_found, the folder does not}
+/// @error{io, no_space, a file cannot be written}
 [[nodiscard]] result<void> write_key_files(const std::string& path,
                                            const runtime::key_pair& keys);
 

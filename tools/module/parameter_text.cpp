@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parameters of kernels as people write them.
+/// Parses and prints parameters of kernels, and arguments of `--so`.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view opaque_word = "opaque:";
 
-// Words between blanks; a star is a word of its own.
+// Splits a text into words at blanks. A star is a word of its own.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out;
   bool inside = false;
@@ -43,7 +43,7 @@ error unreadable(std::string_view text, std::string_view expected) {
                            json_quote(text)));
 }
 
-// Id of a type of the ABI by its name; 0 for "void".
+// Returns the id of a type of the ABI by its name; 0 for "void".
 result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
   std::vector<std::string> names{"void"};
   for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {

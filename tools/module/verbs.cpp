@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the verbs of `weir module` stand on the command line.
+/// Registers the verbs of `weir module` with the command line parser.
 #include "module/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -31,9 +31,9 @@ void add_module_verbs(CLI::App& app, action& chosen) {
       app.add_subcommand("module", "Build, inspect and sign modules of kernels");
   group->require_subcommand(1);
   const auto o = std::make_shared<module_options>();
-  const auto add = [&](const char* name, const char* what, const char* example,
+  const auto add = [&](const char* name, const char* description, const char* example,
                        const char* file, command run) {
-    CLI::App* v = group->add_subcommand(name, what);
+    CLI::App* v = group->add_subcommand(name, description);
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("FILE", o->file, file)->required();
     v->add_flag("--json", o->json, "Print facts as JSON");

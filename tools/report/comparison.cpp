@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the corpus again and scores it with simple models.
+/// Reads the corpus of a run again and scores simple models on it.
 #include "comparison.hpp"
 
 #include <fmt/core.h>
@@ -49,7 +49,8 @@ result<std::vector<std::uint32_t>> read_tokens(storage::token_source& source,
   return out;
 }
 
-// About 150 points, each over whole pulses of the usual size.
+// Returns the tokens of one point of a curve: a multiple of 64, which is the usual size
+// of a pulse, so that the curve has about 150 points.
 std::size_t window_for(std::size_t tokens) {
   return std::max<std::size_t>(64, (tokens / 150 + 63) / 64 * 64);
 }
@@ -66,7 +67,8 @@ std::string list_orders(const std::vector<unsigned>& orders) {
   return out;
 }
 
-// "beats the count models of order 0, 1 and 2, but not 3"
+// Returns a clause such as "beats the count models of order 0, 1 and 2, but not of order
+// 3".
 std::string against_counts(const std::vector<count_curve>& counts, double bits,
                            double count_curve::*member) {
   std::vector<unsigned> beaten;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Count models over two hash tables per order; gzip through zlib.
+/// Count models with two hash tables per order, and gzip by zlib.
 #include "count_models.hpp"
 
 #include <fmt/core.h>
@@ -16,21 +16,23 @@ namespace weir::tools {
 namespace {
 
 constexpr unsigned token_bits = 9;
-constexpr std::uint32_t most_tokens = 1U << token_bits;
+constexpr std::uint32_t max_vocabulary = 1U << token_bits;
 
-// What was counted of one context.
+// The counts of one context.
 struct context_count {
   std::uint32_t total = 0;  // occurrences
   std::uint32_t kinds = 0;  // distinct successors
 };
 
-// One order: occurrences of each context, and of each context with its successor.
+// The model of one order: counts of each context, and of each context with a successor.
+// Keys are the tokens of the context, 9 bits each, so that five of them and a successor
+// fit into 64 bits.
 struct one_order {
   std::unordered_map<std::uint64_t, std::uint32_t> pairs;
   std::unordered_map<std::uint64_t, context_count> contexts;
 
-  // Probability of `token` after `context`, given that of the order below; counts it
-  // afterwards.
+  // Returns the probability of `token` after `context`, and then counts the token.
+  // `below` is the probability that the next lower order gives.
   double predict_and_count(std::uint64_t context, std::uint32_t token, double below) {
     std::uint32_t& pair = pairs[(context << token_bits) | token];
     context_count& count = contexts[context];
@@ -44,6 +46,7 @@ struct one_order {
   }
 };
 
+// Adds up the bits that a model pays, over the whole text, its last quarter and windows.
 class bit_counter {
  public:
   bit_counter(std::size_t tokens, std::size_t window)
@@ -83,13 +86,13 @@ class bit_counter {
 result<std::vector<count_curve>> count_models(std::span<const std::uint32_t> tokens,
                                               std::uint32_t vocabulary,
                                               std::size_t window, unsigned highest) {
-  if (vocabulary == 0 || vocabulary > most_tokens || window == 0 || highest > 5) {
+  if (vocabulary == 0 || vocabulary > max_vocabulary || window == 0 || highest > 5) {
     return error(
         errc::out_of_range,
         fmt::format(
             "cannot count tokens: expected a vocabulary of 1 to {}, a window of 1 or "
             "more and an order of 0 to 5, found {}, {} and {}",
-            most_tokens, vocabulary, window, highest));
+            max_vocabulary, vocabulary, window, highest));
   }
   std::vector<one_order> orders(highest + 1);
   std::vector<bit_counter> bits(highest + 1, bit_counter(tokens.size(), window));
@@ -102,7 +105,7 @@ result<std::vector<count_curve>> count_models(std::span<const std::uint32_t> tok
     }
     double p = 1.0 / vocabulary;
     for (unsigned k = 0; k <= highest; ++k) {
-      // A context that reaches back before the text is told apart by its length.
+      // The first tokens have no context of order k; lower orders predict them.
       if (i >= k) {
         const std::uint64_t context =
             history & ((std::uint64_t{1} << (token_bits * k)) - 1);
@@ -128,18 +131,19 @@ result<double> gzip_bits_per_byte(bytes_view text) {
   if (deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, gzip_format, 8,
                    Z_DEFAULT_STRATEGY) != Z_OK) {
     return error(errc::out_of_memory,
-                 "cannot start gzip: expected room for its tables, found none");
+                 "cannot start gzip: expected memory for its tables, found too little");
   }
   std::array<Bytef, 65536> out;
   std::uint64_t written = 0;
   int status = Z_OK;
-  for (std::size_t at = 0; status == Z_OK;) {
+  // zlib counts input in 32 bits, so a large text is passed in pieces.
+  for (std::size_t done = 0; status == Z_OK;) {
     const std::size_t piece =
-        std::min<std::size_t>(text.size() - at, std::size_t{1} << 30);
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(text.data() + at));
+        std::min<std::size_t>(text.size() - done, std::size_t{1} << 30);
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(text.data() + done));
     z.avail_in = static_cast<uInt>(piece);
-    at += piece;
-    const int flush = at == text.size() ? Z_FINISH : Z_NO_FLUSH;
+    done += piece;
+    const int flush = done == text.size() ? Z_FINISH : Z_NO_FLUSH;
     do {
       z.next_out = out.data();
       z.avail_out = out.size();

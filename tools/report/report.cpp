@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The page from top to bottom.
+/// Writes the sections of a report, from the top of the page to its bottom.
 #include "report.hpp"
 
 #include <fmt/core.h>
@@ -23,8 +23,8 @@ namespace {
 
 using points = std::vector<std::pair<double, double>>;
 
-// Averages the model's windows over those of the other models, so that the curves
-// compare.
+// Averages the curve of the model over the windows of the other models, so that the
+// curves can be compared.
 points resample(const points& curve, double window) {
   points out;
   double bits = 0;
@@ -39,7 +39,7 @@ points resample(const points& curve, double window) {
       bits = 0;
     }
   }
-  // A few tokens at the end make no point of their own: their figure would say nothing.
+  // The average of fewer tokens than half a window would be too noisy for a point.
   if (before - begun >= window / 2 || (out.empty() && before > begun)) {
     out.emplace_back(before, bits / (before - begun));
   }
@@ -183,7 +183,7 @@ void add_corpus(html_page& page, const run_data& run) {
     rows += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td "
         "class=\"n\"><code>{}</code></td></tr>\n",
-        html_escape(f.path), f.bytes, hex64(f.digest));
+        xml_escape(f.path), f.bytes, hex64(f.digest));
   }
   page.figure(rows + "</table>");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// report.html of a run folder: what was learned, from what, how the time went.
+/// Writes the report of a run folder, report.html.
 #pragma once
 
 #include <string>
@@ -10,20 +10,22 @@
 
 namespace weir::tools {
 
-/// Where the page is, and what it says about other models of the same text.
+/// The path of a report, and its comparison with other models of the same text.
 struct written_report {
   std::string path;
-  std::string verdict;         ///< empty: nothing could be compared
+  std::string verdict;         ///< empty if nothing could be compared
   double gzip = 0;             ///< bits per byte
   std::vector<double> orders;  ///< bits per token of the count models of order 0, 1, ...
 };
 
-/// Writes `DIR/report.html` from metrics.json, config.toml, curve.tgm, trace.json and log
-/// of the folder, and from the corpus if it is still what the run read. What is missing
-/// is said on the page.
-/// @error{not_found, no folder or no metrics.json} @error{corrupt, metrics.json is not
-/// JSON}
-/// @error{no_space, io, from the file system}
+/// Writes report.html of a run folder.
+///
+/// Reads metrics.json, config.toml, curve.tgm, trace.json and log of the folder, and the
+/// corpus if it has not changed since the run. The end of the page names every part that
+/// could not be read.
+/// @error{not_found, the folder or its metrics.json does not exist}
+/// @error{corrupt, metrics.json is not a JSON object}
+/// @error{no_space, io, the page cannot be written}
 [[nodiscard]] result<written_report> write_report(const std::string& folder);
 
 }  // namespace weir::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads what a run folder holds.
+/// Reads the files of a run folder.
 #include "run_data.hpp"
 
 #include <fmt/core.h>
@@ -39,7 +39,7 @@ std::string text_of(const std::string& path) {
   return content ? std::string(as_text(*content)) : std::string();
 }
 
-// All elements of an object as numbers.
+// Returns all elements of the object with the given name.
 result<std::vector<double>> numbers(const formats::message_reader& reader,
                                     const std::string& name) {
   const auto index = reader.find(name);
@@ -87,32 +87,32 @@ result<std::vector<std::pair<double, double>>> read_curve(const std::string& pat
   return out;
 }
 
-// Takes a part, or says why the report has to do without it.
+// Stores a part of the report, or notes why it is missing.
 template <class T, class Part>
-void take(result<T> read, Part& part, const char* what, run_data& data) {
+void take(result<T> read, Part& part, const char* name, run_data& data) {
   if (read) {
     part = std::move(*read);
   } else {
-    data.missing.push_back(fmt::format("{}: {}", what, read.error().message()));
+    data.missing.push_back(fmt::format("{}: {}", name, read.error().message()));
   }
 }
 
-// The value at a dotted key, or nullptr.
+// Returns the value at a dotted key such as "phases.build.tokens", or a null pointer.
 const json* find_at(const json& metrics, const std::string& key) {
-  const json* at = &metrics;
+  const json* value = &metrics;
   for (std::size_t from = 0; from <= key.size();) {
     const std::size_t dot = std::min(key.find('.', from), key.size());
-    if (!at->is_object()) {
+    if (!value->is_object()) {
       return nullptr;
     }
-    const auto found = at->find(key.substr(from, dot - from));
-    if (found == at->end()) {
+    const auto found = value->find(key.substr(from, dot - from));
+    if (found == value->end()) {
       return nullptr;
     }
-    at = &*found;
+    value = &*found;
     from = dot + 1;
   }
-  return at;
+  return value;
 }
 
 void read_corpus(run_data& data) {
@@ -131,13 +131,14 @@ void read_corpus(run_data& data) {
 }  // namespace
 
 double number_at(const json& metrics, const std::string& key, double otherwise) {
-  const json* at = find_at(metrics, key);
-  return at != nullptr && at->is_number() ? at->get<double>() : otherwise;
+  const json* value = find_at(metrics, key);
+  return value != nullptr && value->is_number() ? value->get<double>() : otherwise;
 }
 
 std::string text_at(const json& metrics, const std::string& key) {
-  const json* at = find_at(metrics, key);
-  return at != nullptr && at->is_string() ? at->get<std::string>() : std::string();
+  const json* value = find_at(metrics, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>()
+                                                : std::string();
 }
 
 result<run_data> read_run(const std::string& folder) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run folder holds, read for its report.
+/// The content of a run folder, as its report needs it.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,32 @@
 
 namespace weir::tools {
 
-/// Everything that a report shows. A part that could not be read is empty and named in
-/// `missing`.
+/// The content of a report. A part that could not be read is empty, and `missing` says
+/// why.
 struct run_data {
   std::string folder;
   nlohmann::json metrics;
   actors::run_config config;
   std::string config_text;
   std::string log;
-  std::vector<std::pair<double, double>>
-      curve;  ///< tokens, bits per byte of the window that ends there
+  /// Learning curve: number of tokens, and bits per byte of the window that ends there.
+  std::vector<std::pair<double, double>> curve;
   std::optional<trace_data> trace;
   std::optional<corpus_comparison> corpus;
   std::vector<std::string> missing;  ///< one sentence each
 };
 
-/// @error{not_found, no folder or no metrics.json} @error{corrupt, metrics.json is not
-/// JSON}
+/// Reads a run folder.
+/// @error{not_found, the folder or its metrics.json does not exist}
+/// @error{corrupt, metrics.json is not a JSON object} @error{io, it cannot be read}
 [[nodiscard]] result<run_data> read_run(const std::string& folder);
 
-/// A number of metrics.json by its dotted key, `otherwise` if it is not there.
+/// Returns a number of metrics.json.
+/// @param key        Dotted key, such as "phases.build.tokens".
+/// @param otherwise  Returned if there is no number under the key.
 [[nodiscard]] double number_at(const nlohmann::json& metrics, const std::string& key,
                                double otherwise = 0);
+/// Returns a text of metrics.json, or an empty one if there is none under the key.
 [[nodiscard]] std::string text_at(const nlohmann::json& metrics, const std::string& key);
 
 }  // namespace weir::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir tgm copy`.
+/// `weir tgm copy`: copies messages to other files, as they are or encoded again.
 #include <map>
 
 #include "tgm/damage.hpp"
@@ -13,7 +13,8 @@ using formats::message_reader;
 
 namespace {
 
-/// Copies the messages of one file into the memory of as many files as a template names.
+/// Copies messages of one file to output files in memory. The name of an output may be a
+/// template such as "[name].tgm", which gives one output for each value of the key.
 class message_copier {
  public:
   message_copier(const tgm_verb_options& options, const message_file& file)
@@ -25,8 +26,8 @@ class message_copier {
     }
   }
 
-  /// Copies a message if it passes `-w`.
-  /// @error{damage; what encoding returns}
+  /// Copies a message if the clause of `-w` selects it.
+  /// @error{corrupt, the message is damaged} Errors of encoding are passed on.
   result<void> copy(std::size_t message, const where_clause& where) {
     WEIR_TRY(const message_reader reader, file_.open(message, options_.reading()));
     if (!where.passes(reader.metadata())) {
@@ -46,7 +47,8 @@ class message_copier {
     return {};
   }
 
-  /// Writes the files and returns their paths. A file of a template is appended to.
+  /// Writes the outputs and returns their paths. Outputs of a template are appended to
+  /// existing files.
   result<formats::cbor_array> save_all() {
     formats::cbor_array paths;
     for (const auto& [path, content] : outputs_) {

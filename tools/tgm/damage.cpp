@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes that belong to no message, and messages that are damaged.
+/// Reports bytes that belong to no message, and damaged messages.
 #include "tgm/damage.hpp"
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ constexpr std::string_view last_magic = "39277777";
 constexpr std::uint16_t object_frame = 9;
 constexpr std::uint16_t has_digest = 2;
 
-/// The first error that the validation finds in a message.
+/// Returns the first error that the validation finds in a message.
 std::optional<std::string> first_error(bytes_view message,
                                        const formats::validation_options& options) {
   for (const auto& issue : formats::validate_message(message, options).issues) {
@@ -35,8 +35,8 @@ std::optional<std::string> first_error(bytes_view message,
   return std::nullopt;
 }
 
-/// Why there is no message in a range. Damage to the first or to the last bytes of
-/// a message hides it from the scan; then the validation says what is wrong with it.
+/// Returns why there is no message in a range. Damage to the first or last bytes of a
+/// message hides it from the scan; the validation then finds the reason.
 result<std::string> reason_of(const message_file& file, message_span gap) {
   byte_vector buffer;
   const message_span start{gap.offset,
@@ -52,6 +52,7 @@ result<std::string> reason_of(const message_file& file, message_span gap) {
   return found.value_or("they belong to no message");
 }
 
+/// Returns whether a range holds one of the magic numbers of a message.
 result<bool> shows_a_message(const message_file& file, message_span gap) {
   byte_vector buffer;
   WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
@@ -106,7 +107,7 @@ result<void> check_sound(const message_file& file, std::size_t message,
   WEIR_TRY(const bytes_view bytes, file.bytes(file.spans[message], buffer));
   formats::validation_options options;
   options.legacy_hashes = true;
-  options.trial_decode = false;  // a digest says more than a decoder
+  options.trial_decode = false;  // a digest finds more damage than a decoder
   if (const auto found = first_error(bytes, options)) {
     return error(errc::corrupt, *found);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir tgm dump`: whole messages, as the reference prints them, or values of objects.
+/// `weir tgm dump`: prints whole messages in the form of the reference implementation, or
+/// values of objects.
 #include <algorithm>
 #include <cstdio>
 
@@ -26,7 +27,7 @@ std::string joined_shape(const shape_vector& shape) {
   return "[" + out + "]";
 }
 
-/// One line for each key, in the order of their texts.
+/// Prints one line for each key, sorted by the lines.
 void print_keys(const cbor_map& map, output& out) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : map) {
@@ -87,8 +88,9 @@ cbor_value json_of(const message_reader& reader) {
   return out;
 }
 
-/// Decodes every object, since a dump vouches for the elements too. What this build
-/// cannot decode is named on standard error.
+/// Decodes every object, because a successful dump means that the elements are sound,
+/// too. Objects that this build cannot decode are verified by their digests and reported
+/// on standard error.
 result<void> check_elements(const message_reader& reader, const std::string& place) {
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const auto elements = reader.decode(i);
@@ -130,8 +132,7 @@ result<void> dump_object(const opened_object& object, const tgm_verb_options& op
   return {};
 }
 
-/// The values of one object, which the first message of the file holds, or of all
-/// objects.
+/// Prints the values of one object of the first message, or of all objects of the file.
 result<void> dump_file(const message_file& file, const tgm_verb_options& options,
                        output& out) {
   if (file.spans.empty() && !options.object.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that take one object out of a file, export and show; and doctor.
+/// The verbs of `weir tgm` that read one object, export and show; and doctor.
 #include "tgm/messages.hpp"
 #include "tgm/picture.hpp"
 #include "tgm/verbs.hpp"
@@ -17,7 +17,7 @@ using formats::message_reader;
 
 namespace {
 
-constexpr std::size_t widest_picture = 1024;
+constexpr std::size_t max_picture = 1024;  // pixels in each direction
 constexpr std::size_t terminal_columns = 80;
 constexpr std::size_t terminal_rows = 48;
 
@@ -36,7 +36,8 @@ result<std::size_t> message_of(const tgm_verb_options& options,
   return static_cast<std::size_t>(options.message);
 }
 
-/// One line for each row of the self-test's report: two columns, and what else it says.
+/// Prints one line for each row of the self-test: two columns, and the values of
+/// "backend", "version" and "error" if the row has them.
 void print_rows(const cbor_array& rows, std::pair<const char*, const char*> columns,
                 output& out) {
   for (const cbor_value& row : rows) {
@@ -91,8 +92,7 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
                  "cannot draw: expected at least one element, found none");
   }
   if (!options.out.empty()) {
-    WEIR_CHECK(
-        save_png(make_raster(d, values, widest_picture, widest_picture), options.out));
+    WEIR_CHECK(save_png(make_raster(d, values, max_picture, max_picture), options.out));
   }
   const auto text = [&](const char* key) -> std::string {
     const auto* value = reader.metadata(i).find(key);

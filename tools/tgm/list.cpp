@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that list what files hold: info, ls, get.
+/// The verbs of `weir tgm` that list the content of files: info, ls and get.
 #include "tgm/damage.hpp"
 #include "tgm/verbs.hpp"
 #include "weir/base/hash.hpp"
@@ -24,12 +24,12 @@ std::vector<std::string> keys_of(const tgm_verb_options& options) {
   return options.keys.empty() ? std::vector<std::string>{"version"} : out;
 }
 
-/// Prints the values of keys, one line or one JSON object for each message that passes
-/// `-w`.
+/// Prints the values of keys: one line or one JSON object for each message that the
+/// clause of `-w` selects.
 class key_columns {
  public:
-  /// What a key that a message does not have is printed as; without it the key is
-  /// an error.
+  /// @param absent  Printed in place of a key that a message does not have; if there is
+  /// no such text, an absent key is an error.
   key_columns(const tgm_verb_options& options, const char* separator,
               std::optional<std::string> absent)
       : options_(options),
@@ -90,8 +90,8 @@ class key_columns {
   std::vector<std::string> keys_;
 };
 
-/// The lines of one message. They are written once the whole message has been read, so
-/// that a damaged one leaves none of them.
+/// Collects the lines of one message. They are printed after the whole message has been
+/// read, so that nothing is printed of a damaged one.
 class message_listing {
  public:
   message_listing(const message_reader& reader, bool json)
@@ -137,7 +137,8 @@ class message_listing {
     return {};
   }
 
-  /// `problem` says why there is no digest.
+  /// Adds the line of an object.
+  /// @param problem  Why there is no digest; empty if there is one.
   void add_facts(std::size_t i, const std::string& digest, const std::string& problem) {
     const auto& d = reader_.descriptor(i);
     const std::string name = object_name(reader_, i);
@@ -173,12 +174,12 @@ class message_listing {
 
   const message_reader& reader_;
   bool json_;
-  std::string problem_;  ///< of the first object that cannot be decoded
+  std::string problem_;  ///< why the first undecodable object cannot be decoded
   models::parameter_digest digest_;
   std::string text_;
 };
 
-/// Objects of one file with their digests.
+/// Lists the objects of one file with their digests.
 command_result list_objects(const tgm_verb_options& options, output& out) {
   damage_report damage(options.skip_damaged);
   WEIR_TRY(const message_file file, damage.open(options.files.front()));

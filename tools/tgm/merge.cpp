@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verbs that put objects into other messages: merge, split, reshuffle.
+/// The verbs of `weir tgm` that move objects to other messages: merge, split and
+/// reshuffle.
 #include "tgm/damage.hpp"
 #include "tgm/verbs.hpp"
 
@@ -13,7 +14,7 @@ using formats::message_reader;
 namespace {
 
 /// Adds the message-level keys of a message to those of the merged one.
-/// @error{invalid_argument, two values of a key if the strategy is "error"}
+/// @error{invalid_argument, a key has two values and the strategy is "error"}
 result<void> merge_extra(cbor_map& merged, const cbor_map& extra,
                          const std::string& strategy, const std::string& path) {
   for (const cbor_entry& entry : extra) {
@@ -50,8 +51,8 @@ result<void> merge_file(stored_message& merged, const std::string& path,
   return {};
 }
 
-/// Names of the files of `split`: `[index]` is the number of the file, which else stands
-/// before the extension.
+/// Names of the files that `split` writes. The number of the file replaces "[index]"; if
+/// a name has no such part, the number is put before its extension.
 class numbered_path {
  public:
   explicit numbered_path(const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening files, and choosing messages by their metadata.
+/// Opens files of messages, and selects messages by their metadata.
 #include "tgm/messages.hpp"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ error message_file::without_message() const {
 
 namespace {
 
-/// The number that a text gives, if it is one below `count`.
+/// Returns the number that a text holds, if it is a number below `count`.
 std::optional<std::size_t> number_below(const std::string& text, std::size_t count) {
   std::size_t number = 0;
   const char* last = text.data() + text.size();
@@ -219,22 +219,22 @@ result<std::size_t> object_called(const message_reader& reader,
 
 std::string fill_template(const std::string& path, const message_metadata& metadata) {
   std::string out;
-  std::size_t at = 0;
-  while (at < path.size()) {
-    const std::size_t open = path.find('[', at);
+  std::size_t done = 0;
+  while (done < path.size()) {
+    const std::size_t open = path.find('[', done);
     const std::size_t close = open == std::string::npos ? open : path.find(']', open);
     if (close == std::string::npos) {
       break;
     }
-    out += path.substr(at, open - at);
+    out += path.substr(done, open - done);
     std::string value =
         text_at(metadata, path.substr(open + 1, close - open - 1)).value_or("unknown");
-    // A value is a part of a file's name and never chooses another folder.
+    // Values come from the file that is read, so they must not choose another folder.
     std::replace(value.begin(), value.end(), '/', '_');
     out += value;
-    at = close + 1;
+    done = close + 1;
   }
-  return out + path.substr(at);
+  return out + path.substr(done);
 }
 
 }  // namespace weir::tools

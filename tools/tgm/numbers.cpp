@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Elements as numbers and as NumPy files.
+/// Converts elements to doubles and objects to NumPy files.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "tgm/picture.hpp"
+#include "weir/base/small_floats.hpp"
 
 namespace weir::tools {
 
@@ -24,27 +24,12 @@ T element(bytes_view from, std::size_t i) noexcept {
   return out;
 }
 
-float from_bf16(std::uint16_t bits) noexcept {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-double from_fp16(std::uint16_t bits) noexcept {
-  const int exponent = bits >> 10 & 0x1F;
-  const double fraction = bits & 0x3FF;
-  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 0x1F) {
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
-                         : sign * std::numeric_limits<double>::infinity();
-  }
-  return exponent == 0 ? sign * std::ldexp(fraction, -24)
-                       : sign * std::ldexp(fraction + 1024, exponent - 25);
-}
-
 double number_at(dtype type, bytes_view from, std::size_t i) noexcept {
   switch (type) {
-    case dtype::fp16: return from_fp16(element<std::uint16_t>(from, i));
+    case dtype::fp16:
+      return static_cast<double>(fp16_to_float(element<std::uint16_t>(from, i)));
     case dtype::bf16:
-      return static_cast<double>(from_bf16(element<std::uint16_t>(from, i)));
+      return static_cast<double>(bf16_to_float(element<std::uint16_t>(from, i)));
     case dtype::fp32: return static_cast<double>(element<float>(from, i));
     case dtype::fp64: return element<double>(from, i);
     case dtype::complex64:
@@ -134,7 +119,7 @@ byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
     }
   } else if (descriptor.type == dtype::bf16) {
     for (std::size_t i = 0; i < count_of(descriptor); ++i) {
-      const float value = from_bf16(element<std::uint16_t>(elements, i));
+      const float value = bf16_to_float(element<std::uint16_t>(elements, i));
       append(out, std::as_bytes(std::span(&value, 1)));
     }
   } else {

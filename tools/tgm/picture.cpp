@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An object as a picture: mean of the points that fall together, five colours between
-/// the lowest and the highest.
+/// Draws objects as pictures: points that share a pixel are averaged, and values between
+/// the lowest and the highest get a colour of a scale.
 #include "tgm/picture.hpp"
 
 #include <fmt/core.h>
@@ -18,12 +18,13 @@ namespace weir::tools {
 
 namespace {
 
-/// From dark to light, so that it reads without colours too.
+/// The scale of colours ("viridis"). It goes from dark to light, so that a picture can be
+/// read without seeing colours.
 constexpr std::array<colour, 5> scale{colour{68, 1, 84}, colour{59, 82, 139},
                                       colour{33, 145, 140}, colour{94, 201, 98},
                                       colour{253, 231, 37}};
 
-/// Mean of the finite values of a cell, NaN if there are none.
+/// Returns the mean of the finite values of a cell; NaN if there are none.
 double mean_of(const std::vector<double>& values, std::size_t columns, std::size_t top,
                std::size_t bottom, std::size_t left, std::size_t right) {
   double sum = 0;
@@ -51,8 +52,9 @@ void write_bytes(png_structp png, png_bytep data, png_size_t size) {
 }
 void flush_nothing(png_structp) {}
 
-/// Rows of red, green and blue as a PNG in memory. Nothing after a failure of the
-/// library.
+/// Encodes rows of red, green and blue as a PNG in memory. Leaves `out` empty if the
+/// library fails: it then jumps back to setjmp, so no object with a destructor may be
+/// created between setjmp and the last call.
 void encode_png(std::vector<unsigned char>& pixels, std::size_t width, std::size_t height,
                 byte_vector& out) {
   png_structp png =
@@ -78,18 +80,18 @@ void encode_png(std::vector<unsigned char>& pixels, std::size_t width, std::size
 }  // namespace
 
 raster make_raster(const formats::object_descriptor& descriptor,
-                   const std::vector<double>& values, std::size_t widest,
-                   std::size_t highest) {
+                   const std::vector<double>& values, std::size_t max_width,
+                   std::size_t max_height) {
   const auto& shape = descriptor.shape;
   const std::size_t columns = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
   const std::size_t rows =
       shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[shape.size() - 2]);
   raster out;
   if (values.size() < rows * columns || rows * columns == 0) {
-    return out;  // of more than two dimensions the first plane is shown
+    return out;
   }
-  out.width = std::min(columns, widest);
-  out.height = std::min(rows, highest);
+  out.width = std::min(columns, max_width);
+  out.height = std::min(rows, max_height);
   out.lowest = std::numeric_limits<double>::infinity();
   out.highest = -out.lowest;
   for (std::size_t y = 0; y < out.height; ++y) {
@@ -114,9 +116,11 @@ colour colour_of(const raster& picture, double value) noexcept {
     return {128, 128, 128};
   }
   const double range = picture.highest - picture.lowest;
-  const double at = range > 0 ? (value - picture.lowest) / range * (scale.size() - 1) : 0;
-  const auto step = std::min<std::size_t>(static_cast<std::size_t>(at), scale.size() - 2);
-  const double t = at - static_cast<double>(step);
+  const double position =
+      range > 0 ? (value - picture.lowest) / range * (scale.size() - 1) : 0;
+  const auto step =
+      std::min<std::size_t>(static_cast<std::size_t>(position), scale.size() - 2);
+  const double t = position - static_cast<double>(step);
   const colour& a = scale[step];
   const colour& b = scale[step + 1];
   return {between(a.red, b.red, t), between(a.green, b.green, t),
@@ -125,18 +129,18 @@ colour colour_of(const raster& picture, double value) noexcept {
 
 std::string as_blocks(const raster& picture) {
   std::string out;
-  const auto at = [&](std::size_t x, std::size_t y) {
+  const auto colour_at = [&](std::size_t x, std::size_t y) {
     return colour_of(picture, picture.values[y * picture.width + x]);
   };
   for (std::size_t y = 0; y < picture.height; y += 2) {
     for (std::size_t x = 0; x < picture.width; ++x) {
-      const colour up = at(x, y);
+      const colour up = colour_at(x, y);
       out += fmt::format("\x1b[38;2;{};{};{}m", up.red, up.green, up.blue);
       if (y + 1 < picture.height) {
-        const colour down = at(x, y + 1);
+        const colour down = colour_at(x, y + 1);
         out += fmt::format("\x1b[48;2;{};{};{}m", down.red, down.green, down.blue);
       }
-      out += "\u2580";
+      out += "\u2580";  // upper half block: foreground above, background below
     }
     out += "\x1b[0m\n";
   }

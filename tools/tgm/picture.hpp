@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Objects as numbers, as a NumPy file and as a picture.
+/// Converts objects to numbers, NumPy files and pictures.
+/// @threads{all functions: safe to call concurrently}
 #pragma once
 
 #include <string>
@@ -11,42 +12,55 @@
 
 namespace weir::tools {
 
-/// Elements as doubles; of a complex one its magnitude; bits as 0 and 1.
+/// Returns the elements of an object as doubles: the magnitude of a complex number, 0 or
+/// 1 for a bit, the nearest double for other numbers.
+/// @param elements  The decoded object, in native byte order.
 [[nodiscard]] std::vector<double> as_doubles(const formats::object_descriptor& descriptor,
                                              bytes_view elements);
 
-/// Smallest and largest finite value; `lowest` exceeds `highest` if there is none.
+/// The smallest and the largest finite value; `lowest` > `highest` if there is none.
 struct value_range {
   double lowest;
   double highest;
 };
+/// Returns the range of values.
 [[nodiscard]] value_range range_of(const std::vector<double>& values) noexcept;
 
-/// A .npy file: bits as bytes of 0 and 1, bfloat16 as float32, everything else as it is.
+/// Returns the content of a .npy file. NumPy has no bits and no bfloat16: they become
+/// bytes of 0 and 1, and float32. Other types are stored as they are.
+/// @source{NumPy enhancement proposal 1, format version 1.0}
 [[nodiscard]] byte_vector as_npy(const formats::object_descriptor& descriptor,
                                  bytes_view elements);
 
-/// The last two dimensions of an object, reduced to at most so many points.
+/// A picture of numbers.
 struct raster {
   std::size_t width = 0;
   std::size_t height = 0;
-  std::vector<double> values;  ///< rows from the top; NaN where there is nothing
-  double lowest = 0;           ///< of `values`, which are means of several elements
-  double highest = 0;
+  std::vector<double> values;  ///< rows from the top; NaN where there is no finite value
+  double lowest = 0;           ///< smallest of `values`, which are means of elements
+  double highest = 0;          ///< largest of `values`
 };
+/// Reduces the first plane of an object (its last two dimensions) to a raster.
+/// @param values      The elements, as `as_doubles` returns them.
+/// @param max_width   Largest width; larger planes are averaged.
+/// @param max_height  Largest height.
+/// @returns An empty raster if the object has no elements.
 [[nodiscard]] raster make_raster(const formats::object_descriptor& descriptor,
-                                 const std::vector<double>& values, std::size_t widest,
-                                 std::size_t highest);
-/// Colour of a value between 0 and 1: red, green, blue.
+                                 const std::vector<double>& values, std::size_t max_width,
+                                 std::size_t max_height);
+/// A colour of 8 bits for each component.
 struct colour {
   unsigned char red = 0;
   unsigned char green = 0;
   unsigned char blue = 0;
 };
+/// Returns the colour of a value between the lowest and the highest of a raster; grey for
+/// NaN.
 [[nodiscard]] colour colour_of(const raster& picture, double value) noexcept;
-/// Half blocks of a terminal with 24-bit colours, two rows a line.
+/// Returns a raster as text for a terminal with 24-bit colours, two rows in each line.
 [[nodiscard]] std::string as_blocks(const raster& picture);
-/// @error{io; internal}
+/// Writes a raster as a PNG file.
+/// @error{io, no_space, the file cannot be written} @error{internal, libpng failed}
 [[nodiscard]] result<void> save_png(const raster& picture, const std::string& path);
 
 }  // namespace weir::tools

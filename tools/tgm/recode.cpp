@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Taking objects over, and encoding them again: the choice of a safe pipeline, and of
-/// masks.
+/// Copies objects to other messages, as they are stored or encoded again. Encoding
+/// chooses a pipeline that this build can write and all readers can read, and the masks.
 #include "tgm/recode.hpp"
 
 #include <fmt/core.h>
@@ -22,7 +22,7 @@ using formats::object_descriptor;
 
 namespace {
 
-/// Flag of a preamble: the writer was asked for digests.
+/// Flag of a preamble: the message has digests.
 /// @source{Tensogram v3, preamble flags}
 constexpr std::uint16_t hashes_present = 0x80;
 
@@ -32,8 +32,8 @@ bool holds_floats(dtype type) noexcept {
   return std::find(floats.begin(), floats.end(), type) != floats.end();
 }
 
-/// An object that is encoded again. The changes that this needed wait for tell(), since
-/// a caller may find that it does not need the object.
+/// Encodes an object again. Notes about the changes that this needed are printed by
+/// `print_changes`, because a caller may find that it does not need the new object.
 class object_recoder {
  public:
   object_recoder(const message_reader& reader, std::size_t number, std::size_t i)
@@ -42,8 +42,8 @@ class object_recoder {
         place_(fmt::format("message {}, object {}", number, i)),
         d_(reader.descriptor(i)) {}
 
-  /// A message that holds nothing but the object, without metadata.
-  result<byte_vector> run(const encoding_wishes& wishes) {
+  /// Returns a message that holds the object alone, without metadata.
+  result<byte_vector> encode_alone(const encoding_overrides& overrides) {
     WEIR_TRY(byte_vector elements, reader_.decode(i_));
     // Decoding gives native order, whatever the file had.
     if (d_.compression == "zfp" && d_.order == byte_order::big) {
@@ -53,21 +53,22 @@ class object_recoder {
       swap_units(elements, info_of(d_.type).swap_unit);
     }
     formats::message_options options;
-    options.threads = wishes.threads;
+    options.threads = overrides.threads;
     options.floats = formats::non_finite::store;
     settle_masks(options.masks);
-    follow(wishes, options.masks);
+    follow(overrides, options.masks);
     settle_blosc2();
     return encode(elements, options);
   }
 
-  /// Names the changes on standard error.
-  void tell() const {
+  /// Prints the changes to standard error.
+  void print_changes() const {
     for (const std::string& change : changes_) {
       fmt::print(stderr, "weir: {}: {}\n", place_, change);
     }
   }
-  void tell_kept(const error& why) const {
+  /// Prints to standard error that the object was not encoded again, and why.
+  void print_kept(const error& why) const {
     fmt::print(stderr,
                "weir: {}: stays as it is stored, since it cannot be decoded: {}\n",
                place_, why.root().text());
@@ -78,7 +79,8 @@ class object_recoder {
     changes_.push_back(fmt::format("{} becomes {}", had, has));
   }
 
-  /// With the pipeline as it stands; with zstd alone where a writer must refuse it.
+  /// Encodes with the pipeline of the object. If that cannot be written, uses zstd in
+  /// place of its compression, and if that fails, too, no encoding and no filter.
   result<byte_vector> encode(const byte_vector& elements,
                              const formats::message_options& options) {
     formats::object_to_write one{d_, {}, elements};
@@ -114,16 +116,16 @@ class object_recoder {
     }
   }
 
-  void follow(const encoding_wishes& wishes, formats::mask_options& masks) {
-    masks.nan = masks.nan || wishes.allow_nan;
-    masks.infinity = masks.infinity || wishes.allow_inf;
+  void follow(const encoding_overrides& overrides, formats::mask_options& masks) {
+    masks.nan = masks.nan || overrides.allow_nan;
+    masks.infinity = masks.infinity || overrides.allow_inf;
     const auto choose = [&](const std::string& name, mask_method& method) {
       method = name.empty() ? method : method_of(name);
     };
-    choose(wishes.nan_method, masks.nan_method);
-    choose(wishes.positive_method, masks.positive_method);
-    choose(wishes.negative_method, masks.negative_method);
-    masks.small_mask_bytes = wishes.small_mask_bytes.value_or(masks.small_mask_bytes);
+    choose(overrides.nan_method, masks.nan_method);
+    choose(overrides.positive_method, masks.positive_method);
+    choose(overrides.negative_method, masks.negative_method);
+    masks.small_mask_bytes = overrides.small_mask_bytes.value_or(masks.small_mask_bytes);
   }
 
   void settle_masks(formats::mask_options& masks) {
@@ -167,7 +169,7 @@ class object_recoder {
   std::vector<std::string> changes_;
 };
 
-/// Appends the only object of the message `alone` to `to`, with metadata of its own.
+/// Appends the only object of the message `alone` to `to`, with the given metadata.
 result<void> append_alone(stored_message& to, const byte_vector& alone,
                           const cbor_map& metadata) {
   WEIR_TRY(const message_reader again, message_reader::open(alone));
@@ -177,7 +179,7 @@ result<void> append_alone(stored_message& to, const byte_vector& alone,
   return {};
 }
 
-/// Method of each mask of an object, in the order of the descriptor.
+/// Returns kind and method of each mask of an object, sorted.
 std::vector<std::pair<std::string, std::string>> mask_methods(
     const object_descriptor& descriptor) {
   std::vector<std::pair<std::string, std::string>> out;
@@ -191,8 +193,8 @@ std::vector<std::pair<std::string, std::string>> mask_methods(
   return out;
 }
 
-/// Whether two objects mask the same elements with the same methods. Where the masks lie
-/// depends on the payload and does not count.
+/// Returns whether two objects mask the same elements with the same methods. The offsets
+/// of the masks are not compared, because they depend on the size of the payload.
 result<bool> same_masks(const message_reader& one, std::size_t i,
                         const message_reader& other, std::size_t k) {
   if (mask_methods(one.descriptor(i)) != mask_methods(other.descriptor(k))) {
@@ -233,17 +235,17 @@ result<byte_vector> stored_message::encode() const {
 }
 
 result<byte_vector> recode_message(const message_reader& reader, std::size_t number,
-                                   const encoding_wishes& wishes) {
+                                   const encoding_overrides& overrides) {
   stored_message out;
   out.take_head(reader);
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     object_recoder object(reader, number, i);
-    const auto alone = object.run(wishes);
+    const auto alone = object.encode_alone(overrides);
     if (alone) {
-      object.tell();
+      object.print_changes();
       WEIR_CHECK(append_alone(out, *alone, reader.metadata(i)));
     } else if (alone.error().code() == errc::unsupported) {
-      object.tell_kept(alone.error());
+      object.print_kept(alone.error());
       WEIR_CHECK(reader.verify());
       WEIR_CHECK(out.take(reader, i));
     } else {
@@ -255,13 +257,13 @@ result<byte_vector> recode_message(const message_reader& reader, std::size_t num
 
 result<void> take_with_masks(stored_message& to, const message_reader& reader,
                              std::size_t number, std::size_t i,
-                             const encoding_wishes& wishes) {
-  if (!(wishes.allow_nan || wishes.allow_inf) ||
+                             const encoding_overrides& overrides) {
+  if (!(overrides.allow_nan || overrides.allow_inf) ||
       !holds_floats(reader.descriptor(i).type)) {
     return to.take(reader, i);
   }
   object_recoder object(reader, number, i);
-  const auto alone = object.run(wishes);
+  const auto alone = object.encode_alone(overrides);
   if (!alone && alone.error().code() == errc::unsupported) {
     return to.take(reader, i);
   }
@@ -273,17 +275,17 @@ result<void> take_with_masks(stored_message& to, const message_reader& reader,
   if (same) {
     return to.take(reader, i);
   }
-  object.tell();
+  object.print_changes();
   return append_alone(to, *alone, reader.metadata(i));
 }
 
 result<stored_message> stored_copy(const message_reader& reader, std::size_t number,
-                                   const encoding_wishes& wishes) {
+                                   const encoding_overrides& overrides) {
   WEIR_CHECK(reader.verify());
   stored_message out;
   out.take_head(reader);
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
-    WEIR_CHECK(take_with_masks(out, reader, number, i, wishes));
+    WEIR_CHECK(take_with_masks(out, reader, number, i, overrides));
   }
   return out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// New messages made of the objects of others: as they are stored, or encoded again.
+/// Builds messages from objects of other messages, as they are stored or encoded again.
 #pragma once
 
 #include <cstdint>
@@ -12,60 +12,66 @@
 
 namespace weir::tools {
 
-/// A message that is put together from stored objects: payloads, masks and descriptors
-/// stay as they are, and nothing is decoded. @threads{a value}
+/// A message that is built from stored objects. Payloads, masks and descriptors stay as
+/// they are; nothing is decoded.
+/// @threads{a value}
 struct stored_message {
   std::vector<formats::object_descriptor> descriptors;
   std::vector<formats::cbor_map> metadata;  ///< one per object, without `_reserved_`
   std::vector<byte_vector> regions;         ///< payload and masks of each object
-  formats::cbor_map extra;
-  bool hashes = true;
+  formats::cbor_map extra;                  ///< keys of the message
+  bool hashes = true;                       ///< whether the message has digests
 
-  /// Takes the keys and the use of digests from a message, but none of its objects.
+  /// Copies the keys of a message, and whether it has digests, but none of its objects.
   void take_head(const formats::message_reader& reader);
-  /// Appends object `i`, whose digest the caller has verified. @error{what reading
-  /// returns}
+  /// Appends object `i` of a message, whose digest the caller has verified. Errors of
+  /// reading are passed on.
   [[nodiscard]] result<void> take(const formats::message_reader& reader, std::size_t i);
-  /// The message written whole, with metadata, index and digests in its header.
-  /// @error{those of encode_message}
+  /// Returns the bytes of the message, with metadata, index and digests in its header.
+  /// Errors of `encode_message` are passed on.
   [[nodiscard]] result<byte_vector> encode() const;
 };
 
-/// How objects are to be encoded, as the command line says; an object keeps what is not
-/// set here.
-struct encoding_wishes {
-  unsigned threads = 0;
+/// Options of the command line for encoding objects. Properties that are not set here
+/// stay as the object has them.
+struct encoding_overrides {
+  unsigned threads = 0;    ///< threads besides the calling one
   bool allow_nan = false;  ///< NaN becomes zero and a mask
   bool allow_inf = false;  ///< infinities become zeros and a mask for each sign
+  // Methods of the masks of NaN, positive and negative infinities; empty if not set.
   std::string nan_method;
   std::string positive_method;
   std::string negative_method;
-  std::optional<std::uint64_t> small_mask_bytes;
+  std::optional<std::uint64_t> small_mask_bytes;  ///< masks up to this size stay raw
 };
 
-/// A message with the same elements, every object encoded again. Stages that are not
-/// written, or that readers fail on, become safe ones, and an object that this build
-/// cannot decode stays as it is stored; standard error names each such change. `number`
-/// is the number of the message, for that text.
-/// @error{what decoding returns: nothing that can be read is refused}
+/// Returns a message with the same elements, in which every object is encoded again.
+///
+/// Stages of a pipeline that this build does not write, or that known readers fail on,
+/// are replaced by safe ones. An object that this build cannot decode stays as it is
+/// stored. Each such change is reported on standard error.
+/// @param number  Number of the message, for these reports.
+/// @error{corrupt, hash_mismatch, out_of_range, an object cannot be decoded}
 [[nodiscard]] result<byte_vector> recode_message(const formats::message_reader& reader,
                                                  std::size_t number,
-                                                 const encoding_wishes& wishes);
+                                                 const encoding_overrides& overrides);
 
-/// Appends object `i`, whose digest the caller has verified, to a message: as it is
-/// stored, or encoded again if `wishes` allow values that it holds outside of masks, or
-/// masks of another method than it has.
-/// @error{what reading and encoding return}
+/// Appends object `i` of a message, whose digest the caller has verified.
+///
+/// The object is encoded again if `overrides` ask for masks that it does not have, or
+/// that it has with another method; otherwise it is appended as it is stored. Errors of
+/// reading and encoding are passed on.
 [[nodiscard]] result<void> take_with_masks(stored_message& to,
                                            const formats::message_reader& reader,
                                            std::size_t number, std::size_t i,
-                                           const encoding_wishes& wishes);
+                                           const encoding_overrides& overrides);
 
-/// All objects of a message after their digests were verified, each as it is stored or
-/// with the masks that `wishes` ask for.
-/// @error{hash_mismatch; what reading and encoding return}
+/// Returns a copy of a message, after its digests have been verified. Objects are
+/// appended as `take_with_masks` does it.
+/// @error{hash_mismatch, the message is damaged}
+/// Errors of reading and encoding are passed on.
 [[nodiscard]] result<stored_message> stored_copy(const formats::message_reader& reader,
                                                  std::size_t number,
-                                                 const encoding_wishes& wishes);
+                                                 const encoding_overrides& overrides);
 
 }  // namespace weir::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The options of the verbs of `weir tgm` on the command line.
+/// Registers the verbs of `weir tgm` and their options with the command line parser.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,8 @@
 
 namespace weir::tools {
 
-/// Adds verbs to the group `tgm`; the one that was given puts itself into `chosen`.
+/// Adds the verbs to the group `tgm`. The verb that the command line names stores the
+/// call that performs it in `chosen`. The object must live until that call has returned.
 class tgm_verbs {
  public:
   using action = std::function<command_result(output&)>;
@@ -54,12 +55,12 @@ class tgm_verbs {
   }
 
  private:
-  /// Options that may stand anywhere behind `tgm`. The verbs hand them on to the group.
+  /// Adds the options of the group, which may be given before or behind a verb.
   void add_shared() {
     group_.set_version_flag("--version", std::string("weir tgm ") + WEIR_VERSION +
                                              ", Tensogram wire format 3");
-    // A group without this callback would look at its environment, and then at its
-    // requirements, even if another command was given.
+    // Without this callback, CLI11 would read the environment variables of the group and
+    // then check its requirements even if the command line names another command.
     group_.parse_complete_callback([] {});
     group_
         .add_option_function<std::string>(
@@ -142,8 +143,8 @@ class tgm_verbs {
     return v->add_option("-p,--keys", o_.keys, "Keys, separated by commas");
   }
 
-  /// Whole messages as the reference prints them; values of objects if they are asked
-  /// for.
+  /// Adds `dump`, which prints whole messages in the form of the reference
+  /// implementation, or values of objects if one of the options for values is given.
   void add_dump() {
     auto* dump =
         none_or_more("dump", "Print messages, or values of objects, a JSON line each",
@@ -169,8 +170,8 @@ class tgm_verbs {
     });
   }
 
-  CLI::App* verb(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = group_.add_subcommand(name, what);
+  CLI::App* verb(const char* name, const char* text, const char* example, command run) {
+    CLI::App* v = group_.add_subcommand(name, text);
     v->footer(std::string("Options of every verb: weir tgm --help\nExample:\n  ") +
               example);
     v->fallthrough();
@@ -183,29 +184,29 @@ class tgm_verbs {
     });
     return v;
   }
-  CLI::App* none_or_more(const char* name, const char* what, const char* example,
+  CLI::App* none_or_more(const char* name, const char* text, const char* example,
                          command run) {
-    CLI::App* v = verb(name, what, example, run);
+    CLI::App* v = verb(name, text, example, run);
     v->add_option("FILE", o_.files,
                   "Files, addresses of http, https or s3, or \"-\" for "
                   "standard input");
     return v;
   }
-  CLI::App* many(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = none_or_more(name, what, example, run);
+  CLI::App* many(const char* name, const char* text, const char* example, command run) {
+    CLI::App* v = none_or_more(name, text, example, run);
     v->get_option("FILE")->required();
     return v;
   }
-  CLI::App* one(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = verb(name, what, example, run);
+  CLI::App* one(const char* name, const char* text, const char* example, command run) {
+    CLI::App* v = verb(name, text, example, run);
     v->add_option("FILE", o_.file,
                   "File, address of http, https or s3, or \"-\" for "
                   "standard input")
         ->required();
     return v;
   }
-  CLI::App* pair(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = one(name, what, example, run);
+  CLI::App* pair(const char* name, const char* text, const char* example, command run) {
+    CLI::App* v = one(name, text, example, run);
     v->add_option("OUT", o_.out, "File to write")->required();
     return v;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir tgm set`.
+/// `weir tgm set`: changes values of metadata.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -22,7 +22,8 @@ bool starts_with_any(std::string_view text,
   });
 }
 
-/// Keys whose change would make the payload unreadable, and what the library writes.
+/// Returns whether a key must not be changed: its change would make the payload
+/// unreadable, or the library writes it.
 bool immutable(std::string_view path) {
   if (starts_with_any(path, {"_reserved_"}) ||
       path.find("._reserved_") != std::string_view::npos) {
@@ -39,7 +40,7 @@ bool immutable(std::string_view path) {
          starts_with_any(leaf, {"szip_", "sp_"});
 }
 
-/// Sets a dot path; maps on the way are made where there are none.
+/// Sets the value at a dotted path, and creates the maps on the way that do not exist.
 void set_path(cbor_map& map, std::string_view path, const std::string& value) {
   const std::size_t dot = path.find('.');
   const std::string key(path.substr(0, dot));
@@ -57,7 +58,7 @@ error cannot_set(errc code, const std::string& path, const std::string& why) {
   return error(code, fmt::format("cannot set \"{}\": {}", path, why));
 }
 
-/// The object that the path `objects.N.KEY` names.
+/// Returns the number of the object that a path `objects.N.KEY` names.
 result<std::size_t> object_of(const std::vector<std::string>& parts,
                               const std::string& path, std::size_t count) {
   std::size_t i = 0;

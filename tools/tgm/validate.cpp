@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir tgm validate`.
+/// `weir tgm validate`: reports everything that is wrong with files.
 #include <cstdio>
 
 #include "cli/output.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What several verbs of `weir tgm` do alike.
+/// Functions that several verbs of `weir tgm` share.
 #include "tgm/verbs.hpp"
 
 #include "weir/base/file.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The line of progress and when it is shown.
+/// Formats the line of progress and draws it on a terminal.
 #include "progress.hpp"
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ namespace weir::tools {
 
 namespace {
 
-// Columns of the terminal; a line that wraps cannot be drawn over.
+// Returns the width of the terminal. A line that wraps could not be overwritten.
 std::size_t columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
@@ -76,7 +76,8 @@ void progress_line::show(const actors::run_progress& p) {
     return;
   }
   std::string text = progress_text(p, false);
-  // An escape sequence must not be cut in two, so a line that is too long goes without.
+  // A line that is too long is cut, and has no colour, because cutting could split an
+  // escape sequence.
   text =
       text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1);
   fmt::print(stderr, "\r\x1b[K{}", text);

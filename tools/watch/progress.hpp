@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a user sees of a run while it goes on: one line that renews itself, on a terminal
-/// only.
+/// The line of progress that a run shows on a terminal and keeps overwriting.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +10,16 @@
 
 namespace weir::tools {
 
-/// A number >= 0 without its fraction, digits in groups of three: "1,046,915".
+/// Returns a number >= 0 without its fraction, in groups of three digits: "1,046,915".
 [[nodiscard]] std::string grouped(double value);
 
-/// One line of progress: phase, part done, tokens per second, bits per byte, time left,
-/// last durable checkpoint.
-/// @param colour  Whether to emphasise figures with escape sequences.
+/// Returns the line of progress: phase, part done, tokens per second, bits per byte, time
+/// left, last durable checkpoint.
+/// @param colour  If true, escape sequences emphasise the figures.
 [[nodiscard]] std::string progress_text(const actors::run_progress& p, bool colour);
 
-/// Draws `progress_text` over itself on standard error; says nothing unless that is a
-/// terminal.
+/// Draws the line of progress on standard error, over the line before. Draws nothing if
+/// standard error is not a terminal. `NO_COLOR` turns the emphasis off.
 /// @threads{thread-compatible}
 class progress_line {
  public:
@@ -29,8 +28,9 @@ class progress_line {
   progress_line(const progress_line&) = delete;
   progress_line& operator=(const progress_line&) = delete;
 
+  /// Draws the line.
   void show(const actors::run_progress& p);
-  /// Removes the line, so that something else can be printed.
+  /// Removes the line, so that other text can be printed in its place.
   void clear();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The log through spdlog, flushed line by line.
+/// The log of a run, written with spdlog.
 #include "run_log.hpp"
 
 #include <fmt/core.h>

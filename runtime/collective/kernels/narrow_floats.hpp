@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "weir/base/small_floats.hpp"
+
 /// Loops are compiled once per instruction set: what they call has to be part of them.
 #define WEIR_INLINE __attribute__((always_inline)) inline
 
@@ -47,18 +49,6 @@ constexpr std::uint32_t power_bits(int exponent) noexcept {
   return static_cast<std::uint32_t>(127 + exponent) << 23;
 }
 
-/// Finite values of a float with `Fraction` bits of fraction and exponent bias `Bias`, in
-/// the bits of fp32; `code` has no sign.
-template <int Fraction, int Bias>
-WEIR_INLINE std::uint32_t widen_finite(std::uint32_t code) noexcept {
-  const std::uint32_t normal =
-      (code << (23 - Fraction)) + (static_cast<std::uint32_t>(127 - Bias) << 23);
-  // An integer times a power of two, both of them normal: exact.
-  const std::uint32_t subnormal = bits_of(static_cast<float>(static_cast<int>(code)) *
-                                          float_of(power_bits(1 - Bias - Fraction)));
-  return choose(code < (1U << Fraction), subnormal, normal);
-}
-
 /// Rounds to nearest even; `size` is the value without its sign. Exponents above the
 /// narrow type's run on into codes that it has not.
 template <int Fraction, int Bias>
@@ -76,30 +66,18 @@ WEIR_INLINE std::uint32_t narrow_finite(std::uint32_t size) noexcept {
 
 }  // namespace detail
 
-/// @source{OCP 8-bit floating point specification, E4M3: no infinity, NaN is 0x7F, 0xFF}
+/// Overloads for loops that are templates of the element type.
 WEIR_INLINE float to_float(e4m3_bits x) noexcept {
-  const std::uint32_t code = x.bits & 0x7FU;
-  const std::uint32_t sign = (x.bits & 0x80U) << 24;
-  const std::uint32_t finite = detail::widen_finite<3, 7>(code);
-  return float_of(choose(code == 0x7F, float_quiet_nan, finite) | sign);
+  return fp8_e4m3_to_float(x.bits);
 }
-/// @source{OCP 8-bit floating point specification, E5M2}
 WEIR_INLINE float to_float(e5m2_bits x) noexcept {
-  const std::uint32_t code = x.bits & 0x7FU;
-  const std::uint32_t sign = (x.bits & 0x80U) << 24;
-  const std::uint32_t special = choose(code == 0x7C, float_infinity, float_quiet_nan);
-  const std::uint32_t finite = detail::widen_finite<2, 15>(code);
-  return float_of(choose(code >= 0x7C, special, finite) | sign);
+  return fp8_e5m2_to_float(x.bits);
 }
 WEIR_INLINE float to_float(half_bits x) noexcept {
-  const std::uint32_t code = x.bits & 0x7FFFU;
-  const std::uint32_t sign = (x.bits & 0x8000U) << 16;
-  const std::uint32_t special = float_infinity | (code & 0x3FFU) << 13;
-  const std::uint32_t finite = detail::widen_finite<10, 15>(code);
-  return float_of(choose(code >= 0x7C00, special, finite) | sign);
+  return fp16_to_float(x.bits);
 }
 WEIR_INLINE float to_float(bfloat_bits x) noexcept {
-  return float_of(static_cast<std::uint32_t>(x.bits) << 16);
+  return bf16_to_float(x.bits);
 }
 
 /// Rounds to nearest even; a NaN becomes the canonical one; too large becomes 448.

@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 
 #include "device/cpu/grid_gate.hpp"
-#include "weir/base/threads.hpp"
+#include "weir/base/system/threads.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -94,7 +94,7 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
   const std::int64_t blocks = launch_.blocks();
   const bool fibers = needs_fibers(launch_, true);
   try {
-    const signals_blocked scope;
+    const signal_blocker scope;
     threads_.reserve(static_cast<std::size_t>(blocks));
     for (std::int64_t b = 0; b < blocks; ++b) {
       auto scratch = std::make_shared<block_scratch>(stack_bytes);

@@ -7,8 +7,8 @@
 
 #include "hn4/check/checker.hpp"
 #include "hn4/write/leftovers.hpp"
-#include "hn4/write/utf8.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "hn4/check/checker.hpp"
-#include "hn4/write/utf8.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::storage::hn4 {
 

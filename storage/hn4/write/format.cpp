@@ -10,10 +10,10 @@
 
 #include "hn4/core.hpp"
 #include "hn4/write/leftovers.hpp"
-#include "hn4/write/utf8.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage {

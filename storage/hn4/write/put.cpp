@@ -8,8 +8,8 @@
 
 #include "hn4/write/allocation.hpp"
 #include "hn4/write/plan.hpp"
-#include "hn4/write/utf8.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {

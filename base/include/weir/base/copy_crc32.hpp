@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CRC-32 of bytes while they are copied.
+/// Copying bytes and computing their CRC-32 in one pass over memory.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,12 @@
 
 namespace weir {
 
-/// Copies `from` to `to` and returns `crc32(crc, from)`: one pass over memory for both,
-/// which also asks for what follows `from` ahead of time.
-/// @pre `to` has room for as many bytes and does not overlap them
+/// Copies `from` to `to` and returns `crc32(crc, from)`.
+///
+/// The pass also prefetches the memory behind `from`, because callers copy consecutive
+/// blocks and the processor's own prefetching stops at the end of a page.
+/// @param to  from.size() writable bytes, which do not overlap `from`.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from,
                                        std::byte* to) noexcept;
 

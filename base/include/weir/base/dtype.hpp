@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types: the 13 of the Tessera ABI under their ids, and those that Tensogram
-/// adds.
+/// Element types of tensors: the 13 types of the Tessera ABI under the ids of that ABI,
+/// and the types that only Tensogram has.
+/// @threads{all functions: safe to call concurrently}
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 
 namespace weir {
 
+/// Type of one element. The numbers are ids of the ABI and of files: they never change.
 /// @source{Tessera Runtime & ABI, appendix B, for 1..13; Tensogram v3 data types
 /// for 32..36}
 enum class dtype : std::uint8_t {
@@ -34,29 +36,41 @@ enum class dtype : std::uint8_t {
   uint16 = 33,
   uint32 = 34,
   uint64 = 35,
-  bitmask = 36,  ///< one bit per element, most significant first
+  bitmask = 36,  ///< one bit per element, most significant bit first
 };
 
+/// Names and sizes of a type.
 struct dtype_info {
   dtype id;
   std::string_view tessera;    ///< name in the Tessera ABI, empty if it has none
   std::string_view tensogram;  ///< name in Tensogram metadata, empty if it has none
   std::uint8_t size;           ///< bytes per element; 0 for bitmask
-  std::uint8_t swap_unit;      ///< bytes that change order together with the byte order
+  std::uint8_t swap_unit;      ///< bytes of one number: half an element if it is complex
 };
 
-/// All types, by id.
+/// Returns the table of all types, in the order of their ids.
 [[nodiscard]] const std::array<dtype_info, 18>& all_dtypes() noexcept;
-/// @error{invalid_argument, an id that is not in the table}
+
+/// Returns names and sizes of the type with a given id.
+/// @error{invalid_argument, no type has this id}
 [[nodiscard]] result<dtype_info> info_of(int id);
+
+/// Returns names and sizes of a type.
+/// @param type  One of the enumerators; use the overload for `int` for unchecked ids.
 [[nodiscard]] const dtype_info& info_of(dtype type) noexcept;
+
 /// Finds a type by its Tessera or Tensogram name.
-/// @error{unknown_key, no such name; the message names the nearest}
+/// @error{unknown_key, no type has this name; the message suggests the nearest one}
 [[nodiscard]] result<dtype> dtype_named(std::string_view name);
-/// Bytes that `count` elements take. @error{out_of_range, the product exceeds 2^63-1}
+
+/// Returns the bytes that `count` elements take; bits of a bitmask are rounded up.
+/// @param count  Number of elements, not negative.
+/// @units{return value, bytes}
+/// @error{out_of_range, `count` is negative or the product exceeds 2^63-1}
 [[nodiscard]] result<std::int64_t> byte_size(dtype type, std::int64_t count);
 
-/// Maps a C++ type to its dtype: `dtype_of<float>`.
+/// The dtype of a C++ type, as in `dtype_of<float>`; `dtype{}`, which is no type, for all
+/// others.
 template <class T>
 inline constexpr dtype dtype_of = dtype{};
 template <>

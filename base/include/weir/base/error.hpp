@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every fallible function returns: `result<T>`, and the `error` inside it.
+/// The result type of every function that can fail, `result<T>`, and the `error` that it
+/// holds on failure.
+///
+/// Failures that a caller can expect (a missing file, damaged data, a full disk) travel
+/// as results. Exceptions are for broken contracts (`WEIR_EXPECT`) and exhausted memory
+/// alone. `WEIR_TRY` and `WEIR_CHECK` pass a failure on to the caller.
 #pragma once
 
 #include <cstdint>
@@ -12,96 +17,120 @@
 
 namespace weir {
 
-/// Kinds of failure. Numbers are fixed for ever and never reused; families of ten share
-/// an exit code.
+/// Kinds of failure. Numbers never change their meaning and are never reused, because
+/// checkpoints, logs and other programs hold them. Each family of ten has one exit code.
 /// @source{docs/decisions/005-one-table-of-error-codes.md}
 enum class errc : std::uint16_t {
-  // usage: exit 2
-  invalid_argument = 10,
-  unknown_key = 11,      ///< configuration key or name that does not exist
-  config_mismatch = 12,  ///< a stored state belongs to another configuration
-  unsupported = 13,      ///< well-formed, but not something this build does
-  arch_mismatch = 14,    ///< well-formed, but for another machine
-  not_initialized = 15,  ///< a context, mesh or engine that is not there (any more)
-  // not found: exit 3
+  // Wrong use: exit code 2.
+  invalid_argument = 10,  ///< a value of the wrong kind or outside its range
+  unknown_key = 11,       ///< a configuration key or a name that does not exist
+  config_mismatch = 12,   ///< a stored state belongs to another configuration
+  unsupported = 13,       ///< well-formed, but this build or function cannot do it
+  arch_mismatch = 14,     ///< well-formed, but made for another machine
+  not_initialized = 15,   ///< a context, mesh or engine does not exist, or not any more
+  // Not there, or there already: exit code 3.
   not_found = 20,
   already_exists = 21,
-  // damaged or foreign data: exit 4
-  corrupt = 30,                ///< a checksum, magic or structure is wrong
-  torn = 31,                   ///< a file ends before it should
-  unsupported_version = 32,    ///< valid, of a version this build does not read
-  stream_model_mismatch = 33,  ///< pulse of the cursor differs from pulse of the model
-  history_mismatch = 34,       ///< the data behind the cursor is not what was consumed
-  missing_cursor = 35,         ///< a checkpoint without a stream cursor
-  position_out_of_bounds = 36,
-  rng_mismatch = 37,
-  lane_mismatch = 38,
-  build_mismatch = 39,  ///< another kernel set or build: results may differ in their bits
-  missing_hash = 40,
-  hash_mismatch = 41,
-  out_of_range = 42,
-  generation_skew = 43,
-  hole = 44,           ///< a block that should hold data is not allocated
-  cache_corrupt = 45,  ///< an entry of a cache that may be deleted
-  // system: exit 5
+  // Damaged data, or data that does not fit together: exit code 4.
+  corrupt = 30,                 ///< a checksum, a magic number or a structure is wrong
+  torn = 31,                    ///< a file ends before its content does
+  unsupported_version = 32,     ///< valid, but of a version that this build cannot read
+  stream_model_mismatch = 33,   ///< the cursor's pulse differs from the model's pulse
+  history_mismatch = 34,        ///< data before the cursor differs from the data consumed
+  missing_cursor = 35,          ///< a checkpoint has no stream cursor
+  position_out_of_bounds = 36,  ///< a cursor lies beyond the end of its source
+  rng_mismatch = 37,            ///< the stored random state belongs to another run
+  lane_mismatch = 38,           ///< the number of lanes differs from the stored one
+  build_mismatch = 39,   ///< another kernel set or build: bits of results may differ
+  missing_hash = 40,     ///< a digest is required and absent
+  hash_mismatch = 41,    ///< a digest differs from the digest of the data
+  out_of_range = 42,     ///< a number or a size exceeds a limit
+  generation_skew = 43,  ///< parts that belong together have different generations
+  hole = 44,             ///< a block that should hold data is not allocated
+  cache_corrupt = 45,    ///< an entry of a cache is damaged and may be deleted
+  // The operating system or the machine: exit code 5.
   io = 50,
   no_space = 51,
   out_of_memory = 52,
-  source_unavailable = 53,
-  locked = 54,  ///< another process holds the lock
-  // course of events: exit 6
+  source_unavailable = 53,  ///< a data source cannot be reached
+  locked = 54,              ///< another process holds the lock
+  // The course of a run: exit code 6.
   interrupted = 60,
   timeout = 61,
-  stopping = 62,
-  abandoned = 63,        ///< a promise was dropped without an answer
-  upstream_failed = 64,  ///< not run, because what it depends on failed
-  kernel_failed = 65,
-  collective_mismatch = 66,    ///< participants of a collective disagree
-  determinism_violation = 67,  ///< more freedom asked for than the policy allows
-  // defects: exit 70
+  stopping = 62,               ///< refused, because a shutdown has begun
+  abandoned = 63,              ///< a promise was dropped without an answer
+  upstream_failed = 64,        ///< not run, because something it depends on failed
+  kernel_failed = 65,          ///< a kernel reported a failure
+  collective_mismatch = 66,    ///< the participants of a collective disagree
+  determinism_violation = 67,  ///< the policy does not allow the freedom asked for
+  // Defects of this program: exit code 70.
   internal = 70,
 };
 
-/// Name of a code, e.g. `history_mismatch`.
+/// Returns the name of a code, such as `history_mismatch`; `unknown` for other numbers.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string_view name_of(errc code) noexcept;
-/// Exit code of the command line for a failure of this kind.
+
+/// Returns the exit code with which the command line ends on a failure of this kind.
+/// @threads{safe to call concurrently}
 [[nodiscard]] int exit_code_of(errc code) noexcept;
 
-/// One failure: what failed on which thing, where, a hint, and what caused it.
+/// Returns the code for a value of `errno`.
+/// @returns `not_found` for ENOENT and ENOTDIR, `already_exists` for EEXIST, `no_space`
+/// for ENOSPC and EDQUOT, `io` for all other values.
+/// @threads{safe to call concurrently}
+[[nodiscard]] errc errc_of_errno(int number) noexcept;
+
+/// One failure: what failed on which thing, where, what the reader can do about it, and
+/// the failure that caused it.
 ///
-/// Text follows `<what failed> <which thing>: expected <X>, found <Y>`; lower case, no
-/// full stop.
-/// @threads{a value; the cause is shared and immutable}
+/// The text has the form `<what failed> <which thing>: expected <X>, found <Y>`, in lower
+/// case and without a full stop. Place, hint and cause are added to a new error:
+///
+///     return error(errc::torn, "cannot read the header: expected 64 bytes, found 12")
+///         .at("data.tgm:4096")
+///         .hint("copy the file again")
+///         .because(std::move(cause));
+///
+/// @threads{a value; causes are shared and immutable}
 class error {
  public:
+  /// @param text  What failed; one line.
   error(errc code, std::string text) : code_(code), text_(std::move(text)) {}
 
-  /// Place of the failure: `file:byte offset (object 1 "t2m")`, or the name of an actor
-  /// or task.
+  /// Sets the place of the failure: `file:byte offset (object 1 "t2m")`, or the name of
+  /// an actor or of a task.
   error&& at(std::string where) && {
     where_ = std::move(where);
     return std::move(*this);
   }
-  /// What the reader can do about it.
+  /// Sets the advice: what the reader can do about the failure.
   error&& hint(std::string text) && {
     hint_ = std::move(text);
     return std::move(*this);
   }
-  /// The failure that led to this one.
+  /// Sets the failure that led to this one.
   error&& because(error cause) && {
     cause_ = std::make_shared<const error>(std::move(cause));
     return std::move(*this);
   }
 
+  /// Returns the kind of the failure.
   [[nodiscard]] errc code() const noexcept { return code_; }
+  /// Returns what failed, without place, hint and causes.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  /// Returns the place of the failure; empty if none was given.
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
+  /// Returns the advice; empty if none was given.
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
+  /// Returns the failure that led to this one, or a null pointer. It lives as long as
+  /// this error or a copy of it.
   [[nodiscard]] const error* cause() const noexcept { return cause_.get(); }
-  /// Innermost cause, or this error.
+  /// Returns the innermost cause; this error itself if it has no cause.
   [[nodiscard]] const error& root() const noexcept;
 
-  /// Text, hint, place and causes, one line each.
+  /// Returns the whole message: text and hint in the first line, then the place, then
+  /// each cause in the same form.
   [[nodiscard]] std::string message() const;
 
  private:
@@ -112,29 +141,47 @@ class error {
   std::shared_ptr<const error> cause_;
 };
 
-/// A value or an error; must be looked at.
+/// Returns the error of a failed system call: `cannot <action> "<thing>": <text of the
+/// system>`, with the code of `errc_of_errno`.
+/// @param action  A verb in the infinitive, such as "open" or "sync".
+/// @param thing   The path or other name on which the call failed.
+/// @param number  The value of `errno` right after the call.
+/// @threads{safe to call concurrently}
+[[nodiscard]] error system_error(std::string_view action, std::string_view thing,
+                                 int number);
+
+/// A value, or the error that prevented it. The compiler warns where one is dropped.
+///
+/// The members are those of `tl::expected`: `if (r)`, `*r`, `r.error()`.
+/// @threads{as T; a value}
 template <class T>
 class [[nodiscard]] result : public tl::expected<T, ::weir::error> {
   using base = tl::expected<T, ::weir::error>;
 
  public:
   using base::base;
-  /// Success. Says so itself, since a constructor of the compiler's making would zero the
-  /// whole room of an error each time.
+  /// Makes a success with a default value. A constructor that the compiler generates
+  /// would first zero all memory of the object, including the larger part in which the
+  /// error would be stored.
   result() requires std::is_default_constructible_v<base> {}
-  result(::weir::error e)
-      : base(tl::unexpect, std::move(e)) {}  // NOLINT: implicit on purpose
-  result(base e) : base(std::move(e)) {}     // NOLINT
+  /// Makes a failure; implicit, so that a function can return an error as it is.
+  result(::weir::error e) : base(tl::unexpect, std::move(e)) {}  // NOLINT
+  /// Takes over the result of a monadic member, which returns the base class.
+  result(base e) : base(std::move(e)) {}  // NOLINT
 };
 
-/// Thrown by `WEIR_EXPECT` and by `or_throw`; `what()` is the whole message.
+/// Exception of `WEIR_EXPECT`, a `std::logic_error` with condition and place.
 class contract_violation;
+/// Exception of `or_throw`, a `std::runtime_error` with the whole message.
 class failure;
+/// Throws `contract_violation`; `WEIR_EXPECT` calls it.
 [[noreturn]] void throw_contract_violation(const char* condition, const char* file,
                                            int line);
+/// Throws `failure` with the message of an error; `or_throw` calls it.
 [[noreturn]] void throw_failure(const error& e);
 
-/// Value of a result, or `std::runtime_error` with its message: for demos and tests.
+/// Returns the value of a result or throws its error, for demos and tests.
+/// @throws std::runtime_error whose `what()` is the whole message
 template <class T>
 T or_throw(result<T> r) {
   if (!r) {
@@ -147,7 +194,8 @@ T or_throw(result<T> r) {
 
 }  // namespace weir
 
-/// Programming errors, in every build: throws `weir::contract_violation`.
+/// Throws `weir::contract_violation` unless a condition holds, in every kind of build.
+/// For mistakes of the calling code; wrong input gets a `result` with an error instead.
 #define WEIR_EXPECT(condition)  \
   (static_cast<bool>(condition) \
        ? static_cast<void>(0)   \
@@ -155,8 +203,8 @@ T or_throw(result<T> r) {
 
 #define WEIR_CONCAT_(a, b) a##b
 #define WEIR_CONCAT(a, b) WEIR_CONCAT_(a, b)
-/// `WEIR_TRY(auto x, f());` declares x from the value of f(), or returns its error from
-/// this function.
+/// `WEIR_TRY(auto x, f());` declares x with the value of f(), or returns the error of f()
+/// from the calling function. The line number keeps the names of several uses apart.
 #define WEIR_TRY(declaration, ...)                              \
   auto WEIR_CONCAT(weir_try_, __LINE__) = (__VA_ARGS__);        \
   if (!WEIR_CONCAT(weir_try_, __LINE__)) {                      \

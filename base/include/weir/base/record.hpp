@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Little-endian records: a writer that grows, and a reader that never trusts a length.
+/// Records of little-endian numbers, texts and bytes: a writer that appends to a vector,
+/// and a reader that checks every length before it uses it.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,24 @@
 
 namespace weir {
 
-/// Appends little-endian numbers and bytes. @threads{thread-compatible}
+/// Builds a record by appending fields.
+/// @threads{thread-compatible}
 class record_writer {
  public:
+  /// Appends a number.
   template <std::unsigned_integral T>
   void put(T value) {
     const std::size_t at = out_.size();
     out_.resize(at + sizeof(T));
     store_le(out_.data() + at, value);
   }
-  /// The length as u32, then the bytes.
+  /// Appends the length of a text as u32, then its bytes.
+  /// @pre The text has fewer than 2^32 bytes.
   void put_text(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     append(out_, as_view(text));
   }
-  /// The numbers without their count.
+  /// Appends numbers, without their count.
   template <std::unsigned_integral T>
   void put_all(std::span<const T> values) {
     const std::size_t at = out_.size();
@@ -36,30 +40,38 @@ class record_writer {
       store_le(out_.data() + at + i * sizeof(T), values[i]);
     }
   }
+  /// Appends bytes, without their count.
   void put_bytes(bytes_view bytes) { append(out_, bytes); }
+  /// Appends `count` bytes of zero.
   void put_zeros(std::size_t count) { out_.resize(out_.size() + count); }
+  /// Returns the size of the record so far, in bytes.
   [[nodiscard]] std::size_t size() const noexcept { return out_.size(); }
+  /// Returns the record and leaves the writer empty.
   [[nodiscard]] byte_vector take() && { return std::move(out_); }
+  /// Returns the record so far, valid until the next field is appended.
   [[nodiscard]] bytes_view view() const noexcept { return out_; }
 
  private:
   byte_vector out_;
 };
 
-/// Takes little-endian numbers and bytes from a view. A read past the end gives zeros and
-/// sets `failed`, so that a caller checks once per group of fields.
+/// Reads the fields of a record in their order.
+///
+/// A read past the end returns zero or nothing, skips the rest and makes `failed` true,
+/// so that a caller needs one check for a whole group of fields.
 /// @threads{thread-compatible}
 class record_reader {
  public:
+  /// @param bytes  The record; must outlive the reader and the views that it returns.
   explicit record_reader(bytes_view bytes) : rest_(bytes) {}
 
-  /// The next number, or 0 if its bytes are missing.
+  /// Returns the next number, or 0 if its bytes are missing.
   template <std::unsigned_integral T>
   [[nodiscard]] T get() {
     const bytes_view bytes = get_bytes(sizeof(T));
     return failed_ ? T{0} : load_le<T>(bytes.data());
   }
-  /// The next `count` bytes, or none if some are missing.
+  /// Returns the next `count` bytes, or none if some of them are missing.
   [[nodiscard]] bytes_view get_bytes(std::uint64_t count) {
     if (count > rest_.size()) {
       failed_ = true;
@@ -70,12 +82,14 @@ class record_reader {
     rest_ = rest_.subspan(out.size());
     return out;
   }
-  /// What `put_text` wrote; empty if bytes are missing.
+  /// Returns a text that `put_text` wrote, or an empty one if its bytes are missing.
   [[nodiscard]] std::string get_text() {
     return std::string(as_text(get_bytes(get<std::uint32_t>())));
   }
-  /// The next number as a count of things that take at least `unit` bytes each; 0, and
-  /// `failed`, if so many cannot follow.
+  /// Returns the next number, a count of items that follow. Fails and returns 0 if the
+  /// rest of the record is too short for so many, so that a caller can reserve memory for
+  /// the count without trusting it.
+  /// @param unit  Smallest size of one item in bytes, at least 1.
   template <std::unsigned_integral T>
   [[nodiscard]] std::size_t get_count(std::size_t unit) {
     const T count = get<T>();
@@ -85,7 +99,7 @@ class record_reader {
     }
     return static_cast<std::size_t>(count);
   }
-  /// The next `count` numbers, or none if some are missing.
+  /// Returns the next `count` numbers, or none if some of them are missing.
   template <std::unsigned_integral T>
   [[nodiscard]] std::vector<T> get_all(std::size_t count) {
     if (count > rest_.size() / sizeof(T)) {
@@ -99,9 +113,9 @@ class record_reader {
     }
     return out;
   }
-  /// True once something was read past the end.
+  /// Returns whether a read went past the end.
   [[nodiscard]] bool failed() const noexcept { return failed_; }
-  /// The bytes that were not taken yet.
+  /// Returns the bytes that have not been read yet.
   [[nodiscard]] bytes_view rest() const noexcept { return rest_; }
 
  private:

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Settings described by a table: every owner of settings (a run, a model, a stream, a
-/// stage) has one, and everything that handles settings iterates over it: the reader of a
-/// configuration file, the check, the stored configuration, help and reference pages.
+/// Tables that describe settings.
 ///
-/// The table is the only place that knows the range of a setting. A value is checked when
-/// it is read, and the owner checks the whole object again before it uses it, against the
-/// same table.
+/// Every owner of settings (a run, a model, a stream, a stage) is a plain structure with
+/// one table that describes its members. All code that handles settings iterates over the
+/// table: the reader of configuration files, the check, the stored configuration, the
+/// help and the reference pages. The table is the only place that knows the range of a
+/// setting. A value is checked when it is read; the owner checks the whole structure
+/// again, against the same table, before it uses it, because programs can also fill it
+/// without a file.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +27,19 @@
 
 namespace weir {
 
-/// A setting and the member of its owner that holds it.
+/// A setting and the member of its owner that holds its value.
 template <class Owner>
 struct setting : setting_info {
-  /// The value that an owner holds. A number that no configuration can give is foreign.
+  /// Returns the value that an owner holds; `setting_value::foreign` for a value that no
+  /// configuration can express.
   std::function<setting_value(const Owner&)> get;
-  /// Stores a value that `accepts` takes.
+  /// Stores a value in an owner. @pre `accepts(value)`
   std::function<void(Owner&, const setting_value&)> set;
 };
 
 namespace settings_detail {
 
+/// The type of the items of a vector; any other type is its own item.
 template <class T>
 struct item_of {
   using type = T;
@@ -47,6 +51,8 @@ struct item_of<std::vector<T>> {
   static constexpr bool in_list = true;
 };
 
+/// Returns the range of all values of a member's type. Integers of settings are at most
+/// 2^63-1, also if the member is a std::uint64_t.
 template <class T>
 [[nodiscard]] setting_range whole_range() {
   if constexpr (std::is_same_v<T, bool>) {
@@ -75,9 +81,10 @@ template <class T>
   }
 }
 
-/// For an unsigned number that the 64 bits of a value cannot hold.
+/// Returns the foreign value for a number above 2^63-1.
 [[nodiscard]] setting_value too_large(std::uint64_t number);
 
+/// Returns the value of a member.
 template <class T>
 [[nodiscard]] setting_value to_value(const T& member) {
   if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
@@ -98,6 +105,7 @@ template <class T>
   }
 }
 
+/// Returns a value as a member's type. The value must be in the range of the type.
 template <class T>
 [[nodiscard]] T from_value(const setting_value& value) {
   if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
@@ -119,29 +127,35 @@ template <class T>
   }
 }
 
-/// Makes `narrowed` the part of an integer range that another one holds as well.
+/// Reduces the integer range of `narrowed` to the part that `other` accepts too.
 void intersect(setting_info& narrowed, const setting_info& other);
 
 }  // namespace settings_detail
 
-/// Describes the setting that `settings_table::add` has just made. Valid until the next
-/// one is added.
+/// Describes a setting further; `settings_table::add` returns it. Valid until the next
+/// setting is added to the table.
+///
+/// Each function returns the object itself, so that calls can be chained.
+/// @threads{thread-compatible}
 template <class Owner, class Access>
 class setting_options {
  public:
-  /// Of the member.
+  /// Type of the member.
   using type = std::remove_cvref_t<std::invoke_result_t<Access, Owner&>>;
-  /// The type of the limits of numbers, and the range that holds them.
+  /// True for integers and lists of integers, which have limits of type `std::int64_t`;
+  /// other numbers have limits of type `double`.
   static constexpr bool integral =
       std::is_integral_v<typename settings_detail::item_of<type>::type>;
   using number = std::conditional_t<integral, std::int64_t, double>;
   using number_range = std::conditional_t<integral, integer_range, real_range>;
 
-  /// @param member  Where an owner holds the setting.
+  /// @param described  The setting of the table.
+  /// @param member     Gives access to the member of an owner that holds its value.
   setting_options(setting<Owner>& described, Access member)
       : setting_(described), member_(member) {}
 
-  /// Limits numbers, or the numbers in a list, to a part of what they may be so far.
+  /// Limits numbers, or the numbers in a list, to a part of their range so far, from
+  /// `low` to `high`, both included.
   setting_options& range(number low, number high) {
     auto* list = std::get_if<list_range>(&setting_.range);
     auto& limits = list != nullptr ? std::get<number_range>(list->items)
@@ -151,12 +165,12 @@ class setting_options {
     limits.high = high;
     return *this;
   }
-  /// Lets through multiples of `step` only.
+  /// Accepts only multiples of `step`, which is greater than 0.
   setting_options& multiple_of(std::int64_t step) {
     std::get<integer_range>(setting_.range).step = step;
     return *this;
   }
-  /// Lets a word stand for a number outside of the range.
+  /// Accepts a word, too, which stands for a number outside of the range.
   setting_options& word(const std::string& text, type constant) {
     std::get<integer_range>(setting_.range)
         .words.push_back({text, static_cast<std::uint64_t>(constant)});
@@ -181,13 +195,14 @@ class setting_options {
     list.longest = longest;
     return *this;
   }
-  /// Lets one item stand without a list around it.
+  /// Accepts one item without a list around it, too.
   setting_options& single() {
     std::get<list_range>(setting_.range).single = true;
     return *this;
   }
-  /// Adds a condition on values in the range; `text` continues "expected an integer": "an
-  /// even one".
+  /// Adds a condition that values in the range must fulfil.
+  /// @param text  The condition in words that continue the text of the range, such as "an
+  /// even one" behind "an integer from 1 to 64".
   setting_options& rule(std::string text, std::function<bool(const type&)> holds) {
     setting_.rule_text = std::move(text);
     setting_.rule = [holds = std::move(holds)](const setting_value& value) {
@@ -195,18 +210,18 @@ class setting_options {
     };
     return *this;
   }
-  /// Names the unit of the numbers: "tokens", "s".
+  /// Names the unit of the numbers, such as "tokens" or "s".
   setting_options& unit(std::string name) {
     setting_.unit = std::move(name);
     return *this;
   }
-  /// Says that what has begun may go on with another value. Others are fixed.
+  /// Allows another value when a stored run or model is continued. Settings are fixed by
+  /// default.
   setting_options& may_change() {
     setting_.may_change = true;
     return *this;
   }
-  /// Says that the default is no usable value. The check refuses an owner that still has
-  /// it.
+  /// Declares the default unusable: the check refuses an owner that still has it.
   setting_options& required() {
     setting_.required = true;
     return *this;
@@ -225,11 +240,13 @@ class setting_options {
 template <class Owner>
 class settings_table {
  public:
-  /// @param owner  Whose settings these are, for messages: "the run".
+  /// @param owner  Name of the owner for error messages, such as "the run".
   explicit settings_table(std::string owner) : owner_(std::move(owner)) {}
 
   /// Adds a setting that holds a boolean, a number, a text, or a vector of numbers or
-  /// texts; it takes every value of its type until it is described further.
+  /// texts. It accepts every value of its type unless the returned options restrict it.
+  /// @param name           Unique in the table; dots make groups.
+  /// @param documentation  One line for the people who set it.
   template <class Access>
   setting_options<Owner, Access> add(std::string name, Access member,
                                      std::string documentation) {
@@ -245,7 +262,7 @@ class settings_table {
     return {s, member};
   }
 
-  /// Adds a setting that holds one of a few constants, each with a word for it.
+  /// Adds a setting that holds one of a few constants, each of which has a word.
   template <class Access>
   setting_options<Owner, Access> add(
       std::string name, Access member,
@@ -276,8 +293,9 @@ class settings_table {
     return {s, member};
   }
 
-  /// Adds the settings of a part, with a prefix before their names. Those that the owner
-  /// works out itself are left out.
+  /// Adds the settings of a structure that is a member of the owner.
+  /// @param prefix    Put before the name of each setting.
+  /// @param left_out  Names of settings that the owner computes itself.
   template <class Part>
   void include(const std::string& prefix, Part Owner::*part,
                const settings_table<Part>& table,
@@ -297,8 +315,8 @@ class settings_table {
     }
   }
 
-  /// Limits an integer to what another setting takes as well: the owner hands its value
-  /// on to that one.
+  /// Limits an integer setting to the range of another one, to which the owner passes its
+  /// value on.
   void narrow(std::string_view name, const setting_info& other) {
     const auto found =
         std::find_if(entries_.begin(), entries_.end(),
@@ -307,11 +325,11 @@ class settings_table {
     settings_detail::intersect(*found, other);
   }
 
-  /// All settings, in the order in which they were added.
+  /// Returns all settings, in the order in which they were added.
   [[nodiscard]] const std::vector<setting<Owner>>& entries() const noexcept {
     return entries_;
   }
-  /// The setting of a name, or null.
+  /// Returns the setting of a name, or a null pointer.
   [[nodiscard]] const setting<Owner>* find(std::string_view name) const noexcept {
     for (const setting<Owner>& s : entries_) {
       if (s.name == name) {
@@ -322,8 +340,8 @@ class settings_table {
   }
 
   /// Sets one setting by its name.
-  /// @error{unknown_key, no setting has this name; the nearest one is named}
-  /// @error{invalid_argument, the setting does not take this value}
+  /// @error{unknown_key, no setting has this name; the message suggests the nearest one}
+  /// @error{invalid_argument, the setting does not accept this value}
   [[nodiscard]] result<void> assign(Owner& owner, std::string_view name,
                                     const setting_value& value) const {
     const setting<Owner>* s = find(name);
@@ -338,7 +356,8 @@ class settings_table {
   }
 
   /// Checks every setting of an owner. A required setting must differ from its default.
-  /// @error{invalid_argument, names the first setting that is refused}
+  /// @error{invalid_argument, a value is refused; the message names the first such
+  /// setting}
   [[nodiscard]] result<void> check(const Owner& owner) const {
     const Owner untouched{};
     for (const setting<Owner>& s : entries_) {

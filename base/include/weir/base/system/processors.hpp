@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How many processors there are to run on.
+/// The number of processors that a thread may run on.
 #pragma once
 
 #include <sched.h>
 
 namespace weir {
 
-/// Processors that this thread may use; 0 if that is not known.
+/// Returns the number of processors in the affinity mask of the calling thread, which a
+/// container or `taskset` may have restricted.
+/// @returns 0 if the system does not tell.
+/// @threads{safe to call concurrently}
 [[nodiscard]] inline unsigned allowed_processors() noexcept {
   cpu_set_t allowed;
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0

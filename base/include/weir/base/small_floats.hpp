@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decodes the element types fp16, bf16 and fp8, which C++20 has no types for, to fp32.
+///
+/// Every value of these types is a value of fp32, so decoding is exact. The functions
+/// contain no branch, so that loops over them become vector code, and they are always
+/// inlined, so that a loop which is compiled for another instruction set compiles them
+/// for it too. They do not depend on the processor's mode for subnormal numbers.
+/// @threads{all functions: safe to call concurrently}
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace weir {
+
+namespace small_floats_detail {
+
+inline constexpr std::uint32_t infinity_bits = 0x7F800000;
+inline constexpr std::uint32_t quiet_nan_bits = 0x7FC00000;
+
+/// Returns `a` if `condition` holds and `b` otherwise. Masks are used instead of `?:`,
+/// for which compilers may emit a branch that stops vectorisation.
+[[gnu::always_inline]] inline std::uint32_t select(bool condition, std::uint32_t a,
+                                                   std::uint32_t b) noexcept {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
+  return (a & mask) | (b & ~mask);
+}
+
+/// Bits of 2^exponent as fp32, for exponents of normal numbers.
+constexpr std::uint32_t power_of_two(int exponent) noexcept {
+  return static_cast<std::uint32_t>(127 + exponent) << 23;
+}
+
+/// Returns the fp32 bits of a finite number with `Fraction` fraction bits and the
+/// exponent bias `Bias`. `code` is the number without its sign.
+template <int Fraction, int Bias>
+[[gnu::always_inline]] inline std::uint32_t widen(std::uint32_t code) noexcept {
+  // A normal number keeps its fraction; its exponent moves to the bias of fp32.
+  const std::uint32_t normal =
+      (code << (23 - Fraction)) + (static_cast<std::uint32_t>(127 - Bias) << 23);
+  // A subnormal number is a whole number times the smallest power of two. Both factors
+  // are normal in fp32, so the product is exact and no subnormal operand occurs.
+  const float smallest = std::bit_cast<float>(power_of_two(1 - Bias - Fraction));
+  const auto subnormal = std::bit_cast<std::uint32_t>(
+      static_cast<float>(static_cast<std::int32_t>(code)) * smallest);
+  return select(code < (1U << Fraction), subnormal, normal);
+}
+
+}  // namespace small_floats_detail
+
+/// Decodes an IEEE 754 half. NaNs keep their fraction bits.
+/// @source{IEEE 754-2008, binary16}
+[[nodiscard]] [[gnu::always_inline]] inline float fp16_to_float(
+    std::uint16_t bits) noexcept {
+  using namespace small_floats_detail;
+  const std::uint32_t code = bits & 0x7FFFU;
+  const std::uint32_t sign = (bits & 0x8000U) << 16;
+  const std::uint32_t special = infinity_bits | (code & 0x3FFU) << 13;
+  const std::uint32_t finite = widen<10, 15>(code);
+  return std::bit_cast<float>(select(code >= 0x7C00, special, finite) | sign);
+}
+
+/// Decodes a bfloat16: the upper half of an fp32.
+/// @source{Tessera Runtime & ABI, appendix B, bf16}
+[[nodiscard]] [[gnu::always_inline]] inline float bf16_to_float(
+    std::uint16_t bits) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+/// Decodes an 8-bit float with 4 exponent and 3 fraction bits. It has no infinities; NaN
+/// is 0x7F or 0xFF, and the other codes of the largest exponent are ordinary numbers.
+/// @source{OCP 8-bit Floating Point Specification, E4M3}
+[[nodiscard]] [[gnu::always_inline]] inline float fp8_e4m3_to_float(
+    std::uint8_t bits) noexcept {
+  using namespace small_floats_detail;
+  const std::uint32_t code = bits & 0x7FU;
+  const std::uint32_t sign = (bits & 0x80U) << 24;
+  const std::uint32_t finite = widen<3, 7>(code);
+  return std::bit_cast<float>(select(code == 0x7F, quiet_nan_bits, finite) | sign);
+}
+
+/// Decodes an 8-bit float with 5 exponent and 2 fraction bits. Every NaN becomes a quiet
+/// one without further fraction bits.
+/// @source{OCP 8-bit Floating Point Specification, E5M2}
+[[nodiscard]] [[gnu::always_inline]] inline float fp8_e5m2_to_float(
+    std::uint8_t bits) noexcept {
+  using namespace small_floats_detail;
+  const std::uint32_t code = bits & 0x7FU;
+  const std::uint32_t sign = (bits & 0x80U) << 24;
+  const std::uint32_t special = select(code == 0x7C, infinity_bits, quiet_nan_bits);
+  const std::uint32_t finite = widen<2, 15>(code);
+  return std::bit_cast<float>(select(code >= 0x7C, special, finite) | sign);
+}
+
+}  // namespace weir

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks that bytes are UTF-8: metadata, names and JSON of files that others wrote.
+///
+/// Well-formed means: shortest forms only, no surrogates (U+D800 to U+DFFF) and nothing
+/// above U+10FFFF.
+/// @source{RFC 3629, section 4; Unicode 15, table 3-7}
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace weir {
+
+/// Returns the length of the character with which a text begins.
+/// @returns Bytes of the well-formed UTF-8 sequence at the start, 1 to 4; 0 if the text
+/// is empty or begins with anything else.
+/// @units{return value, bytes}
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::size_t utf8_sequence_length(std::string_view text) noexcept;
+
+namespace utf8_detail {
+
+/// Bit 7 of each of eight bytes. A word without any of these bits is ASCII.
+inline constexpr std::uint64_t high_bits = 0x8080'8080'8080'8080U;
+
+template <class Word>
+[[nodiscard]] inline std::uint64_t word_at(const char* bytes) noexcept {
+  Word word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+/// Returns the bitwise or of all bytes of a text of up to 16 bytes, in any byte of the
+/// word: enough to see whether one of them is not ASCII. Two reads of the same width,
+/// which may overlap, cover every length of a range without a loop.
+[[nodiscard]] inline std::uint64_t united_bytes(std::string_view text) noexcept {
+  const char* const begin = text.data();
+  const std::size_t size = text.size();
+  if (size >= 8) {
+    return word_at<std::uint64_t>(begin) | word_at<std::uint64_t>(begin + size - 8);
+  }
+  if (size >= 4) {
+    return word_at<std::uint32_t>(begin) | word_at<std::uint32_t>(begin + size - 4);
+  }
+  return size == 0
+             ? 0
+             : word_at<std::uint8_t>(begin) | word_at<std::uint8_t>(begin + size / 2) |
+                   word_at<std::uint8_t>(begin + size - 1);
+}
+
+/// The check for texts of any length and content.
+[[nodiscard]] bool is_utf8_of_any_length(std::string_view text) noexcept;
+
+}  // namespace utf8_detail
+
+/// Returns whether all of a text is well-formed UTF-8. The empty text is.
+///
+/// Short ASCII texts, which nearly all keys of metadata are, take one test without a
+/// call.
+/// @threads{safe to call concurrently}
+[[nodiscard]] inline bool is_utf8(std::string_view text) noexcept {
+  constexpr std::size_t short_text = 16;
+  return (text.size() <= short_text &&
+          (utf8_detail::united_bytes(text) & utf8_detail::high_bits) == 0) ||
+         utf8_detail::is_utf8_of_any_length(text);
+}
+
+}  // namespace weir

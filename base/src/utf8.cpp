@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The UTF-8 check: one character at a time, and eight at a time while a text is ASCII.
+#include "weir/base/utf8.hpp"
+
+namespace weir {
+
+namespace {
+
+/// Length that the first byte of a sequence announces; 0 if no sequence begins with it.
+///
+/// 0x80 to 0xBF continue a sequence. 0xC0 and 0xC1 would begin a longer form of an ASCII
+/// character, 0xF5 and above a code point beyond U+10FFFF.
+std::size_t announced_length(unsigned char first) noexcept {
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first < 0xC2 || first > 0xF4) {
+    return 0;
+  }
+  return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/// Range of the second byte. The general range is 0x80 to 0xBF; four first bytes narrow
+/// it, because the full range would hold longer forms of smaller code points (0xE0,
+/// 0xF0), surrogates (0xED) or code points beyond U+10FFFF (0xF4).
+bool is_second_byte(unsigned char first, unsigned char second) noexcept {
+  const unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  return second >= low && second <= high;
+}
+
+}  // namespace
+
+std::size_t utf8_sequence_length(std::string_view text) noexcept {
+  if (text.empty()) {
+    return 0;
+  }
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const std::size_t length = announced_length(byte(0));
+  if (length < 2) {
+    return length;
+  }
+  if (text.size() < length || !is_second_byte(byte(0), byte(1))) {
+    return 0;
+  }
+  for (std::size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) {
+      return 0;
+    }
+  }
+  return length;
+}
+
+bool utf8_detail::is_utf8_of_any_length(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const bool eight_of_ascii = text.size() >= sizeof(std::uint64_t) &&
+                                (word_at<std::uint64_t>(text.data()) & high_bits) == 0;
+    const std::size_t length =
+        eight_of_ascii ? sizeof(std::uint64_t) : utf8_sequence_length(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+}  // namespace weir

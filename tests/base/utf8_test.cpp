@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weir/base/utf8.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace weir {
+namespace {
+
+/// UTF-8 of a code point by definition; the caller chooses the number of bytes, so that
+/// longer forms than the shortest can be written as well.
+std::string encoded(std::uint32_t code_point, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  for (std::size_t i = bytes; i-- > 1; code_point >>= 6) {
+    text[i] = static_cast<char>(0x80 | (code_point & 0x3F));
+  }
+  constexpr unsigned marks[] = {0, 0, 0xC0, 0xE0, 0xF0};
+  text[0] = static_cast<char>(marks[bytes] | code_point);
+  return text;
+}
+
+std::size_t shortest_form(std::uint32_t code_point) {
+  return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+}
+
+TEST(Utf8, TakesEveryCodePointInItsShortestFormAndNoOther) {
+  for (std::uint32_t code_point = 0; code_point < 0x11'0000; ++code_point) {
+    const bool surrogate = code_point >= 0xD800 && code_point < 0xE000;
+    const std::size_t shortest = shortest_form(code_point);
+    for (std::size_t bytes = shortest; bytes <= 4; ++bytes) {
+      const std::string text = encoded(code_point, bytes);
+      const bool well_formed = bytes == shortest && !surrogate;
+      ASSERT_EQ(is_utf8(text), well_formed) << code_point << " in " << bytes;
+      ASSERT_EQ(utf8_sequence_length(text), well_formed ? bytes : 0) << code_point;
+    }
+  }
+}
+
+TEST(Utf8, RefusesCodePointsBeyondTheLastOne) {
+  for (std::uint32_t code_point = 0x11'0000; code_point < 0x20'0000;
+       code_point += 0xFFF) {
+    EXPECT_FALSE(is_utf8(encoded(code_point, 4))) << code_point;
+  }
+  for (const char* never : {"\xF5\x80\x80\x80", "\xF8\x88\x80\x80\x80", "\xFE", "\xFF"}) {
+    EXPECT_FALSE(is_utf8(never));
+  }
+}
+
+TEST(Utf8, RefusesASequenceThatIsCutOrLacksItsFirstByte) {
+  for (const std::uint32_t code_point : {0xE4U, 0x20ACU, 0x1F600U}) {
+    const std::string whole = encoded(code_point, shortest_form(code_point));
+    for (std::size_t size = 1; size < whole.size(); ++size) {
+      EXPECT_FALSE(is_utf8(whole.substr(0, size))) << code_point;
+      EXPECT_FALSE(is_utf8(whole.substr(0, size) + "a")) << code_point;
+      EXPECT_FALSE(is_utf8(whole.substr(size))) << code_point;
+    }
+  }
+}
+
+TEST(Utf8, FindsOneBadByteAtEveryPlaceOfEveryLength) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_EQ(utf8_sequence_length(""), 0U);
+  for (std::size_t size = 1; size < 40; ++size) {
+    const std::string good(size, 'a');
+    ASSERT_TRUE(is_utf8(good)) << size;
+    for (std::size_t place = 0; place < size; ++place) {
+      std::string bad = good;
+      bad[place] = '\x80';
+      ASSERT_FALSE(is_utf8(bad)) << size << " bytes, bad byte " << place;
+    }
+  }
+}
+
+TEST(Utf8, TextIsWellFormedIfAllItsSequencesAre) {
+  constexpr unsigned seed = 11;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  int refused = 0;
+  for (int trial = 0; trial < 20'000; ++trial) {
+    std::string text;
+    for (auto i = random() % 12; i > 0; --i) {
+      const auto code_point = static_cast<std::uint32_t>(
+          random() % 3 == 0 ? random() % 0x80 : random() % 0xD800);
+      text += encoded(code_point, shortest_form(code_point));
+    }
+    if (!text.empty() && random() % 2 == 0) {
+      text[random() % text.size()] ^= static_cast<char>(1U << random() % 8);
+    }
+    std::string_view rest = text;
+    while (const std::size_t length = utf8_sequence_length(rest)) {
+      rest.remove_prefix(length);
+    }
+    ASSERT_EQ(is_utf8(text), rest.empty());
+    refused += rest.empty() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1000) << "the damaged texts are hardly ever malformed";
+}
+
+}  // namespace
+}  // namespace weir
