@@ -78,6 +78,8 @@ class test_server {
   }
   /// Requests since the last look.
   nlohmann::json log() { return ask({{"do", "log"}}); }
+  /// Number of requests that the server is answering now.
+  std::size_t active() { return ask({{"do", "active"}}).get<std::size_t>(); }
 
  private:
   void start(int port) {
