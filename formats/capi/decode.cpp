@@ -193,10 +193,9 @@ outcome<message_handle> decode_object(const message_place& message, std::size_t 
   if (!elements) {
     return cannot_read(elements.error(), message);
   }
-  return handle_of(
-      opened->reader, opened->number, digests_of(opened->reader)[opened->number],
-      std::move(*elements),
-      std::make_shared<const message_metadata>(opened->metadata(object)));
+  return handle_of(opened->reader, opened->number,
+                   digests_of(opened->reader)[opened->number], std::move(*elements),
+                   std::make_shared<const message_metadata>(opened->metadata(object)));
 }
 
 outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
@@ -211,8 +210,7 @@ outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
   std::vector<byte_vector> out;
   for (std::size_t r = 0; r < ranges.offsets.size(); ++r) {
     WEIR_CHECK(check_range(descriptor, ranges.offsets[r], ranges.counts[r]));
-    auto part =
-        reader.decode_range(opened->number, ranges.offsets[r], ranges.counts[r]);
+    auto part = reader.decode_range(opened->number, ranges.offsets[r], ranges.counts[r]);
     if (!part) {
       failure why = cannot_read(part.error(), message);
       if (why.code == TGM_ERROR_ENCODING && lacks_offsets(descriptor)) {
@@ -327,10 +325,10 @@ tgm_error tgm_decode_object(const uint8_t* buf, size_t buf_len, size_t index,
                             int32_t native_order, uint32_t threads, int32_t verify_hash,
                             tgm_message_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
-    WEIR_TRY(message_handle object,
-             decode_object(
-                 place_of(view_of(buf, buf_len)), index,
-                 decode_arguments(native_order != 0, threads, verify_hash != 0)));
+    WEIR_TRY(
+        message_handle object,
+        decode_object(place_of(view_of(buf, buf_len)), index,
+                      decode_arguments(native_order != 0, threads, verify_hash != 0)));
     *out = object.release();
     return {};
   });

@@ -106,8 +106,7 @@ outcome<owned_bytes> read_message(const message_place& message) {
   const mutable_bytes all = out.view();
   for (std::size_t done = 0; done < all.size();) {
     const std::size_t size = std::min(largest_piece, all.size() - done);
-    WEIR_CHECK(
-        message.source->read(message.span.offset + done, all.subspan(done, size)));
+    WEIR_CHECK(message.source->read(message.span.offset + done, all.subspan(done, size)));
     done += size;
   }
   return out;

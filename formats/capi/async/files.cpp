@@ -82,11 +82,12 @@ tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage
 tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
                                        tgm_cancellation_token_t* cancel,
                                        uint64_t timeout_ms, tgm_async_task_t** out_task) {
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [](message_store& from, const std::stop_token&) -> outcome<task_value> {
-                     WEIR_TRY(const std::size_t count, from.message_count());
-                     return task_value(std::uint64_t{count});
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [](message_store& from, const std::stop_token&) -> outcome<task_value> {
+        WEIR_TRY(const std::size_t count, from.message_count());
+        return task_value(std::uint64_t{count});
+      });
 }
 
 tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
@@ -109,14 +110,14 @@ tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
                                         tgm_async_task_t** out_task) {
   const auto options =
       decode_arguments(native_order, threads, verify_hash, restore_non_finite);
-  return launch_on(
-      file, {cancel, timeout_ms}, out_task,
-      [index, options](message_store& from,
-                       const std::stop_token& stop) -> outcome<task_value> {
-        WEIR_TRY(const message_place place, from.place(index, stop));
-        WEIR_TRY(message_handle message, decode_message(place, options, stop));
-        return task_value(std::move(message));
-      });
+  return launch_on(file, {cancel, timeout_ms}, out_task,
+                   [index, options](message_store& from,
+                                    const std::stop_token& stop) -> outcome<task_value> {
+                     WEIR_TRY(const message_place place, from.place(index, stop));
+                     WEIR_TRY(message_handle message,
+                              decode_message(place, options, stop));
+                     return task_value(std::move(message));
+                   });
 }
 
 tgm_error tgm_async_file_decode_metadata(tgm_async_file_t* file, size_t index,
@@ -139,15 +140,14 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
                                        uint64_t timeout_ms, tgm_async_task_t** out_task) {
   const auto options =
       decode_arguments(native_order, threads, verify_hash, restore_non_finite);
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [msg_index, obj_index, options](
-                       message_store& from,
-                       const std::stop_token& stop) -> outcome<task_value> {
-                     WEIR_TRY(const message_place place, from.place(msg_index, stop));
-                     WEIR_TRY(message_handle object,
-                              decode_object(place, obj_index, options));
-                     return task_value(std::move(object));
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [msg_index, obj_index, options](
+          message_store& from, const std::stop_token& stop) -> outcome<task_value> {
+        WEIR_TRY(const message_place place, from.place(msg_index, stop));
+        WEIR_TRY(message_handle object, decode_object(place, obj_index, options));
+        return task_value(std::move(object));
+      });
 }
 
 tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
@@ -160,8 +160,8 @@ tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
     const std::vector<std::uint64_t> first(offsets, offsets + n_ranges);
     const std::vector<std::uint64_t> count(counts, counts + n_ranges);
     const auto options = decode_arguments(native_order, threads, false);
-    const auto work = [=, from = file->file](
-                          const std::stop_token& stop) -> outcome<task_value> {
+    const auto work =
+        [=, from = file->file](const std::stop_token& stop) -> outcome<task_value> {
       WEIR_TRY(const message_place place, from->place(msg_index, stop));
       WEIR_TRY(const auto parts,
                decode_ranges(place, {obj_index, first, count}, options));
@@ -182,13 +182,15 @@ tgm_error tgm_x_async_decode(const uint8_t* buf, size_t buf_len,
                              tgm_async_task_t** out_task) {
   return guarded(given(buf, out_task), [&]() -> outcome<void> {
     WEIR_TRY(const auto how, decode_arguments(options));
-    return launch_work(
-        {cancel, timeout_ms}, out_task,
-        [bytes = view_of(buf, buf_len),
-         how](const std::stop_token& stop) -> outcome<task_value> {
-          WEIR_TRY(message_handle message, decode_message(bytes, how, stop));
-          return task_value(std::move(message));
-        });
+    // A task that is cancelled ends at once, while its work may still read the bytes.
+    WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(view_of(buf, buf_len)));
+    return launch_work({cancel, timeout_ms}, out_task,
+                       [bytes = std::make_shared<owned_bytes>(std::move(copy)),
+                        how](const std::stop_token& stop) -> outcome<task_value> {
+                         WEIR_TRY(message_handle message,
+                                  decode_message(bytes->view(), how, stop));
+                         return task_value(std::move(message));
+                       });
   });
 }
 

@@ -66,9 +66,8 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   const auto equal = [](unsigned char a, unsigned char b) {
     return std::tolower(a) == std::tolower(b);
   };
-  const bool there =
-      text.size() >= prefix.size() &&
-      std::equal(prefix.begin(), prefix.end(), text.begin(), equal);
+  const bool there = text.size() >= prefix.size() &&
+                     std::equal(prefix.begin(), prefix.end(), text.begin(), equal);
   text.remove_prefix(there ? prefix.size() : 0);
   return there;
 }

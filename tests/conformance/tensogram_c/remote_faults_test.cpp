@@ -38,9 +38,10 @@ class tensogram_c_remote_faults : public ::testing::Test {
 
 TEST_F(tensogram_c_remote_faults, a_server_that_recovers_is_asked_again) {
   const auto file = open();
-  for (const std::vector<std::string>& faults :
-       {std::vector<std::string>{"status:500"}, {"status:503", "silent"},
-        {"cut:100000", "cut:50000"}, {"short"}}) {
+  for (const std::vector<std::string>& faults : {std::vector<std::string>{"status:500"},
+                                                 {"status:503", "silent"},
+                                                 {"cut:100000", "cut:50000"},
+                                                 {"short"}}) {
     const auto fresh = open();
     server.faults("big.tgm", faults);
     const auto object =
@@ -90,7 +91,8 @@ TEST_F(tensogram_c_remote_faults, the_time_of_a_request_is_not_that_of_the_task)
   EXPECT_TRUE(becomes_idle(server));
 }
 
-TEST_F(tensogram_c_remote_faults, a_file_that_was_changed_or_removed_is_a_remote_failure) {
+TEST_F(tensogram_c_remote_faults,
+       a_file_that_was_changed_or_removed_is_a_remote_failure) {
   const auto changed = open();
   server.put("big.tgm", big_message(1, 3));
   EXPECT_EQ(joined_message(object_of(changed, 0, 1)), TGM_ERROR_REMOTE);
@@ -154,8 +156,9 @@ TEST_F(tensogram_c_remote_faults, a_cancelled_task_ends_at_once_with_its_request
       EXPECT_EQ(joined_message(by_token), TGM_ERROR_CANCELLED);
       tgm_async_task_cancel(by_itself.get());
       EXPECT_EQ(joined_message(by_itself), TGM_ERROR_CANCELLED);
-      quickest = std::min(quickest, std::chrono::duration_cast<milliseconds>(
-                                        steady_clock::now() - begin));
+      quickest =
+          std::min(quickest,
+                   std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin));
       EXPECT_TRUE(becomes_idle(server)) << "the requests end with their tasks";
       server.faults("big.tgm", {});
       EXPECT_EQ(joined_message(object_of(file, 0, 1)), TGM_ERROR_OK)
@@ -183,7 +186,8 @@ TEST_F(tensogram_c_remote_faults, cancelled_tasks_leave_their_threads_to_others)
   EXPECT_LT(steady_clock::now() - begin, milliseconds(5000));
 }
 
-TEST_F(tensogram_c_remote_faults, opening_is_cancelled_by_a_token_before_or_while_it_runs) {
+TEST_F(tensogram_c_remote_faults,
+       opening_is_cancelled_by_a_token_before_or_while_it_runs) {
   token cancel(tgm_cancellation_token_create());
   server.faults("big.tgm", {}, "hang");
   const auto opening = opening_of(server.url("big.tgm"), {}, true, cancel.get());

@@ -20,8 +20,8 @@ TEST_F(tensogram_c_remote, tasks_read_behind_an_address_what_they_read_in_a_file
   ASSERT_EQ(file.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(tgm_async_file_path(file.get()), url);
   std::uint64_t count = 0;
-  EXPECT_EQ(joined_size(
-                make<task>(tgm_async_file_message_count, file.get(), nullptr, 0u), count),
+  EXPECT_EQ(joined_size(make<task>(tgm_async_file_message_count, file.get(), nullptr, 0u),
+                        count),
             TGM_ERROR_OK);
   EXPECT_EQ(count, 2u);
   owned raw;
@@ -36,9 +36,9 @@ TEST_F(tensogram_c_remote, tasks_read_behind_an_address_what_they_read_in_a_file
             0);
   tgm_bytes_t* parts = nullptr;
   std::size_t found = 0;
-  ASSERT_EQ(tgm_async_task_join_multi_bytes(range_of(file, 1, 1, 1, 2).get(), &parts,
-                                            &found),
-            TGM_ERROR_OK)
+  ASSERT_EQ(
+      tgm_async_task_join_multi_bytes(range_of(file, 1, 1, 1, 2).get(), &parts, &found),
+      TGM_ERROR_OK)
       << last_error();
   ASSERT_EQ(found, 1u);
   EXPECT_EQ(parts[0].len, 16u);
@@ -82,11 +82,12 @@ TEST_F(tensogram_c_remote, a_call_reads_no_more_of_a_big_file_than_it_needs) {
   EXPECT_LE(open.requests, 4u) << "the first 64 KiB, and the ends of three messages";
   EXPECT_LE(open.bytes, 4 * block + 8 * block);
   std::uint64_t count = 0;
-  EXPECT_EQ(joined_size(
-                make<task>(tgm_async_file_message_count, file.get(), nullptr, 0u), count),
+  EXPECT_EQ(joined_size(make<task>(tgm_async_file_message_count, file.get(), nullptr, 0u),
+                        count),
             TGM_ERROR_OK);
   EXPECT_EQ(count, 3u);
-  EXPECT_EQ(traffic_of(server).requests, 0u) << "messages were counted when it was opened";
+  EXPECT_EQ(traffic_of(server).requests, 0u)
+      << "messages were counted when it was opened";
 
   const auto meta =
       make<metadata>(tgm_async_task_join_metadata, metadata_of(file, 1).get());
@@ -186,9 +187,8 @@ TEST_F(tensogram_c_remote, an_address_of_the_scheme_file_opens_a_file_of_this_ma
 }
 
 TEST_F(tensogram_c_remote, addresses_that_cannot_be_read_are_remote_failures) {
-  for (const char* url :
-       {"", "file://relative", "file:///a%00b", "file:///a%2", "gopher://host/a.tgm",
-        "/no/address.tgm", "http://", "s3://"}) {
+  for (const char* url : {"", "file://relative", "file:///a%00b", "file:///a%2",
+                          "gopher://host/a.tgm", "/no/address.tgm", "http://", "s3://"}) {
     EXPECT_EQ(opened_at(url).code, TGM_ERROR_REMOTE) << url;
     EXPECT_TRUE(last_error_says("expected")) << url;
   }
@@ -204,8 +204,7 @@ TEST_F(tensogram_c_remote, addresses_that_cannot_be_read_are_remote_failures) {
 TEST_F(tensogram_c_remote, an_option_of_no_known_name_is_named_where_opening_fails) {
   server.put("two.tgm", encode_two());
   const storage_options unknown{{"aws_acess_key_id", "secret"}, {"timeout", "5s"}};
-  EXPECT_EQ(opened_at(server.url("two.tgm"), unknown).code, TGM_ERROR_OK)
-      << last_error();
+  EXPECT_EQ(opened_at(server.url("two.tgm"), unknown).code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(opened_at(server.url("absent.tgm"), unknown).code, TGM_ERROR_REMOTE);
   EXPECT_TRUE(last_error_says("\"aws_acess_key_id\" had no effect"));
   EXPECT_EQ(last_error().find("secret"), std::string::npos);

@@ -46,9 +46,9 @@ inline std::string big_message(std::size_t message, std::size_t count) {
   const std::string json =
       "{\"base\": [" + base + "], \"descriptors\": [" + descriptors + "]}";
   owned out;
-  EXPECT_EQ(tgm_encode(json.c_str(), data.data(), lengths.data(), count, "xxh3", 0,
-                       &out.bytes),
-            TGM_ERROR_OK)
+  EXPECT_EQ(
+      tgm_encode(json.c_str(), data.data(), lengths.data(), count, "xxh3", 0, &out.bytes),
+      TGM_ERROR_OK)
       << last_error();
   return out.text();
 }

@@ -366,5 +366,18 @@ TEST(tensogram_c, a_buffer_is_decoded_by_a_task) {
   EXPECT_EQ(decoding(bytes.size(), 8), TGM_ERROR_OBJECT);
 }
 
+TEST(tensogram_c, a_buffer_may_go_before_the_task_that_decodes_it) {
+  const temp_folder folder;
+  std::string bytes = encode_two();
+  made<task> decoding;
+  {
+    const blocked_workers blocked(folder / "pipe");
+    decoding =
+        make<task>(tgm_x_async_decode, as_u8(bytes), bytes.size(), nullptr, nullptr, 0u);
+    bytes.assign(bytes.size(), '\0');
+  }
+  EXPECT_EQ(joined_message(decoding), TGM_ERROR_OK) << last_error();
+}
+
 }  // namespace
 }  // namespace weir::test::tgm
