@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and buffers of messages: finding, reading, appending, iterating, validating.
-#include <algorithm>
 #include <sys/resource.h>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <limits>
