@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "conformance/tensogram_c/remote_support.hpp"
+#include "conformance/tensogram_c/remote/support.hpp"
 #include "support/temp_folder.hpp"
 
 namespace weir::test::tgm {

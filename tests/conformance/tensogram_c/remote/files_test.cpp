@@ -2,7 +2,7 @@
 // Files behind addresses, as tasks read them from a server that behaves.
 #include <atomic>
 
-#include "conformance/tensogram_c/remote_support.hpp"
+#include "conformance/tensogram_c/remote/support.hpp"
 
 namespace weir::test::tgm {
 namespace {

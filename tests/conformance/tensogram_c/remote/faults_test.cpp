@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "conformance/tensogram_c/remote_support.hpp"
+#include "conformance/tensogram_c/remote/support.hpp"
 
 namespace weir::test::tgm {
 namespace {
