@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "weir/base/hash.hpp"
+#include "weir/formats/tensogram_outline.hpp"
 
 namespace weir::capi {
 
@@ -46,14 +47,14 @@ decoded_object described(const message_reader& reader, std::size_t i,
 }
 
 result<message_handle> decode_objects(const message_reader& reader, unsigned threads,
-                                      const stop_check& stop) {
+                                      const std::stop_token& stop) {
   auto out = std::make_unique<tgm_message_t>();
   out->metadata = std::make_shared<const message_metadata>(reader.metadata());
   const auto digests = digests_of(reader);
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     out->objects.push_back(described(reader, i, digests[i]));
   }
-  if (!stop || threads > 0) {
+  if (!stop.stop_possible() || threads > 0) {
     WEIR_TRY(std::vector<byte_vector> all, reader.decode_all());
     for (std::size_t i = 0; i < all.size(); ++i) {
       out->objects[i].elements = std::move(all[i]);
@@ -61,7 +62,7 @@ result<message_handle> decode_objects(const message_reader& reader, unsigned thr
     return out;
   }
   for (std::size_t i = 0; i < out->objects.size(); ++i) {
-    if (stop()) {
+    if (stop.stop_requested()) {
       return error(errc::interrupted,
                    "cannot decode the message: expected to be let finish, found the task "
                    "ended");
@@ -71,15 +72,55 @@ result<message_handle> decode_objects(const message_reader& reader, unsigned thr
   return out;
 }
 
-/// The failure of reading a message that may lie in a file: its bytes say of which kind
-/// it is.
 failure cannot_read(const error& e, const message_place& message) {
-  if (const auto view = message.source->view()) {
-    return capi::cannot_read(e, view->subspan(message.span.offset, message.span.length));
+  return capi::cannot_read(e, message.source, message.span);
+}
+
+/// A reader of one object, in which the object has this number.
+struct object_reader {
+  message_reader reader;
+  std::size_t number;
+  std::optional<message_outline> outline;  ///< of the message, if it was read
+
+  /// The metadata of the whole message, with the keys of the object's preceder.
+  message_metadata metadata(std::size_t object) const {
+    message_metadata out = outline ? outline->metadata() : reader.metadata();
+    if (outline) {
+      out.base[object] = reader.metadata(number);
+    }
+    return out;
   }
-  byte_vector bytes(message.span.length);
-  return message.source->read(message.span.offset, bytes) ? capi::cannot_read(e, bytes)
-                                                          : failure(e);
+};
+
+/// Opens object `object` of a message.
+result<object_reader> open_object(const message_place& message, std::size_t object,
+                                  const read_options& options) {
+  if (message.by_outline) {
+    WEIR_TRY(message_outline outline,
+             message_outline::open(message.source, message.span, options));
+    WEIR_TRY(message_reader reader, outline.object(object));
+    return object_reader{std::move(reader), 0, std::move(outline)};
+  }
+  WEIR_TRY(message_reader reader,
+           message_reader::open(message.source, message.span, options));
+  if (object >= reader.object_count()) {
+    return error(errc::not_found,
+                 fmt::format("cannot decode object {}: expected an index below {}, "
+                             "found it beyond",
+                             object, reader.object_count()));
+  }
+  return object_reader{std::move(reader), object, std::nullopt};
+}
+
+/// The handle of a message with one decoded object.
+message_handle handle_of(const message_reader& reader, std::size_t number,
+                         std::uint64_t digest, byte_vector elements,
+                         std::shared_ptr<const message_metadata> metadata) {
+  auto out = std::make_unique<tgm_message_t>();
+  out->metadata = std::move(metadata);
+  out->objects.push_back(described(reader, number, digest));
+  out->objects.back().elements = std::move(elements);
+  return out;
 }
 
 /// Whether the object is one whose ranges the reference refuses as TGM_ERROR_COMPRESSION.
@@ -108,7 +149,7 @@ message_place place_of(bytes_view bytes) {
 }
 
 outcome<message_handle> decode_message(bytes_view bytes, const read_options& options,
-                                       const stop_check& stop) {
+                                       const std::stop_token& stop) {
   auto decoded = [&]() -> result<message_handle> {
     WEIR_TRY(const message_reader reader, message_reader::open(bytes, options));
     return decode_objects(reader, options.threads, stop);
@@ -139,31 +180,37 @@ outcome<message_handle> open_message::decode(std::size_t object) const {
   if (!elements) {
     return cannot_read(elements.error(), place_);
   }
-  auto out = std::make_unique<tgm_message_t>();
-  out->metadata = metadata_;
-  out->objects.push_back(described(reader_, object, digests_[object]));
-  out->objects.back().elements = std::move(*elements);
-  return out;
+  return handle_of(reader_, object, digests_[object], std::move(*elements), metadata_);
+}
+
+outcome<message_handle> decode_object(const message_place& message, std::size_t object,
+                                      const read_options& options) {
+  const auto opened = open_object(message, object, options);
+  if (!opened) {
+    return cannot_read(opened.error(), message);
+  }
+  auto elements = opened->reader.decode(opened->number);
+  if (!elements) {
+    return cannot_read(elements.error(), message);
+  }
+  return handle_of(opened->reader, opened->number,
+                   digests_of(opened->reader)[opened->number], std::move(*elements),
+                   std::make_shared<const message_metadata>(opened->metadata(object)));
 }
 
 outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
                                                 const element_ranges& ranges,
                                                 const read_options& options) {
-  const auto reader = message_reader::open(message.source, message.span, options);
-  if (!reader) {
-    return cannot_read(reader.error(), message);
+  const auto opened = open_object(message, ranges.object, options);
+  if (!opened) {
+    return cannot_read(opened.error(), message);
   }
-  if (ranges.object >= reader->object_count()) {
-    return failure(TGM_ERROR_OBJECT,
-                   fmt::format("cannot decode object {}: expected an index below {}, "
-                               "found it beyond",
-                               ranges.object, reader->object_count()));
-  }
-  const object_descriptor& descriptor = reader->descriptor(ranges.object);
+  const message_reader& reader = opened->reader;
+  const object_descriptor& descriptor = reader.descriptor(opened->number);
   std::vector<byte_vector> out;
   for (std::size_t r = 0; r < ranges.offsets.size(); ++r) {
     WEIR_CHECK(check_range(descriptor, ranges.offsets[r], ranges.counts[r]));
-    auto part = reader->decode_range(ranges.object, ranges.offsets[r], ranges.counts[r]);
+    auto part = reader.decode_range(opened->number, ranges.offsets[r], ranges.counts[r]);
     if (!part) {
       failure why = cannot_read(part.error(), message);
       if (why.code == TGM_ERROR_ENCODING && lacks_offsets(descriptor)) {
@@ -189,7 +236,23 @@ outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
   return out;
 }
 
+namespace {
+
+outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
+    const message_place& message) {
+  const auto outline = message_outline::open(message.source, message.span);
+  if (!outline) {
+    return cannot_read(outline.error(), message);
+  }
+  return std::make_unique<tgm_metadata_t>(outline->metadata());
+}
+
+}  // namespace
+
 outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& message) {
+  if (message.by_outline) {
+    return metadata_of_outline(message);
+  }
   constexpr std::uint64_t first_piece = 64 * 1024;
   const std::uint64_t all = message.span.length;
   const auto view = message.source->view();
@@ -262,11 +325,10 @@ tgm_error tgm_decode_object(const uint8_t* buf, size_t buf_len, size_t index,
                             int32_t native_order, uint32_t threads, int32_t verify_hash,
                             tgm_message_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
-    WEIR_TRY(const open_message message,
-             open_message::open(
-                 place_of(view_of(buf, buf_len)),
-                 decode_arguments(native_order != 0, threads, verify_hash != 0)));
-    WEIR_TRY(message_handle object, message.decode(index));
+    WEIR_TRY(
+        message_handle object,
+        decode_object(place_of(view_of(buf, buf_len)), index,
+                      decode_arguments(native_order != 0, threads, verify_hash != 0)));
     *out = object.release();
     return {};
   });

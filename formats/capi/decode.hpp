@@ -3,8 +3,8 @@
 /// Decoding into the handles of the C interface, from a buffer or from a file.
 #pragma once
 
-#include <functional>
 #include <span>
+#include <stop_token>
 
 #include "capi/arguments.hpp"
 #include "capi/handles.hpp"
@@ -13,30 +13,31 @@ namespace weir::capi {
 
 using message_handle = std::unique_ptr<tgm_message_t>;
 
-/// Whether to stop before the next object.
-using stop_check = std::function<bool()>;
-
-/// The message at the start of `bytes` with all its objects. Once `stop` says so, what
-/// has been decoded is given up; whoever asked for that has no use for the outcome.
+/// The message at the start of `bytes` with all its objects. If a stop is requested,
+/// decoding ends before the next object with TGM_ERROR_CANCELLED.
 [[nodiscard]] outcome<message_handle> decode_message(bytes_view bytes,
                                                      const formats::read_options& options,
-                                                     const stop_check& stop = {});
+                                                     const std::stop_token& stop = {});
 
 /// A place from which messages are read: a whole buffer, or a part of a file.
 struct message_place {
   std::shared_ptr<const formats::byte_source> source;
   formats::message_span span;
+  /// Reading is costly, so metadata and single objects are read by the outline of the
+  /// message, without a look at the other objects.
+  bool by_outline = false;
 };
 [[nodiscard]] message_place place_of(bytes_view bytes);
 
-/// A message whose objects are decoded one by one.
+/// A message whose objects are decoded one by one. All its frames are read when it is
+/// opened.
 class open_message {
  public:
   [[nodiscard]] static outcome<open_message> open(message_place place,
                                                   const formats::read_options& options);
 
   [[nodiscard]] std::size_t object_count() const noexcept { return digests_.size(); }
-  /// One object, with the metadata of all; no other object is read.
+  /// One object, with the metadata of the whole message; no other payload is read.
   [[nodiscard]] outcome<message_handle> decode(std::size_t object) const;
 
  private:
@@ -47,6 +48,12 @@ class open_message {
   std::shared_ptr<const formats::message_metadata> metadata_;
   std::vector<std::uint64_t> digests_;  ///< one per object, 0 where there is none
 };
+
+/// One object of a message, with the metadata of the whole message.
+/// @error{TGM_ERROR_OBJECT, the message has no such object}
+[[nodiscard]] outcome<message_handle> decode_object(const message_place& message,
+                                                    std::size_t object,
+                                                    const formats::read_options& options);
 
 /// Elements of several ranges of one object.
 struct element_ranges {
@@ -61,7 +68,9 @@ struct element_ranges {
 /// Several buffers as one.
 [[nodiscard]] outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts);
 
-/// The metadata of the first metadata frame; no more than the frames up to it is read.
+/// The metadata of the first metadata frame; no more than the frames up to it is read. Of
+/// a message that is read by its outline: the final metadata, but for the keys that only
+/// a preceder has.
 [[nodiscard]] outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(
     const message_place& message);
 

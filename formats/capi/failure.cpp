@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tensogram/codec/pipeline.hpp"
+#include "tensogram/read/outline.hpp"
 #include "tensogram/write/frame_writer.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -37,8 +38,9 @@ tgm_error code_of(errc kind) noexcept {
     case errc::out_of_range: return TGM_ERROR_OBJECT;
     case errc::hash_mismatch: return TGM_ERROR_HASH_MISMATCH;
     case errc::missing_hash: return TGM_ERROR_MISSING_HASH;
+    // A time limit of a request. That of a task ends the task before the source notices.
+    case errc::timeout:
     case errc::source_unavailable: return TGM_ERROR_REMOTE;
-    case errc::timeout: return TGM_ERROR_TIMEOUT;
     case errc::interrupted: return TGM_ERROR_CANCELLED;
     default: return TGM_ERROR_IO;
   }
@@ -61,11 +63,12 @@ bool badly_described(const object_to_write& object) {
           only_sizes_are_wrong(object));
 }
 
-/// Whether a writer would miss a parameter in a descriptor of a message.
-bool misses_parameters(bytes_view message) {
+/// Returns whether a writer would miss a parameter in a descriptor of a message.
+bool misses_parameters(const std::shared_ptr<const byte_source>& source,
+                       message_span span) {
   read_options all;
   all.hashes = hash_check::none;
-  const auto reader = message_reader::open(message, all);
+  const auto reader = message_reader::open(source, span, all);
   for (std::size_t i = 0; reader && i < reader->object_count(); ++i) {
     const auto checked = check_stored(reader->descriptor(i), 0);
     if (!checked && checked.error().code() == errc::unknown_key) {
@@ -123,21 +126,41 @@ failure cannot_write(const error& e, std::span<const object_to_write> objects,
   return out;
 }
 
-failure cannot_read(const error& e, bytes_view message) {
+failure cannot_open_remote(const error& e) {
+  failure out(e);
+  if (e.code() != errc::interrupted && e.code() != errc::out_of_memory) {
+    out.code = TGM_ERROR_REMOTE;
+  }
+  return out;
+}
+
+failure cannot_read(const error& e, const std::shared_ptr<const byte_source>& source,
+                    message_span span) {
   failure out(e);
   if (e.code() != errc::corrupt && e.code() != errc::torn) {
     return out;
   }
+  if (source->distant()) {
+    (void)prefetch_frames(source, span);  // validation would ask for one after the other
+  }
   validation_options structure_and_metadata;
   structure_and_metadata.level = validation_level::metadata;
-  for (const auto& issue : validate_message(message, structure_and_metadata).issues) {
+  const auto report = validate_message(*source, span, structure_and_metadata);
+  if (!report) {
+    return report.error();
+  }
+  for (const auto& issue : report->issues) {
     if (issue.severity == issue_severity::error) {
       out.code = code_of(issue);
       return out;
     }
   }
-  out.code = misses_parameters(message) ? TGM_ERROR_METADATA : TGM_ERROR_ENCODING;
+  out.code = misses_parameters(source, span) ? TGM_ERROR_METADATA : TGM_ERROR_ENCODING;
   return out;
+}
+
+failure cannot_read(const error& e, bytes_view message) {
+  return cannot_read(e, std::make_shared<memory_source>(message), {0, message.size()});
 }
 
 tgm_error report(failure f) {

@@ -5,6 +5,7 @@
 
 #include <tensogram/tensogram.h>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
@@ -65,9 +66,16 @@ class [[nodiscard]] outcome : public tl::expected<T, failure> {
 [[nodiscard]] failure cannot_write(const error& e,
                                    std::span<const formats::object_to_write> objects,
                                    const formats::cbor_map& extra);
-/// The failure of reading `message`. Validating it once more tells damaged frames
-/// (TGM_ERROR_FRAMING), damaged CBOR in sound frames (TGM_ERROR_METADATA), and a payload
-/// that does not decode in a sound message (TGM_ERROR_ENCODING) from each other.
+/// TGM_ERROR_REMOTE: the file behind an address cannot be opened, whatever the reason.
+[[nodiscard]] failure cannot_open_remote(const error& e);
+/// The failure of reading the message at `span` of a source. Validating its frames once
+/// more tells damaged frames (TGM_ERROR_FRAMING), damaged CBOR in sound frames
+/// (TGM_ERROR_METADATA), and a payload that does not decode in a sound message
+/// (TGM_ERROR_ENCODING) from each other. No payload is read for it.
+[[nodiscard]] failure cannot_read(
+    const error& e, const std::shared_ptr<const formats::byte_source>& source,
+    formats::message_span span);
+/// The failure of reading the message at the start of `message`.
 [[nodiscard]] failure cannot_read(const error& e, bytes_view message);
 
 /// Keeps the text for tgm_last_error and returns the code.

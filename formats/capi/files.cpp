@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "capi/encode.hpp"
@@ -56,13 +57,23 @@ outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   return found_;
 }
 
-outcome<message_place> message_file::place(std::size_t index) {
+failure no_such_message(std::size_t index, const std::string& file, std::size_t count) {
+  return failure(TGM_ERROR_OBJECT,
+                 fmt::format("cannot read message {} of {}: expected an index below {}, "
+                             "found it beyond",
+                             index, file, count));
+}
+
+outcome<std::size_t> message_file::message_count() {
+  WEIR_TRY(const auto found, scan());
+  return found->spans.size();
+}
+
+outcome<message_place> message_file::place(std::size_t index,
+                                           const std::stop_token& /*stop*/) {
   WEIR_TRY(const auto found, scan());
   if (index >= found->spans.size()) {
-    return failure(TGM_ERROR_OBJECT,
-                   fmt::format("cannot read message {} of {}: expected an index below "
-                               "{}, found it beyond",
-                               index, name_, found->spans.size()));
+    return no_such_message(index, name_, found->spans.size());
   }
   return message_place{found->source, found->spans[index]};
 }
@@ -88,14 +99,22 @@ outcome<void> message_file::append(bytes_view bytes) {
 }
 
 outcome<owned_bytes> read_message(const message_place& message) {
+  // The kernel provides the memory when it is first written to: no more of it than has
+  // arrived, even if the length of a remote message is a lie.
   WEIR_TRY(owned_bytes out, owned_bytes::make(message.span.length));
-  WEIR_CHECK(message.source->read(message.span.offset, out.view()));
+  constexpr std::size_t largest_piece = std::size_t{32} << 20;
+  const mutable_bytes all = out.view();
+  for (std::size_t done = 0; done < all.size();) {
+    const std::size_t size = std::min(largest_piece, all.size() - done);
+    WEIR_CHECK(message.source->read(message.span.offset + done, all.subspan(done, size)));
+    done += size;
+  }
   return out;
 }
 
 outcome<message_handle> decode_message(const message_place& message,
                                        const read_options& options,
-                                       const stop_check& stop) {
+                                       const std::stop_token& stop) {
   WEIR_TRY(owned_bytes bytes, read_message(message));
   return decode_message(bytes.view(), options, stop);
 }
@@ -148,8 +167,7 @@ void tgm_file_close(tgm_file_t* file) {
 
 tgm_error tgm_file_message_count(tgm_file_t* file, size_t* out_count) {
   return guarded(given(file, out_count), [&]() -> outcome<void> {
-    WEIR_TRY(const auto found, file->file->scan());
-    *out_count = found->spans.size();
+    WEIR_TRY(*out_count, file->file->message_count());
     return {};
   });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file of messages, as the functions with and without tasks share it.
+/// Files of messages, as the functions with and without tasks share them.
 #pragma once
 
 #include <mutex>
-#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,9 +17,26 @@ namespace weir::capi {
 [[nodiscard]] outcome<std::shared_ptr<const formats::byte_source>> open_source(
     const std::string& path);
 
-/// Reads where messages lie when that is first asked for.
+/// A file whose messages are read by their numbers.
 /// @threads{safe to call concurrently}
-class message_file {
+class message_store {
+ public:
+  virtual ~message_store() = default;
+  /// The path or address, as the caller gave it.
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  [[nodiscard]] virtual outcome<std::size_t> message_count() = 0;
+  /// Reading from the place ends early if a stop is requested and the file is remote.
+  /// @error{TGM_ERROR_OBJECT, the file has no such message}
+  [[nodiscard]] virtual outcome<message_place> place(std::size_t index,
+                                                     const std::stop_token& stop) = 0;
+};
+/// The failure of place() for an index beyond the `count` messages of a file.
+[[nodiscard]] failure no_such_message(std::size_t index, const std::string& file,
+                                      std::size_t count);
+
+/// A file of this machine. It is scanned when the places of its messages are first asked
+/// for.
+class message_file final : public message_store {
  public:
   /// @error{TGM_ERROR_IO}
   [[nodiscard]] static outcome<std::shared_ptr<message_file>> open(
@@ -31,16 +48,16 @@ class message_file {
   message_file(std::string name, std::shared_ptr<const formats::byte_source> source)
       : name_(std::move(name)), source_(std::move(source)) {}
 
-  /// The path or address, as the caller gave it.
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   /// The places of all messages, in the source in which they lie.
   struct contents {
     std::shared_ptr<const formats::byte_source> source;
     std::vector<formats::message_span> spans;
   };
   [[nodiscard]] outcome<std::shared_ptr<const contents>> scan();
-  /// @error{TGM_ERROR_OBJECT, the file has no such message}
-  [[nodiscard]] outcome<message_place> place(std::size_t index);
+  [[nodiscard]] outcome<std::size_t> message_count() override;
+  [[nodiscard]] outcome<message_place> place(std::size_t index,
+                                             const std::stop_token& stop = {}) override;
   /// After a failure the file is as it was before. @error{TGM_ERROR_IO}
   [[nodiscard]] outcome<void> append(bytes_view bytes);
 
@@ -56,6 +73,6 @@ class message_file {
 /// All objects of a message, from its bytes in memory.
 [[nodiscard]] outcome<message_handle> decode_message(const message_place& message,
                                                      const formats::read_options& options,
-                                                     const stop_check& stop = {});
+                                                     const std::stop_token& stop = {});
 
 }  // namespace weir::capi

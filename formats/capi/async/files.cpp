@@ -11,18 +11,20 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Launches work on a file that a handle holds.
+/// Launches work on the file of a handle.
 template <class Work>
 tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
                     tgm_async_task_t** out_task, Work work) {
   return guarded(given(file, out_task), [&] {
     return launch_work(limits, out_task,
-                       [file = file->file, work = std::move(work)](task_state& task)
-                           -> outcome<task_value> { return work(*file, task); });
+                       [file = file->file, work = std::move(work)](
+                           const std::stop_token& stop) -> outcome<task_value> {
+                         return work(*file, stop);
+                       });
   });
 }
 
-task_value handle_of_file(std::shared_ptr<message_file> file) {
+task_value handle_of_file(std::shared_ptr<message_store> file) {
   return std::make_unique<tgm_async_file_t>(tgm_async_file_t{std::move(file)});
 }
 
@@ -43,7 +45,7 @@ tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel
   return guarded(given(path, out_task), [&]() -> outcome<void> {
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
     return launch_work({cancel, timeout_ms}, out_task,
-                       [name](task_state&) -> outcome<task_value> {
+                       [name](const std::stop_token&) -> outcome<task_value> {
                          WEIR_TRY(auto file, message_file::open(name));
                          return handle_of_file(std::move(file));
                        });
@@ -57,21 +59,21 @@ tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage
   const bool complete =
       given(url, out_task) && (nopts == 0 || given(storage_keys, storage_values));
   return guarded(complete, [&]() -> outcome<void> {
-    remote_address address;
-    WEIR_TRY(address.url, text_argument(url, "the address"));
-    address.both_ends = bidirectional;
+    remote_request request;
+    WEIR_TRY(request.url, text_argument(url, "the address"));
+    request.both_ends = bidirectional;
     for (std::size_t i = 0; i < nopts; ++i) {
       if (!given(storage_keys[i], storage_values[i])) {
         return missing_pointer();
       }
       WEIR_TRY(std::string key, text_argument(storage_keys[i], "the key of an option"));
-      WEIR_TRY(std::string value, text_argument(storage_values[i], "an option"));
-      address.options.emplace_back(std::move(key), std::move(value));
+      WEIR_TRY(std::string value,
+               text_argument(storage_values[i], "the value of an option"));
+      request.options.emplace_back(std::move(key), std::move(value));
     }
     return launch_work({cancel, timeout_ms}, out_task,
-                       [address](task_state& task) -> outcome<task_value> {
-                         WEIR_TRY(auto file,
-                                  open_remote(address, [&task] { return task.ended(); }));
+                       [request](const std::stop_token& stop) -> outcome<task_value> {
+                         WEIR_TRY(auto file, open_remote(request, stop));
                          return handle_of_file(std::move(file));
                        });
   });
@@ -80,22 +82,24 @@ tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage
 tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
                                        tgm_cancellation_token_t* cancel,
                                        uint64_t timeout_ms, tgm_async_task_t** out_task) {
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [](message_file& from, task_state&) -> outcome<task_value> {
-                     WEIR_TRY(const auto found, from.scan());
-                     return task_value(std::uint64_t{found->spans.size()});
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [](message_store& from, const std::stop_token&) -> outcome<task_value> {
+        WEIR_TRY(const std::size_t count, from.message_count());
+        return task_value(std::uint64_t{count});
+      });
 }
 
 tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
                                       tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task) {
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [index](message_file& from, task_state&) -> outcome<task_value> {
-                     WEIR_TRY(const message_place place, from.place(index));
-                     WEIR_TRY(owned_bytes bytes, read_message(place));
-                     return task_value(std::move(bytes));
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [index](message_store& from, const std::stop_token& stop) -> outcome<task_value> {
+        WEIR_TRY(const message_place place, from.place(index, stop));
+        WEIR_TRY(owned_bytes bytes, read_message(place));
+        return task_value(std::move(bytes));
+      });
 }
 
 tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
@@ -106,26 +110,27 @@ tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
                                         tgm_async_task_t** out_task) {
   const auto options =
       decode_arguments(native_order, threads, verify_hash, restore_non_finite);
-  return launch_on(
-      file, {cancel, timeout_ms}, out_task,
-      [index, options](message_file& from, task_state& task) -> outcome<task_value> {
-        WEIR_TRY(const message_place place, from.place(index));
-        WEIR_TRY(message_handle message,
-                 decode_message(place, options, [&task] { return task.ended(); }));
-        return task_value(std::move(message));
-      });
+  return launch_on(file, {cancel, timeout_ms}, out_task,
+                   [index, options](message_store& from,
+                                    const std::stop_token& stop) -> outcome<task_value> {
+                     WEIR_TRY(const message_place place, from.place(index, stop));
+                     WEIR_TRY(message_handle message,
+                              decode_message(place, options, stop));
+                     return task_value(std::move(message));
+                   });
 }
 
 tgm_error tgm_async_file_decode_metadata(tgm_async_file_t* file, size_t index,
                                          tgm_cancellation_token_t* cancel,
                                          uint64_t timeout_ms,
                                          tgm_async_task_t** out_task) {
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [index](message_file& from, task_state&) -> outcome<task_value> {
-                     WEIR_TRY(const message_place place, from.place(index));
-                     WEIR_TRY(auto metadata, decode_metadata(place));
-                     return task_value(std::move(metadata));
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [index](message_store& from, const std::stop_token& stop) -> outcome<task_value> {
+        WEIR_TRY(const message_place place, from.place(index, stop));
+        WEIR_TRY(auto metadata, decode_metadata(place));
+        return task_value(std::move(metadata));
+      });
 }
 
 tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
@@ -135,15 +140,14 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
                                        uint64_t timeout_ms, tgm_async_task_t** out_task) {
   const auto options =
       decode_arguments(native_order, threads, verify_hash, restore_non_finite);
-  return launch_on(file, {cancel, timeout_ms}, out_task,
-                   [msg_index, obj_index, options](message_file& from,
-                                                   task_state&) -> outcome<task_value> {
-                     WEIR_TRY(message_place place, from.place(msg_index));
-                     WEIR_TRY(const open_message message,
-                              open_message::open(std::move(place), options));
-                     WEIR_TRY(message_handle object, message.decode(obj_index));
-                     return task_value(std::move(object));
-                   });
+  return launch_on(
+      file, {cancel, timeout_ms}, out_task,
+      [msg_index, obj_index, options](
+          message_store& from, const std::stop_token& stop) -> outcome<task_value> {
+        WEIR_TRY(const message_place place, from.place(msg_index, stop));
+        WEIR_TRY(message_handle object, decode_object(place, obj_index, options));
+        return task_value(std::move(object));
+      });
 }
 
 tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
@@ -156,8 +160,9 @@ tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
     const std::vector<std::uint64_t> first(offsets, offsets + n_ranges);
     const std::vector<std::uint64_t> count(counts, counts + n_ranges);
     const auto options = decode_arguments(native_order, threads, false);
-    const auto work = [=, from = file->file](task_state&) -> outcome<task_value> {
-      WEIR_TRY(const message_place place, from->place(msg_index));
+    const auto work =
+        [=, from = file->file](const std::stop_token& stop) -> outcome<task_value> {
+      WEIR_TRY(const message_place place, from->place(msg_index, stop));
       WEIR_TRY(const auto parts,
                decode_ranges(place, {obj_index, first, count}, options));
       std::vector<owned_bytes> copies;
@@ -177,13 +182,15 @@ tgm_error tgm_x_async_decode(const uint8_t* buf, size_t buf_len,
                              tgm_async_task_t** out_task) {
   return guarded(given(buf, out_task), [&]() -> outcome<void> {
     WEIR_TRY(const auto how, decode_arguments(options));
-    return launch_work(
-        {cancel, timeout_ms}, out_task,
-        [bytes = view_of(buf, buf_len), how](task_state& task) -> outcome<task_value> {
-          WEIR_TRY(message_handle message,
-                   decode_message(bytes, how, [&task] { return task.ended(); }));
-          return task_value(std::move(message));
-        });
+    // A task that is cancelled ends at once, while its work may still read the bytes.
+    WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(view_of(buf, buf_len)));
+    return launch_work({cancel, timeout_ms}, out_task,
+                       [bytes = std::make_shared<owned_bytes>(std::move(copy)),
+                        how](const std::stop_token& stop) -> outcome<task_value> {
+                         WEIR_TRY(message_handle message,
+                                  decode_message(bytes->view(), how, stop));
+                         return task_value(std::move(message));
+                       });
   });
 }
 

@@ -8,13 +8,13 @@
 #include <string>
 
 namespace weir::capi {
-class message_file;
+class message_store;
 class ordered_stream;
 }  // namespace weir::capi
 
 /// Tasks hold the file as well, so that the handle may be closed before they end.
 struct tgm_async_file_t {
-  std::shared_ptr<weir::capi::message_file> file;
+  std::shared_ptr<weir::capi::message_store> file;
 };
 
 /// Tasks hold the stream as well, so that the handle may be freed before they end.

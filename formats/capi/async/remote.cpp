@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening files at an address.
+/// Opening files behind addresses.
 #include "capi/async/remote.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <string_view>
 
+#include "weir/formats/remote.hpp"
+
 namespace weir::capi {
 
+using namespace weir::formats;  // NOLINT: this file translates between the two
+
 namespace {
+
+/// A file on a server. Its messages were found when it was opened.
+class remote_messages final : public message_store {
+ public:
+  remote_messages(std::string url, std::shared_ptr<const remote_file> file)
+      : url_(std::move(url)), file_(std::move(file)) {}
+
+  const std::string& name() const noexcept override { return url_; }
+  outcome<std::size_t> message_count() override { return file_->message_count(); }
+  outcome<message_place> place(std::size_t index, const std::stop_token& stop) override {
+    if (index >= file_->message_count()) {
+      return no_such_message(index, file_->name(), file_->message_count());
+    }
+    return message_place{file_->source()->limited({stop, {}}), file_->spans()[index],
+                         true};
+  }
+
+ private:
+  std::string url_;
+  std::shared_ptr<const remote_file> file_;
+};
 
 /// The text behind percent signs; nothing if one of them is not followed by two digits.
 std::optional<std::string> percent_decoded(std::string_view text) {
@@ -34,37 +61,76 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-/// The path in "file:///path" or "file://localhost/path".
-std::optional<std::string> local_path(std::string_view url) {
-  constexpr std::string_view scheme = "file://";
-  if (url.substr(0, scheme.size()) != scheme) {
-    return std::nullopt;
-  }
-  url.remove_prefix(scheme.size());
-  constexpr std::string_view host = "localhost";
-  if (url.substr(0, host.size()) == host) {
-    url.remove_prefix(host.size());
-  }
-  auto path = url.substr(0, 1) == "/" ? percent_decoded(url) : std::nullopt;
+/// Removes `prefix` from the start of `text`, whatever the case of its letters.
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  const auto equal = [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  };
+  const bool there = text.size() >= prefix.size() &&
+                     std::equal(prefix.begin(), prefix.end(), text.begin(), equal);
+  text.remove_prefix(there ? prefix.size() : 0);
+  return there;
+}
+
+/// The absolute path in what follows "file://", with or without the host "localhost".
+std::optional<std::string> local_path(std::string_view rest) {
+  take_prefix(rest, "localhost");
+  auto path = rest.substr(0, 1) == "/" ? percent_decoded(rest) : std::nullopt;
   return path && path->find('\0') == std::string::npos ? path : std::nullopt;
+}
+
+outcome<std::shared_ptr<message_store>> open_local(const std::string& url,
+                                                   std::string_view rest) {
+  const auto path = local_path(rest);
+  if (!path) {
+    return failure(TGM_ERROR_REMOTE,
+                   fmt::format("cannot open \"{}\": expected \"file://\" and an absolute "
+                               "path, found another form",
+                               url));
+  }
+  auto source = open_source(*path);
+  if (!source) {
+    return failure(TGM_ERROR_REMOTE, source.error().text);
+  }
+  return std::make_shared<message_file>(url, std::move(*source));
+}
+
+/// Names the options of a request that no store knows. They have no effect, as in the
+/// reference, but one of them may be the reason why a file cannot be opened.
+std::string note_on(const std::vector<std::string>& unknown_options) {
+  std::string out;
+  for (const std::string& name : unknown_options) {
+    out += fmt::format("\n  the option \"{}\" had no effect: no store knows it", name);
+  }
+  return out;
 }
 
 }  // namespace
 
-outcome<std::shared_ptr<message_file>> open_remote(const remote_address& address,
-                                                   const stop_check& /*stop*/) {
-  if (const auto path = local_path(address.url)) {
-    auto source = open_source(*path);
-    if (!source) {
-      return failure(TGM_ERROR_REMOTE, source.error().text);
-    }
-    return std::make_shared<message_file>(address.url, std::move(*source));
+outcome<std::shared_ptr<message_store>> open_remote(const remote_request& request,
+                                                    const std::stop_token& stop) {
+  std::string_view rest = request.url;
+  if (take_prefix(rest, "file://")) {
+    return open_local(request.url, rest);
   }
-  return failure(
-      TGM_ERROR_REMOTE,
-      fmt::format("cannot open {}: expected an address that this build can read "
-                  "(\"file://\" and an absolute path), found another",
-                  address.url));
+  remote_options options;
+  std::vector<std::string> unknown_options;
+  for (const auto& [key, value] : request.options) {
+    if (is_storage_option(key)) {
+      options.storage.emplace_back(key, value);
+    } else {
+      unknown_options.push_back(key);
+    }
+  }
+  auto file = remote_file::open(
+      request.url, options,
+      request.both_ends ? scan_order::both_ends : scan_order::forward, {stop, {}});
+  if (!file) {
+    failure why = cannot_open_remote(file.error());
+    why.text += note_on(unknown_options);
+    return why;
+  }
+  return std::make_shared<remote_messages>(request.url, std::move(*file));
 }
 
 }  // namespace weir::capi

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files at an address.
+/// Files behind addresses, as tgm_async_file_open_remote opens them.
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,18 +13,18 @@
 
 namespace weir::capi {
 
-/// An address with the options of its storage, as tgm_async_file_open_remote takes them.
-struct remote_address {
+/// The arguments of tgm_async_file_open_remote.
+struct remote_request {
   std::string url;
-  std::vector<std::pair<std::string, std::string>> options;
-  bool both_ends = false;  ///< messages are looked for from both ends
+  std::vector<std::pair<std::string, std::string>> options;  ///< key and value
+  bool both_ends = false;  ///< messages are searched from both ends of the file
 };
 
-/// Opens the file at an address. This is the one place that knows which addresses can be
-/// read: "file://" with an absolute path. It may block, and stops early once `stop` says
-/// so.
-/// @error{TGM_ERROR_REMOTE, the address cannot be read}
-[[nodiscard]] outcome<std::shared_ptr<message_file>> open_remote(
-    const remote_address& address, const stop_check& stop);
+/// Opens the file at an address of http, https or S3 and finds its messages, or opens the
+/// file of this machine that a file:// address names. Blocks; ends early if a stop is
+/// requested.
+/// @error{TGM_ERROR_REMOTE, the file cannot be opened, whatever the reason}
+[[nodiscard]] outcome<std::shared_ptr<message_store>> open_remote(
+    const remote_request& request, const std::stop_token& stop);
 
 }  // namespace weir::capi

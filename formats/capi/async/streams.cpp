@@ -116,7 +116,7 @@ tgm_error tgm_async_streaming_encoder_create(const char* path, const char* metad
     WEIR_TRY(const auto options, encode_arguments(hash_algo, threads, nullptr));
     return launch_work(
         {cancel, timeout_ms}, out_task,
-        [name, message, options](task_state&) -> outcome<task_value> {
+        [name, message, options](const std::stop_token&) -> outcome<task_value> {
           WEIR_TRY(auto target, open_stream_file(name));
           WEIR_TRY(message_stream stream,
                    message_stream::open(std::move(target), message, options));

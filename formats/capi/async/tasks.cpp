@@ -30,6 +30,11 @@ void task_state::end(outcome<task_value> with) {
   }
 }
 
+void task_state::fail(failure why) {
+  end(std::move(why));
+  stop_.request_stop();
+}
+
 bool task_state::ended() const {
   const std::lock_guard lock(mutex_);
   return result_.has_value();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <variant>
 #include <vector>
 
@@ -32,7 +33,10 @@ class task_state final : public runtime_task,
  public:
   /// Ends the task, unless it has ended.
   void end(outcome<task_value> with);
-  void fail(failure why) override { end(std::move(why)); }
+  /// Ends the task early, unless it has ended, and asks its work to stop.
+  void fail(failure why) override;
+  /// The token by which the work of the task learns that the task has ended early.
+  [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
   [[nodiscard]] bool ended() const;
   /// @error{TGM_ERROR_INVALID_ARG, there is one already, or the task was joined}
   [[nodiscard]] outcome<void> set_completion(std::function<void()> callback);
@@ -47,6 +51,7 @@ class task_state final : public runtime_task,
   bool joined_ = false;
   bool has_callback_ = false;
   std::function<void()> callback_;
+  std::stop_source stop_;
 };
 
 /// What a token and the tasks that were launched with it share.
@@ -78,13 +83,15 @@ struct task_limits {
 [[nodiscard]] outcome<void> launch(const std::shared_ptr<task_state>& task,
                                    const task_limits& limits, tgm_async_task_t** out,
                                    std::function<void()> run);
-/// The same for work on its own, which gives the result.
+/// Has the runtime carry out work that gives the result of a task. The work gets a stop
+/// token; a stop is requested when the task ends early.
 template <class Work>
 outcome<void> launch_work(const task_limits& limits, tgm_async_task_t** out, Work work) {
   auto task = std::make_shared<task_state>();
   return launch(task, limits, out, [task, work = std::move(work)] {
     if (!task->ended()) {
-      task->end(without_exceptions([&]() -> outcome<task_value> { return work(*task); }));
+      task->end(without_exceptions(
+          [&]() -> outcome<task_value> { return work(task->stop_token()); }));
     }
   });
 }

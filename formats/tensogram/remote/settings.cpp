@@ -345,6 +345,11 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::chrono::milliseconds(total);
 }
 
+bool is_storage_option(std::string_view name) {
+  const std::string known = lower(name);
+  return find_option(known) != nullptr || is_option_of_another_store(known);
+}
+
 std::string remote_settings::without_secrets(std::string text) const {
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;

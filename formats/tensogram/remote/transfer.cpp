@@ -414,6 +414,19 @@ void transfer::explain_status() {
   }
 }
 
+/// Explains a status that says that the version of the file which was opened is not there
+/// any more.
+void transfer::explain_lost_version() {
+  const bool removed = status_ == 404 || status_ == 410;
+  if (!removed && status_ != 412 && status_ != 416) {
+    return;
+  }
+  fail(errc::source_unavailable,
+       fmt::format("expected the file as it was opened, found status {}", status_),
+       removed ? "it was removed while it was read"
+               : "it was changed while it was read: open it again");
+}
+
 transfer::outcome transfer::finish_status() {
   explain_status();
   switch (status_) {
@@ -441,7 +454,12 @@ transfer::outcome transfer::finish_status() {
       return outcome::repeat;
     }
     case 404:
-    case 410: code_ = errc::not_found; return outcome::failed;
+    case 410:
+      if (wanted_.version != nullptr) {
+        break;
+      }
+      code_ = errc::not_found;
+      return outcome::failed;
     case 416: {
       const auto range = parse_content_range(header("Content-Range"));
       if (wanted_.version == nullptr && range && range->total == std::uint64_t{0}) {
@@ -451,10 +469,8 @@ transfer::outcome transfer::finish_status() {
     }
     default: break;
   }
-  if (wanted_.version != nullptr && (status_ == 412 || status_ == 416)) {
-    fail(errc::source_unavailable,
-         fmt::format("expected the file as it was opened, found status {}", status_),
-         "it was changed while it was read: open it again");
+  if (wanted_.version != nullptr) {
+    explain_lost_version();
   }
   return outcome::failed;
 }

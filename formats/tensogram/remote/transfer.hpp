@@ -116,6 +116,7 @@ class transfer {
   [[nodiscard]] outcome finish_status();
   [[nodiscard]] outcome finish_broken(CURLcode code);
   void explain_status();
+  void explain_lost_version();
 
   request_target target_;
   range_wanted wanted_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What this build can do: features, and a round trip through each.
+/// Features of this build, and a round trip through each codec.
+#include <curl/curlver.h>
 #include <fmt/core.h>
 #include <lz4.h>
 #include <zfp.h>
@@ -36,7 +37,7 @@ byte_vector tested_field(const object_descriptor& d) {
   return out;
 }
 
-/// What went wrong; empty if nothing did.
+/// Returns the text of the error, or an empty string on success.
 std::string try_round_trip(const round_trip& test) {
   const byte_vector field = tested_field(test.descriptor);
   const object_to_write one{test.descriptor, {}, field};
@@ -141,6 +142,8 @@ cbor_map feature(const char* name, const char* kind, bool on, const char* backen
   return out;
 }
 
+/// The features of the whole build: "remote" is the library weir::remote, which is built
+/// with every weir::formats.
 cbor_array all_features() {
   const std::string zfp =
       fmt::format("{}.{}.{}", ZFP_VERSION_MAJOR, ZFP_VERSION_MINOR, ZFP_VERSION_PATCH);
@@ -155,7 +158,7 @@ cbor_array all_features() {
           feature("threads", "threading", true, "std::thread"),
           feature("mmap", "io", true, "mmap"),
           feature("async", "io", true, "std::future"),
-          feature("remote", "io", false),
+          feature("remote", "io", true, "libcurl", LIBCURL_VERSION),
           feature("grib", "converter", false),
           feature("netcdf", "converter", false)};
 }

@@ -239,6 +239,11 @@ message_report validate_message(bytes_view message, const validation_options& op
   return std::move(*report);
 }
 
+result<message_report> validate_message(const byte_source& source, message_span span,
+                                        const validation_options& options) {
+  return message_validation(source, span, options).run();
+}
+
 result<file_report> validate(const byte_source& source,
                              const validation_options& options) {
   WEIR_TRY(const std::vector<message_span> spans, scan(source));
@@ -247,7 +252,7 @@ result<file_report> validate(const byte_source& source,
   for (const message_span& span : spans) {
     note_gap(report, at, span.offset,
              at == 0 ? "before the first message" : "between messages");
-    WEIR_TRY(message_report message, message_validation(source, span, options).run());
+    WEIR_TRY(message_report message, validate_message(source, span, options));
     report.messages.push_back(std::move(message));
     at = span.offset + span.length;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and buffers of messages: finding, reading, appending, iterating, validating.
 #include <sys/resource.h>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -227,6 +228,13 @@ TEST(tensogram_c, the_doctor_tries_every_codec) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(text.find("failed"), std::string::npos) << text;
+  const auto& features = report["features"];
+  const auto remote = std::find_if(features.begin(), features.end(), [](const auto& f) {
+    return f.at("name") == "remote";
+  });
+  ASSERT_NE(remote, features.end());
+  EXPECT_EQ(remote->at("state"), "on");
+  EXPECT_EQ(remote->at("backend"), "libcurl");
 }
 
 }  // namespace

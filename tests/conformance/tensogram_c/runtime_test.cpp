@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "conformance/tensogram_c/support.hpp"
+#include "conformance/tensogram_c/remote/support.hpp"
 #include "support/temp_folder.hpp"
 
 namespace weir::test::tgm {
@@ -141,6 +141,24 @@ TEST_F(tensogram_c_process, a_shutdown_counts_and_cancels_what_does_not_end) {
   const std::string path = file_of_two(folder);
   const std::string pipe = folder / "pipe";
   EXPECT_VERDICT(shut_down_busy(path, pipe));
+}
+
+void shut_down_with_a_server_that_hangs() {
+  verdict v;
+  {
+    test_server server;
+    server.put("two.tgm", encode_two());
+    server.faults("two.tgm", {}, "hang");
+    const auto waiting = opening_of(server.url("two.tgm"));
+    wait_for_request(server);
+    ASK(v, tgm_runtime_shutdown_blocking(30) == 1);
+    ASK(v, opened(waiting) == TGM_ERROR_CANCELLED);
+    ASK(v, becomes_idle(server));
+  }
+  v.end();
+}
+TEST_F(tensogram_c_process, a_shutdown_ends_requests_that_a_server_does_not_answer) {
+  EXPECT_VERDICT(shut_down_with_a_server_that_hangs());
 }
 
 void set_limit() {

@@ -163,6 +163,17 @@ inline void write_whole(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+/// Joins a task that counts messages or bytes.
+inline tgm_error joined_size(const made<task>& launched, std::uint64_t& out) {
+  EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
+  return tgm_async_task_join_size(launched.get(), &out);
+}
+/// Joins a task that decodes, and drops its message.
+inline tgm_error joined_message(const made<task>& launched) {
+  EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
+  return make<message>(tgm_async_task_join_message, launched.get()).code;
+}
+
 /// Keeps all of the library's threads from carrying out tasks, by files to open that
 /// nobody writes to. There are at most eight such threads.
 class blocked_workers {

@@ -51,15 +51,6 @@ struct two_messages {
   }
 };
 
-tgm_error joined_size(const made<task>& launched, std::uint64_t& out) {
-  EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
-  return tgm_async_task_join_size(launched.get(), &out);
-}
-tgm_error joined_message(const made<task>& launched) {
-  EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
-  return make<message>(tgm_async_task_join_message, launched.get()).code;
-}
-
 TEST(tensogram_c, tasks_read_what_calls_read) {
   const two_messages from;
   EXPECT_STREQ(tgm_async_file_path(from.get()), from.path.c_str());
@@ -361,44 +352,6 @@ TEST(tensogram_c, a_file_serves_many_threads_at_once) {
   EXPECT_EQ(good, 160);
 }
 
-/// What opening a file at an address says.
-tgm_error opening_at(const std::string& url, std::size_t options = 0) {
-  const char* const keys[1] = {"timeout"};
-  const char* const values[1] = {"5s"};
-  const auto opening = make<task>(tgm_async_file_open_remote, url.c_str(), keys, values,
-                                  options, true, nullptr, 0u);
-  EXPECT_EQ(opening.code, TGM_ERROR_OK) << last_error();
-  const auto open = make<async_file>(tgm_async_task_join_async_file, opening.get());
-  if (open.code == TGM_ERROR_OK) {
-    EXPECT_EQ(tgm_async_file_path(open.get()), url);
-    std::uint64_t count = 0;
-    EXPECT_EQ(
-        joined_size(make<task>(tgm_async_file_message_count, open.get(), nullptr, 0u),
-                    count),
-        TGM_ERROR_OK);
-    EXPECT_EQ(count, 2u);
-  }
-  return open.code;
-}
-
-TEST(tensogram_c, files_at_an_address_are_opened_or_a_remote_failure) {
-  const two_messages from;
-  EXPECT_EQ(opening_at("file://" + from.path), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(opening_at("file://localhost" + from.path, 1), TGM_ERROR_OK) << last_error();
-  std::string escaped = from.path;
-  escaped.replace(escaped.rfind("two"), 1, "%74");
-  EXPECT_EQ(opening_at("file://" + escaped), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(opening_at("file://" + from.path + "x"), TGM_ERROR_REMOTE);
-  for (const char* url : {"", "file://relative", "file:///a%00b", "file:///a%2",
-                          "gopher://host/a.tgm", "/no/address.tgm"}) {
-    EXPECT_EQ(opening_at(url), TGM_ERROR_REMOTE) << url;
-  }
-  EXPECT_EQ(make<task>(tgm_async_file_open_remote, "\xff", nullptr, nullptr,
-                       std::size_t{0}, false, nullptr, 0u)
-                .code,
-            TGM_ERROR_INVALID_ARG);
-}
-
 TEST(tensogram_c, a_buffer_is_decoded_by_a_task) {
   const std::string bytes = encode_two();
   const auto decoding = [&](std::size_t length, std::uint64_t limit) {
@@ -411,6 +364,19 @@ TEST(tensogram_c, a_buffer_is_decoded_by_a_task) {
   EXPECT_EQ(decoding(bytes.size(), 0), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(decoding(20, 0), TGM_ERROR_FRAMING);
   EXPECT_EQ(decoding(bytes.size(), 8), TGM_ERROR_OBJECT);
+}
+
+TEST(tensogram_c, a_buffer_may_go_before_the_task_that_decodes_it) {
+  const temp_folder folder;
+  std::string bytes = encode_two();
+  made<task> decoding;
+  {
+    const blocked_workers blocked(folder / "pipe");
+    decoding =
+        make<task>(tgm_x_async_decode, as_u8(bytes), bytes.size(), nullptr, nullptr, 0u);
+    bytes.assign(bytes.size(), '\0');
+  }
+  EXPECT_EQ(joined_message(decoding), TGM_ERROR_OK) << last_error();
 }
 
 }  // namespace

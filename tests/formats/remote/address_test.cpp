@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "tensogram/remote/block_cache.hpp"
 #include "tensogram/remote/settings.hpp"
 #include "tensogram/remote/transfer.hpp"

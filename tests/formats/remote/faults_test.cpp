@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {
@@ -83,7 +83,8 @@ TEST_F(RemoteFaults, WhatStaysIsAskedForOnlySoOften) {
 }
 
 TEST_F(RemoteFaults, WhatIsFinalIsAskedForOnce) {
-  expect_refused("status:404", errc::not_found, "expected status 206, found 404");
+  expect_refused("status:404", errc::source_unavailable,
+                 "expected the file as it was opened, found status 404; it was removed");
   EXPECT_EQ(server.log().size(), 1u);
   expect_refused("status:400", errc::source_unavailable, "found 400");
   EXPECT_EQ(server.log().size(), 1u);

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {

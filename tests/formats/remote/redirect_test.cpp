@@ -2,7 +2,7 @@
 // Redirects, passwords, and what must not be told to whom.
 #include <gtest/gtest.h>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {

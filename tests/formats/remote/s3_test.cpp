@@ -2,7 +2,7 @@
 // Objects of S3: signatures that another implementation computes, and what a store says.
 #include <gtest/gtest.h>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {

@@ -9,6 +9,7 @@ line of JSON. It ends with its standard input.
   {"do": "keys", "access": A, "secret": S, "token": T, "region": R}  requests must be signed with Signature Version 4
   {"do": "tls", "kind": "good" | "self" | "other"}        another port that speaks TLS, and its authority's certificate
   {"do": "log"}                                           requests since the last look
+  {"do": "active"}                                        number of requests that are being answered now
 
 Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole, whole-length:N, long, short,
 shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag, other-etag, redirect:CODE:URL, basic:USER:PASSWORD,
@@ -292,6 +293,9 @@ def obey(command):
             out = list(LOG)
             LOG.clear()
         return out
+    elif command["do"] == "active":
+        with STATE:
+            return len(ACTIVE)
     return {}
 
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
 #include "weir/formats/tensogram_validate.hpp"
@@ -71,7 +71,7 @@ TEST_F(RemoteSource, ReadsTheSameBytesAsTheFileHolds) {
 }
 
 TEST_F(RemoteSource, OfAnEmptyFileTheSizeIsNought) {
-  server.put("empty.tgm", {});
+  server.put("empty.tgm", std::string());
   EXPECT_EQ(open("empty.tgm")->size(), 0u);
   EXPECT_EQ(open_file("empty.tgm")->message_count(), 0u);
 }

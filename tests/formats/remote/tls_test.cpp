@@ -2,7 +2,7 @@
 // Certificates that are trusted, and those that must not be.
 #include <gtest/gtest.h>
 
-#include "formats/remote/test_server.hpp"
+#include "formats/remote/support.hpp"
 #include "formats/support.hpp"
 
 namespace weir::test {

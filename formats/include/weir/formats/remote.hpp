@@ -14,14 +14,12 @@
 /// Errors have these codes, so that a caller can tell them apart:
 ///   invalid_argument    the address or an option is malformed
 ///   unsupported         Azure or Google storage; a server without ranges for a big file
-///   not_found           status 404 or 410
-///   source_unavailable  everything else that a server or network does wrong, a file that
-///                       has changed among it
+///   not_found           status 404 or 410 when the file is opened
+///   source_unavailable  everything else that a server or network does wrong, and a file
+///                       that was changed or removed after it was opened
 ///   timeout             the time limit of the call, or of a request and all its repeats
 ///   interrupted         the call was cancelled
-/// A C interface maps the first four to its code for remote failures when it opens a
-/// file, and source_unavailable to it in every later call. No message shows a password, a
-/// key, a token, or the query of an address.
+/// No message shows a password, a key, a token, or the query of an address.
 #pragma once
 
 #include <chrono>
@@ -51,6 +49,9 @@ namespace weir::formats {
 /// `http1_only`, `http2_only`, `proxy_url`, `proxy_excludes`, `user_agent`, and their
 /// other names in the Rust crate object_store.
 using storage_option = std::pair<std::string, std::string>;
+/// Returns whether a store knows an option of this name, in capital or small letters.
+/// Options of Azure and Google storage count, although they have no effect here.
+[[nodiscard]] bool is_storage_option(std::string_view name);
 
 /// What ends a call early.
 struct call_limits {
@@ -121,21 +122,7 @@ class remote_source final : public byte_source {
                                                             scan_order order,
                                                             std::uint64_t scan_bytes);
 
-/// The messages of a remote file. `tgm_async_file_open_remote(url, keys, values, nopts,
-/// bidirectional, cancel, timeout_ms, ...)` is
-///   remote_file::open(url, {.storage = {{keys[0], values[0]}, ...}},
-///                     bidirectional ? scan_order::both_ends : scan_order::forward,
-///                     {stop_token of cancel, timeout_ms})
-/// on a thread of the task. The further functions of such a handle are, each with the
-/// limits of its own call,
-///   message_count    message_count()
-///   read_message     read_message(m, limits)
-///   decode_metadata  outline(m, options, limits), then metadata()
-///   decode_object    object(m, i, options, limits), then decode(0): the object has
-///   number
-///                    0 in its reader, and its number `i` in errors
-///   decode_range     the same with decode_range(0, first, count)
-///   decode_message   reader(m, options, limits), then decode_all()
+/// The messages of a remote file.
 /// @threads{safe to call concurrently}
 class remote_file {
  public:

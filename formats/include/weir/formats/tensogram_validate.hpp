@@ -75,6 +75,11 @@ struct validation_options {
 /// Checks one message, the first of the bytes.
 [[nodiscard]] message_report validate_message(bytes_view message,
                                               const validation_options& options = {});
+/// Checks the message at `span` of a source and reads no more than the options need: up
+/// to the level `metadata` the frames without the payloads.
+/// @error{what the source returns}
+[[nodiscard]] result<message_report> validate_message(
+    const byte_source& source, message_span span, const validation_options& options = {});
 /// Checks every message and what lies between them.
 /// @error{what the source returns}
 [[nodiscard]] result<file_report> validate(const byte_source& source,

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Parts that the tests of remote files share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "formats/remote/test_server.hpp"
+#include "weir/formats/remote.hpp"
+
+namespace weir::test {
+
+/// Options that look at nothing outside of the test and do not let it wait.
+inline formats::remote_options quick_options() {
+  formats::remote_options out;
+  out.environment = false;
+  out.first_pause = std::chrono::milliseconds(1);
+  return out;
+}
+
+/// Whether a message holds a text, for EXPECT_TRUE with the message beside it.
+inline testing::AssertionResult says(const error& e, const std::string& text) {
+  const bool there = e.message().find(text) != std::string::npos;
+  return (there ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << "\"" << text << "\" in:\n"
+         << e.message();
+}
+
+}  // namespace weir::test
