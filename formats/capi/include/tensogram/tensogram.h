@@ -2,8 +2,8 @@
 /** @file
  * The C interface of Tensogram: encoding, decoding, files, iteration, metadata, streaming
  * and validation. The names, types and numbers are those of ecmwf/tensogram 0.24, so a
- * program written for that library compiles and runs with this one. What only this
- * library has is declared in tensogram_x.h. C99 and C++.
+ * program written for that library compiles and runs with this one. Functions of this
+ * library alone are declared in tensogram_x.h. C99 and C++.
  *
  * The following conventions hold for all functions; the comments below do not repeat
  * them.
@@ -446,7 +446,7 @@ TGM_API tgm_error tgm_file_message_count(tgm_file_t* file, size_t* out_count);
 TGM_API tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index,
                                           int32_t native_byte_order, uint32_t threads,
                                           int32_t verify_hash, tgm_message_t** out);
-/** Reads the bytes of message `index`, without looking at them. */
+/** Reads the bytes of message `index`. They are not checked. */
 TGM_API tgm_error tgm_file_read_message(tgm_file_t* file, size_t index, tgm_bytes_t* out);
 /** Appends bytes unchanged. After a failure the file is as it was before.
  * @error{TGM_ERROR_IO; the file cannot be written} */

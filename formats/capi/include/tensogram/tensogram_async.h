@@ -141,7 +141,7 @@ TGM_API void tgm_async_file_close(tgm_async_file_t* file);
 TGM_API tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task);
 /** Opens the file behind an address of http, https or S3 ("s3://bucket/key") and finds
- * its messages without reading the file, or opens a file of this machine
+ * its messages without reading the whole file, or opens a file of this machine
  * ("file:///folder/a.tgm"). With `bidirectional` the search begins at both ends.
  *
  * `storage_keys` and `storage_values` are `nopts` pairs of options with the names of the
@@ -163,7 +163,7 @@ TGM_API tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
                                                tgm_cancellation_token_t* cancel,
                                                uint64_t timeout_ms,
                                                tgm_async_task_t** out_task);
-/** Reads the bytes of a message, without looking at them. */
+/** Reads the bytes of a message. They are not checked. */
 TGM_API tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
                                               tgm_cancellation_token_t* cancel,
                                               uint64_t timeout_ms,
@@ -176,8 +176,8 @@ TGM_API tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t i
                                                 tgm_cancellation_token_t* cancel,
                                                 uint64_t timeout_ms,
                                                 tgm_async_task_t** out_task);
-/** Reads the metadata of a message, as tgm_decode_metadata, and no payload. Behind an
- * address a streamed message gives the final metadata, from its footer. */
+/** Reads the metadata of a message, as tgm_decode_metadata. Behind an address, returns
+ * the final metadata of a streamed message, without keys that only a preceder has. */
 TGM_API tgm_error tgm_async_file_decode_metadata(tgm_async_file_t* file, size_t index,
                                                  tgm_cancellation_token_t* cancel,
                                                  uint64_t timeout_ms,
