@@ -37,6 +37,7 @@ struct all_options {
   std::string shell;
 };
 
+// Adds a verb with its description and an example, which `--help` prints at the end.
 CLI::App* verb(CLI::App& parent, const char* name, const char* description,
                const char* example, const std::string& more = "") {
   CLI::App* app = parent.add_subcommand(name, description);
@@ -57,6 +58,7 @@ void sets_option(CLI::App* app, std::vector<std::string>& sets) {
       ->allow_extra_args(false);
 }
 
+// Adds run, resume, settings and report.
 void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* run = verb(app, "run", "Run a pipeline and leave one run folder",
                    "weir run demos/prose/prose.toml --set phase.build.tokens=100000",
@@ -95,6 +97,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
       [&] { chosen = [&](output& out) { return report_command(o.report, out); }; });
 }
 
+// Adds speak and store.
 void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* speak =
       verb(app, "speak", "Continue a text with the parameters of a run or volume",
@@ -198,11 +201,13 @@ std::string_view refusal_name(weir::errc code) {
   }
 }
 
+// Prints an error and returns its exit code.
 int fail(const weir::error& e) {
   fmt::print(stderr, "weir: {}{}\n", refusal_name(e.code()), e.message());
   return weir::exit_code_of(e.code());
 }
 
+// Performs the chosen command. A failed write to standard output is a failure, too.
 int perform(const action& chosen) {
   output out;
   const command_result code = chosen(out);

@@ -163,52 +163,54 @@ void prefetch(const std::byte* p, std::size_t i) noexcept {
       reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + i + ahead));
 }
 
-// Loads 16 bytes, and stores them at `to + i` if the function copies.
+// Loads 16 bytes, and stores them at `destination + i` if the function copies.
 template <bool copies>
-__attribute__((target("sse4.1"))) __m128i pass(const std::byte* p, std::byte* to,
+__attribute__((target("sse4.1"))) __m128i pass(const std::byte* p, std::byte* destination,
                                                std::size_t i) noexcept {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
   if constexpr (copies) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bytes);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(destination + i), bytes);
   }
   return bytes;
 }
 
 // Copies the bytes from i on, which no lane has taken, if the function copies.
 template <bool copies>
-void copy_rest(const std::byte* p, std::byte* to, std::size_t i, std::size_t n) noexcept {
+void copy_rest(const std::byte* p, std::byte* destination, std::size_t i,
+               std::size_t n) noexcept {
   if constexpr (copies) {
-    std::memcpy(to + i, p + i, n - i);
+    std::memcpy(destination + i, p + i, n - i);
   }
 }
 
 // Folds 64 bytes at a time into four lanes, then the lanes into one, and copies all bytes
-// to `to` if asked for. Takes at least 64 bytes.
+// to `destination` if asked for. Takes at least 64 bytes.
 template <bool copies>
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
-    std::uint32_t reg, const std::byte* p, std::size_t n, std::byte* to) noexcept {
+    std::uint32_t reg, const std::byte* p, std::size_t n,
+    std::byte* destination) noexcept {
   const __m128i by512 = _mm_set_epi64x(static_cast<long long>(reflected_power(512 - 32)),
                                        static_cast<long long>(reflected_power(512 + 32)));
   const __m128i by128 = keys_by128();
-  __m128i a =
-      _mm_xor_si128(pass<copies>(p, to, 0), _mm_cvtsi32_si128(static_cast<int>(reg)));
-  __m128i b = pass<copies>(p, to, 16);
-  __m128i c = pass<copies>(p, to, 32);
-  __m128i d = pass<copies>(p, to, 48);
+  __m128i a = _mm_xor_si128(pass<copies>(p, destination, 0),
+                            _mm_cvtsi32_si128(static_cast<int>(reg)));
+  __m128i b = pass<copies>(p, destination, 16);
+  __m128i c = pass<copies>(p, destination, 32);
+  __m128i d = pass<copies>(p, destination, 48);
   std::size_t i = 64;
   for (; n - i >= 64; i += 64) {
     if constexpr (copies) {
       prefetch(p, i);
     }
-    a = fold(a, by512, pass<copies>(p, to, i));
-    b = fold(b, by512, pass<copies>(p, to, i + 16));
-    c = fold(c, by512, pass<copies>(p, to, i + 32));
-    d = fold(d, by512, pass<copies>(p, to, i + 48));
+    a = fold(a, by512, pass<copies>(p, destination, i));
+    b = fold(b, by512, pass<copies>(p, destination, i + 16));
+    c = fold(c, by512, pass<copies>(p, destination, i + 32));
+    d = fold(d, by512, pass<copies>(p, destination, i + 48));
   }
   a = fold(a, by128, b);
   a = fold(a, by128, c);
   a = fold(a, by128, d);
-  copy_rest<copies>(p, to, i, n);
+  copy_rest<copies>(p, destination, i, n);
   return finish(a, by128, p + i, n - i);
 }
 
@@ -228,10 +230,11 @@ WEIR_WIDE __m512i wide_keys(std::uint64_t high, std::uint64_t low) noexcept {
 }
 
 template <bool copies>
-WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* to, std::size_t i) noexcept {
+WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* destination,
+                            std::size_t i) noexcept {
   const __m512i bytes = _mm512_loadu_si512(p + i);
   if constexpr (copies) {
-    _mm512_storeu_si512(to + i, bytes);
+    _mm512_storeu_si512(destination + i, bytes);
     prefetch(p, i);
   }
   return bytes;
@@ -241,28 +244,28 @@ WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* to, std::size_t i) no
 // at least 256 bytes.
 template <bool copies>
 WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::size_t n,
-                                    std::byte* to) noexcept {
+                                    std::byte* destination) noexcept {
   const __m512i by2048 =
       wide_keys(reflected_power(2048 - 32), reflected_power(2048 + 32));
   const __m512i by512 = wide_keys(reflected_power(512 - 32), reflected_power(512 + 32));
   __m512i a =
-      _mm512_xor_si512(pass_wide<copies>(p, to, 0),
+      _mm512_xor_si512(pass_wide<copies>(p, destination, 0),
                        _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(reg))));
-  __m512i b = pass_wide<copies>(p, to, 64);
-  __m512i c = pass_wide<copies>(p, to, 128);
-  __m512i d = pass_wide<copies>(p, to, 192);
+  __m512i b = pass_wide<copies>(p, destination, 64);
+  __m512i c = pass_wide<copies>(p, destination, 128);
+  __m512i d = pass_wide<copies>(p, destination, 192);
   std::size_t i = 256;
   for (; n - i >= 256; i += 256) {
-    a = fold_wide(a, by2048, pass_wide<copies>(p, to, i));
-    b = fold_wide(b, by2048, pass_wide<copies>(p, to, i + 64));
-    c = fold_wide(c, by2048, pass_wide<copies>(p, to, i + 128));
-    d = fold_wide(d, by2048, pass_wide<copies>(p, to, i + 192));
+    a = fold_wide(a, by2048, pass_wide<copies>(p, destination, i));
+    b = fold_wide(b, by2048, pass_wide<copies>(p, destination, i + 64));
+    c = fold_wide(c, by2048, pass_wide<copies>(p, destination, i + 128));
+    d = fold_wide(d, by2048, pass_wide<copies>(p, destination, i + 192));
   }
   a = fold_wide(a, by512, b);
   a = fold_wide(a, by512, c);
   a = fold_wide(a, by512, d);
   for (; n - i >= 64; i += 64) {
-    a = fold_wide(a, by512, pass_wide<copies>(p, to, i));
+    a = fold_wide(a, by512, pass_wide<copies>(p, destination, i));
   }
   const __m128i by128 = keys_by128();
   std::array<std::byte, 64> lanes{};
@@ -274,7 +277,7 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
   for (std::size_t k = 1; k < 4; ++k) {
     lane = fold(lane, by128, lane_at(k));
   }
-  copy_rest<copies>(p, to, i, n);
+  copy_rest<copies>(p, destination, i, n);
   reg = finish(lane, by128, p + i, n - i);
   // SSE instructions of callers are slow while the upper halves of the vector registers
   // are in use. This is the last statement, because reading a lane of a wide register
@@ -289,17 +292,17 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
 // multiplication, or if the data is too short to gain from it.
 template <bool copies>
 std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
-                                         std::byte* to) noexcept {
+                                         std::byte* destination) noexcept {
   static const bool folds =
       __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   static const bool wide =
       folds && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
   if (wide && from.size() >= 256) {
-    return update_wide<copies>(reg, from.data(), from.size(), to);
+    return update_wide<copies>(reg, from.data(), from.size(), destination);
   }
   if (folds && from.size() >= 128) {
-    return update_folded<copies>(reg, from.data(), from.size(), to);
+    return update_folded<copies>(reg, from.data(), from.size(), destination);
   }
   if (!copies && folds && from.size() >= 64) {
     return update_lane(reg, from.data(), from.size());
@@ -327,12 +330,13 @@ std::uint32_t crc32(std::uint32_t crc, bytes_view bytes) noexcept {
   return fast ? ~*fast : crc32_portable(crc, bytes);
 }
 
-std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from, std::byte* to) noexcept {
-  if (const auto fast = update_fast<true>(~crc, from, to)) {
+std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from,
+                         std::byte* destination) noexcept {
+  if (const auto fast = update_fast<true>(~crc, from, destination)) {
     return ~*fast;
   }
   if (!from.empty()) {
-    std::memcpy(to, from.data(), from.size());
+    std::memcpy(destination, from.data(), from.size());
   }
   return crc32(crc, from);
 }

@@ -31,14 +31,16 @@ class posix_file final : public file {
   posix_file& operator=(const posix_file&) = delete;
   ~posix_file() override { ::close(descriptor_); }
 
-  result<std::size_t> read_some(std::uint64_t offset, mutable_bytes to) override {
+  result<std::size_t> read_some(std::uint64_t offset, mutable_bytes buffer) override {
     return repeat("read", [&] {
-      return ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+      return ::pread(descriptor_, buffer.data(), buffer.size(),
+                     static_cast<off_t>(offset));
     });
   }
-  result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
+  result<std::size_t> write_some(std::uint64_t offset, bytes_view bytes) override {
     return repeat("write", [&] {
-      return ::pwrite(descriptor_, from.data(), from.size(), static_cast<off_t>(offset));
+      return ::pwrite(descriptor_, bytes.data(), bytes.size(),
+                      static_cast<off_t>(offset));
     });
   }
   result<std::uint64_t> size() override {
@@ -100,9 +102,9 @@ class posix_files final : public file_system {
     return std::unique_ptr<file>(std::make_unique<posix_file>(descriptor, path));
   }
 
-  result<void> rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) {
-      return system_error("rename", from, errno);
+  result<void> rename(const std::string& old_path, const std::string& new_path) override {
+    if (::rename(old_path.c_str(), new_path.c_str()) != 0) {
+      return system_error("rename", old_path, errno);
     }
     return {};
   }
@@ -213,14 +215,14 @@ file_lock::~file_lock() {
   }
 }
 
-result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes to) {
+result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes buffer) {
   std::size_t done = 0;
-  while (done < to.size()) {
-    WEIR_TRY(const std::size_t n, f.read_some(offset + done, to.subspan(done)));
+  while (done < buffer.size()) {
+    WEIR_TRY(const std::size_t n, f.read_some(offset + done, buffer.subspan(done)));
     if (n == 0) {
       return error(errc::torn,
                    fmt::format("cannot read {} bytes: the file ends after {} of them",
-                               to.size(), done))
+                               buffer.size(), done))
           .at(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;
@@ -228,14 +230,14 @@ result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes to) {
   return {};
 }
 
-result<void> write_all(file& f, std::uint64_t offset, bytes_view from) {
+result<void> write_all(file& f, std::uint64_t offset, bytes_view bytes) {
   std::size_t done = 0;
-  while (done < from.size()) {
-    WEIR_TRY(const std::size_t n, f.write_some(offset + done, from.subspan(done)));
+  while (done < bytes.size()) {
+    WEIR_TRY(const std::size_t n, f.write_some(offset + done, bytes.subspan(done)));
     if (n == 0) {
       return error(errc::io,
                    fmt::format("cannot write {} bytes: the file took {} of them",
-                               from.size(), done))
+                               bytes.size(), done))
           .at(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;

@@ -30,6 +30,7 @@ result<std::string> checkpoint_folder(const std::string& folder) {
   return std::filesystem::is_directory(inside, ignored) ? inside : folder;
 }
 
+// Prints all generations as JSON, with the error of each damaged one.
 void print_json(const entries& all, const std::string& folder, bool verified,
                 output& out) {
   out.print("{{\"folder\": {}, \"verified\": {}, \"checkpoints\": [", json_quote(folder),
@@ -49,6 +50,7 @@ void print_json(const entries& all, const std::string& folder, bool verified,
   out.write("]}\n");
 }
 
+// Prints one line for each generation. `good` is printed for those that are valid.
 void print_text(const entries& all, const std::string& good, output& out) {
   for (const auto& e : all) {
     if (e.problem) {

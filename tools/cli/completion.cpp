@@ -93,6 +93,8 @@ constexpr std::string_view bash_body = R"(
 complete -o filenames -F _weir weir
 )";
 
+// The bash function keeps a table from command to words. It walks along the line to the
+// innermost command and offers its words, and files unless an option is being typed.
 std::string bash_script(const std::vector<command_words>& commands) {
   std::string out = "# Completion of weir for bash.\n_weir() {\n  local -A words=(\n";
   for (const command_words& c : commands) {
@@ -169,6 +171,9 @@ function __weir_at
 end
 )";
 
+// fish evaluates one rule for each word. The condition of a rule, __weir_at, walks along
+// the words of the line to the innermost command and compares it with the command of the
+// rule.
 std::string fish_script(const std::vector<command_words>& commands) {
   std::string known = "set -g __weir_commands";
   std::string rules;

@@ -28,6 +28,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+// Returns version, compiler and kind of this build.
 json build_facts() {
 #if defined(__clang__)
   const std::string compiler = "clang++ " __clang_version__;
@@ -57,6 +58,7 @@ json library_facts() {
                        NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
 }
 
+// Returns the instruction sets of this processor that Weir has code for.
 json features() {
   json out = json::array();
   const auto add = [&](bool has, const char* name) {

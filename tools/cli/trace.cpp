@@ -44,6 +44,7 @@ std::int64_t nanoseconds(double microseconds) {
   return std::abs(ns) < 9e18 ? std::llround(ns) : 0;
 }
 
+/// Converts an event of the category "task" to the record that the engine had written.
 runtime::task_record record_of(const trace_event& event, trace_file& trace) {
   runtime::task_record out;
   out.name = trace.name(event.name);
@@ -70,6 +71,7 @@ result<trace_file> load_records(const std::string& path) {
   return trace;
 }
 
+/// Returns the summary of a trace as JSON. Times are in nanoseconds.
 json facts_of_trace(const runtime::trace_summary& s, std::size_t tasks) {
   json path = json::array();
   for (const auto& step : s.critical_path) {

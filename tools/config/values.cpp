@@ -16,6 +16,7 @@ namespace weir::tools {
 
 namespace {
 
+// Returns a place as "file:line:column", or the file alone if the position is unknown.
 std::string place(const std::string& name, const toml::source_region& region) {
   return region.begin.line == 0
              ? name
@@ -32,6 +33,8 @@ std::string kind_of(const toml::node& node) {
   }
 }
 
+// Converts a TOML value. Dates, times and tables, which no setting accepts, become
+// foreign.
 setting_value convert(const toml::node& node) {
   if (const auto* integer = node.as_integer()) {
     return {integer->get()};

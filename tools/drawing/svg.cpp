@@ -35,6 +35,7 @@ struct frame {
   }
 };
 
+// Returns a number of tokens as "1.5 M", "20 k" or "500".
 std::string short_number(double value) {
   if (value >= 999'999) {
     return fmt::format("{:g} M", value / 1e6);
@@ -42,6 +43,7 @@ std::string short_number(double value) {
   return value >= 1000 ? fmt::format("{:g} k", value / 1000) : fmt::format("{:g}", value);
 }
 
+// Chooses the range of the vertical axis: multiples of half a bit around the curves.
 frame frame_of(const std::vector<curve_line>& lines, double tokens) {
   frame f;
   f.tokens = std::max(tokens, 1.0);
@@ -60,6 +62,7 @@ frame frame_of(const std::vector<curve_line>& lines, double tokens) {
   return f;
 }
 
+// Draws the grid, the ticks and the names of both axes.
 void draw_axes(svg& s, const frame& f) {
   for (const double bits : axis_ticks(f.low, f.high, 8)) {
     s.line(f.left, f.y(bits), f.right, f.y(bits), "grid");

@@ -51,6 +51,7 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
   return mask;
 }
 
+// Returns the bytes of the fatbin that a description asks for, signed if there is a key.
 result<byte_vector> build_image(const module_description& from,
                                 const secret_key* sign_with) {
   runtime::fatbin_builder builder;
@@ -86,6 +87,8 @@ result<byte_vector> build_image(const module_description& from,
   return builder.build(sign_with);
 }
 
+// Writes a fatbin and prints its facts. It is parsed again, so that the facts are those
+// of the file.
 result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
                           output& out) {
   WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));

@@ -43,6 +43,7 @@ constexpr std::array<named_number, 5> collective_names{{
 constexpr std::array<named_number, 5> algorithm_names{
     {{"any", 0}, {"ring", 1}, {"tree", 2}, {"hierarchical", 3}, {"direct", 4}}};
 
+/// Returns the number of a word in a table.
 result<std::uint32_t> number_named(std::string_view name,
                                    std::span<const named_number> table) {
   std::vector<std::string> names;
@@ -259,6 +260,7 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
   }
 }
 
+/// Reads the name of a type of the ABI as its id.
 void read_type(table_reader& t, const char* key, std::uint32_t& to) {
   std::vector<named_number> names;
   for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {
@@ -287,6 +289,7 @@ void read_policy(table_reader& t, runtime::policy_record& policy) {
   t.read("seed", policy.seed);
 }
 
+/// Returns a path relative to a folder; an absolute path stays as it is.
 std::string below(const std::string& folder, const std::string& path) {
   return path.empty() ? path : (std::filesystem::path(folder) / path).string();
 }

@@ -15,6 +15,7 @@ namespace weir::tools {
 
 namespace {
 
+// Reads a file in pieces and returns its size and digest.
 result<corpus_file> describe_file(const std::string& path) {
   WEIR_TRY(const auto f, posix_file_system().open(path, open_mode::read));
   corpus_file out{path, 0, 0};
@@ -32,6 +33,7 @@ result<corpus_file> describe_file(const std::string& path) {
   return out;
 }
 
+// Reads the first tokens of a source; fewer if it ends before.
 result<std::vector<std::uint32_t>> read_tokens(storage::token_source& source,
                                                std::uint64_t tokens) {
   std::vector<std::uint32_t> out(

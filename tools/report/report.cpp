@@ -46,6 +46,8 @@ points resample(const points& curve, double window) {
   return out;
 }
 
+// Returns the curve of a count model. A last window of less than half the usual size is
+// left out, because its average would be too noisy.
 points count_points(const count_curve& counts, const corpus_comparison& corpus) {
   points out;
   for (std::size_t i = 0; i < counts.windows.size(); ++i) {
@@ -59,6 +61,8 @@ points count_points(const count_curve& counts, const corpus_comparison& corpus) 
   return out;
 }
 
+// Returns the curves of the report: the count models, gzip as a straight line, and the
+// model of the run.
 std::vector<curve_line> all_curves(const run_data& run, double tokens) {
   std::vector<curve_line> lines;
   if (run.corpus) {
@@ -118,6 +122,8 @@ void add_curve(html_page& page, const run_data& run) {
       "tokens under the same protocol. The dashed line is gzip -9 of the same bytes.");
 }
 
+// Adds the section about time. With one worker the overhead of the engine is known; with
+// several, the idle time of all of them is shown in its place.
 void add_time(html_page& page, const run_data& run) {
   const auto& m = run.metrics;
   page.section("Where the time went");

@@ -42,6 +42,7 @@ void print_keys(const cbor_map& map, output& out) {
   }
 }
 
+/// Prints a message as text in the form of the reference implementation.
 void print_message(std::size_t number, const message_reader& reader, output& out) {
   out.print("=== Message {} ===\nversion: 3\nobjects: {}\n", number,
             reader.object_count());
@@ -61,6 +62,7 @@ void print_message(std::size_t number, const message_reader& reader, output& out
   out.write("\n");
 }
 
+/// Returns a message as JSON in the form of the reference implementation.
 cbor_value json_of(const message_reader& reader) {
   cbor_array base;
   cbor_array objects;
@@ -107,6 +109,7 @@ result<void> check_elements(const message_reader& reader, const std::string& pla
   return {};
 }
 
+/// Prints the values of an object as one line of JSON, or its bytes if `--raw` is given.
 result<void> dump_object(const opened_object& object, const tgm_verb_options& options,
                          output& out) {
   const message_reader& reader = object.reader;

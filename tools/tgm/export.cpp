@@ -21,6 +21,8 @@ constexpr std::size_t max_picture = 1024;  // pixels in each direction
 constexpr std::size_t terminal_columns = 80;
 constexpr std::size_t terminal_rows = 48;
 
+/// Returns the number of the message that the options name, after checking that it
+/// exists.
 result<std::size_t> message_of(const tgm_verb_options& options,
                                const message_file& file) {
   if (file.spans.empty()) {

@@ -24,6 +24,7 @@ T element(bytes_view from, std::size_t i) noexcept {
   return out;
 }
 
+/// Returns element i as a double; the magnitude of a complex number, 0 or 1 for a bit.
 double number_at(dtype type, bytes_view from, std::size_t i) noexcept {
   switch (type) {
     case dtype::fp16:
@@ -51,6 +52,7 @@ double number_at(dtype type, bytes_view from, std::size_t i) noexcept {
   }
 }
 
+/// Returns the NumPy name of the type in which elements are stored in a .npy file.
 std::string npy_type(dtype type) {
   switch (type) {
     case dtype::fp16: return "<f2";

@@ -103,6 +103,7 @@ class object_recoder {
     return formats::encode_message({&one, 1}, options);
   }
 
+  /// Replaces codecs of blosc2 that this build does not write by codecs that it writes.
   void settle_blosc2() {
     const cbor_value* codec = d_.parameters.find("blosc2_codec");
     if (d_.compression != "blosc2" || codec == nullptr || codec->text() == nullptr) {
@@ -116,6 +117,7 @@ class object_recoder {
     }
   }
 
+  /// Applies the options of the command line.
   void follow(const encoding_overrides& overrides, formats::mask_options& masks) {
     masks.nan = masks.nan || overrides.allow_nan;
     masks.infinity = masks.infinity || overrides.allow_inf;
@@ -128,6 +130,8 @@ class object_recoder {
     masks.small_mask_bytes = overrides.small_mask_bytes.value_or(masks.small_mask_bytes);
   }
 
+  /// Asks for masks with the methods that the object has, so that a new encoding does not
+  /// lose them.
   void settle_masks(formats::mask_options& masks) {
     if (d_.masks.empty()) {
       return;

@@ -18,10 +18,12 @@ class tgm_verbs {
   using action = std::function<command_result(output&)>;
   using command = command_result (*)(const tgm_verb_options&, output&);
 
+  /// @param chosen  Receives the call; it must outlive this object.
   tgm_verbs(CLI::App& group, action& chosen) : group_(group), chosen_(chosen) {}
   tgm_verbs(const tgm_verbs&) = delete;
   tgm_verbs& operator=(const tgm_verbs&) = delete;
 
+  /// Adds all verbs and the options of the group.
   void add_all() {
     add_shared();
     none_or_more("info", "Messages and size of files", "weir tgm info a.tgm b.tgm",

@@ -130,6 +130,8 @@ result<std::vector<setting>> parse_settings(const std::string& text) {
   return out;
 }
 
+/// Sets a value: of the message (extra.KEY), of one object (objects.N.KEY), or of all
+/// objects (KEY). A message without objects gets the last kind as a key of its own.
 result<void> apply(stored_message& message, const setting& s) {
   const auto parts = split_text(s.path, '.');
   if (parts[0] == "extra" || parts[0] == "_extra_") {

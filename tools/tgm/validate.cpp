@@ -22,6 +22,8 @@ void print_issue(const std::string& file, std::size_t message,
              issue.byte_offset ? fmt::format(" (at byte {})", *issue.byte_offset) : "");
 }
 
+/// Prints the issues of a file to standard error, and a summary of sound files to
+/// standard output.
 void print_report(const std::string& file, const formats::file_report& report,
                   output& out) {
   std::size_t objects = 0;
@@ -48,6 +50,7 @@ void print_report(const std::string& file, const formats::file_report& report,
   }
 }
 
+/// Returns the level of validation that the options select.
 result<formats::validation_level> level_of(const tgm_verb_options& options) {
   using level = formats::validation_level;
   if (options.quick) {

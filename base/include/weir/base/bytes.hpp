@@ -37,8 +37,8 @@ using shape_vector = std::vector<std::int64_t>;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 /// Appends bytes to a vector. The bytes must not be part of that vector.
-inline void append(byte_vector& to, bytes_view bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
+inline void append(byte_vector& out, bytes_view bytes) {
+  out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
 /// Returns an integer with its bytes in reverse order.
@@ -60,13 +60,13 @@ template <std::unsigned_integral T, std::endian E>
   return E == std::endian::native ? value : byteswap(value);
 }
 /// Writes an unsigned integer in byte order `E`.
-/// @param to  sizeof(T) writable bytes; they need no alignment.
+/// @param destination  sizeof(T) writable bytes; they need no alignment.
 template <std::unsigned_integral T, std::endian E>
-inline void store(std::byte* to, T value) noexcept {
+inline void store(std::byte* destination, T value) noexcept {
   if constexpr (E != std::endian::native) {
     value = byteswap(value);
   }
-  std::memcpy(to, &value, sizeof(T));
+  std::memcpy(destination, &value, sizeof(T));
 }
 /// Reads a little-endian integer; see `load`.
 template <std::unsigned_integral T>
@@ -80,13 +80,13 @@ template <std::unsigned_integral T>
 }
 /// Writes a little-endian integer; see `store`.
 template <std::unsigned_integral T>
-inline void store_le(std::byte* to, T value) noexcept {
-  store<T, std::endian::little>(to, value);
+inline void store_le(std::byte* destination, T value) noexcept {
+  store<T, std::endian::little>(destination, value);
 }
 /// Writes a big-endian integer; see `store`.
 template <std::unsigned_integral T>
-inline void store_be(std::byte* to, T value) noexcept {
-  store<T, std::endian::big>(to, value);
+inline void store_be(std::byte* destination, T value) noexcept {
+  store<T, std::endian::big>(destination, value);
 }
 
 /// Changes the byte order of an array in place: reverses each group of `unit` bytes.

@@ -9,13 +9,13 @@
 
 namespace weir {
 
-/// Copies `from` to `to` and returns `crc32(crc, from)`.
+/// Copies `from` to `destination` and returns `crc32(crc, from)`.
 ///
 /// The pass also prefetches the memory behind `from`, because callers copy consecutive
 /// blocks and the processor's own prefetching stops at the end of a page.
-/// @param to  from.size() writable bytes, which do not overlap `from`.
+/// @param destination  from.size() writable bytes, which do not overlap `from`.
 /// @threads{safe to call concurrently}
 [[nodiscard]] std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from,
-                                       std::byte* to) noexcept;
+                                       std::byte* destination) noexcept;
 
 }  // namespace weir

@@ -26,17 +26,17 @@ namespace weir {
 class file {
  public:
   virtual ~file() = default;
-  /// Reads up to `to.size()` bytes; `read_exactly` reads them all.
+  /// Reads up to `buffer.size()` bytes; `read_exactly` reads them all.
   /// @returns The number of bytes read, possibly fewer than asked for; 0 at the end of
   /// the file.
   /// @error{io, the system cannot read}
   [[nodiscard]] virtual result<std::size_t> read_some(std::uint64_t offset,
-                                                      mutable_bytes to) = 0;
-  /// Writes up to `from.size()` bytes; `write_all` writes them all.
+                                                      mutable_bytes buffer) = 0;
+  /// Writes up to `bytes.size()` bytes; `write_all` writes them all.
   /// @returns The number of bytes written, possibly fewer than given.
   /// @error{io, the system cannot write} @error{no_space, the device or quota is full}
   [[nodiscard]] virtual result<std::size_t> write_some(std::uint64_t offset,
-                                                       bytes_view from) = 0;
+                                                       bytes_view bytes) = 0;
   /// Returns the size of the file.
   /// @error{io, the system cannot tell}
   [[nodiscard]] virtual result<std::uint64_t> size() = 0;
@@ -72,10 +72,10 @@ class file_system {
   [[nodiscard]] virtual result<std::unique_ptr<file>> open(const std::string& path,
                                                            open_mode mode) = 0;
   /// Renames a file. A file that has the new path is replaced in the same step.
-  /// @error{not_found, `from` does not exist}
+  /// @error{not_found, `old_path` does not exist}
   /// @error{io, any other failure, such as a rename to another file system}
-  [[nodiscard]] virtual result<void> rename(const std::string& from,
-                                            const std::string& to) = 0;
+  [[nodiscard]] virtual result<void> rename(const std::string& old_path,
+                                            const std::string& new_path) = 0;
   /// Removes a file.
   /// @error{not_found, the path does not exist} @error{io, any other failure}
   [[nodiscard]] virtual result<void> remove(const std::string& path) = 0;
@@ -116,14 +116,15 @@ class file_lock {
   int descriptor_ = -1;
 };
 
-/// Reads exactly `to.size()` bytes.
+/// Reads exactly `buffer.size()` bytes.
 /// @error{torn, the file ends before} @error{io, as of `file::read_some`}
-[[nodiscard]] result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes to);
+[[nodiscard]] result<void> read_exactly(file& f, std::uint64_t offset,
+                                        mutable_bytes buffer);
 
 /// Writes all bytes.
 /// @error{io, as of `file::write_some`, or the file takes no more bytes}
 /// @error{no_space, the device or quota is full}
-[[nodiscard]] result<void> write_all(file& f, std::uint64_t offset, bytes_view from);
+[[nodiscard]] result<void> write_all(file& f, std::uint64_t offset, bytes_view bytes);
 
 /// Returns the content of a file.
 /// @error{not_found, the path does not exist}

@@ -21,9 +21,9 @@ class record_writer {
   /// Appends a number.
   template <std::unsigned_integral T>
   void put(T value) {
-    const std::size_t at = out_.size();
-    out_.resize(at + sizeof(T));
-    store_le(out_.data() + at, value);
+    const std::size_t offset = out_.size();
+    out_.resize(offset + sizeof(T));
+    store_le(out_.data() + offset, value);
   }
   /// Appends the length of a text as u32, then its bytes.
   /// @pre The text has fewer than 2^32 bytes.
@@ -34,10 +34,10 @@ class record_writer {
   /// Appends numbers, without their count.
   template <std::unsigned_integral T>
   void put_all(std::span<const T> values) {
-    const std::size_t at = out_.size();
-    out_.resize(at + values.size_bytes());
+    const std::size_t offset = out_.size();
+    out_.resize(offset + values.size_bytes());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      store_le(out_.data() + at + i * sizeof(T), values[i]);
+      store_le(out_.data() + offset + i * sizeof(T), values[i]);
     }
   }
   /// Appends bytes, without their count.
