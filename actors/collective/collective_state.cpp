@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::actors {
 

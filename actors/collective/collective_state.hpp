@@ -12,7 +12,7 @@
 
 #include "stream/landmarks.hpp"
 #include "weir/actors/streams.hpp"
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
 namespace weir::actors {
 

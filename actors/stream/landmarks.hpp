@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::actors {
 

@@ -8,7 +8,7 @@
 
 #include "clean.hpp"
 #include "rows.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::bench {
 namespace {

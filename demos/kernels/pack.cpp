@@ -13,7 +13,7 @@
 
 #include "tessera_kernel.h"
 #include "weir/base/file.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace {
 

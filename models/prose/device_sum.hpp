@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "prose/buffers.hpp"
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/tessera/stream/collective.hpp"
 
 namespace weir::models {
 

@@ -5,7 +5,7 @@
 #include "prose/kernels/table.hpp"
 #include "prose/state.hpp"
 #include "weir/models/prose.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::models {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks and digests of collective calls, and the names of their words.
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
 #include <array>
 #include <charconv>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Hint, tuner, default; what the tuner tries and what comes of it.
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "weir/runtime/collective/tuner.hpp"
+#include "weir/collective/tuner.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -2,7 +2,7 @@
 /// @file
 /// The lower levels of the canonical tree, fed one leaf at a time, and sums in fixed
 /// point: one exponent per block, integers below it.
-#include "weir/runtime/collective/leaves.hpp"
+#include "weir/collective/leaves.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ranks, their places on four axes, and groups.
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
 #include <algorithm>
 

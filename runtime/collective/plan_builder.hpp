@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
 namespace weir::runtime {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "collective/wire_codec.hpp"
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reductions: what exists, and the canonical tree over tiles that stay in the cache.
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 #include <algorithm>
 #include <array>

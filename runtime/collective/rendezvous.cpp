@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Meetings: who is there, who disagrees, whose time is up.
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The transport of ranks that share their memory.
-#include "weir/runtime/collective/transport.hpp"
+#include "weir/collective/transport.hpp"
 
 #include <cstring>
 

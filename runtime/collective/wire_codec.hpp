@@ -7,7 +7,7 @@
 #include <span>
 
 #include "weir/base/dtype.hpp"
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
 namespace weir::runtime {
 

@@ -17,7 +17,7 @@
 
 #include "map/tally.hpp"
 #include "tasks/failure_log.hpp"
-#include "tasks/fp_environment.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "tasks/parking.hpp"
 #include "tasks/ready_queues.hpp"
 #include "tasks/ticks.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
-#include "weir/runtime/device/dlpack.hpp"
+#include "weir/tessera/device/dlpack.hpp"
 
 namespace weir::capi {
 namespace {

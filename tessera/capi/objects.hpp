@@ -18,11 +18,11 @@
 
 #include "capi/handles.hpp"
 #include "tessera_ext.h"
-#include "weir/runtime/module/fatbin.hpp"
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/graph.hpp"
-#include "weir/runtime/stream/stream.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/module/fatbin.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::capi {
 

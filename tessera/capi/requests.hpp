@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "capi/objects.hpp"
-#include "weir/runtime/stream/collective.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::capi {
 

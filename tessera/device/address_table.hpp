@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/symmetric_memory.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
 
 namespace weir::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// What is the same for every backend: slices, checks, and work that is done at once.
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 #include <algorithm>
 #include <bit>

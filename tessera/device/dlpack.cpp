@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Exports that keep their memory, and checks of what comes from elsewhere.
-#include "weir/runtime/device/dlpack.hpp"
+#include "weir/tessera/device/dlpack.hpp"
 
 #include <unistd.h>
 

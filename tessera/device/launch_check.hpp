@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Allocations and who keeps them.
-#include "weir/runtime/device/symmetric_memory.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
 
 #include <limits>
 #include <new>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The layout rule of parameter buffers.
-#include "weir/runtime/module/arguments.hpp"
+#include "weir/tessera/module/arguments.hpp"
 
 #include <fmt/core.h>
 

@@ -2,7 +2,7 @@
 /// @file
 /// Entries of the cache. A file is the content, then a trailer that says what it is, so
 /// that code can be loaded from the file as it stands.
-#include "weir/runtime/module/cache.hpp"
+#include "weir/tessera/module/cache.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 #include "cache_files.hpp"
 #include "tessera.h"
 #include "weir/base/file.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::runtime {
 

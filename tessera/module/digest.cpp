@@ -2,7 +2,7 @@
 /// @file
 /// SHA-256 by libsodium, hexadecimal text, and the linker's note of the object that this
 /// code lies in.
-#include "weir/runtime/module/digest.hpp"
+#include "weir/tessera/module/digest.hpp"
 
 #include <fmt/core.h>
 #include <link.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::runtime {
 

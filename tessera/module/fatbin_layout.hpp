@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "weir/base/bytes.hpp"
-#include "weir/runtime/module/digest.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/digest.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::runtime::fatbin_layout {
 

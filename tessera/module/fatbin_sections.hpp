@@ -10,7 +10,7 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::runtime {
 

@@ -11,7 +11,7 @@
 #include "fatbin_sections.hpp"
 #include "weir/base/fork.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::runtime {
 

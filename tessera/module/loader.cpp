@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Choice of targets, and the way from sections to entries.
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 #include <fmt/core.h>
 
@@ -11,7 +11,7 @@
 
 #include "explain.hpp"
 #include "shared_object.hpp"
-#include "weir/runtime/module/cpu_level.hpp"
+#include "weir/tessera/module/cpu_level.hpp"
 
 namespace weir::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ed25519 by libsodium, and lists of trusted keys.
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 #include <fmt/core.h>
 #include <sodium.h>

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::runtime {
 

@@ -13,7 +13,7 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime {
 namespace {

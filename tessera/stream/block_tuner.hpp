@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "weir/runtime/module/cache.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/module/cache.hpp"
+#include "weir/tessera/stream/work.hpp"
 #include "weir/runtime/tuning.hpp"
 
 namespace weir::runtime {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Contexts: what they own, in which order it comes and goes.
-#include "weir/runtime/stream/context.hpp"
+#include "weir/tessera/stream/context.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,9 +13,9 @@
 
 #include "stream/block_tuner.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/runtime/device/cpu.hpp"
-#include "weir/runtime/stream/meeting_point.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/device/cpu.hpp"
+#include "weir/tessera/stream/meeting_point.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {

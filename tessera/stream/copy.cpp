@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include "stream/block_tuner.hpp"
 #include "stream/launch_operation.hpp"
 #include "stream/persistent_launch.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "stream/block_tuner.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::runtime {
 

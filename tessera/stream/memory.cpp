@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "stream/graphs/graph_memory.hpp"
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/graph.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {

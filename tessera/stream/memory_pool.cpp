@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Blocks that are kept, and who may have them next.
-#include "weir/runtime/stream/memory_pool.hpp"
+#include "weir/tessera/stream/memory_pool.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Operations as tasks of the engine.
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 #include <exception>
 #include <utility>
 
 #include "weir/base/clock.hpp"
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/point.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/point.hpp"
 
 namespace weir::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Markers on lanes.
-#include "weir/runtime/stream/point.hpp"
+#include "weir/tessera/stream/point.hpp"
 
 #include <utility>
 

@@ -2,7 +2,7 @@
 /// @file
 /// Room for counted objects. A thread keeps what it lets go of, and passes it on by the
 /// handful: those who make and those who end meet once in many objects.
-#include "weir/runtime/stream/ref.hpp"
+#include "weir/tessera/stream/ref.hpp"
 
 #include <array>
 #include <mutex>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading the environment.
-#include "weir/runtime/stream/settings.hpp"
+#include "weir/tessera/stream/settings.hpp"
 
 #include <charconv>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/text.hpp"
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams: order of enqueueing, waits, holding back.
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/runtime/stream/graph.hpp"
-#include "weir/runtime/stream/meeting_point.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/meeting_point.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include "module/verbs.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::tools {
 

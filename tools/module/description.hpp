@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::tools {
 

@@ -7,7 +7,7 @@
 #include "module/description.hpp"
 #include "module/verbs.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::tools {
 

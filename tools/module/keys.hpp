@@ -6,7 +6,7 @@
 #include <string>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 namespace weir::tools {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "prose/layout.hpp"
 #include "prose/record.hpp"
 #include "prose/state.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::models {
 

@@ -3,7 +3,7 @@
 /// IEEE 754 arithmetic as it is by default, for the life of an object.
 #pragma once
 
-#include "tasks/fp_environment.hpp"
+#include "weir/base/system/fp_environment.hpp"
 
 namespace weir::runtime {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::runtime {
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/backend.hpp"
-#include "weir/runtime/device/memory_source.hpp"
+#include "weir/tessera/device/backend.hpp"
+#include "weir/tessera/device/memory_source.hpp"
 
 namespace weir::runtime {
 

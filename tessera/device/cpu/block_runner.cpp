@@ -17,7 +17,7 @@
 
 #include "device/cpu/grid_gate.hpp"
 #include "device/cpu/sanitizers.hpp"
-#include "tasks/fp_environment.hpp"
+#include "weir/base/system/fp_environment.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "device/cpu/fiber_team.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime {
 

@@ -16,8 +16,8 @@
 #include "device/cpu/block_runner.hpp"
 #include "device/cpu/persistent.hpp"
 #include "device/launch_check.hpp"
-#include "weir/runtime/device/cpu.hpp"
-#include "weir/runtime/module/cpu_level.hpp"
+#include "weir/tessera/device/cpu.hpp"
+#include "weir/tessera/module/cpu_level.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "device/cpu/block_runner.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime {
 

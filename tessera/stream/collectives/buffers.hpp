@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/tessera/stream/collective.hpp"
 
 namespace weir::runtime {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Collectives as tasks: all of a group at once, or steps between a beginning and an end.
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/tessera/stream/collective.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "stream/collectives/rank_share.hpp"
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/tessera/stream/collective.hpp"
 
 namespace weir::runtime {
 namespace {

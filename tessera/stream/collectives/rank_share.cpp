@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/runtime/stream/meeting_point.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/meeting_point.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "weir/runtime/stream/collective.hpp"
-#include "weir/runtime/stream/meeting_point.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/meeting_point.hpp"
 
 namespace weir::runtime {
 

@@ -12,7 +12,7 @@
 
 #include "stream/graphs/graph_memory.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 

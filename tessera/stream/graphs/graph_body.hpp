@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "weir/runtime/stream/graph.hpp"
+#include "weir/tessera/stream/graph.hpp"
 
 namespace weir::runtime {
 

@@ -9,8 +9,8 @@
 #include "stream/graphs/graph_body.hpp"
 #include "stream/graphs/graph_memory.hpp"
 #include "stream/graphs/graph_reissue.hpp"
-#include "weir/runtime/stream/stream.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::runtime {
 

@@ -12,7 +12,7 @@
 
 #include "stream/collectives/rank_share.hpp"
 #include "stream/graphs/graph_body.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {

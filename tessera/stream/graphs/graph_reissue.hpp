@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "weir/runtime/stream/graph.hpp"
+#include "weir/tessera/stream/graph.hpp"
 
 namespace weir::runtime {
 

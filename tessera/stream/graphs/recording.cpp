@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "stream/graphs/graph_memory.hpp"
-#include "weir/runtime/stream/graph.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "weir/actors/streams.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::test {
 

@@ -2,7 +2,7 @@
 // Who decides on the algorithm, and what it is when nobody does.
 #include <gtest/gtest.h>
 
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "collective/exact_number.hpp"
 #include "plans.hpp"
-#include "weir/runtime/collective/leaves.hpp"
+#include "weir/collective/leaves.hpp"
 
 namespace weir::runtime {
 namespace {

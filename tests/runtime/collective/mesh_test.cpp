@@ -6,7 +6,7 @@
 #include <set>
 
 #include "meshes.hpp"
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
 namespace weir::runtime::test {
 

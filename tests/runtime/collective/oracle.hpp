@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::runtime::test {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "plans.hpp"
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "plans.hpp"
-#include "weir/runtime/collective/choice.hpp"
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/choice.hpp"
+#include "weir/collective/mesh.hpp"
 
 namespace weir::runtime {
 namespace {

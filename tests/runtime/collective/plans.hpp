@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "oracle.hpp"
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
 namespace weir::runtime::test {
 

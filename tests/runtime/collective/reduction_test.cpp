@@ -9,8 +9,8 @@
 
 #include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
-#include "tasks/fp_environment.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/base/system/fp_environment.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::runtime {
 namespace {

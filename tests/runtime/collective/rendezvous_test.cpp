@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "weir/runtime/collective/tuner.hpp"
+#include "weir/collective/tuner.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -10,7 +10,7 @@
 #include "runtime/collective/meshes.hpp"
 #include "runtime/collective/plans.hpp"
 #include "support.hpp"
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
 namespace weir::test {
 namespace {

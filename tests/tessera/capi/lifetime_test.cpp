@@ -18,11 +18,11 @@
 
 #include "support.hpp"
 #include "weir/runtime/engine.hpp"
-#include "weir/runtime/stream/collective.hpp"
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/graph.hpp"
-#include "weir/runtime/stream/stream.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WEIR_UNDER_ASAN 1

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tessera_ext.h"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::test {
 

@@ -17,7 +17,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime::conformance {
 

@@ -13,8 +13,8 @@
 
 #include "cpu_kernels.hpp"
 #include "device/cpu/sanitizers.hpp"
-#include "tasks/fp_environment.hpp"
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/base/system/fp_environment.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "conformance.hpp"
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime::cpu_kernels {
 

@@ -17,7 +17,7 @@
 
 #include "cpu_kernels.hpp"
 #include "device/cpu/sanitizers.hpp"
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that leave keep their memory; tensors that come are checked before they are
 // believed.
-#include "weir/runtime/device/dlpack.hpp"
+#include "weir/tessera/device/dlpack.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime::dlpack {
 namespace {

@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tasks/fp_environment.hpp"
+#include "weir/base/system/fp_environment.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime {
 

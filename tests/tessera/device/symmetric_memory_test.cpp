@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of addresses against a list that is searched from end to end, what keeps
 // memory, and readers that look while writers change it.
-#include "weir/runtime/device/symmetric_memory.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
 
 #include <atomic>
 #include <limits>
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "device/cpu/sanitizers.hpp"
-#include "weir/runtime/device/cpu.hpp"
+#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::runtime {
 namespace {

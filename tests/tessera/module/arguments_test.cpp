@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/runtime/module/arguments.hpp"
+#include "weir/tessera/module/arguments.hpp"
 
 #include <gtest/gtest.h>
 

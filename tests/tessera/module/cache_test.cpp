@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/runtime/module/cache.hpp"
+#include "weir/tessera/module/cache.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "module_support.hpp"
-#include "weir/runtime/module/cpu_level.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/cpu_level.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::runtime {
 namespace {

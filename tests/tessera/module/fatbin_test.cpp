@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 #include <gtest/gtest.h>
 
 #include "module/json_check.hpp"
 #include "module_support.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "module_support.hpp"
 #include "support/temp_folder.hpp"
-#include "weir/runtime/module/cpu_level.hpp"
+#include "weir/tessera/module/cpu_level.hpp"
 
 namespace weir::runtime {
 namespace {

@@ -13,7 +13,7 @@
 #include "module/fatbin_layout.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::runtime::test {
 
@@ -26,7 +26,7 @@ inline byte_vector demo_fatbin() {
 
 /// One line of golden.hex.
 inline byte_vector golden_fatbin(const std::string& wanted) {
-  std::ifstream in(WEIR_SOURCE_DIR "/tests/runtime/module/golden.hex");
+  std::ifstream in(WEIR_SOURCE_DIR "/tests/tessera/module/golden.hex");
   std::string name;
   std::string hex;
   while (in >> name >> hex) {

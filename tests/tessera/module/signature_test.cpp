@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "weir/base/bytes.hpp"
-#include "weir/runtime/stream/collective.hpp"
-#include "weir/runtime/stream/stream.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::actors {
 

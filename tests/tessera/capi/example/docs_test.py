@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 SOURCE, CC, LIBRARIES, FATBIN = sys.argv[1:5]
-FLAGS = ["-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/runtime/include", *sys.argv[5:]]
+FLAGS = ["-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/tessera/include", *sys.argv[5:]]
 FENCE = re.compile(r"^```c( program| kernel|)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SETUP = r"""#include <stdio.h>
 #include <tessera_ext.h>

@@ -8,7 +8,7 @@
 
 #include "support.hpp"
 #include "support/temp_folder.hpp"
-#include "weir/runtime/module/cache.hpp"
+#include "weir/tessera/module/cache.hpp"
 
 namespace weir::test {
 namespace {

@@ -18,8 +18,8 @@
 
 #include "support.hpp"
 #include "support/temp_folder.hpp"
-#include "weir/runtime/device/dlpack.hpp"
-#include "weir/runtime/stream/settings.hpp"
+#include "weir/tessera/device/dlpack.hpp"
+#include "weir/tessera/stream/settings.hpp"
 
 namespace weir::test {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "weir/base/dtype.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::runtime {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
 namespace weir::runtime {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::runtime {
 

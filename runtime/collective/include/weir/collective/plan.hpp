@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/collective/call.hpp"
-#include "weir/runtime/collective/transport.hpp"
+#include "weir/collective/call.hpp"
+#include "weir/collective/transport.hpp"
 
 namespace weir::runtime {
 

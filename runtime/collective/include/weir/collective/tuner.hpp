@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 #include "weir/runtime/tuning.hpp"
 
 namespace weir::runtime {

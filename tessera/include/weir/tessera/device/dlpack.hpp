@@ -12,7 +12,7 @@
 
 #include "weir/base/dtype.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/symmetric_memory.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
 
 namespace weir::runtime::dlpack {
 

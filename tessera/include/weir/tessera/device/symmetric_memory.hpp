@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/backend.hpp"
+#include "weir/tessera/device/backend.hpp"
 
 namespace weir::runtime {
 

@@ -12,9 +12,9 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/arguments.hpp"
-#include "weir/runtime/module/digest.hpp"
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/arguments.hpp"
+#include "weir/tessera/module/digest.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 namespace weir::runtime {
 

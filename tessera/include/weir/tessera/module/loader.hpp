@@ -22,9 +22,9 @@
 #include "tessera_kernel.h"
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/cache.hpp"
-#include "weir/runtime/module/fatbin.hpp"
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/cache.hpp"
+#include "weir/tessera/module/fatbin.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 namespace weir::runtime {
 

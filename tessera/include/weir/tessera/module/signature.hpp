@@ -10,7 +10,7 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/digest.hpp"
+#include "weir/tessera/module/digest.hpp"
 
 namespace weir::runtime {
 

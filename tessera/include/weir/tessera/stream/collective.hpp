@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "weir/runtime/collective/choice.hpp"
-#include "weir/runtime/collective/plan.hpp"
-#include "weir/runtime/stream/operation.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/collective/choice.hpp"
+#include "weir/collective/plan.hpp"
+#include "weir/tessera/stream/operation.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 

@@ -17,20 +17,20 @@
 
 #include <fmt/format.h>
 
-#include "weir/runtime/collective/choice.hpp"
-#include "weir/runtime/collective/mesh.hpp"
-#include "weir/runtime/collective/plan.hpp"
-#include "weir/runtime/collective/tuner.hpp"
-#include "weir/runtime/device/backend.hpp"
-#include "weir/runtime/device/symmetric_memory.hpp"
-#include "weir/runtime/module/loader.hpp"
-#include "weir/runtime/stream/doorbell.hpp"
-#include "weir/runtime/stream/janitor.hpp"
-#include "weir/runtime/stream/lane_set.hpp"
-#include "weir/runtime/stream/memory_pool.hpp"
-#include "weir/runtime/stream/operation.hpp"
-#include "weir/runtime/stream/settings.hpp"
-#include "weir/runtime/stream/submission_port.hpp"
+#include "weir/collective/choice.hpp"
+#include "weir/collective/mesh.hpp"
+#include "weir/collective/plan.hpp"
+#include "weir/collective/tuner.hpp"
+#include "weir/tessera/device/backend.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
+#include "weir/tessera/module/loader.hpp"
+#include "weir/tessera/stream/doorbell.hpp"
+#include "weir/tessera/stream/janitor.hpp"
+#include "weir/tessera/stream/lane_set.hpp"
+#include "weir/tessera/stream/memory_pool.hpp"
+#include "weir/tessera/stream/operation.hpp"
+#include "weir/tessera/stream/settings.hpp"
+#include "weir/tessera/stream/submission_port.hpp"
 
 namespace weir::runtime {
 

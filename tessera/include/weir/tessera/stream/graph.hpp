@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "weir/runtime/stream/operation.hpp"
-#include "weir/runtime/stream/point.hpp"
+#include "weir/tessera/stream/operation.hpp"
+#include "weir/tessera/stream/point.hpp"
 
 namespace weir::runtime {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "weir/runtime/collective/rendezvous.hpp"
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/collective/rendezvous.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::runtime {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/symmetric_memory.hpp"
-#include "weir/runtime/stream/point.hpp"
+#include "weir/tessera/device/symmetric_memory.hpp"
+#include "weir/tessera/stream/point.hpp"
 
 namespace weir::runtime {
 

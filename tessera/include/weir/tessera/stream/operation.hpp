@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "weir/runtime/stream/lane_set.hpp"
-#include "weir/runtime/stream/ref.hpp"
-#include "weir/runtime/stream/submission_port.hpp"
+#include "weir/tessera/stream/lane_set.hpp"
+#include "weir/tessera/stream/ref.hpp"
+#include "weir/tessera/stream/submission_port.hpp"
 
 namespace weir::runtime {
 

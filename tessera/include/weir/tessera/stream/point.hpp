@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "weir/runtime/stream/doorbell.hpp"
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/doorbell.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::runtime {
 

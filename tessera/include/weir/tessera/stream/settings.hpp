@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/device/memory_source.hpp"
+#include "weir/tessera/device/memory_source.hpp"
 
 namespace weir::runtime {
 

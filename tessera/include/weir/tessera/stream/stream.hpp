@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "weir/runtime/stream/context.hpp"
-#include "weir/runtime/stream/operation.hpp"
-#include "weir/runtime/stream/point.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/operation.hpp"
+#include "weir/tessera/stream/point.hpp"
 
 namespace weir::runtime {
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "weir/runtime/module/loader.hpp"
-#include "weir/runtime/stream/operation.hpp"
-#include "weir/runtime/stream/stream.hpp"
+#include "weir/tessera/module/loader.hpp"
+#include "weir/tessera/stream/operation.hpp"
+#include "weir/tessera/stream/stream.hpp"
 
 namespace weir::runtime {
 

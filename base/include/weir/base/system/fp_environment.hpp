@@ -10,7 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace weir::runtime {
+namespace weir {
 
 /// Control bits of this thread's vector unit: rounding, exception masks, treatment of
 /// subnormals.
@@ -69,4 +69,4 @@ class fp_scope {
   std::uint64_t before_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir
