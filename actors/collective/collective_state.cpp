@@ -17,30 +17,30 @@ namespace {
 
 constexpr std::uint64_t the_group = 1;
 
-std::uint64_t digest_of_policy(const runtime::numerics_policy& p) noexcept {
+std::uint64_t digest_of_policy(const tessera::numerics_policy& p) noexcept {
   return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
 }
 
-std::string text_of(const runtime::numerics_policy& p) {
+std::string text_of(const tessera::numerics_policy& p) {
   return fmt::format("policy of level {}{}{}", p.level(),
                      p.stateless_rng ? "" : ", random numbers with a state",
                      p.fast_math ? ", fast math" : "");
 }
 
-std::string text_of(const runtime::collective_call& c) {
-  const std::string what = fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count,
-                                       info_of(c.type).tessera);
-  if (runtime::reduces(c.kind)) {
-    return fmt::format("{} by {}", what, runtime::name_of(c.op));
+std::string text_of(const collective::collective_call& c) {
+  const std::string what = fmt::format("{} of {} {}", collective::name_of(c.kind),
+                                       c.count, info_of(c.type).tessera);
+  if (collective::reduces(c.kind)) {
+    return fmt::format("{} by {}", what, collective::name_of(c.op));
   }
   return fmt::format("{} with root {} and peer {}", what, c.root, c.peer);
 }
 
 /// What ranks compare. The level is a matter of the descriptor.
-std::uint64_t digest_of_call(runtime::collective_call c) noexcept {
+std::uint64_t digest_of_call(collective::collective_call c) noexcept {
   c.level = 0;
-  return runtime::digest_of(c);
+  return collective::digest_of(c);
 }
 
 }  // namespace
@@ -58,9 +58,9 @@ result<std::unique_ptr<collective_state>> collective_state::make(
   const collective_spec& s = out->spec_;
   WEIR_TRY(out->ranks_, s.on->shape.group_of(s.axes, s.member));
   for (const int rank : out->ranks_) {
-    runtime::stream_options bound;
+    tessera::stream_options bound;
     bound.rank = rank;
-    WEIR_TRY(auto queue, runtime::stream::make(s.on, bound));
+    WEIR_TRY(auto queue, tessera::stream::make(s.on, bound));
     out->queues_.push_back(std::move(queue));
   }
   WEIR_CHECK(out->meetings_.add_group(the_group, static_cast<int>(out->ranks_.size())));
@@ -72,7 +72,7 @@ collective_state::~collective_state() {
     try {
       queue->close();
     } catch (const std::bad_alloc&) {
-      queue->of().log(runtime::log_level::info,
+      queue->of().log(tessera::log_level::info,
                       "stream not closed: expected memory for its end");
     }
   }
@@ -95,9 +95,9 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
   s.order = order;
   s.place = static_cast<std::size_t>(at - ranks_.begin());
   s.order.what.axes = spec_.axes;
-  WEIR_TRY(s.what, runtime::make_collective(*queues_[s.place], s.order.what));
+  WEIR_TRY(s.what, tessera::make_collective(*queues_[s.place], s.order.what));
   WEIR_TRY(s.sequence, meetings_.next_sequence(the_group, static_cast<int>(s.place)));
-  runtime::arrival who;
+  collective::arrival who;
   who.group = the_group;
   who.rank = static_cast<int>(s.place);
   who.sequence = s.sequence;
@@ -114,11 +114,12 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
   return who.ticket;
 }
 
-void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t now_ns) {
+void collective_state::decide(const collective::meeting_outcome& what,
+                              std::int64_t now_ns) {
   if (what.tickets.empty()) {
     return;
   }
-  if (what.state == runtime::meeting_state::complete) {
+  if (what.state == collective::meeting_state::complete) {
     const auto& asked = shares_.at(what.tickets.front()).order.descriptor;
     if (asked == spec_.on->of->policy()) {
       for (const ticket t : what.tickets) {
@@ -142,19 +143,19 @@ void collective_state::decide(const runtime::meeting_outcome& what, std::int64_t
 }
 
 void collective_state::begin(share& s, std::int64_t now_ns) {
-  runtime::stream& queue = *queues_[s.place];
+  tessera::stream& queue = *queues_[s.place];
   for (const event_ptr& point : s.order.after) {
     if (auto waits = queue.wait(*point); !waits) {
-      queue.enqueue(runtime::make_failing(std::move(waits).error()));
+      queue.enqueue(tessera::make_failing(std::move(waits).error()));
     }
   }
   if (s.what) {
     queue.enqueue(std::exchange(s.what, {}));
   }
   if (s.order.holder) {
-    queue.enqueue(runtime::make_ref<keeping>(s.order.holder));
+    queue.enqueue(tessera::make_ref<keeping>(s.order.holder));
   }
-  s.end = runtime::make_ref<settling>(ended_call_);
+  s.end = tessera::make_ref<settling>(ended_call_);
   s.deadline_ns = now_ns + spec_.deadline_ns;
   queue.enqueue(s.end);
 }
@@ -188,17 +189,17 @@ std::string collective_state::missing(const std::vector<ticket>& tickets) const 
   return out;
 }
 
-error collective_state::why(const runtime::meeting_outcome& what) const {
+error collective_state::why(const collective::meeting_outcome& what) const {
   switch (what.state) {
-    case runtime::meeting_state::collective_mismatch:
+    case collective::meeting_state::collective_mismatch:
       return refusal(
           errc::collective_mismatch,
           fmt::format("all ranks to call the same, found {}", difference(what.tickets)));
-    case runtime::meeting_state::determinism_violation:
+    case collective::meeting_state::determinism_violation:
       return refusal(
           errc::determinism_violation,
           fmt::format("all ranks under one policy, found {}", difference(what.tickets)));
-    case runtime::meeting_state::complete:
+    case collective::meeting_state::complete:
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",

@@ -35,7 +35,7 @@ class collective_state {
   collective_state& operator=(const collective_state&) = delete;
 
   /// A rank has come with its share. @error{invalid_argument, a rank outside the group;
-  /// as of runtime::make_collective: the share does not count then}
+  /// as of tessera::make_collective: the share does not count then}
   [[nodiscard]] result<ticket> join(const join_order& order, std::int64_t now_ns);
   /// Who is to be told what since the last call.
   [[nodiscard]] std::vector<answer> take_answers(std::int64_t now_ns);
@@ -48,8 +48,8 @@ class collective_state {
     join_order order;
     std::size_t place = 0;  ///< in the group
     std::uint64_t sequence = 0;
-    runtime::ref<runtime::operation> what;  ///< null: nothing to do
-    runtime::ref<settling> end;             ///< null: it has not begun
+    tessera::ref<tessera::operation> what;  ///< null: nothing to do
+    tessera::ref<settling> end;             ///< null: it has not begun
     std::int64_t deadline_ns = 0;           ///< once it has
   };
   /// Why a meeting came to nothing, until every rank has heard it.
@@ -61,9 +61,9 @@ class collective_state {
       : spec_(std::move(spec)),
         ended_call_(std::move(ended)),
         meetings_(spec_.deadline_ns) {}
-  void decide(const runtime::meeting_outcome& what, std::int64_t now_ns);
+  void decide(const collective::meeting_outcome& what, std::int64_t now_ns);
   void begin(share& s, std::int64_t now_ns);
-  [[nodiscard]] error why(const runtime::meeting_outcome& what) const;
+  [[nodiscard]] error why(const collective::meeting_outcome& what) const;
   [[nodiscard]] std::string difference(const std::vector<ticket>& tickets) const;
   [[nodiscard]] std::string missing(const std::vector<ticket>& tickets) const;
   [[nodiscard]] error refusal(errc code, std::string expected_found) const;
@@ -71,9 +71,9 @@ class collective_state {
 
   collective_spec spec_;
   std::function<void()> ended_call_;
-  runtime::rendezvous meetings_;
+  collective::rendezvous meetings_;
   std::vector<int> ranks_;                                ///< of the group
-  std::vector<std::shared_ptr<runtime::stream>> queues_;  ///< one for each of them
+  std::vector<std::shared_ptr<tessera::stream>> queues_;  ///< one for each of them
   std::map<ticket, share> shares_;
   std::map<std::uint64_t, verdict> verdicts_;  ///< by sequence
   std::vector<answer> answers_;

@@ -14,7 +14,7 @@ namespace weir::actors {
 
 /// Takes the failures of a whole queue, leaves it clean, and calls.
 /// @threads{`done` any; `found` once done}
-class settling final : public runtime::joining_operation {
+class settling final : public tessera::joining_operation {
  public:
   explicit settling(std::function<void()> call = {})
       : joining_operation(kind::other), call_(std::move(call)) {}
@@ -22,11 +22,11 @@ class settling final : public runtime::joining_operation {
   [[nodiscard]] bool done() const noexcept {
     return done_.load(std::memory_order_acquire);
   }
-  [[nodiscard]] const runtime::failure& found() const noexcept { return found_; }
+  [[nodiscard]] const tessera::failure& found() const noexcept { return found_; }
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
-  void run(runtime::lane_set& lanes) override {
+  void run(tessera::lane_set& lanes) override {
     found_ = lanes.take_failures();
     done_.store(true, std::memory_order_release);
     if (call_) {
@@ -36,12 +36,12 @@ class settling final : public runtime::joining_operation {
 
  private:
   std::function<void()> call_;
-  runtime::failure found_;
+  tessera::failure found_;
   std::atomic<bool> done_{false};
 };
 
 /// Keeps something until what stands before it has ended on all lanes.
-class keeping final : public runtime::lane_operation {
+class keeping final : public tessera::lane_operation {
  public:
   explicit keeping(std::shared_ptr<const void> what)
       : lane_operation(kind::other), what_(std::move(what)) {}

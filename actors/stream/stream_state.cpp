@@ -21,7 +21,7 @@ result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
   }
   std::unique_ptr<stream_state> out(new stream_state(std::move(spec), std::move(ended)));
   const queue_spec& s = out->spec_;
-  WEIR_TRY(out->queue_, runtime::stream::make(s.on, s.options));
+  WEIR_TRY(out->queue_, tessera::stream::make(s.on, s.options));
   if (s.handover) {
     WEIR_CHECK(out->queue_->wait(*s.handover));
   }
@@ -34,12 +34,12 @@ stream_state::~stream_state() {
   }
   try {
     if (spec_.handover) {
-      queue_->enqueue(runtime::make_ref<settling>());  // failures stay with this one
+      queue_->enqueue(tessera::make_ref<settling>());  // failures stay with this one
       queue_->record(*spec_.handover);
     }
     queue_->close();
   } catch (const std::bad_alloc&) {
-    queue_->of().log(runtime::log_level::info,
+    queue_->of().log(tessera::log_level::info,
                      "stream not closed: expected memory for its end");
   }
 }
@@ -56,16 +56,16 @@ result<void> stream_state::check_window(const char* what) {
   return {};
 }
 
-std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
+std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> what,
                                     const std::shared_ptr<const void>& holder) {
   const auto enqueued = what;
   queue_->enqueue(std::move(what));
   if (holder) {
-    queue_->enqueue(runtime::make_ref<keeping>(holder));
+    queue_->enqueue(tessera::make_ref<keeping>(holder));
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
-    auto point = runtime::make_ref<runtime::point>(queue_->lanes(), queue_->of().bell());
+    auto point = tessera::make_ref<tessera::point>(queue_->lanes(), queue_->of().bell());
     point->when_reached(ended_call_);
     queue_->enqueue(point);
     marks_.push_back({std::move(point), operations_});
@@ -75,33 +75,33 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> what,
 
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
   WEIR_CHECK(check_window("launch"));
-  runtime::launch_request what = order.what;
+  tessera::launch_request what = order.what;
   what.args = order.args.data();
   what.args_bytes = order.args.size();
   what.key = reinterpret_cast<std::uintptr_t>(what.kernel.kernel);
-  WEIR_TRY(auto made, runtime::make_launch(*queue_, what));
+  WEIR_TRY(auto made, tessera::make_launch(*queue_, what));
   return enqueue(std::move(made), order.holder);
 }
 
 result<std::uint64_t> stream_state::copy(const copy_order& order) {
   WEIR_CHECK(check_window("copy"));
-  WEIR_TRY(auto made, runtime::make_copy(*queue_, order.what));
+  WEIR_TRY(auto made, tessera::make_copy(*queue_, order.what));
   return made ? enqueue(std::move(made), order.holder) : 0;
 }
 
 event_ptr stream_state::record() {
-  auto out = std::make_shared<runtime::event>();
+  auto out = std::make_shared<tessera::event>();
   queue_->record(*out);
   return out;
 }
 
-result<std::uint64_t> stream_state::wait(const runtime::event& point) {
+result<std::uint64_t> stream_state::wait(const tessera::event& point) {
   WEIR_CHECK(queue_->wait(point));
   return operations_;
 }
 
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
-  auto end = runtime::make_ref<settling>(ended_call_);
+  auto end = tessera::make_ref<settling>(ended_call_);
   asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
   queue_->enqueue(std::move(end));
   return tickets_;
@@ -115,7 +115,7 @@ void stream_state::look_at_marks() {
 }
 
 result<std::uint64_t> stream_state::outcome_of(const asked& a) {
-  const runtime::failure failed = std::exchange(unheard_, {});
+  const tessera::failure failed = std::exchange(unheard_, {});
   if (!failed) {
     return a.operations;
   }

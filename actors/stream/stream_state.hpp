@@ -34,12 +34,12 @@ class stream_state {
   stream_state& operator=(const stream_state&) = delete;
 
   /// Number of the operation in its queue. @error{out_of_range, more operations than the
-  /// window; as of runtime::make_launch}
+  /// window; as of tessera::make_launch}
   [[nodiscard]] result<std::uint64_t> launch(const launch_order& order);
-  /// 0 where there is nothing to do. @error{out_of_range; as of runtime::make_copy}
+  /// 0 where there is nothing to do. @error{out_of_range; as of tessera::make_copy}
   [[nodiscard]] result<std::uint64_t> copy(const copy_order& order);
   [[nodiscard]] event_ptr record();
-  [[nodiscard]] result<std::uint64_t> wait(const runtime::event& point);
+  [[nodiscard]] result<std::uint64_t> wait(const tessera::event& point);
 
   /// Asks for an answer when everything before has ended.
   [[nodiscard]] ticket synchronize(std::int64_t now_ns);
@@ -52,31 +52,31 @@ class stream_state {
  private:
   struct asked {
     ticket number = 0;
-    runtime::ref<settling> end;
+    tessera::ref<settling> end;
     std::uint64_t operations = 0;
     std::int64_t deadline_ns = 0;
     bool answered = false;
   };
   struct mark {
-    runtime::ref<runtime::point> at;
+    tessera::ref<tessera::point> at;
     std::uint64_t operations = 0;
   };
   stream_state(queue_spec spec, std::function<void()> ended)
       : spec_(std::move(spec)), ended_call_(std::move(ended)) {}
   [[nodiscard]] result<void> check_window(const char* what);
-  std::uint64_t enqueue(runtime::ref<runtime::operation> what,
+  std::uint64_t enqueue(tessera::ref<tessera::operation> what,
                         const std::shared_ptr<const void>& holder);
   void look_at_marks();
   [[nodiscard]] result<std::uint64_t> outcome_of(const asked& a);
 
   queue_spec spec_;
   std::function<void()> ended_call_;
-  std::shared_ptr<runtime::stream> queue_;
+  std::shared_ptr<tessera::stream> queue_;
   std::uint64_t operations_ = 0;
   std::uint64_t ended_ = 0;   ///< of them, as far as is known
   std::deque<mark> marks_;    ///< by which credits come back
   std::deque<asked> asked_;   ///< not ended yet
-  runtime::failure unheard_;  ///< of synchronizations whose time was over
+  tessera::failure unheard_;  ///< of synchronizations whose time was over
   std::uint64_t tickets_ = 0;
 };
 

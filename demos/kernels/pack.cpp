@@ -18,7 +18,7 @@
 namespace {
 
 using namespace weir;
-using namespace weir::runtime;
+using namespace weir::tessera;
 using direction = parameter_direction;
 
 constexpr std::uint32_t fp32 = 5, int32 = 9, int64 = 10;

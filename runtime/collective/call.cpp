@@ -11,7 +11,7 @@
 
 #include "weir/base/hash.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::array<std::string_view, 10> kind_names = {
@@ -161,4 +161,4 @@ std::uint64_t digest_of(const collective_call& call) noexcept {
   return xxh3_64(std::as_bytes(std::span(words)));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -12,7 +12,7 @@
 
 #include "weir/collective/tuner.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 /// From here on the traffic of a link counts more than the number of hops.
@@ -160,4 +160,4 @@ std::optional<tuning_trial> collective_tuner::next(const collective_call& call, 
   return how ? std::optional(tuning_trial{key, *how}) : std::nullopt;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

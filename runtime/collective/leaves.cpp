@@ -17,7 +17,7 @@
 #include "collective/kernels/default_environment.hpp"
 #include "collective/kernels/elements.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 /// Above every exponent of a double: the block holds an infinity or a NaN.
@@ -265,4 +265,4 @@ void fixed_point_sum::finish(std::span<const std::int32_t> exponents,
   });
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

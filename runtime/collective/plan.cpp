@@ -13,7 +13,7 @@
 #include "collective/wire_codec.hpp"
 #include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using form = plan_operand::form;
@@ -420,4 +420,4 @@ result<collective_plan> plan_collective(const collective_call& call, int ranks,
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

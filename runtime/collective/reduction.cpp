@@ -13,7 +13,7 @@
 #include "collective/kernels/reduction_kernels.hpp"
 #include "collective/kernels/vector_sum.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::size_t tile_bytes = 2048;
@@ -271,4 +271,4 @@ void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outp
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::collective {
 
 std::string_view name_of(meeting_state state) noexcept {
   constexpr std::array<std::string_view, 6> names = {
@@ -184,4 +184,4 @@ std::size_t rendezvous::open() const noexcept {
   return count;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

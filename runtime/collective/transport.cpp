@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 class copying_transport final : public transport {
@@ -26,4 +26,4 @@ transport& in_process_transport() noexcept {
   return the_one;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

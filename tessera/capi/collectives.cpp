@@ -12,13 +12,13 @@
 #include "weir/tessera/stream/collective.hpp"
 #include "weir/tessera/stream/meeting_point.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 /// Calls between the brackets of one thread.
 struct group {
   int depth = 0;
-  std::vector<std::pair<tessStream_t, runtime::collective_request>> calls;
+  std::vector<std::pair<tessStream_t, tessera::collective_request>> calls;
   bool lost = false;            ///< a call failed,
   std::optional<error> broken;  ///< the first with this, unless there was no memory
 };
@@ -35,7 +35,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
         .hint("axes are those of the mesh that the stream was created on");
   }
   WEIR_TRY(const auto what, request_of(desc, call));
-  WEIR_TRY(auto operation, runtime::make_collective(*s->what, what));
+  WEIR_TRY(auto operation, tessera::make_collective(*s->what, what));
   if (open_group.depth > 0) {
     open_group.calls.push_back({stream, what});  // whose buffers may go before its end
   } else if (operation) {
@@ -76,14 +76,14 @@ result<void> end_group() {
   if (ended.lost) {
     return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
   }
-  std::vector<runtime::grouped_call> calls;
+  std::vector<tessera::grouped_call> calls;
   for (const auto& [handle, what] : ended.calls) {
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->what, what});
   }
-  WEIR_CHECK(runtime::enqueue_group(calls));
-  for (const runtime::grouped_call& c : calls) {
-    c.on->of().log(runtime::log_level::trace, "stream {}: {} of a group enqueued",
+  WEIR_CHECK(tessera::enqueue_group(calls));
+  for (const tessera::grouped_call& c : calls) {
+    c.on->of().log(tessera::log_level::trace, "stream {}: {} of a group enqueued",
                    c.on->number(), name_of(c.what.call.kind));
   }
   return {};
@@ -104,10 +104,10 @@ tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 

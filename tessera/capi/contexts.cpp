@@ -14,7 +14,7 @@
 #include "capi/profiler.hpp"
 #include "weir/base/fork.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 /// Where logs of contexts go that are made from now on.
@@ -45,7 +45,7 @@ allocator& memory() {
   return *made;
 }
 
-void allocate_by(runtime::runtime_settings& s) {
+void allocate_by(tessera::runtime_settings& s) {
   const std::lock_guard lock(memory().mutex);
   if (memory().alloc != nullptr) {
     s.source.take = [alloc = memory().alloc, user = memory().user](
@@ -57,10 +57,10 @@ void allocate_by(runtime::runtime_settings& s) {
   }
 }
 
-void listen(runtime::runtime_settings& s) {
+void listen(tessera::runtime_settings& s) {
   const std::lock_guard lock(logs().mutex);
   if (logs().fn != nullptr) {
-    s.on_log = [fn = logs().fn, user = logs().user](runtime::log_level level,
+    s.on_log = [fn = logs().fn, user = logs().user](tessera::log_level level,
                                                     std::string_view text) {
       fn(static_cast<tessLogLevel>(level), std::string(text).c_str(), user);
     };
@@ -69,8 +69,8 @@ void listen(runtime::runtime_settings& s) {
 
 /// Wrong variables are said at any level, but once: who mistypes the level hears it, too.
 void warn(const context& of, const std::string& text) {
-  if (of.settings().on_log || of.settings().log != runtime::log_level::silent) {
-    of.log(runtime::log_level::info, text);
+  if (of.settings().on_log || of.settings().log != tessera::log_level::silent) {
+    of.log(tessera::log_level::info, text);
     return;
   }
   const std::lock_guard lock(logs().mutex);
@@ -90,7 +90,7 @@ result<void> open_context(tessContext_t* out) {
     set.emplace_back(text.substr(0, text.find('=')));
   }
   WEIR_TRY(auto settings,
-           runtime::read_settings([](const char* name) { return std::getenv(name); },
+           tessera::read_settings([](const char* name) { return std::getenv(name); },
                                   warnings, set));
   listen(settings);
   allocate_by(settings);
@@ -107,7 +107,7 @@ result<void> open_context(tessContext_t* out) {
 template <class Objects>
 void say_leak(const context& of, const Objects& left, std::string_view what) {
   if (!left.empty()) {
-    of.log(runtime::log_level::info,
+    of.log(tessera::log_level::info,
            fmt::format("{} {} not destroyed before the context", left.size(), what));
   }
 }
@@ -140,7 +140,7 @@ result<void> close_context(tessContext_t ctx) {
   say_leak(*of, modules, "modules");
   say_leak(*of, meshes, "meshes");
   for (const auto& e : execs) {
-    runtime::graph_exec::retire(e->what);  // a run may outlast the call
+    tessera::graph_exec::retire(e->what);  // a run may outlast the call
   }
   close_streams(streams);
   result<void> out = of->shut_down();
@@ -164,10 +164,10 @@ result<void> check_policy(const tessNumericsPolicy& policy) {
   return {};
 }
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -315,7 +315,7 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
     if (count == nullptr) {
       return null_argument("tessMeshAxisGroup", "a place for the count");
     }
-    WEIR_TRY(const auto axes, runtime::parse_axes(axis));
+    WEIR_TRY(const auto axes, collective::parse_axes(axis));
     WEIR_TRY(const auto group, m->shape.group_of(axes, rank));
     const int room = std::exchange(*count, static_cast<int>(group.size()));
     if (ranks == nullptr) {

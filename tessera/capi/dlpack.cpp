@@ -8,11 +8,11 @@
 #include "capi/objects.hpp"
 #include "weir/tessera/device/dlpack.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
-namespace dl = runtime::dlpack;
-using runtime::allocation;
+namespace dl = tessera::dlpack;
+using tessera::allocation;
 
 result<void*> export_tensor(tessContext_t ctx, const void* at,
                             const tessTensorDesc* desc) {
@@ -105,10 +105,10 @@ result<void> import_tensor(context& into, Managed* foreign, int device,
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -154,7 +154,7 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
 tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessMemReleaseImported"));
-    WEIR_CHECK(of->memory().remove(begin, runtime::memory_kind::imported));
+    WEIR_CHECK(of->memory().remove(begin, tessera::memory_kind::imported));
     return {};
   });
 }

@@ -7,7 +7,7 @@
 
 #include "capi/objects.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
@@ -17,7 +17,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   if (kind == nullptr || arch == nullptr || (bytes == nullptr && size != 0)) {
     return null_argument(call, "a kind of code, what runs it, and its bytes");
   }
-  auto known = runtime::code_kind_named(kind);
+  auto known = tessera::code_kind_named(kind);
   if (!known) {
     return error(
         errc::invalid_argument,
@@ -41,7 +41,7 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
       (d.params == nullptr && d.paramCount > 0)) {
     return null_argument(call, "a name and the parameters");
   }
-  runtime::kernel_record record;
+  tessera::kernel_record record;
   record.name = d.name;
   record.symbol = d.symbol == nullptr ? "" : d.symbol;
   record.flags = d.flags;
@@ -63,10 +63,10 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   WEIR_TRY(const auto f, find(handle, call));
   WEIR_TRY(const tessFatbinPlan d, read_struct(call, plan, sizeof(tessFatbinPlan)));
   WEIR_CHECK(check_reserved(call, d.reserved));
-  runtime::plan_record record;
+  tessera::plan_record record;
   record.collective = d.collective;
   record.dtype = d.dtype;
-  WEIR_CHECK(runtime::parse_axes(d.axis));
+  WEIR_CHECK(collective::parse_axes(d.axis));
   record.axis = d.axis == nullptr ? "" : d.axis;
   record.algorithm = d.algorithm;
   record.least_bytes = d.leastBytes;
@@ -101,13 +101,13 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
-  runtime::secret_key secret{};
+  tessera::secret_key secret{};
   if (key != nullptr) {
     std::memcpy(secret.data(), key, secret.size());
   }
   const std::lock_guard lock(f->mutex);
   const std::optional with =
-      key == nullptr ? std::nullopt : std::optional(runtime::sha256(secret));
+      key == nullptr ? std::nullopt : std::optional(tessera::sha256(secret));
   if (!f->made || f->made_with != with) {
     WEIR_TRY(f->made, f->what.build(key == nullptr ? nullptr : &secret));
     f->made_with = with;
@@ -128,10 +128,10 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -191,7 +191,7 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
     if (hash32 == nullptr) {
       return null_argument("tessFatbinSetSourceHash", "a hash");
     }
-    runtime::digest256 hash{};
+    tessera::digest256 hash{};
     std::memcpy(hash.data(), hash32, hash.size());
     const std::lock_guard lock(f->mutex);
     f->change().set_source_hash(hash);

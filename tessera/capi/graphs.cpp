@@ -6,7 +6,7 @@
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
@@ -27,7 +27,7 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
   return {};
 }
 
-result<void> begin_capture(runtime::stream& on, runtime::capture_mode mode) {
+result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
   auto in = on.of().port().enter();
   WEIR_CHECK(on.check_caller());
   if (on.recording() != nullptr) {
@@ -35,7 +35,7 @@ result<void> begin_capture(runtime::stream& on, runtime::capture_mode mode) {
                  "capture not begun: expected a stream that does not capture");
   }
   on.flush_waits(in);
-  const auto recording = std::make_shared<runtime::graph_recording>(mode);
+  const auto recording = std::make_shared<tessera::graph_recording>(mode);
   recording->take_part(on);
   on.record_into(recording, true);
   return {};
@@ -48,7 +48,7 @@ result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t strea
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto e, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
-  WEIR_TRY(const runtime::ref<runtime::operation> made, make(*s->what));
+  WEIR_TRY(const tessera::ref<tessera::operation> made, make(*s->what));
   if (!made) {
     return error(errc::invalid_argument,
                  fmt::format("node {} of a graph not updated: expected an operation that "
@@ -59,10 +59,10 @@ result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t strea
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -70,7 +70,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
     WEIR_TRY(const auto s, find(handle, "tessStreamBeginCapture"));
-    return begin_capture(*s->what, runtime::capture_mode::global);
+    return begin_capture(*s->what, tessera::capture_mode::global);
   });
 }
 
@@ -86,7 +86,7 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
                                static_cast<int>(TESS_CAPTURE_GLOBAL),
                                static_cast<int>(TESS_CAPTURE_RELAXED), number));
     }
-    return begin_capture(*s->what, static_cast<runtime::capture_mode>(number));
+    return begin_capture(*s->what, static_cast<tessera::capture_mode>(number));
   });
 }
 
@@ -173,7 +173,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
     }
     auto object = std::make_shared<exec_object>();
     object->of = g->of;
-    WEIR_TRY(object->what, runtime::graph_exec::make(g->what));
+    WEIR_TRY(object->what, tessera::graph_exec::make(g->what));
     *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
     return {};
   });
@@ -185,7 +185,7 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
     WEIR_CHECK(e->what->launch(s->what));
-    s->what->of().log(runtime::log_level::trace, "stream {}: graph enqueued",
+    s->what->of().log(tessera::log_level::trace, "stream {}: graph enqueued",
                       s->what->number());
     return {};
   });
@@ -197,14 +197,14 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
                                        tessStream_t stream) {
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateLaunch";
-    using made = result<runtime::ref<runtime::operation>>;
-    return update(handle, node, stream, call, [&](runtime::stream& on) -> made {
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
       WEIR_TRY(const auto k, find(kernel, call));
       WEIR_CHECK(check_context(*k, on));
       WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
       request.kernel = k->what;
       request.in_graph = true;
-      return runtime::make_launch(on, request);
+      return tessera::make_launch(on, request);
     });
   });
 }
@@ -213,10 +213,10 @@ tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
                                      const tessCopyDesc* desc, tessStream_t stream) {
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateCopy";
-    using made = result<runtime::ref<runtime::operation>>;
-    return update(handle, node, stream, call, [&](runtime::stream& on) -> made {
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
       WEIR_TRY(const auto request, request_of(desc, call));
-      return runtime::make_copy(on, request);
+      return tessera::make_copy(on, request);
     });
   });
 }
@@ -225,8 +225,8 @@ tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t handle, size_t node, void* 
                                      int value, size_t bytes, tessStream_t stream) {
   return run([&] {
     return update(handle, node, stream, "tessGraphExecUpdateFill",
-                  [&](runtime::stream& on) {
-                    return runtime::make_fill(on, request_of(devPtr, value, bytes));
+                  [&](tessera::stream& on) {
+                    return tessera::make_fill(on, request_of(devPtr, value, bytes));
                   });
   });
 }
@@ -236,11 +236,11 @@ tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
                                            tessStream_t stream) {
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateCollective";
-    using made = result<runtime::ref<runtime::operation>>;
-    return update(handle, node, stream, call, [&](runtime::stream& on) -> made {
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
       WEIR_TRY(auto request, request_of(desc, call));
       request.in_graph = true;
-      return runtime::make_collective(on, request);
+      return tessera::make_collective(on, request);
     });
   });
 }
@@ -251,7 +251,7 @@ tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
     if (e == nullptr) {
       return stale("tessGraphExecDestroy", "executable graph");
     }
-    runtime::graph_exec::retire(e->what);
+    tessera::graph_exec::retire(e->what);
     return {};
   });
 }

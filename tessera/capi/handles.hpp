@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 
 /// What a handle names.
 enum class handle_kind : std::uint8_t {
@@ -220,4 +220,4 @@ class handle_table {
   std::uint32_t slots_ = 0;
 };
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi

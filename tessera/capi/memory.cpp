@@ -6,16 +6,16 @@
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
-using runtime::memory_kind;
+using tessera::memory_kind;
 
-result<void> copy(const runtime::copy_request& what, tessStream_t stream,
+result<void> copy(const tessera::copy_request& what, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto s, find(stream, call));
-  WEIR_TRY(auto operation, runtime::make_copy(*s->what, what));
+  WEIR_TRY(auto operation, tessera::make_copy(*s->what, what));
   return operation ? s->what->post(std::move(operation)) : result<void>();
 }
 
@@ -41,10 +41,10 @@ result<void> remove_host(const void* at, memory_kind kind, std::string_view call
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -92,7 +92,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
 tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
-    const runtime::pool_counters now = m->pool.counters();
+    const tessera::pool_counters now = m->pool.counters();
     tessMemPoolStats out{};
     out.usedBytes = now.used;
     out.usedPeakBytes = now.used_peak;
@@ -227,7 +227,7 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
     WEIR_CHECK(outside_tasks("tessMemsetAsync"));
     WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
     WEIR_TRY(auto operation,
-             runtime::make_fill(*s->what, request_of(devPtr, value, bytes)));
+             tessera::make_fill(*s->what, request_of(devPtr, value, bytes)));
     return operation ? s->what->post(std::move(operation)) : result<void>();
   });
 }

@@ -5,10 +5,10 @@
 
 #include "capi/objects.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
-using runtime::kernel_parameter;
+using tessera::kernel_parameter;
 
 result<void> load(tessContext_t ctx, const void* image, std::size_t size,
                   tessModule_t* out) {
@@ -54,7 +54,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
     *out = handle_of<tessKernel_t>(known->second);
     return {};
   }
-  const runtime::loaded_kernel* const found = m->code->find(name);
+  const tessera::loaded_kernel* const found = m->code->find(name);
   if (found == nullptr) {
     std::string known;
     for (const auto& k : m->code->kernels()) {
@@ -75,11 +75,11 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
 kernel_parameter parameter_of(const tessParamInfo& info) {
   kernel_parameter out;
   out.name = info.name == nullptr ? "" : info.name;
-  out.kind = static_cast<runtime::parameter_kind>(info.kind);
+  out.kind = static_cast<tessera::parameter_kind>(info.kind);
   out.dtype = info.dtype;
   out.size = info.size;
-  out.space = static_cast<runtime::address_space>(info.space);
-  out.direction = static_cast<runtime::parameter_direction>(info.direction);
+  out.space = static_cast<tessera::address_space>(info.space);
+  out.direction = static_cast<tessera::parameter_direction>(info.direction);
   return out;
 }
 
@@ -91,12 +91,12 @@ result<void> register_kernel(const char* name, void (*entry)(void),
       (params == nullptr && count > 0)) {
     return null_argument(call, "a name, a function and its parameters");
   }
-  runtime::host_kernel made;
+  tessera::host_kernel made;
   made.name = name;
   made.entry = entry;
   made.flags = flags;
   WEIR_TRY(made.parameters, parameters_of(params, count, call));
-  return runtime::register_host_kernel(std::move(made));
+  return tessera::register_host_kernel(std::move(made));
 }
 
 result<void> pack(tessKernel_t kernel, const void* const* values, int count, void* buffer,
@@ -130,7 +130,7 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
     }
     views.push_back({static_cast<const std::byte*>(values[i]), parameters[i].size});
   }
-  WEIR_TRY(const auto packed, runtime::pack_arguments(parameters, views));
+  WEIR_TRY(const auto packed, tessera::pack_arguments(parameters, views));
   std::memcpy(buffer, packed.data(), packed.size());
   return {};
 }
@@ -157,10 +157,10 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
   return out;
 }
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -208,7 +208,7 @@ tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char*
 tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetInfo"));
-    const runtime::loaded_kernel& kernel = *k->what.kernel;
+    const tessera::loaded_kernel& kernel = *k->what.kernel;
     tessKernelInfo out{};
     out.flags = kernel.record.flags;
     out.paramCount = static_cast<std::uint32_t>(kernel.record.parameters.size());
@@ -268,7 +268,7 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
     if (name == nullptr) {
       return null_argument("tessUnregisterHostKernel", "a name");
     }
-    return runtime::unregister_host_kernel(name);
+    return tessera::unregister_host_kernel(name);
   });
 }
 
@@ -291,7 +291,7 @@ tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
     WEIR_TRY(const auto of, find(ctx, "tessCacheGetStats"));
     tessCacheStats out{};
     if (of->cache() != nullptr) {
-      const runtime::cache_stats s = of->cache()->stats();
+      const tessera::cache_stats s = of->cache()->stats();
       out.enabled = 1;
       out.hits = s.hits;
       out.misses = s.misses;

@@ -13,7 +13,7 @@
 
 #include "weir/base/clock.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 // One per thread is what they are for.
@@ -112,7 +112,7 @@ void call_watch::end(tessStatus_t status) noexcept {
     return;
   }
   if (const auto by = of_->observer()) {
-    by->called({name_, runtime::number_of_this_thread(), start_ns_, now_ns(),
+    by->called({name_, tessera::number_of_this_thread(), start_ns_, now_ns(),
                 tessGetErrorName(status)});
   }
 }
@@ -193,7 +193,7 @@ result<void> check_reserved(std::string_view call, std::int64_t found) {
 }
 
 result<void> outside_tasks(std::string_view call) {
-  if (runtime::inside_task()) {
+  if (tessera::inside_task()) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected a thread of the program, found a "
                              "kernel, a function in a stream or a callback",
@@ -284,9 +284,9 @@ result<void> copy_text(std::string_view call, std::string_view text, char* buffe
   return {};
 }
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir::capi;  // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT: the functions of the interface are global
 
 extern "C" {
 

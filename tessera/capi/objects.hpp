@@ -24,54 +24,54 @@
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 
-using runtime::context;
-using runtime::mesh;
+using tessera::context;
+using tessera::mesh;
 
 struct module_object {
   std::shared_ptr<context> of;
-  std::shared_ptr<const runtime::loaded_module> code;
+  std::shared_ptr<const tessera::loaded_module> code;
   std::mutex mutex;
   std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles, by name
   bool gone = false;                                           ///< unloaded
 };
 struct kernel_object {
   std::shared_ptr<context> of;
-  runtime::module_kernel what;
+  tessera::module_kernel what;
 };
 struct event_object {
   std::mutex mutex;
   std::weak_ptr<context> of;       ///< of the streams that record it, once one has
   const context* bound = nullptr;  ///< what `of` names, to be compared alone
-  runtime::event point;
+  tessera::event point;
 };
 struct stream_object {
-  std::shared_ptr<runtime::stream> what;
+  std::shared_ptr<tessera::stream> what;
   std::atomic<std::uintptr_t> checked_mesh{0};  ///< handle of one that launches may name
 };
 struct graph_object {
   std::shared_ptr<context> of;
-  std::shared_ptr<const runtime::graph> what;
+  std::shared_ptr<const tessera::graph> what;
 };
 struct exec_object {
   std::shared_ptr<context> of;
-  std::shared_ptr<runtime::graph_exec> what;
+  std::shared_ptr<tessera::graph_exec> what;
 };
 /// A module that is being made; it copies the code that it is given.
 struct fatbin_object {
-  [[nodiscard]] runtime::fatbin_builder& change() {
+  [[nodiscard]] tessera::fatbin_builder& change() {
     made.reset();
     return what;
   }
 
   std::mutex mutex;
-  runtime::fatbin_builder what;
+  tessera::fatbin_builder what;
   std::list<byte_vector> code;
   /// Made when its size was asked for, until somebody fetches it or adds to it; signed by
   /// the key of this digest.
   std::optional<byte_vector> made;
-  std::optional<runtime::digest256> made_with;
+  std::optional<tessera::digest256> made_with;
 };
 struct profiler_object;
 
@@ -202,7 +202,7 @@ template <class Handle>
                                                           std::string_view call);
 /// The parameters that an array of descriptions says.
 /// @error{invalid_argument, a description without its size, or of no kind or direction}
-[[nodiscard]] result<std::vector<runtime::kernel_parameter>> parameters_of(
+[[nodiscard]] result<std::vector<tessera::kernel_parameter>> parameters_of(
     const tessParamInfo* params, int count, std::string_view call);
 /// @error{invalid_argument, the event is of streams of another context}
 [[nodiscard]] result<void> bind_event(event_object& e, context& to,
@@ -273,4 +273,4 @@ template <class Struct>
   return {};
 }
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi

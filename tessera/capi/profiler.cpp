@@ -3,7 +3,7 @@
 /// Profilers: start, and stop with a trace.
 #include "capi/profiler.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 void stop_listening(profiler_object& p) {
@@ -37,7 +37,7 @@ result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profil
   }
   auto made = std::make_shared<profiler_object>();
   made->of = of;
-  made->what = std::make_shared<runtime::recorder>(
+  made->what = std::make_shared<tessera::recorder>(
       *of, most == 0 ? of->settings().profiler_records : most);
   of->observe(made->what);
   made->listens = true;
@@ -47,10 +47,10 @@ result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profil
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 

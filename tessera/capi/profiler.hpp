@@ -6,11 +6,11 @@
 #include "capi/objects.hpp"
 #include "profile/recorder.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 
 struct profiler_object {
   std::weak_ptr<context> of;
-  std::shared_ptr<runtime::recorder> what;
+  std::shared_ptr<tessera::recorder> what;
   std::atomic<bool> listens{false};
 };
 
@@ -18,4 +18,4 @@ struct profiler_object {
 /// program stops them.
 void close_profilers(const context& of);
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi

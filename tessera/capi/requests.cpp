@@ -7,31 +7,31 @@
 
 #include <fmt/format.h>
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 
-using runtime::collective_kind;
+using collective::collective_kind;
 
 namespace {
 
-result<runtime::copy_kind> copy_kind_of(int kind, std::string_view call) {
+result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
   switch (kind) {
-    case TESS_COPY_H2D: return runtime::copy_kind::host_to_device;
-    case TESS_COPY_D2H: return runtime::copy_kind::device_to_host;
-    case TESS_COPY_D2D: return runtime::copy_kind::device_to_device;
-    case TESS_COPY_H2H: return runtime::copy_kind::host_to_host;
+    case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
+    case TESS_COPY_D2H: return tessera::copy_kind::device_to_host;
+    case TESS_COPY_D2D: return tessera::copy_kind::device_to_device;
+    case TESS_COPY_H2H: return tessera::copy_kind::host_to_host;
     default: break;
   }
   return error(errc::invalid_argument,
                fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
 }
 
-result<runtime::reduction_op> operation_of(int op) {
+result<collective::reduction_op> operation_of(int op) {
   switch (op) {
-    case TESS_COLL_SUM: return runtime::reduction_op::sum;
-    case TESS_COLL_MAX: return runtime::reduction_op::max;
-    case TESS_COLL_MIN: return runtime::reduction_op::min;
-    case TESS_COLL_PRODUCT: return runtime::reduction_op::product;
-    case TESS_COLL_AVERAGE: return runtime::reduction_op::average;
+    case TESS_COLL_SUM: return collective::reduction_op::sum;
+    case TESS_COLL_MAX: return collective::reduction_op::max;
+    case TESS_COLL_MIN: return collective::reduction_op::min;
+    case TESS_COLL_PRODUCT: return collective::reduction_op::product;
+    case TESS_COLL_AVERAGE: return collective::reduction_op::average;
     default: break;
   }
   return error(errc::invalid_argument,
@@ -41,12 +41,12 @@ result<runtime::reduction_op> operation_of(int op) {
                            static_cast<int>(TESS_COLL_AVERAGE), op));
 }
 
-result<runtime::wire_format> wire_of(int type) {
+result<collective::wire_format> wire_of(int type) {
   switch (type) {
-    case 0: return runtime::wire_format::plain;
-    case TESS_BF16: return runtime::wire_format::bf16;
-    case TESS_FP8_E4M3: return runtime::wire_format::fp8_e4m3;
-    case TESS_FP8_E5M2: return runtime::wire_format::fp8_e5m2;
+    case 0: return collective::wire_format::plain;
+    case TESS_BF16: return collective::wire_format::bf16;
+    case TESS_FP8_E4M3: return collective::wire_format::fp8_e4m3;
+    case TESS_FP8_E5M2: return collective::wire_format::fp8_e5m2;
     default: break;
   }
   return error(errc::invalid_argument,
@@ -70,7 +70,7 @@ static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
 
 }  // namespace
 
-result<runtime::launch_request> request_of(tessKernel_t kernel,
+result<tessera::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
   constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
@@ -80,7 +80,7 @@ result<runtime::launch_request> request_of(tessKernel_t kernel,
         errc::invalid_argument,
         fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
   }
-  runtime::launch_request out;
+  tessera::launch_request out;
   out.key = number_of(kernel);
   std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
   std::copy(cfg.block, cfg.block + 3, out.block.begin());
@@ -93,7 +93,7 @@ result<runtime::launch_request> request_of(tessKernel_t kernel,
   return out;
 }
 
-result<void> check_context(const kernel_object& kernel, const runtime::stream& stream) {
+result<void> check_context(const kernel_object& kernel, const tessera::stream& stream) {
   if (kernel.of.get() != &stream.of()) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected a kernel of the stream's context, found "
@@ -102,9 +102,9 @@ result<void> check_context(const kernel_object& kernel, const runtime::stream& s
   return {};
 }
 
-result<runtime::copy_request> request_of(void* dst, const void* src, std::size_t bytes,
+result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t bytes,
                                          int kind, int rank, std::string_view call) {
-  runtime::copy_request out;
+  tessera::copy_request out;
   WEIR_TRY(out.kind, copy_kind_of(kind, call));
   out.to = dst;
   out.from = src;
@@ -113,7 +113,7 @@ result<runtime::copy_request> request_of(void* dst, const void* src, std::size_t
   return out;
 }
 
-result<runtime::copy_request> request_of(const tessCopyDesc* desc,
+result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                          std::string_view call) {
   WEIR_TRY(const tessCopyDesc d,
            read_struct(call, desc, offsetof(tessCopyDesc, dstPitch)));
@@ -125,19 +125,19 @@ result<runtime::copy_request> request_of(const tessCopyDesc* desc,
   return out;
 }
 
-runtime::fill_request request_of(void* at, int value, std::size_t bytes) {
-  runtime::fill_request out;
+tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
+  tessera::fill_request out;
   out.to = at;
   out.bytes = bytes;
   out.pattern[0] = static_cast<std::byte>(value);
   return out;
 }
 
-result<runtime::collective_request> request_of(const tessCollectiveDesc* desc,
+result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                                std::string_view call) {
   WEIR_TRY(const tessCollectiveDesc d,
            read_struct(call, desc, offsetof(tessCollectiveDesc, timeoutMs)));
-  runtime::collective_request what;
+  tessera::collective_request what;
   WEIR_TRY(what.call.kind, kind_of(d.kind));
   const bool barrier = what.call.kind == collective_kind::barrier;
   if (!barrier) {
@@ -161,11 +161,11 @@ result<runtime::collective_request> request_of(const tessCollectiveDesc* desc,
                              d.packedShards));
   }
   what.call.packed_shards = d.packedShards == 1;
-  WEIR_TRY(what.axes, runtime::parse_axes(d.axis));
+  WEIR_TRY(what.axes, collective::parse_axes(d.axis));
   what.input = d.sendbuf;
   what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
   if (d.algorithm != nullptr && *d.algorithm != '\0') {
-    auto how = runtime::algorithm_named(d.algorithm);
+    auto how = collective::algorithm_named(d.algorithm);
     if (!how) {
       return error(errc::invalid_argument, how.error().message());
     }
@@ -178,4 +178,4 @@ result<runtime::collective_request> request_of(const tessCollectiveDesc* desc,
   return what;
 }
 
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi

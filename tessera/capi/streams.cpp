@@ -8,14 +8,14 @@
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
 
-namespace weir::capi {
+namespace weir::tessera::capi {
 namespace {
 
 // A stream is urgent or it is not.
 constexpr int least_priority = 0;
 constexpr int greatest_priority = -1;
 
-result<void> open_stream(tessMesh_t handle, const runtime::stream_options& options,
+result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
                          tessStream_t* out, std::string_view call,
                          std::shared_ptr<stream_object>* object = nullptr) {
   WEIR_TRY(const auto on, find(handle, call));
@@ -23,7 +23,7 @@ result<void> open_stream(tessMesh_t handle, const runtime::stream_options& optio
     return null_argument(call, "a place for the stream");
   }
   auto made = std::make_shared<stream_object>();
-  WEIR_TRY(made->what, runtime::stream::make(on, options));
+  WEIR_TRY(made->what, tessera::stream::make(on, options));
   if (object != nullptr) {
     *object = made;
   }
@@ -56,7 +56,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     return std::move(found).error();
   }
   stream_object& to = **found;
-  runtime::stream& s = *to.what;
+  tessera::stream& s = *to.what;
   WEIR_CHECK(check_mesh(to, handle, call));
   WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
@@ -64,30 +64,30 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     return error(errc::unsupported,
                  "kernel not launched: expected no capture of a persistent kernel");
   }
-  runtime::ref<runtime::operation> operation;
+  tessera::ref<tessera::operation> operation;
   if (all().kernels.live(request.key)) {  // perhaps it was launched last
-    WEIR_TRY(operation, runtime::make_launch(s, request));
+    WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   if (!operation) {
     WEIR_TRY(const auto what, find(kernel, call));
     WEIR_CHECK(check_context(*what, s));
     request.kernel = what->what;
-    WEIR_TRY(operation, runtime::make_launch(s, request));
+    WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {
       s.flush_waits(in);
-      s.record_into(std::make_shared<runtime::graph_recording>(), false);
+      s.record_into(std::make_shared<tessera::graph_recording>(), false);
     }
   }
   return s.post(std::move(operation));
 }
 
-result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
+result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
   const std::int64_t limit = of.settings().wait_limit_ms;
   if (!of.bell().wait([&] { return p->reached(); },
-                      runtime::doorbell::deadline_in(limit * 1'000'000))) {
+                      tessera::doorbell::deadline_in(limit * 1'000'000))) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
@@ -98,10 +98,10 @@ result<void> wait_for(const runtime::ref<runtime::point>& p, context& of) {
 }
 
 }  // namespace
-}  // namespace weir::capi
+}  // namespace weir::tessera::capi
 
-using namespace weir;        // NOLINT: the functions of the interface are global
-using namespace weir::capi;  // NOLINT
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
@@ -245,7 +245,7 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
     if (fn == nullptr) {
       return null_argument("tessLaunchHostFunc", "a function");
     }
-    return s->what->post(runtime::make_host_function([fn, user] { fn(user); }));
+    return s->what->post(tessera::make_host_function([fn, user] { fn(user); }));
   });
 }
 
@@ -287,11 +287,11 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
     const std::lock_guard lock(e->mutex);
     const auto now = e->point.now();
-    if (now == runtime::event::state::never_recorded) {
+    if (now == tessera::event::state::never_recorded) {
       return {};
     }
     WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
-    const bool over = now == runtime::event::state::over && !s->what->records();
+    const bool over = now == tessera::event::state::over && !s->what->records();
     return over ? result<void>() : s->what->wait(e->point);
   });
 }

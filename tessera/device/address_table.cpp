@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t first_capacity = 64;
@@ -256,4 +256,4 @@ std::vector<allocation_ptr> address_table::all() const {
   return found;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -16,7 +16,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/symmetric_memory.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread; `translate` takes no lock}
 class address_table {
@@ -86,4 +86,4 @@ class address_table {
   std::map<std::size_t, rank_lists> ranks_;  ///< by their length
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 
 #include "device/launch_check.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Does one kind of work after the other.
@@ -179,4 +179,4 @@ result<void> check_fill(const fill_work& work) {
   return {};
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

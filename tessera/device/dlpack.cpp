@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime::dlpack {
+namespace weir::tessera::dlpack {
 namespace {
 
 struct type_row {
@@ -313,4 +313,4 @@ result<allocation_ptr> adopt(symmetric_memory& into, managed_tensor* foreign,
   return adopt_any(into, foreign, on_device, owner);
 }
 
-}  // namespace weir::runtime::dlpack
+}  // namespace weir::tessera::dlpack

@@ -8,7 +8,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @error{out_of_range, not one of 0 to count - 1}
 [[nodiscard]] result<void> check_device(std::int32_t device, std::int32_t count);
@@ -20,4 +20,4 @@ namespace weir::runtime {
 /// As device_backend::fill.
 [[nodiscard]] result<void> check_fill(const fill_work& work);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 
 #include "device/address_table.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 error no_memory(const char* what) {
@@ -254,4 +254,4 @@ std::size_t symmetric_memory::size() const {
   return table_->all().size() + aliases_.size();
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -9,7 +9,7 @@
 
 #include "weir/base/dtype.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -191,4 +191,4 @@ result<byte_vector> pack_arguments(std::span<const kernel_parameter> parameters,
   return out;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -18,7 +18,7 @@
 #include "weir/base/file.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -379,4 +379,4 @@ std::string cache_folder_from_environment() {
   return home == nullptr || *home == '\0' ? "" : join_path(home, "tessera");
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

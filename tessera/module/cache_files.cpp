@@ -18,7 +18,7 @@
 
 #include "weir/base/file.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -229,4 +229,4 @@ std::vector<std::string> names_in(const std::string& folder, std::string_view su
   return out;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A descriptor that is closed in the end; -1 is none.
 class private_file {
@@ -57,4 +57,4 @@ void remove_abandoned(const std::string& folder);
 [[nodiscard]] std::vector<std::string> names_in(const std::string& folder,
                                                 std::string_view suffix);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

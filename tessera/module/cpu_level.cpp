@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -106,4 +106,4 @@ std::vector<std::string> host_levels_up_to(std::string_view most) {
   return {from, all.end()};
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

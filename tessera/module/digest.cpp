@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -172,4 +172,4 @@ const std::string& library_build() {
   return id;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -8,7 +8,7 @@
 #include <array>
 #include "weir/base/text.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -181,4 +181,4 @@ std::string explain(const fatbin& module) {
       module.signature ? signature_state::valid : signature_state::absent);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -9,7 +9,7 @@
 
 #include "weir/tessera/module/loader.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Facts of the sections of a container, none selected.
 [[nodiscard]] std::vector<section_facts> facts_of(const fatbin& module);
@@ -19,4 +19,4 @@ namespace weir::runtime {
     const fatbin& module, const std::vector<section_facts>& sections,
     const std::vector<std::ptrdiff_t>& selected_section, signature_state signature);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

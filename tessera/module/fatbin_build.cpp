@@ -11,7 +11,7 @@
 
 #include "fatbin_layout.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace lay = fatbin_layout;
 
@@ -328,4 +328,4 @@ result<byte_vector> fatbin_builder::build(const secret_key* sign_with) const try
                "cannot build a fatbin: expected memory for the image, found none");
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -10,7 +10,7 @@
 #include "weir/tessera/module/digest.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
-namespace weir::runtime::fatbin_layout {
+namespace weir::tessera::fatbin_layout {
 
 inline constexpr std::array<std::uint8_t, 8> magic{'T', 'E', 'S', 'S', 'F', 'A', 'T', 26};
 inline constexpr std::uint16_t container_version = 1;
@@ -79,4 +79,4 @@ inline digest256 content_hash_of(bytes_view image, std::uint64_t offset,
   return hash.digest();
 }
 
-}  // namespace weir::runtime::fatbin_layout
+}  // namespace weir::tessera::fatbin_layout

@@ -14,7 +14,7 @@
 #include "json_check.hpp"
 #include "weir/base/text.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace lay = fatbin_layout;
 
@@ -467,4 +467,4 @@ result<fatbin> parse_fatbin(bytes_view image, abi_version runtime) try {
                   image.size()));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

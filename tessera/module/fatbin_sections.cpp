@@ -10,7 +10,7 @@
 
 #include "fatbin_layout.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace lay = fatbin_layout;
 
@@ -224,4 +224,4 @@ result<std::vector<section_entry>> read_sections(bytes_view image, abi_version r
   return sections;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

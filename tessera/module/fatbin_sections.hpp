@@ -12,7 +12,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// One entry of the table of sections, its bytes inside the image.
 struct section_entry {
@@ -39,4 +39,4 @@ struct section_entry {
                                                                abi_version runtime,
                                                                fatbin& out);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

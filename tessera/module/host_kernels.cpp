@@ -13,7 +13,7 @@
 #include "weir/base/text.hpp"
 #include "weir/tessera/module/loader.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::optional<host_kernel> find_host_kernel(std::string_view name) {
   return at == table.kernels.end() ? std::nullopt : std::optional(at->second);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -196,4 +196,4 @@ bool is_json(std::string_view text) noexcept {
   return json_reader(text).whole();
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 #include "shared_object.hpp"
 #include "weir/tessera/module/cpu_level.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 struct loaded_module::content {
   abi_version abi;
@@ -308,4 +308,4 @@ result<std::shared_ptr<const loaded_module>> load_module(
                   image.size()));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

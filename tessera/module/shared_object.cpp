@@ -18,7 +18,7 @@
 
 #include "weir/base/fork.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -191,4 +191,4 @@ result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
   return table;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 #include "weir/tessera/module/cache.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A shared object in memory, until the object dies.
 ///
@@ -44,4 +44,4 @@ class shared_object {
   std::string name_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

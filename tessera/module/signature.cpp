@@ -12,7 +12,7 @@
 
 #include "weir/base/file.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 namespace {
 
@@ -161,4 +161,4 @@ result<trust_policy> trust_from_environment() {
   return out;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

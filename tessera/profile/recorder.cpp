@@ -13,7 +13,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Microseconds with three decimals; a floating point number would lose them.
@@ -238,4 +238,4 @@ result<void> recorder::write(const std::string& path) const {
   return {};
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

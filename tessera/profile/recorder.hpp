@@ -13,7 +13,7 @@
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/operation.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread}
 class recorder final : public operation_observer {
@@ -71,4 +71,4 @@ class recorder final : public operation_observer {
   std::optional<numerics_policy> last_policy_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -15,7 +15,7 @@
 #include "weir/base/hash.hpp"
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Threads along x that are tried beside the module's own extents. Each is four times the
@@ -166,4 +166,4 @@ result<block_choice> choose_block(stream& on, const launch_request& what,
   return next ? block_choice{*next, block_trial{key, *next}} : usual;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "weir/runtime/tuning.hpp"
 #include "weir/tessera/module/cache.hpp"
 #include "weir/tessera/stream/work.hpp"
-#include "weir/runtime/tuning.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 using block_extents = std::array<std::int32_t, 3>;
 
@@ -42,7 +42,7 @@ struct block_choice {
 };
 
 /// @threads{safe from any thread}
-using block_tuner = measured_choice<block_key, block_extents>;
+using block_tuner = runtime::measured_choice<block_key, block_extents>;
 
 /// A launch leaves the block to the module or the runtime.
 [[nodiscard]] bool is_zero(const block_extents& block) noexcept;
@@ -67,4 +67,4 @@ using block_tuner = measured_choice<block_key, block_extents>;
 [[nodiscard]] result<block_choice> choose_block(stream& on, const launch_request& what,
                                                 const numerics_policy& policy);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -17,7 +17,7 @@
 #include "weir/tessera/stream/meeting_point.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::uint32_t window = 1U << 15;
@@ -44,46 +44,51 @@ class observers final : public operation_observer {
   std::vector<std::shared_ptr<operation_observer>> all_;
 };
 
-algorithm algorithm_of(const plan_record& plan) {
+collective::algorithm algorithm_of(const plan_record& plan) {
   switch (plan.algorithm) {
-    case 1: return algorithm::ring;
-    case 2: return algorithm::tree;
-    case 3: return algorithm::hierarchical;
-    default: return algorithm::direct;
+    case 1: return collective::algorithm::ring;
+    case 2: return collective::algorithm::tree;
+    case 3: return collective::algorithm::hierarchical;
+    default: return collective::algorithm::direct;
   }
 }
 
 /// What travels between ranks by a plan; nothing where no wire format is of that type.
-std::optional<wire_format> wire_of(const plan_record& plan) {
+std::optional<collective::wire_format> wire_of(const plan_record& plan) {
   const auto type = [&](dtype t) { return static_cast<std::uint32_t>(t); };
   if (plan.wire_dtype == 0 || plan.wire_dtype == plan.dtype) {
-    return wire_format::plain;
+    return collective::wire_format::plain;
   }
-  return plan.wire_dtype == type(dtype::bf16)       ? std::optional(wire_format::bf16)
-         : plan.wire_dtype == type(dtype::fp8_e4m3) ? std::optional(wire_format::fp8_e4m3)
-         : plan.wire_dtype == type(dtype::fp8_e5m2) ? std::optional(wire_format::fp8_e5m2)
-                                                    : std::nullopt;
+  return plan.wire_dtype == type(dtype::bf16)
+             ? std::optional(collective::wire_format::bf16)
+         : plan.wire_dtype == type(dtype::fp8_e4m3)
+             ? std::optional(collective::wire_format::fp8_e4m3)
+         : plan.wire_dtype == type(dtype::fp8_e5m2)
+             ? std::optional(collective::wire_format::fp8_e5m2)
+             : std::nullopt;
 }
 
 /// What a module's plan says, one hint per kind of collective.
-std::vector<collective_hint> hints_of(const plan_record& plan) {
-  const std::optional<wire_format> wire = wire_of(plan);
-  if (!wire || (plan.algorithm == 0 && *wire == wire_format::plain)) {
+std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
+  const std::optional<collective::wire_format> wire = wire_of(plan);
+  if (!wire || (plan.algorithm == 0 && *wire == collective::wire_format::plain)) {
     return {};
   }
-  constexpr collective_kind kinds[] = {
-      collective_kind::all_reduce, collective_kind::reduce_scatter,
-      collective_kind::all_gather, collective_kind::broadcast};
-  std::vector<collective_hint> out;
+  constexpr collective::collective_kind kinds[] = {
+      collective::collective_kind::all_reduce,
+      collective::collective_kind::reduce_scatter,
+      collective::collective_kind::all_gather, collective::collective_kind::broadcast};
+  std::vector<collective::collective_hint> out;
   for (std::uint32_t i = 0; i < 4; ++i) {
     if (plan.collective == 0 || plan.collective == i + 1) {
-      collective_hint hint;
+      collective::collective_hint hint;
       hint.kind = kinds[i];
       hint.type = static_cast<int>(plan.dtype);
       hint.least_bytes = plan.least_bytes;
       hint.most_bytes = plan.most_bytes;
       // Rounding happens once per phase, which only this one has.
-      hint.how = *wire == wire_format::plain ? algorithm_of(plan) : algorithm::direct;
+      hint.how = *wire == collective::wire_format::plain ? algorithm_of(plan)
+                                                         : collective::algorithm::direct;
       hint.wire = *wire;
       hint.chunk_bytes = plan.chunk_bytes;
       out.push_back(hint);
@@ -92,10 +97,10 @@ std::vector<collective_hint> hints_of(const plan_record& plan) {
   return out;
 }
 
-cache_key cache_key_of(const tuning_key& key) {
+cache_key cache_key_of(const collective::tuning_key& key) {
   cache_key out;
   out.kind = cache_kind::collective_tuning;
-  out.kernel = name_of(key.kind);
+  out.kernel = collective::name_of(key.kind);
   for (const int part : {static_cast<int>(key.op), key.level, key.wide ? 1 : 0, key.ranks,
                          key.domains, key.workers, key.size_class}) {
     out.shape.push_back(static_cast<std::uint64_t>(part));
@@ -106,18 +111,19 @@ cache_key cache_key_of(const tuning_key& key) {
 }
 
 /// What was measured, in files of the cache.
-tuning_store store_in(module_cache& cache) {
-  tuning_store out;
-  out.load = [&cache](const tuning_key& key) -> result<std::optional<algorithm>> {
+collective::tuning_store store_in(module_cache& cache) {
+  collective::tuning_store out;
+  out.load = [&cache](const collective::tuning_key& key)
+      -> result<std::optional<collective::algorithm>> {
     WEIR_TRY(const auto found, cache.get(cache_key_of(key)));
     if (!found) {
-      return std::optional<algorithm>();
+      return std::optional<collective::algorithm>();
     }
-    const auto how = algorithm_named(as_text(*found));
+    const auto how = collective::algorithm_named(as_text(*found));
     return how ? std::optional(*how) : std::nullopt;
   };
-  out.keep = [&cache](const tuning_key& key, algorithm how) {
-    static_cast<void>(cache.put(cache_key_of(key), as_view(name_of(how))));
+  out.keep = [&cache](const collective::tuning_key& key, collective::algorithm how) {
+    static_cast<void>(cache.put(cache_key_of(key), as_view(collective::name_of(how))));
   };
   return out;
 }
@@ -125,7 +131,7 @@ tuning_store store_in(module_cache& cache) {
 }  // namespace
 
 mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
-           std::span<const std::int32_t> ids, const mesh_shape& s)
+           std::span<const std::int32_t> ids, const collective::mesh_shape& s)
     : of(std::move(context_of)),
       number(number_of),
       devices(ids.begin(), ids.end()),
@@ -145,10 +151,10 @@ mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
   }
 }
 
-result<std::shared_ptr<const collective_plan>> plan_cache::get(
-    const collective_call& call, int ranks, const topology& shape,
-    const plan_options& options) {
-  const key k{digest_of(call),
+result<std::shared_ptr<const collective::collective_plan>> plan_cache::get(
+    const collective::collective_call& call, int ranks, const collective::topology& shape,
+    const collective::plan_options& options) {
+  const key k{collective::digest_of(call),
               ranks,
               shape.domains,
               shape.workers,
@@ -164,8 +170,8 @@ result<std::shared_ptr<const collective_plan>> plan_cache::get(
       return found->second;
     }
   }
-  WEIR_TRY(auto made, plan_collective(call, ranks, shape, options));
-  auto out = std::make_shared<const collective_plan>(std::move(made));
+  WEIR_TRY(auto made, collective::plan_collective(call, ranks, shape, options));
+  auto out = std::make_shared<const collective::collective_plan>(std::move(made));
   const std::lock_guard lock(mutex_);
   if (plans_.size() >= most) {
     plans_.clear();
@@ -197,13 +203,13 @@ void context::destroy(context* what) noexcept {
 result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const unsigned threads = settings.threads != 0 ? settings.threads : cores;
-  engine_options options;
+  runtime::engine_options options;
   // Threads of the program only submit: the submitter's place among the workers is idle.
   options.workers = threads + 1;
   options.window = window;
   options.heap = 0;
   options.kernel_time = false;
-  WEIR_TRY(auto made, engine::create(options));
+  WEIR_TRY(auto made, runtime::engine::create(options));
   std::shared_ptr<context> out(new context(std::move(settings)), &context::destroy);
   out->workers_ = threads;
   out->own_engine_ = std::move(made);
@@ -211,7 +217,7 @@ result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   return out;
 }
 
-result<std::shared_ptr<context>> context::over(engine& workers,
+result<std::shared_ptr<context>> context::over(runtime::engine& workers,
                                                runtime_settings settings) {
   std::shared_ptr<context> out(new context(std::move(settings)));
   out->workers_ = workers.workers();
@@ -227,7 +233,7 @@ std::function<void(std::string_view)> context::log_at(log_level level) {
   };
 }
 
-result<void> context::open(engine& workers) {
+result<void> context::open(runtime::engine& workers) {
   port_ = std::make_unique<submission_port>(workers);
   cpu_options options;
   options.devices = settings_.devices;
@@ -264,8 +270,8 @@ result<void> context::open(engine& workers) {
               .message());
     }
   }
-  tuner_ = std::make_unique<collective_tuner>(cache_ == nullptr ? tuning_store()
-                                                                : store_in(*cache_));
+  tuner_ = std::make_unique<collective::collective_tuner>(
+      cache_ == nullptr ? collective::tuning_store() : store_in(*cache_));
   blocks_ = std::make_unique<block_tuner>(cache_ == nullptr ? block_tuner::store()
                                                             : block_store_in(*cache_));
   WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
@@ -289,9 +295,9 @@ void context::log(log_level level, std::string_view text) const {
 }
 
 result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> devices,
-                                                 const mesh_axes& axes) {
-  WEIR_TRY(const mesh_shape shape,
-           mesh_shape::make(devices, backend_->device_count(), axes));
+                                                 const collective::mesh_axes& axes) {
+  WEIR_TRY(const collective::mesh_shape shape,
+           collective::mesh_shape::make(devices, backend_->device_count(), axes));
   std::shared_ptr<mesh> out;
   {
     const std::lock_guard lock(mutex_);
@@ -369,7 +375,7 @@ result<void> context::shut_down() {
   // Steps that have done their work still let go of what they used.
   const std::int64_t deadline = now_ns() + stop_limit_ns;
   const auto busy = [this] {
-    const engine_counters c = port_->of().counters();
+    const runtime::engine_counters c = port_->of().counters();
     return c.submitted != c.finished;
   };
   while (out && busy() && now_ns() < deadline) {
@@ -450,7 +456,7 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.trust = trust_;
   options.cache = cache_.get();
   options.from_files = settings_.code_from_cache;
-  WEIR_TRY(auto out, runtime::load_module(image, options));
+  WEIR_TRY(auto out, tessera::load_module(image, options));
   module_wishes wishes;
   wishes.of = out.get();
   if (const auto& p = out->policy()) {
@@ -461,11 +467,11 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
     if (plan.wire_dtype != 0 && out->policy() && !out->policy()->wire_quantisation) {
       continue;  // the module's own policy forbids what the plan proposes
     }
-    std::optional<axis_set> axes;
+    std::optional<collective::axis_set> axes;
     if (!plan.axis.empty()) {
-      WEIR_TRY(axes, parse_axes(std::string_view(plan.axis)));
+      WEIR_TRY(axes, collective::parse_axes(std::string_view(plan.axis)));
     }
-    for (const collective_hint& hint : hints_of(plan)) {
+    for (const collective::collective_hint& hint : hints_of(plan)) {
       wishes.hints.emplace_back(axes, hint);
     }
   }
@@ -487,9 +493,9 @@ void context::forget_module(const loaded_module& what) {
   suggest_policy();
 }
 
-std::vector<collective_hint> context::hints(axis_set axes) const {
+std::vector<collective::collective_hint> context::hints(collective::axis_set axes) const {
   const std::lock_guard lock(mutex_);
-  std::vector<collective_hint> out;
+  std::vector<collective::collective_hint> out;
   for (const module_wishes& m : wishes_) {
     for (const auto& [only, hint] : m.hints) {
       if (!only || *only == axes) {
@@ -500,7 +506,7 @@ std::vector<collective_hint> context::hints(axis_set axes) const {
   return out;
 }
 
-void context::took(const tuning_trial& trial, std::int64_t ns) {
+void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
   if (tuner_->took(trial, ns) && cache_ != nullptr) {
     // A worker does not wait for files.
     cleaner_.later([self = weak_from_this(), key = trial.key] {
@@ -569,4 +575,4 @@ std::shared_ptr<operation_observer> context::observer() const {
   return listening_;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// One side of a copy.
@@ -245,12 +245,12 @@ int lane_that_copies(const copy_request& what, const end_of_copy& to,
 }
 
 /// The bytes of one side of a copy, as offsets from `base`.
-result<footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
-                           const std::byte* at, const std::byte* base) {
+result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
+                                    const std::byte* at, const std::byte* base) {
   const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
                                               static_cast<std::int64_t>(shape.bytes)};
   const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
-  return footprint::of({1, 1}, at - base, counts, strides, 1);
+  return runtime::footprint::of({1, 1}, at - base, counts, strides, 1);
 }
 
 /// @error{invalid_argument, a rank would read bytes that it writes}
@@ -267,9 +267,9 @@ result<void> check_apart(const stream& on, const copy_shape& shape, const end_of
       continue;
     }
     const std::byte* const base = std::min(a, b);
-    WEIR_TRY(const footprint written, bytes_of(shape, shape.to_pitch, a, base));
-    WEIR_TRY(const footprint read, bytes_of(shape, shape.from_pitch, b, base));
-    if (decide_overlap(written, read) != overlap::no) {
+    WEIR_TRY(const runtime::footprint written, bytes_of(shape, shape.to_pitch, a, base));
+    WEIR_TRY(const runtime::footprint read, bytes_of(shape, shape.from_pitch, b, base));
+    if (runtime::decide_overlap(written, read) != runtime::overlap::no) {
       return refused("copy within an allocation", "ranges that do not overlap",
                      fmt::format("{} rows of {} bytes at a distance of {}", shape.rows,
                                  shape.bytes, a - b));
@@ -361,4 +361,4 @@ ref<operation> make_failing(error why) {
   return make_ref<failing>(std::move(why));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

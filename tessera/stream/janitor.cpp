@@ -9,7 +9,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/threads.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// A call on this thread let go of the last that kept its janitor.
@@ -73,4 +73,4 @@ void janitor::work() {
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

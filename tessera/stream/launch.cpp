@@ -11,7 +11,7 @@
 #include "stream/persistent_launch.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 std::size_t rank_in(const memory_place& place) noexcept {
@@ -213,4 +213,4 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what) {
   return make_launch(on, what, policy, nullptr);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 
 #include "weir/base/clock.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Random numbers depend on how many launches the stream has run before.
@@ -83,8 +83,8 @@ void launch_operation::submit(submission& to) {
   }
 }
 
-void launch_operation::submit_on(submission& to, unsigned d, std::span<const access> held,
-                                 bool last) {
+void launch_operation::submit_on(submission& to, unsigned d,
+                                 std::span<const runtime::access> held, bool last) {
   const std::int64_t slices = shape_->slices.slices;
   if (slices <= 1) {
     if (last) {
@@ -94,8 +94,8 @@ void launch_operation::submit_on(submission& to, unsigned d, std::span<const acc
     }
     return;
   }
-  const task_id first = to.add(*this, d, opening, held);
-  std::vector<task_id> all;
+  const runtime::task_id first = to.add(*this, d, opening, held);
+  std::vector<runtime::task_id> all;
   for (std::uint32_t i = 0; i < slices; ++i) {
     all.push_back(to.add(*this, d, i, {}, {&first, 1}));
   }
@@ -228,4 +228,4 @@ void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) 
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

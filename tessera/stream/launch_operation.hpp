@@ -14,7 +14,7 @@
 #include "stream/block_tuner.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A pointer argument that names an allocation of devices. If it is the address of rank
 /// 0, each rank gets the address of its own instance.
@@ -26,7 +26,7 @@ struct translated {
 /// What launches on the same terms in a row share, as long as one of them lives.
 struct launch_shape : counted {
   alignas(64) module_kernel kernel;  // apart from the count, which workers change
-  std::shared_ptr<runtime::mesh> mesh;
+  std::shared_ptr<tessera::mesh> mesh;
   device_backend* backend = nullptr;
   std::vector<grid_launch> grids;  ///< by lane; but for arguments and descriptor
   slice_plan slices;
@@ -111,7 +111,8 @@ class launch_operation : public operation {
     std::optional<error> why;
   };
 
-  void submit_on(submission& to, unsigned d, std::span<const access> held, bool last);
+  void submit_on(submission& to, unsigned d, std::span<const runtime::access> held,
+                 bool last);
   /// Members of a JSON object: each argument by name, its bytes as a hexadecimal number,
   /// the most significant first.
   [[nodiscard]] std::string listed_arguments() const;
@@ -144,4 +145,4 @@ class measured_launch final : public launch_operation {
   std::atomic<bool> failed_{false};
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -10,7 +10,7 @@
 #include "weir/tessera/stream/graph.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Lets go of memory with the last point that holds this.
@@ -227,4 +227,4 @@ result<void> context::free_in_capture(stream& by, void* at) {
                                              std::move(memory), false));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -9,7 +9,7 @@
 
 #include "stream/graphs/graph_memory.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 std::size_t memory_budget::room() const noexcept {
   const std::size_t most = limit_;
@@ -187,4 +187,4 @@ pool_counters memory_pool::counters() const {
   return counts_;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -10,7 +10,7 @@
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 const char graph_is_made = 0;
 const char graph_runs = 0;
@@ -26,7 +26,7 @@ struct step_call {
   std::uint32_t lane;
   std::uint32_t index;
 
-  void operator()(const task_context& c) const {
+  void operator()(const runtime::task_context& c) const {
     if (c.argument == &graph_is_made) {
       return;
     }
@@ -79,26 +79,27 @@ bool on_worker() noexcept {
   return in_step || on_engine;
 }
 
-task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
-                        std::span<const access> accesses, std::span<const task_id> others,
-                        std::uint8_t worker) {
+runtime::task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
+                                 std::span<const runtime::access> accesses,
+                                 std::span<const runtime::task_id> others,
+                                 std::uint8_t worker) {
   if (owners_) {
     what.retain();
   }
   return put(what, lane, index, accesses, others, worker);
 }
 
-task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index,
-                             std::span<const access> accesses) {
+runtime::task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index,
+                                      std::span<const runtime::access> accesses) {
   if (what_.get() == &what) {
     static_cast<void>(what_.detach());
-    return put(what, lane, index, accesses, {}, submit_options::anywhere);
+    return put(what, lane, index, accesses, {}, runtime::submit_options::anywhere);
   }
   return add(what, lane, index, accesses);
 }
 
-std::span<const access> submission::held(const operation& what, unsigned lane) {
-  const access& own = lanes_.of(lane).held;
+std::span<const runtime::access> submission::held(const operation& what, unsigned lane) {
+  const runtime::access& own = lanes_.of(lane).held;
   if (!what.touches_more || lanes_.devices() == 1) {
     return {&own, 1};
   }
@@ -111,15 +112,16 @@ std::span<const access> submission::held(const operation& what, unsigned lane) {
   return held_;
 }
 
-task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
-                        std::span<const access> accesses, std::span<const task_id> others,
-                        std::uint8_t worker) {
-  std::vector<task_id> after;
+runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
+                                 std::span<const runtime::access> accesses,
+                                 std::span<const runtime::task_id> others,
+                                 std::uint8_t worker) {
+  std::vector<runtime::task_id> after;
   for (const ref<point>& p : what.waits) {
     const auto ids = p->tasks_to_wait_for();
     after.insert(after.end(), ids.begin(), ids.end());
   }
-  submit_options with;
+  runtime::submit_options with;
   with.urgent = lanes_.urgent || what.urgent;
   with.worker = worker;
   if (after.empty()) {
@@ -238,7 +240,7 @@ void lane_operation::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcep
 
 void joining_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
-  std::vector<access> accesses;
+  std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < lanes.devices(); ++i) {
     accesses.push_back(holds(lanes.of(i)));
   }
@@ -254,4 +256,4 @@ void joining_operation::step(lane_set& lanes, unsigned, std::uint32_t) noexcept 
   observe(0, start);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

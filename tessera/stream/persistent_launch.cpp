@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Ends when its threads have; holds its stream until then.
@@ -125,4 +125,4 @@ ref<operation> make_persistent_launch(ref<launch_shape> shape, ref<launch_argume
   return make_ref<persistent_operation>(std::move(shape), std::move(args), ordinal, on);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

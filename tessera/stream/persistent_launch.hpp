@@ -5,7 +5,7 @@
 
 #include "stream/launch_operation.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A launch whose blocks have threads of their own. It ends when these have, and holds
 /// its stream until then.
@@ -13,4 +13,4 @@ namespace weir::runtime {
                                                     ref<launch_arguments> args,
                                                     std::uint64_t ordinal, stream& on);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

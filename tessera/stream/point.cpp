@@ -7,7 +7,7 @@
 
 #include "weir/base/clock.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 point::point(unsigned lanes, doorbell& bell)
     : operation(kind::marker),
@@ -72,4 +72,4 @@ failure point::first_failure() const {
   return out;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

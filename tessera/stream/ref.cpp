@@ -13,7 +13,7 @@
 #include "weir/base/fork.hpp"
 #include "weir/base/prefetch.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -166,4 +166,4 @@ void counted::operator delete(void* at, std::size_t bytes) noexcept {
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

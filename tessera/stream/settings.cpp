@@ -13,7 +13,7 @@
 #include "weir/base/text.hpp"
 #include "weir/collective/call.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 class reader {
@@ -264,4 +264,4 @@ std::vector<std::pair<std::string, std::string>> runtime_settings::listed() cons
   };
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

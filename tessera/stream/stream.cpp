@@ -16,7 +16,7 @@
 #include "weir/tessera/stream/graph.hpp"
 #include "weir/tessera/stream/meeting_point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// Waits without an operation between them before those are looked for that are over, and
@@ -516,4 +516,4 @@ void stream::stop_persistent() {
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

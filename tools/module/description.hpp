@@ -14,14 +14,14 @@ namespace weir::tools {
 
 /// A section of code that is still a file.
 struct code_file {
-  runtime::section_kind kind = runtime::section_kind::cpu_so;
+  tessera::section_kind kind = tessera::section_kind::cpu_so;
   std::string arch;
   std::string path;  ///< empty for registered functions
 };
 
 /// A kernel and the machines that it is for; none means all.
 struct described_kernel {
-  runtime::kernel_record record;
+  tessera::kernel_record record;
   std::vector<std::string> targets;  ///< "x86-64-v3", as of the code
 };
 
@@ -30,9 +30,9 @@ struct module_description {
   std::string explain;               ///< JSON
   std::vector<described_kernel> kernels;
   std::vector<code_file> code;
-  std::vector<runtime::plan_record> plans;
+  std::vector<tessera::plan_record> plans;
   bool has_policy = false;
-  runtime::policy_record policy;
+  tessera::policy_record policy;
 };
 
 /// Reads a description; paths in it are relative to `folder`.
@@ -45,9 +45,9 @@ struct module_description {
 /// y" both; "int32 n" is a value, "opaque:20 options" that many bytes; "void*" points to
 /// anything, "constant fp32* t" to constant memory.
 /// @error{invalid_argument}
-[[nodiscard]] result<runtime::kernel_parameter> read_parameter(std::string_view text);
+[[nodiscard]] result<tessera::kernel_parameter> read_parameter(std::string_view text);
 /// The same words back.
-[[nodiscard]] std::string parameter_text(const runtime::kernel_parameter& parameter);
+[[nodiscard]] std::string parameter_text(const tessera::kernel_parameter& parameter);
 
 /// "x86-64-v3=FILE" @error{invalid_argument}
 [[nodiscard]] result<code_file> read_code_argument(const std::string& text);

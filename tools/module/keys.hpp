@@ -11,10 +11,10 @@
 namespace weir::tools {
 
 /// @error{not_found, io; invalid_argument, no secret key}
-[[nodiscard]] result<runtime::secret_key> read_secret_key(const std::string& path);
+[[nodiscard]] result<tessera::secret_key> read_secret_key(const std::string& path);
 /// Writes the secret key with mode 0600, and the public one to `path`.pub.
 /// @error{already_exists, either file; io}
 [[nodiscard]] result<void> write_key_files(const std::string& path,
-                                           const runtime::key_pair& keys);
+                                           const tessera::key_pair& keys);
 
 }  // namespace weir::tools

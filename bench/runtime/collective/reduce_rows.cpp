@@ -16,7 +16,7 @@
 namespace {
 
 using namespace weir;
-using namespace weir::runtime;
+using namespace weir::collective;
 
 constexpr int ranks = 4;
 constexpr std::size_t elements = std::size_t{16} << 20;

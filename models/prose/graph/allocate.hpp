@@ -56,7 +56,7 @@ result<std::unique_ptr<graph<R>>> graph<R>::create(task_place place,
                                                    const prose_config& config,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
-  WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
+  WEIR_TRY(const auto over_lanes, collective::reducer::make({dtype_of<R>}));
   std::unique_ptr<graph> g(
       new graph(std::move(place), config, kernels, over_lanes, shared_sum.p != nullptr));
   WEIR_TRY(g->state_, make_state<R>(g->place_, config, g->layout_));

@@ -170,7 +170,7 @@ class graph {
   };
 
   graph(task_place place, const prose_config& config, const kernel_table<R>& kernels,
-        const runtime::reducer& over_lanes, bool shares)
+        const collective::reducer& over_lanes, bool shares)
       : place_(std::move(place)),
         config_(config),
         layout_(config),
@@ -371,7 +371,7 @@ class graph {
   parameter_layout layout_;
   graph_sizes n_;
   const kernel_table<R>* k_;
-  runtime::reducer over_lanes_;
+  collective::reducer over_lanes_;
   bool shares_;  ///< the sum over the lanes is a part of a larger one
   model_state<R> state_;
   std::vector<lane_gradients<R>> gradients_;

@@ -16,7 +16,7 @@
 
 #include "device/cpu/sanitizers.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t guard_bytes = 64;
@@ -208,4 +208,4 @@ memory_use cpu_arena::use() const {
   return use_;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -14,7 +14,7 @@
 #include "weir/tessera/device/backend.hpp"
 #include "weir/tessera/device/memory_source.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread}
 class cpu_arena {
@@ -63,4 +63,4 @@ class cpu_arena {
   std::unordered_map<std::byte*, block> live_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -19,7 +19,7 @@
 #include "device/cpu/sanitizers.hpp"
 #include "weir/base/system/fp_environment.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t shared_alignment = 64;
@@ -426,4 +426,4 @@ result<void> run_block_range(const block_host& host, std::int64_t first,
   return loop.run(first, last, needs_fibers(*host.launch, host.gate != nullptr));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -16,7 +16,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class grid_gate;
 
@@ -79,4 +79,4 @@ struct block_host {
 [[nodiscard]] result<void> run_block_range(const block_host& host, std::int64_t first,
                                            std::int64_t last);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

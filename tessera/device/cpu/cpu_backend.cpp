@@ -19,7 +19,7 @@
 #include "weir/tessera/device/cpu.hpp"
 #include "weir/tessera/module/cpu_level.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t least_stack = std::size_t{16} << 10;
@@ -228,4 +228,4 @@ result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

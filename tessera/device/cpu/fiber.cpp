@@ -115,7 +115,7 @@ weir_fiber_start:
 )");
 #endif
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// The frame that weir_fiber_switch takes from a stack, lowest word first.
@@ -158,11 +158,11 @@ void jump(fiber_context& from, fiber_context& to) noexcept {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera
 
 #else
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// makecontext passes integers only.
@@ -190,11 +190,11 @@ void jump(fiber_context& from, fiber_context& to) noexcept {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera
 
 #endif
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
              void (*entry)(void*), void* argument) noexcept {
@@ -256,4 +256,4 @@ void arrive_first([[maybe_unused]] fiber_context& self) noexcept {
 #endif
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -18,7 +18,7 @@
 #include <ucontext.h>
 #endif
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A context that is suspended, or that of the calling thread while it is away from its
 /// own stack. Keeps the control bits of the floating point units, as calls do.
@@ -53,4 +53,4 @@ void leave_context(fiber_context& from, fiber_context& to) noexcept;
 /// To be called first by an entry, with its own context.
 void arrive_first(fiber_context& self) noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

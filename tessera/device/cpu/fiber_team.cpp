@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// A guard page takes two of the 65530 mappings that a process may have by default, so
@@ -244,4 +244,4 @@ void fiber_team::change(fiber& from, fiber& to) noexcept {
   switch_context(from.context, to.context);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -14,7 +14,7 @@
 #include "device/cpu/fiber.hpp"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Stacks, each with a page below it that may not be touched (if the process does not
 /// have very many of them).
@@ -95,4 +95,4 @@ class fiber_team {
   bool quit_ = false;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

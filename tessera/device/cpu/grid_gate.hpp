@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A block that has ended counts as arrived at every later barrier.
 /// @threads{safe from any thread}
@@ -56,4 +56,4 @@ class grid_gate {
   const std::atomic<bool>& stop_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -20,7 +20,7 @@
 #include "device/cpu/grid_gate.hpp"
 #include "weir/base/threads.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 std::chrono::nanoseconds to_duration(std::int64_t ns) {
@@ -293,4 +293,4 @@ result<std::shared_ptr<persistent_run>> persistent_kernels::start(
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class cpu_persistent_run;
 
@@ -44,4 +44,4 @@ class persistent_kernels {
   std::vector<std::shared_ptr<cpu_persistent_run>> runs_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

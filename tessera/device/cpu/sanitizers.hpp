@@ -28,7 +28,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 inline constexpr bool sanitized =
 #if defined(WEIR_ASAN) || defined(WEIR_TSAN)
@@ -51,4 +51,4 @@ inline void permit([[maybe_unused]] const void* from,
 #endif
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -9,20 +9,21 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
-std::size_t extent(const collective_call& call, int ranks, bool packed) {
+std::size_t extent(const collective::collective_call& call, int ranks, bool packed) {
   const auto size = static_cast<std::size_t>(info_of(call.type).size);
   return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
 }
 
-bool input_is_packed(const collective_call& call) noexcept {
-  return call.packed_shards && (call.kind == collective_kind::all_gather ||
-                                call.kind == collective_kind::gather);
+bool input_is_packed(const collective::collective_call& call) noexcept {
+  return call.packed_shards && (call.kind == collective::collective_kind::all_gather ||
+                                call.kind == collective::collective_kind::gather);
 }
-bool output_is_packed(const collective_call& call) noexcept {
-  return call.packed_shards && (call.kind == collective_kind::reduce_scatter ||
-                                call.kind == collective_kind::scatter);
+bool output_is_packed(const collective::collective_call& call) noexcept {
+  return call.packed_shards &&
+         (call.kind == collective::collective_kind::reduce_scatter ||
+          call.kind == collective::collective_kind::scatter);
 }
 
 namespace {
@@ -99,4 +100,4 @@ result<buffer_places> places_of(const stream& on, const collective_request& what
   return out;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -8,12 +8,13 @@
 
 #include "weir/tessera/stream/collective.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Bytes of one rank's input or output; `packed`: of a buffer that holds one shard.
-[[nodiscard]] std::size_t extent(const collective_call& call, int ranks, bool packed);
-[[nodiscard]] bool input_is_packed(const collective_call& call) noexcept;
-[[nodiscard]] bool output_is_packed(const collective_call& call) noexcept;
+[[nodiscard]] std::size_t extent(const collective::collective_call& call, int ranks,
+                                 bool packed);
+[[nodiscard]] bool input_is_packed(const collective::collective_call& call) noexcept;
+[[nodiscard]] bool output_is_packed(const collective::collective_call& call) noexcept;
 
 struct buffer_places {
   std::optional<memory_place> input;  ///< nothing: the call has no buffers
@@ -26,4 +27,4 @@ struct buffer_places {
 [[nodiscard]] result<buffer_places> places_of(const stream& on,
                                               const collective_request& what, int ranks);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -17,7 +17,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t scratch_alignment = 64;
@@ -28,22 +28,24 @@ std::byte* aligned(std::byte* at) noexcept {
 }
 
 struct planned {
-  std::shared_ptr<const collective_plan> plan;
-  collective_choice how;
-  std::optional<tuning_trial> trial;
+  std::shared_ptr<const collective::collective_plan> plan;
+  collective::collective_choice how;
+  std::optional<collective::tuning_trial> trial;
 };
 
 /// Proposes the fastest schedule, or the next to be measured, which `trial` then gets.
-tuner_lookup tuner_of(context& of, bool measures, std::optional<tuning_trial>& trial) {
-  return [&of, measures, &trial](
-             const collective_call& call, int ranks,
-             const topology& shape) -> result<std::optional<collective_hint>> {
-    WEIR_TRY(std::optional<algorithm> how, of.tuner().fastest(call, ranks, shape));
+collective::tuner_lookup tuner_of(context& of, bool measures,
+                                  std::optional<collective::tuning_trial>& trial) {
+  return [&of, measures, &trial](const collective::collective_call& call, int ranks,
+                                 const collective::topology& shape)
+             -> result<std::optional<collective::collective_hint>> {
+    WEIR_TRY(std::optional<collective::algorithm> how,
+             of.tuner().fastest(call, ranks, shape));
     if (!how && measures) {
       trial = of.tuner().next(call, ranks, shape);
       how = trial ? std::optional(trial->how) : std::nullopt;
     }
-    std::optional<collective_hint> out;
+    std::optional<collective::collective_hint> out;
     if (how) {
       out.emplace();
       out->kind = call.kind;
@@ -54,26 +56,28 @@ tuner_lookup tuner_of(context& of, bool measures, std::optional<tuning_trial>& t
 }
 
 /// The same call by another schedule, in place, to be compared with.
-result<std::shared_ptr<const collective_plan>> plan_to_verify(stream& on,
-                                                              const collective_plan& plan,
-                                                              int ranks) {
-  topology shape;
+result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
+    stream& on, const collective::collective_plan& plan, int ranks) {
+  collective::topology shape;
   shape.workers = 3;
-  collective_call call = plan.call();
-  plan_options other;
-  other.how = plan.options().how == algorithm::tree ? algorithm::ring : algorithm::tree;
+  collective::collective_call call = plan.call();
+  collective::plan_options other;
+  other.how = plan.options().how == collective::algorithm::tree
+                  ? collective::algorithm::ring
+                  : collective::algorithm::tree;
   other.chunk_bytes = 4096;
-  if (!is_legal(other.how, call, ranks, shape)) {
-    other.how = algorithm::direct;
+  if (!collective::is_legal(other.how, call, ranks, shape)) {
+    other.how = collective::algorithm::direct;
   }
   return on.of().plans().get(call, ranks, shape, other);
 }
 
 /// Type that the numbers of a reduction are added in.
-dtype accumulates_in(const reducer& sums) noexcept {
+dtype accumulates_in(const collective::reducer& sums) noexcept {
   const dtype type = sums.what().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
-  if (sums.rule() == partial_rule::none) {  // exactly, and then rounded to this
+  if (sums.rule() ==
+      collective::partial_rule::none) {  // exactly, and then rounded to this
     return complex ? dtype::complex128 : dtype::fp64;
   }
   if (sums.node_bytes() == sums.element_bytes()) {
@@ -84,12 +88,12 @@ dtype accumulates_in(const reducer& sums) noexcept {
                                                           : dtype::fp64;
 }
 
-std::uint32_t number_of(algorithm how) noexcept {
+std::uint32_t number_of(collective::algorithm how) noexcept {
   constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as of tessFatbinPlan
   return numbers[static_cast<std::size_t>(how)];
 }
 
-std::uint32_t number_of(wire_format wire) noexcept {
+std::uint32_t number_of(collective::wire_format wire) noexcept {
   constexpr std::array<dtype, 4> types = {dtype{}, dtype::bf16, dtype::fp8_e4m3,
                                           dtype::fp8_e5m2};
   return static_cast<std::uint32_t>(types[static_cast<std::size_t>(wire)]);
@@ -104,9 +108,9 @@ std::uint64_t digest_of_descriptor(const stream& on, const numerics_policy& p) n
 
 /// The stream's descriptor of this collective.
 void note_numbers(stream& on, const numerics_policy& policy,
-                  const collective_plan& plan) noexcept {
+                  const collective::collective_plan& plan) noexcept {
   tessDeterminism told = on.describe(policy);
-  const plan_options& how = plan.options();
+  const collective::plan_options& how = plan.options();
   told.algorithm = number_of(how.how);
   told.wire = number_of(how.wire);
   told.chunkBytes = how.chunk_bytes;
@@ -119,61 +123,63 @@ void note_numbers(stream& on, const numerics_policy& policy,
 result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
   context& of = on.of();
   const auto& settings = of.settings();
-  topology shape;
+  collective::topology shape;
   if (!settings.topology.empty()) {
-    WEIR_TRY(shape, parse_topology(settings.topology));
+    WEIR_TRY(shape, collective::parse_topology(settings.topology));
   }
   shape.workers = static_cast<int>(of.workers());
   const numerics_policy policy = of.policy();
-  const std::vector<collective_hint> hints = of.hints(what.axes);
-  choice_sources sources;
+  const std::vector<collective::collective_hint> hints = of.hints(what.axes);
+  collective::choice_sources sources;
   sources.hints = hints;
   sources.forced = what.how;
   sources.wire_allowed = policy.fast_math && !policy.stable_reductions &&
                          settings.numerics != numerics_mode::strict;
-  if (what.wire != wire_format::plain && !sources.wire_allowed) {
+  if (what.wire != collective::wire_format::plain && !sources.wire_allowed) {
     return error(errc::determinism_violation,
                  fmt::format("collective not posted: expected plain numbers between "
                              "ranks, as the policy asks, found {}",
-                             name_of(what.wire)))
+                             collective::name_of(what.wire)))
         .hint("allowFastMath=1 and stableReductions=0 permit it");
   }
   if (!sources.forced && !settings.algorithm.empty()) {
-    WEIR_TRY(const algorithm forced, algorithm_named(settings.algorithm));
-    if (is_legal(forced, what.call, ranks, shape)) {
+    WEIR_TRY(const collective::algorithm forced,
+             collective::algorithm_named(settings.algorithm));
+    if (collective::is_legal(forced, what.call, ranks, shape)) {
       sources.forced = forced;
     }
   }
   planned out;
   // Only a call as the plan would make it says something of others; a share waits for
   // ranks, and what is recorded keeps its schedule.
-  const bool measures = of.measures(policy) && on.options().rank < 0 &&
-                        what.chunk_bytes == 0 && what.wire == wire_format::plain &&
-                        !what.in_graph && !on.records();
+  const bool measures =
+      of.measures(policy) && on.options().rank < 0 && what.chunk_bytes == 0 &&
+      what.wire == collective::wire_format::plain && !what.in_graph && !on.records();
   sources.tuner = tuner_of(of, measures, out.trial);
-  WEIR_TRY(out.how, choose_algorithm(what.call, ranks, shape, sources));
+  WEIR_TRY(out.how, collective::choose_algorithm(what.call, ranks, shape, sources));
   if (what.chunk_bytes != 0) {
     out.how.chunk_bytes = what.chunk_bytes;
   }
-  if (what.wire != wire_format::plain) {
+  if (what.wire != collective::wire_format::plain) {
     out.how.wire = what.wire;
-    out.how.how = algorithm::direct;
+    out.how.how = collective::algorithm::direct;
   }
   WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
                                     {out.how.how, out.how.chunk_bytes, out.how.wire}));
   note_numbers(on, policy, *out.plan);
   of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
-         name_of(what.call.kind), what.call.count, info_of(what.call.type).tessera, ranks,
-         name_of(out.how.how), name_of(out.how.level));
+         collective::name_of(what.call.kind), what.call.count,
+         info_of(what.call.type).tessera, ranks, collective::name_of(out.how.how),
+         collective::name_of(out.how.level));
   return out;
 }
 
 }  // namespace
 
-collective_operation::collective_operation(std::shared_ptr<const collective_plan> plan,
-                                           collective_choice how,
-                                           room_list<collective_group> groups,
-                                           std::size_t scratch_limit)
+collective_operation::collective_operation(
+    std::shared_ptr<const collective::collective_plan> plan,
+    collective::collective_choice how, room_list<collective_group> groups,
+    std::size_t scratch_limit)
     : operation(kind::collective),
       plan_(std::move(plan)),
       how_(how),
@@ -185,7 +191,7 @@ std::uint32_t collective_operation::tasks(unsigned) const {
   return static_cast<std::uint32_t>(groups_.size()) * (steps <= 1 ? 1 : steps + 2);
 }
 std::string_view collective_operation::name() const noexcept {
-  return name_of(plan_->call().kind);
+  return collective::name_of(plan_->call().kind);
 }
 std::uint64_t collective_operation::bytes() const noexcept {
   return extent(plan_->call(), 1, false);
@@ -196,21 +202,22 @@ memory_need collective_operation::needs() const noexcept {
 std::string collective_operation::details() const {
   return fmt::format(
       "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
-      name_of(how_.how), name_of(how_.level), plan_->call().level, plan_->ranks());
+      collective::name_of(how_.how), collective::name_of(how_.level), plan_->call().level,
+      plan_->ranks());
 }
 double collective_operation::bus_factor() const noexcept {
   const double others = plan_->ranks() - 1;
   switch (plan_->call().kind) {
-    case collective_kind::all_reduce: return 2 * others / plan_->ranks();
-    case collective_kind::reduce_scatter:
-    case collective_kind::all_gather:
-    case collective_kind::gather:
-    case collective_kind::scatter:
-    case collective_kind::all_to_all: return others / plan_->ranks();
-    case collective_kind::broadcast:
-    case collective_kind::reduce:
-    case collective_kind::send: return 1;
-    case collective_kind::barrier: break;
+    case collective::collective_kind::all_reduce: return 2 * others / plan_->ranks();
+    case collective::collective_kind::reduce_scatter:
+    case collective::collective_kind::all_gather:
+    case collective::collective_kind::gather:
+    case collective::collective_kind::scatter:
+    case collective::collective_kind::all_to_all: return others / plan_->ranks();
+    case collective::collective_kind::broadcast:
+    case collective::collective_kind::reduce:
+    case collective::collective_kind::send: return 1;
+    case collective::collective_kind::barrier: break;
   }
   return 0;
 }
@@ -259,12 +266,12 @@ void collective_operation::submit_groups(submission& to) {
   // The same worker has the same piece in the next collective: it is in its cache. The
   // engine's first place is the submitter's.
   const unsigned own = std::min(to.session().to().workers() - 1, 128U);
-  const bool in_place = own > 1 && plan_->options().how == algorithm::direct;
+  const bool in_place = own > 1 && plan_->options().how == collective::algorithm::direct;
   // Nothing is to be waited for: the submitter opens, so that it wakes a worker for each
   // step, not one that wakes the next on its own processor.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
                        to.session().all_ended();
-  std::vector<access> held;
+  std::vector<runtime::access> held;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
     held.clear();
@@ -276,19 +283,19 @@ void collective_operation::submit_groups(submission& to) {
       to.add(*this, i, whole, held);
       continue;
     }
-    std::vector<task_id> opened;
+    std::vector<runtime::task_id> opened;
     if (at_once) {
       step(to.lanes(), i, opening);
     } else {
       opened.push_back(to.add(*this, i, opening, held));
     }
-    std::vector<task_id> ids;
+    std::vector<runtime::task_id> ids;
     for (std::uint32_t s = 0; s < steps.size(); ++s) {
-      std::vector<task_id> after = opened;
+      std::vector<runtime::task_id> after = opened;
       for (const std::uint32_t before : plan_->after(steps[s])) {
         after.push_back(ids[before]);
       }
-      const unsigned worker = in_place ? 1 + s % own : submit_options::anywhere;
+      const unsigned worker = in_place ? 1 + s % own : runtime::submit_options::anywhere;
       ids.push_back(to.add(*this, i, s, {}, after, static_cast<std::uint8_t>(worker)));
     }
     to.add(*this, i, closing, held, ids);
@@ -344,7 +351,7 @@ void collective_operation::keep_inputs(collective_group& g) {
 }
 
 result<void> collective_operation::verify(collective_group& g) const {
-  const collective_call& call = plan_->call();
+  const collective::collective_call& call = plan_->call();
   const std::size_t bytes = extent(call, 1, false);
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
@@ -353,19 +360,20 @@ result<void> collective_operation::verify(collective_group& g) const {
     inputs.push_back(outputs.back());
   }
   std::vector<std::byte> scratch(verify_->scratch_bytes() + scratch_alignment);
-  collective_buffers buffers;
+  collective::collective_buffers buffers;
   buffers.inputs = inputs;
   buffers.outputs = outputs;
   buffers.scratch = aligned(scratch.data());
   for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
-    WEIR_CHECK(run_step(*verify_, i, buffers));
+    WEIR_CHECK(collective::run_step(*verify_, i, buffers));
   }
   const auto ranks = g.inputs.size();
   for (std::size_t r = 0; r < ranks; ++r) {
-    if (call.kind == collective_kind::reduce && static_cast<int>(r) != call.root) {
+    if (call.kind == collective::collective_kind::reduce &&
+        static_cast<int>(r) != call.root) {
       continue;
     }
-    const bool shard = call.kind == collective_kind::reduce_scatter;
+    const bool shard = call.kind == collective::collective_kind::reduce_scatter;
     const std::size_t length = shard ? bytes / ranks : bytes;
     const std::size_t at = shard ? r * length : 0;
     const std::size_t there = shard && call.packed_shards ? 0 : at;
@@ -373,8 +381,9 @@ result<void> collective_operation::verify(collective_group& g) const {
       return error(errc::determinism_violation,
                    fmt::format("collective not verified \"{}\": expected the bits of "
                                "algorithm {}, found others by {} on rank {}",
-                               name_of(call.kind), name_of(verify_->options().how),
-                               name_of(plan_->options().how), r));
+                               collective::name_of(call.kind),
+                               collective::name_of(verify_->options().how),
+                               collective::name_of(plan_->options().how), r));
     }
   }
   return {};
@@ -410,12 +419,12 @@ void collective_operation::close(collective_group& g) {
 }
 
 result<void> collective_operation::run_step_of(collective_group& g, std::uint32_t index) {
-  collective_buffers buffers;
+  collective::collective_buffers buffers;
   buffers.inputs = g.inputs;
   buffers.outputs = g.outputs;
   buffers.scratch = g.scratch == nullptr ? nullptr : aligned(g.scratch.get());
   buffers.backwards = g.backwards;
-  return run_step(*plan_, index, buffers);
+  return collective::run_step(*plan_, index, buffers);
 }
 
 void collective_operation::step(lane_set& lanes, unsigned group,
@@ -462,7 +471,7 @@ result<std::vector<int>> pair_of(const stream& on, const collective_request& wha
   return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
 }
 
-room_list<collective_group> groups_of(const mesh& m, axis_set axes,
+room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
                                       const std::optional<memory_place>& from,
                                       const std::optional<memory_place>& to) {
   const auto all = m.shape.groups(axes);
@@ -507,17 +516,17 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   what.call.wide = on.of().settings().numerics == numerics_mode::promote;
   const mesh& m = *on.on();
   int ranks = m.shape.group_size(what.axes);
-  WEIR_CHECK(check_call(what.call, ranks));
+  WEIR_CHECK(collective::check_call(what.call, ranks));
   std::vector<int> pair;
-  if (what.call.kind == collective_kind::send && on.options().rank >= 0) {
+  if (what.call.kind == collective::collective_kind::send && on.options().rank >= 0) {
     WEIR_TRY(pair, pair_of(on, what));
     ranks = static_cast<int>(pair.size());
     what.call.root = 0;
     what.call.peer = ranks - 1;
   }
   const bool needs_memory =
-      what.call.count > 0 && what.call.kind != collective_kind::barrier;
-  if (!needs_memory && what.call.kind != collective_kind::barrier &&
+      what.call.count > 0 && what.call.kind != collective::collective_kind::barrier;
+  if (!needs_memory && what.call.kind != collective::collective_kind::barrier &&
       on.options().rank < 0) {
     return ref<operation>();  // but a rank's share of nothing is one that others expect
   }
@@ -526,9 +535,9 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
     WEIR_TRY(buffers, places_of(on, what, ranks));
   }
   WEIR_TRY(planned p, plan_for(on, what, ranks));
-  std::shared_ptr<const collective_plan> verify;
-  if (on.of().settings().verify_determinism && needs_memory && reduces(what.call.kind) &&
-      what.call.level > 0) {
+  std::shared_ptr<const collective::collective_plan> verify;
+  if (on.of().settings().verify_determinism && needs_memory &&
+      collective::reduces(what.call.kind) && what.call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
   }
   if (on.options().rank >= 0) {
@@ -552,4 +561,4 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   return ref<operation>(out);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

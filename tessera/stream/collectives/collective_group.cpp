@@ -7,7 +7,7 @@
 #include "stream/collectives/rank_share.hpp"
 #include "weir/tessera/stream/collective.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 struct made_call {
@@ -79,4 +79,4 @@ result<void> enqueue_group(std::span<const grouped_call> calls) {
   return {};
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 #include "weir/tessera/stream/meeting_point.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr unsigned wire_bits = 56;
@@ -27,10 +27,10 @@ std::string words_of(const std::vector<int>& ranks) {
 /// Digest of what the ranks of a group have to agree on. The type that numbers travel in
 /// is part of it, because the result depends on it.
 std::uint64_t call_digest(const rank_share& share) {
-  collective_call same = share.request.call;
+  collective::collective_call same = share.request.call;
   same.level = 0;  // a matter of the policy, which has a digest of its own
-  return digest_of(same) ^ static_cast<std::uint64_t>(share.plan->options().wire)
-                               << wire_bits;
+  return collective::digest_of(same) ^
+         static_cast<std::uint64_t>(share.plan->options().wire) << wire_bits;
 }
 
 error not_run(errc code, const rank_share& share, std::string_view expected,
@@ -51,9 +51,10 @@ error out_of_step(const rank_share& share, const error& why) {
 
 }  // namespace
 
-rank_share::rank_share(std::shared_ptr<const collective_plan> plan_of,
-                       collective_choice how_to, const collective_request& what,
-                       std::vector<int> ranks_of, std::uint64_t descriptor_of)
+rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
+                       collective::collective_choice how_to,
+                       const collective_request& what, std::vector<int> ranks_of,
+                       std::uint64_t descriptor_of)
     : meeting_operation(kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
@@ -88,18 +89,18 @@ std::string rank_share::details() const {
 }
 
 std::string rank_share::description() const {
-  const collective_call& c = request.call;
-  std::string out =
-      fmt::format("{} of {} {}", name_of(c.kind), c.count, info_of(c.type).tessera);
-  if (reduces(c.kind)) {
-    out += fmt::format(", {}", name_of(c.op));
+  const collective::collective_call& c = request.call;
+  std::string out = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
+                                info_of(c.type).tessera);
+  if (collective::reduces(c.kind)) {
+    out += fmt::format(", {}", collective::name_of(c.op));
   }
   out += fmt::format(", root {}", c.root);
   if (c.packed_shards) {
     out += ", packed shards";
   }
-  if (plan->options().wire != wire_format::plain) {
-    out += fmt::format(", {} between ranks", name_of(plan->options().wire));
+  if (plan->options().wire != collective::wire_format::plain) {
+    out += fmt::format(", {} between ranks", collective::name_of(plan->options().wire));
   }
   return out;
 }
@@ -170,7 +171,7 @@ meeting_point::group_key meeting_point::key_of(const rank_share& share,
                                                const stream& on) {
   const mesh& m = *on.on();
   return {m.number, m.recoveries[static_cast<std::size_t>(on.options().rank)],
-          share.request.call.kind == collective_kind::send, share.ranks};
+          share.request.call.kind == collective::collective_kind::send, share.ranks};
 }
 
 void meeting_point::number(rank_share& share, stream& on) {
@@ -265,7 +266,7 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
     share->proceed(in);
     return;
   }
-  arrival who;
+  collective::arrival who;
   who.group = group.number;
   who.sequence = share->sequence;
   who.rank = share->place_in_group(share->on->options().rank);
@@ -279,7 +280,7 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
     share->release();
     share->end(in, outcome.error());
     share->proceed(in);
-  } else if (outcome->state == meeting_state::waiting) {
+  } else if (outcome->state == collective::meeting_state::waiting) {
     look_later();
   } else {
     tell(in, *outcome);
@@ -361,7 +362,8 @@ std::vector<int> missing_of(const rank_group& group,
 
 }  // namespace
 
-void meeting_point::tell(submission_port::session& in, const meeting_outcome& what) {
+void meeting_point::tell(submission_port::session& in,
+                         const collective::meeting_outcome& what) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : what.tickets) {
     auto* const share = reinterpret_cast<rank_share*>(ticket);  // NOLINT: as put in
@@ -379,19 +381,19 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
     }
   };
   switch (what.state) {
-    case meeting_state::complete: run(in, shares); break;
-    case meeting_state::collective_mismatch:
+    case collective::meeting_state::complete: run(in, shares); break;
+    case collective::meeting_state::collective_mismatch:
       end_each(errc::collective_mismatch,
                fmt::format("{} to call the same as their collective {}",
                            words_of(group->ranks), what.sequence + 1),
                mismatch_told(*group, what.sequence, shares));
       break;
-    case meeting_state::determinism_violation:
+    case collective::meeting_state::determinism_violation:
       end_each(errc::determinism_violation,
                "all ranks of the group under one policy, seed and set of toggles",
                "policies that differ");
       break;
-    case meeting_state::timeout: {
+    case collective::meeting_state::timeout: {
       const std::string who = fmt::format(
           "that {} {} not come to {} {}", words_of(missing_of(*group, shares)),
           missing_of(*group, shares).size() == 1 ? "has" : "have",
@@ -417,7 +419,7 @@ void meeting_point::tell(submission_port::session& in, const meeting_outcome& wh
 void meeting_point::end(submission_port::session& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
-  for (const meeting_outcome& over : meetings_.drop_group(group->number)) {
+  for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
     tell(in, over);
   }
 }
@@ -467,7 +469,8 @@ void meeting_point::look_later() {
         if (const auto alive = self.lock()) {
           auto in = alive->port().enter();
           meeting_point& here = alive->meetings();
-          for (const meeting_outcome& over : here.meetings_.expire(now_ns())) {
+          for (const collective::meeting_outcome& over :
+               here.meetings_.expire(now_ns())) {
             here.tell(in, over);
           }
         }
@@ -477,10 +480,10 @@ void meeting_point::look_later() {
 
 void meeting_point::end_all(submission_port::session& in) {
   over_ = true;
-  for (const meeting_outcome& over :
+  for (const collective::meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {
     tell(in, over);
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 #include "weir/tessera/stream/collective.hpp"
 #include "weir/tessera/stream/meeting_point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// What ranks meet in, each on a stream of its own.
 class meeting_operation : public lane_operation {
@@ -28,14 +28,14 @@ class meeting_operation : public lane_operation {
 /// Comes to the meeting in its turn, and lets its stream go on when that has ended.
 class rank_share final : public meeting_operation {
  public:
-  rank_share(std::shared_ptr<const collective_plan> plan, collective_choice how,
-             const collective_request& what, std::vector<int> ranks,
-             std::uint64_t descriptor);
+  rank_share(std::shared_ptr<const collective::collective_plan> plan,
+             collective::collective_choice how, const collective_request& what,
+             std::vector<int> ranks, std::uint64_t descriptor);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
   /// What it joins.
   [[nodiscard]] std::string_view call_name() const noexcept {
-    return name_of(request.call.kind);
+    return collective::name_of(request.call.kind);
   }
   void taken(submission_port::session& in, stream& on) override;
   void admitted(submission_port::session& in, stream& on) override;
@@ -56,9 +56,9 @@ class rank_share final : public meeting_operation {
   void end(submission_port::session& in, const error& why);
   void proceed(submission_port::session& in);
 
-  std::shared_ptr<const collective_plan> plan;
-  std::shared_ptr<const collective_plan> verify;  ///< may be null
-  collective_choice how;
+  std::shared_ptr<const collective::collective_plan> plan;
+  std::shared_ptr<const collective::collective_plan> verify;  ///< may be null
+  collective::collective_choice how;
   collective_request request;
   std::optional<memory_place>
       source;  ///< of its buffers, as they were when it was posted
@@ -98,4 +98,4 @@ class share_group final : public meeting_operation {
   std::vector<ref<rank_share>> shares_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

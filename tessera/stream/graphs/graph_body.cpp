@@ -14,7 +14,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 // The nodes.
 
@@ -188,7 +188,7 @@ std::array<ref<operation>, 2> graph_frame::pair(lane_set& outside, graph_body& i
 }
 
 void graph_frame::submit(submission& to) {
-  std::vector<access> accesses;
+  std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < outside_.devices(); ++i) {
     accesses.push_back(holds(outside_.of(i)));
   }
@@ -299,4 +299,4 @@ void child_graph::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 
 #include "weir/tessera/stream/graph.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A graph whose nodes can run in one piece.
 /// @threads{whoever has the session}
@@ -136,4 +136,4 @@ class child_graph final : public operation {
 [[nodiscard]] result<ref<operation>> copy_for_graph(const operation& what, context& of,
                                                     const graph_run_facts* top);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -12,7 +12,7 @@
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 error not_launched(errc code, std::string_view expected, std::string_view found) {
@@ -98,7 +98,8 @@ memory_need graph_exec::needs() const {
   return reissue_ != nullptr ? reissue_->needs() : body_->needs();
 }
 
-result<const capture*> graph_exec::capture_for(submission_port::session& in, stream& on) {
+result<const runtime::capture*> graph_exec::capture_for(submission_port::session& in,
+                                                        stream& on) {
   std::erase_if(captures_, [](const auto& c) { return c.second.on.expired(); });
   made_capture& made = captures_[on.number()];
   if (made.tasks.valid()) {
@@ -142,7 +143,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   if (reissue_ != nullptr) {
     WEIR_CHECK(reissue_->check());
   } else {
-    WEIR_TRY(const capture* const tasks, capture_for(in, *on));
+    WEIR_TRY(const runtime::capture* const tasks, capture_for(in, *on));
     static_cast<void>(tasks);
   }
   const memory_need need = needs();
@@ -304,4 +305,4 @@ result<void> graph_exec::replace(std::size_t node, const operation& what) {
   return {};
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 result<std::shared_ptr<graph_memory>> graph_memory::take(const std::shared_ptr<mesh>& on,
                                                          std::size_t bytes) {
@@ -96,4 +96,4 @@ std::vector<ref<point>> graph_memory::ends() const {
   return ends_;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -11,7 +11,7 @@
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/operation.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Memory that was taken in a capture. Its address is the same in all runs of the graph,
 /// so the graph keeps it. The address is known to the program's calls
@@ -34,7 +34,9 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   [[nodiscard]] void* data() const noexcept { return memory_->data(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_->bytes(); }
   /// What tasks hold that enter and leave a graph with this memory.
-  [[nodiscard]] const access& held() const noexcept { return token_->of(0).held; }
+  [[nodiscard]] const runtime::access& held() const noexcept {
+    return token_->of(0).held;
+  }
 
   /// The capture has given it back.
   void hide();
@@ -105,4 +107,4 @@ class memory_node final : public joining_operation {
   bool first_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

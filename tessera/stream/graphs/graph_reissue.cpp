@@ -14,7 +14,7 @@
 #include "stream/graphs/graph_body.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 /// The end of a run in one of its streams: failures have gone to the stream that the
@@ -155,4 +155,4 @@ void graph_reissue::close() {
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -8,7 +8,7 @@
 
 #include "weir/tessera/stream/graph.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A graph that cannot run in one piece, since a rank's share of a collective may wait
 /// for other ranks for any time, and the engine's tasks must not. So each run puts copies
@@ -46,4 +46,4 @@ class graph_reissue {
   std::vector<ref<point>> ends_;                  ///< of the last run, by chain
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

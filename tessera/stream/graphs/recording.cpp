@@ -10,7 +10,7 @@
 #include "weir/tessera/stream/graph.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 error lost(std::string_view why) {
@@ -196,4 +196,4 @@ std::string graph::to_json() const {
   return out + "]}";
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

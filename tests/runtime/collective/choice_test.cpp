@@ -4,7 +4,7 @@
 
 #include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 collective_call call_of(std::size_t bytes, int level = 0) {
@@ -137,4 +137,4 @@ TEST(Choice, DigestsTellCallsApartByWhatTheyLookAt) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

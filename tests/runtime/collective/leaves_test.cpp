@@ -8,7 +8,7 @@
 #include "plans.hpp"
 #include "weir/collective/leaves.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -231,4 +231,4 @@ TEST(Leaves, FixedPointSumsTakeExtremeNumbers) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

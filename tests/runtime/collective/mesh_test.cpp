@@ -8,7 +8,7 @@
 #include "meshes.hpp"
 #include "weir/collective/mesh.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 TEST(Mesh, RanksAndPlacesAreEachOthersInverseWithTpFastest) {
@@ -124,4 +124,4 @@ TEST(Mesh, RefusesShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

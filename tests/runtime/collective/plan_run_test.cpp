@@ -11,7 +11,7 @@
 #include "plans.hpp"
 #include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -262,4 +262,4 @@ TEST(PlanRun, BuffersOfMoreThan2To31BytesAreReducedToTheirEnd) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

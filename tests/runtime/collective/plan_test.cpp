@@ -9,7 +9,7 @@
 #include "weir/collective/choice.hpp"
 #include "weir/collective/mesh.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -396,4 +396,4 @@ TEST(Plan, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -12,7 +12,7 @@
 #include "weir/base/system/fp_environment.hpp"
 #include "weir/collective/reduction.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -391,4 +391,4 @@ TEST(Reduction, BackwardsBeginsWithTheLastElements) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -15,10 +15,10 @@
 namespace weir::test {
 namespace {
 
-using runtime::collective_call;
-using runtime::collective_kind;
-using runtime::reduction_op;
-using runtime::test::bytes;
+using collective::collective_call;
+using collective::collective_kind;
+using collective::reduction_op;
+using collective::test::bytes;
 
 constexpr std::size_t most_elements = 16 * 7;
 
@@ -26,8 +26,8 @@ constexpr std::size_t most_elements = 16 * 7;
 /// devices of the processor have memory that it can reach.
 class swept_mesh {
  public:
-  swept_mesh(tessContext_t context, const runtime::mesh_axes& axes)
-      : shape(runtime::test::shape_of(axes)) {
+  swept_mesh(tessContext_t context, const collective::mesh_axes& axes)
+      : shape(collective::test::shape_of(axes)) {
     std::vector<int> ids(static_cast<std::size_t>(shape.ranks()));
     std::iota(ids.begin(), ids.end(), 0);
     EXPECT_TESS(tessMeshCreate(context, ids.data(), shape.ranks(),
@@ -56,7 +56,7 @@ class swept_mesh {
     return out;
   }
 
-  runtime::mesh_shape shape;
+  collective::mesh_shape shape;
   tessMesh_t mesh = nullptr;
   tessStream_t stream = nullptr;
   void* from = nullptr;
@@ -74,7 +74,7 @@ class swept_mesh {
 struct swept_call {
   collective_call call;
   const char* axis;
-  runtime::axis_set axes;
+  collective::axis_set axes;
   bool in_place;
   const char* algorithm;
   std::uint64_t seed;
@@ -139,7 +139,7 @@ std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
       inputs.push_back(what.in_place ? to[r] : from[r]);
       outputs.push_back(to[r]);
     }
-    outputs = runtime::test::expected_outputs(what.call, inputs, std::move(outputs));
+    outputs = collective::test::expected_outputs(what.call, inputs, std::move(outputs));
     for (std::size_t i = 0; i < group.size(); ++i) {
       to[static_cast<std::size_t>(group[i])] = std::move(outputs[i]);
     }
@@ -151,31 +151,32 @@ void expect_swept(const swept_mesh& m, const swept_call& what) {
   const int ranks = m.shape.group_size(what.axes);
   const std::size_t size = what.call.count * info_of(what.call.type).size;
   std::mt19937_64 dice(what.seed);
-  const auto flavour = static_cast<runtime::test::flavour>(dice() % 4);
-  const auto from =
-      runtime::test::random_buffers(dice, what.call.type, m.shape.ranks(), size, flavour);
-  const auto to =
-      runtime::test::random_buffers(dice, what.call.type, m.shape.ranks(), size, flavour);
+  const auto flavour = static_cast<collective::test::flavour>(dice() % 4);
+  const auto from = collective::test::random_buffers(dice, what.call.type,
+                                                     m.shape.ranks(), size, flavour);
+  const auto to = collective::test::random_buffers(dice, what.call.type, m.shape.ranks(),
+                                                   size, flavour);
   m.put(m.from, from);
   m.put(m.to, to);
   const auto text = [&] {
-    return runtime::test::text_of(what.call, ranks) + " along " + what.axis + " of " +
+    return collective::test::text_of(what.call, ranks) + " along " + what.axis + " of " +
            std::to_string(m.shape.ranks()) + (what.in_place ? " in place " : " ") +
            (what.algorithm == nullptr ? "" : what.algorithm) + " seed " +
            std::to_string(what.seed);
   };
-  const bool reduces = runtime::reduces(what.call.kind);
+  const bool reduces = collective::reduces(what.call.kind);
   const bool there = !reduces || has_operation(what.call);
   ASSERT_EQ(post(m, what), there ? TESS_OK : TESS_ERR_UNSUPPORTED) << text();
   ASSERT_TESS(tessStreamSynchronize(m.stream));
   const auto expected = there ? expected_of(m, what, from, to) : to;
-  ASSERT_EQ(runtime::test::first_difference(m.get(m.to, size), expected), -1) << text();
+  ASSERT_EQ(collective::test::first_difference(m.get(m.to, size), expected), -1)
+      << text();
   if (!what.in_place) {
     ASSERT_EQ(m.get(m.from, size), from) << "input of " << text();
   }
 }
 
-constexpr std::array<std::pair<const char*, runtime::axis_set>, 7> swept_axes = {
+constexpr std::array<std::pair<const char*, collective::axis_set>, 7> swept_axes = {
     {{"tp", 1},
      {"pp", 2},
      {"dp", 4},
@@ -191,11 +192,11 @@ std::vector<collective_call> calls_of(collective_kind kind, std::size_t ranks) {
       kind == collective_kind::reduce_scatter || kind == collective_kind::all_gather ||
       kind == collective_kind::gather || kind == collective_kind::scatter ||
       kind == collective_kind::all_to_all;
-  for (const dtype type : runtime::test::all_types) {
-    for (const reduction_op op : runtime::test::all_ops) {
+  for (const dtype type : collective::test::all_types) {
+    for (const reduction_op op : collective::test::all_ops) {
       for (const int level : {1, 2}) {
         for (const std::size_t count : {0U, 1U, 7U}) {
-          if (!runtime::reduces(kind) && (op != reduction_op::sum || level != 1)) {
+          if (!collective::reduces(kind) && (op != reduction_op::sum || level != 1)) {
             continue;
           }
           collective_call c;
@@ -226,7 +227,7 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
   std::uint64_t seed = 1000 * (1 + static_cast<std::uint64_t>(kind));
   int level = 2;
   std::size_t done = 0;
-  for (const runtime::mesh_axes& axes : runtime::test::all_meshes(16)) {
+  for (const collective::mesh_axes& axes : collective::test::all_meshes(16)) {
     const swept_mesh m(context, axes);
     for (const auto& [axis, set] : swept_axes) {
       const auto ranks = static_cast<std::size_t>(m.shape.group_size(set));
@@ -237,7 +238,7 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
             calls[all ? i : seed * 31 % calls.size()], axis, set, seed % 2 == 0,
             algorithms[seed / 2 % algorithms.size()],  seed};
         if (what.algorithm != nullptr &&
-            !is_legal(or_throw(runtime::algorithm_named(what.algorithm)), what.call,
+            !is_legal(or_throw(collective::algorithm_named(what.algorithm)), what.call,
                       static_cast<int>(ranks), {1, 2, true})) {
           what.algorithm = nullptr;
         }
@@ -257,9 +258,9 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
   EXPECT_TESS(tessShutdown(context));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Sweep, testing::ValuesIn(runtime::test::all_kinds),
+INSTANTIATE_TEST_SUITE_P(Kinds, Sweep, testing::ValuesIn(collective::test::all_kinds),
                          [](const auto& kind) {
-                           return std::string(runtime::name_of(kind.param));
+                           return std::string(collective::name_of(kind.param));
                          });
 
 }  // namespace

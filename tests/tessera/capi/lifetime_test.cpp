@@ -41,12 +41,12 @@ constexpr bool under_address_sanitizer = true;
 constexpr bool under_address_sanitizer = false;
 #endif
 
-using runtime::context;
-using runtime::graph_exec;
-using runtime::graph_recording;
-using runtime::mesh;
-using runtime::ref;
-using runtime::stream;
+using tessera::context;
+using tessera::graph_exec;
+using tessera::graph_recording;
+using tessera::mesh;
+using tessera::ref;
+using tessera::stream;
 
 std::shared_ptr<mesh> mesh_on(context& of, int devices) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(devices));
@@ -78,7 +78,7 @@ TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
       s->record_into(recording, false);
     }
     std::atomic<int> runs{0};
-    s->enqueue(runtime::make_host_function([&] { ++runs; }));
+    s->enqueue(tessera::make_host_function([&] { ++runs; }));
     if (closed_by_synchronization) {
       or_throw(s->synchronize());
       EXPECT_NE(s->last_recording(), nullptr);
@@ -100,15 +100,15 @@ TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
 /// The numbers of ranks, summed by a ring along all of them.
 void sum_ranks(const std::shared_ptr<mesh>& m, const std::shared_ptr<stream>& s,
                std::int64_t* at, std::size_t count) {
-  runtime::collective_request sum;
-  sum.call.kind = runtime::collective_kind::all_reduce;
+  tessera::collective_request sum;
+  sum.call.kind = collective::collective_kind::all_reduce;
   sum.call.type = dtype::int64;
   sum.call.count = count;
   sum.input = at;
   sum.output = at;
-  sum.how = runtime::algorithm::ring;
+  sum.how = collective::algorithm::ring;
   sum.chunk_bytes = 64;
-  ref<runtime::operation> what = or_throw(runtime::make_collective(*s, sum));
+  ref<tessera::operation> what = or_throw(tessera::make_collective(*s, sum));
   EXPECT_GT(what->tasks(m->ranks()), 8U) << "more tasks than the window takes";
   s->enqueue(std::move(what));
 }
@@ -128,20 +128,20 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
       static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
   std::vector<std::int64_t> host(count);
   std::iota(host.begin(), host.end(), 1);
-  const auto copy = [&](void* to, const void* from, runtime::copy_kind kind, int rank) {
-    runtime::copy_request what;
+  const auto copy = [&](void* to, const void* from, tessera::copy_kind kind, int rank) {
+    tessera::copy_request what;
     what.to = to;
     what.from = from;
     what.bytes = count * sizeof(std::int64_t);
     what.kind = kind;
     what.rank = rank;
-    s->enqueue(or_throw(runtime::make_copy(*s, what)));
+    s->enqueue(or_throw(tessera::make_copy(*s, what)));
   };
-  copy(x, host.data(), runtime::copy_kind::host_to_device, -1);
+  copy(x, host.data(), tessera::copy_kind::host_to_device, -1);
   sum_ranks(m, s, x, count);
   sum_ranks(m, s, x, count);
   std::vector<std::int64_t> got(count);
-  copy(got.data(), x, runtime::copy_kind::device_to_host, 3);
+  copy(got.data(), x, tessera::copy_kind::device_to_host, 3);
   or_throw(s->synchronize());
   for (std::size_t i = 0; i < count; ++i) {
     ASSERT_EQ(got[i], static_cast<std::int64_t>(16 * (i + 1))) << i;
@@ -150,12 +150,12 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
   std::atomic<int> runs{0};
   std::thread second([&] {
     for (int i = 0; i < 500; ++i) {
-      other->enqueue(runtime::make_host_function([&] { ++runs; }));
+      other->enqueue(tessera::make_host_function([&] { ++runs; }));
     }
   });
-  runtime::event mark;
+  tessera::event mark;
   for (int i = 0; i < 500; ++i) {
-    s->enqueue(runtime::make_host_function([&] { ++runs; }));
+    s->enqueue(tessera::make_host_function([&] { ++runs; }));
     s->record(mark);
     or_throw(other->wait(mark));
   }
@@ -174,31 +174,32 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
   auto* const x =
       static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
   const auto place = of->memory().find(x);
-  runtime::collective_call sum;
+  collective::collective_call sum;
   sum.type = dtype::int64;
   sum.count = count;
-  const auto plan_of = [&](runtime::reduction_op op) {
+  const auto plan_of = [&](collective::reduction_op op) {
     sum.op = op;
     return or_throw(of->plans().get(sum, 2, {}, {}));
   };
   // No schedule of one call gives other bits, so this one is checked by another call's.
-  for (const auto other : {runtime::reduction_op::sum, runtime::reduction_op::max}) {
-    runtime::collective_group g;
+  for (const auto other :
+       {collective::reduction_op::sum, collective::reduction_op::max}) {
+    tessera::collective_group g;
     g.ranks = {0, 1};
     for (const int rank : g.ranks) {
       std::fill_n(reinterpret_cast<std::int64_t*>(place->on_rank(rank)), count, rank + 1);
       g.inputs.push_back(place->on_rank(rank));
       g.outputs.push_back(place->on_rank(rank));
     }
-    runtime::room_list<runtime::collective_group> groups;
+    tessera::room_list<tessera::collective_group> groups;
     groups.push_back(std::move(g));
-    const auto checked = runtime::make_ref<runtime::collective_operation>(
-        plan_of(runtime::reduction_op::sum), runtime::collective_choice(),
+    const auto checked = tessera::make_ref<tessera::collective_operation>(
+        plan_of(collective::reduction_op::sum), collective::collective_choice(),
         std::move(groups), SIZE_MAX);
     checked->verify_by(plan_of(other));
     s->enqueue(checked);
     const auto ended = s->synchronize();
-    EXPECT_EQ(ended.has_value(), other == runtime::reduction_op::sum);
+    EXPECT_EQ(ended.has_value(), other == collective::reduction_op::sum);
     if (!ended) {
       EXPECT_EQ(ended.error().code(), errc::determinism_violation);
     }
@@ -211,7 +212,7 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   const auto m = mesh_on(*of, 4);
   const auto s = or_throw(stream::make(m, {}));
   void* const x = or_throw(of->allocate(m, 4096));
-  runtime::collective_request sum;
+  tessera::collective_request sum;
   sum.call.count = 1024;
   sum.input = sum.output = x;
   auto recording = std::make_shared<graph_recording>();
@@ -223,7 +224,7 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   for (int i = 0; i < 20; ++i) {
     s->enqueue(or_throw(make_collective(*s, sum)));
   }
-  std::shared_ptr<const runtime::graph> made;
+  std::shared_ptr<const tessera::graph> made;
   {
     const auto in = of->port().enter();
     made = or_throw(recording->finish(s.get()));
@@ -255,7 +256,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   const auto recorded_on = or_throw(stream::make(m, {}));
   std::atomic<int> sum{0};
   const auto adds = [&](int n) {
-    return runtime::make_host_function([&sum, n] { sum += n; });
+    return tessera::make_host_function([&sum, n] { sum += n; });
   };
   auto recording = std::make_shared<graph_recording>();
   {
@@ -265,7 +266,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   }
   recorded_on->enqueue(adds(1));
   recorded_on->enqueue(adds(1));
-  std::shared_ptr<const runtime::graph> made;
+  std::shared_ptr<const tessera::graph> made;
   {
     const auto in = of->port().enter();
     made = or_throw(recording->finish(recorded_on.get()));

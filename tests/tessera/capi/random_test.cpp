@@ -212,7 +212,7 @@ TEST(TesseraRandom, ASeedOfZeroIsASeed) {
     session s;
     const registered_module m(
         s.context, {{"seeded", seeded_kernel, {pointer_to("out", TESS_INT64)}}},
-        runtime::policy_record{true, true, true, false, false, 31});
+        tessera::policy_record{true, true, true, false, false, 31});
     auto* const out = s.memory<uint64_t>(1);
     EXPECT_TESS(
         tessLaunch(m["seeded"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &out, 8, s.stream));

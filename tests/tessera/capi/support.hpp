@@ -171,8 +171,8 @@ class registered_module {
   };
 
   registered_module(tessContext_t context, const std::vector<entry>& entries,
-                    const std::optional<runtime::policy_record>& policy = {}) {
-    runtime::fatbin_builder builder;
+                    const std::optional<tessera::policy_record>& policy = {}) {
+    tessera::fatbin_builder builder;
     if (policy) {
       builder.set_policy(*policy);
     }
@@ -181,18 +181,18 @@ class registered_module {
                                          e.parameters.data(),
                                          static_cast<int>(e.parameters.size()), e.flags));
       names_.emplace_back(e.name);
-      runtime::kernel_record record;
+      tessera::kernel_record record;
       record.name = e.name;
       record.flags = e.flags;
       for (const tessParamInfo& p : e.parameters) {
         record.parameters.push_back(
-            p.kind == 1 ? runtime::pointer_parameter(p.name, p.dtype,
-                                                     runtime::parameter_direction::inout)
-                        : runtime::scalar_parameter(p.name, p.dtype));
+            p.kind == 1 ? tessera::pointer_parameter(p.name, p.dtype,
+                                                     tessera::parameter_direction::inout)
+                        : tessera::scalar_parameter(p.name, p.dtype));
       }
       or_throw(builder.add_kernel(std::move(record)));
     }
-    builder.add_code(runtime::section_kind::cpu_registered, "host");
+    builder.add_code(tessera::section_kind::cpu_registered, "host");
     const byte_vector image = or_throw(builder.build());
     EXPECT_TESS(tessModuleLoad(context, image.data(), image.size(), &module));
   }

@@ -19,7 +19,7 @@
 
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime::conformance {
+namespace weir::tessera::conformance {
 
 // Arguments of the kernels, as they are packed.
 
@@ -165,4 +165,4 @@ constexpr int code_of(errc code) {
   return static_cast<int>(code);
 }
 
-}  // namespace weir::runtime::conformance
+}  // namespace weir::tessera::conformance

@@ -8,7 +8,7 @@
 
 #include "conformance.hpp"
 
-namespace weir::runtime::conformance {
+namespace weir::tessera::conformance {
 
 TEST_P(Backend, EveryThreadRunsOnceWhateverTheSlices) {
   const std::array<std::array<std::int32_t, 3>, 6> shapes{
@@ -222,4 +222,4 @@ TEST_P(Backend, DroppingAPersistentKernelStopsIt) {
   free(0, reinterpret_cast<std::byte*>(args.out));
 }
 
-}  // namespace weir::runtime::conformance
+}  // namespace weir::tessera::conformance

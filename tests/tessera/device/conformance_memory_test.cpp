@@ -7,7 +7,7 @@
 
 #include "conformance.hpp"
 
-namespace weir::runtime::conformance {
+namespace weir::tessera::conformance {
 
 TEST_P(Backend, EveryDeviceSaysWhatItIs) {
   ASSERT_EQ(backend().device_count(), 3);
@@ -252,4 +252,4 @@ TEST_P(Backend, ThreadsMayUseDifferentDevicesAtOnce) {
   EXPECT_EQ(backend().memory(0).in_use, 0U);
 }
 
-}  // namespace weir::runtime::conformance
+}  // namespace weir::tessera::conformance

@@ -16,7 +16,7 @@
 #include "weir/base/system/fp_environment.hpp"
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 using body_function = std::function<int(const tessBlockContext*)>;
@@ -384,4 +384,4 @@ TEST(CpuBackend, TheArchitectureIsWhatTheCallerSaysOrThisProcessor) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -4,7 +4,7 @@
 #include "cpu_kernels.hpp"
 #include "later_backend.hpp"
 
-namespace weir::runtime::conformance {
+namespace weir::tessera::conformance {
 namespace {
 
 class cpu_subject final : public subject {
@@ -40,4 +40,4 @@ INSTANTIATE_TEST_SUITE_P(Conformance, Backend, testing::Values(&make_cpu, &make_
                          });
 
 }  // namespace
-}  // namespace weir::runtime::conformance
+}  // namespace weir::tessera::conformance

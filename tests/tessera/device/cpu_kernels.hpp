@@ -10,7 +10,7 @@
 #include "conformance.hpp"
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime::cpu_kernels {
+namespace weir::tessera::cpu_kernels {
 
 template <class Args>
 const Args& as(const void* args) {
@@ -127,4 +127,4 @@ inline kernel_code conformance_kernel(std::string_view name) {
   return code_of("until_stop", &until_stop, TESS_KERNEL_PERSISTENT_ONLY);
 }
 
-}  // namespace weir::runtime::cpu_kernels
+}  // namespace weir::tessera::cpu_kernels

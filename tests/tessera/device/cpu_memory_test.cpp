@@ -9,7 +9,7 @@
 #include "device/cpu/arena.hpp"
 #include "device/cpu/sanitizers.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 cpu_arena::options arena_options(std::size_t capacity, bool pinned = false,
@@ -136,4 +136,4 @@ TEST(CpuArena, ARefusalSaysWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -19,7 +19,7 @@
 #include "device/cpu/sanitizers.hpp"
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 using grid_function = std::function<int(const tessBlockContext*, std::int64_t)>;
@@ -287,4 +287,4 @@ TEST_F(CpuPersistentDeathTest, AllBlocksStartOrNone) {
 #endif
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

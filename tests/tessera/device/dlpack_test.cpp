@@ -13,7 +13,7 @@
 
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime::dlpack {
+namespace weir::tessera::dlpack {
 namespace {
 
 using shape_of = std::vector<std::int64_t>;
@@ -247,4 +247,4 @@ TEST_F(Dlpack, OfAnotherMajorVersionOnlyTheNumberIsRead) {
 }
 
 }  // namespace
-}  // namespace weir::runtime::dlpack
+}  // namespace weir::tessera::dlpack

@@ -17,7 +17,7 @@
 
 #include "weir/base/system/fp_environment.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 constexpr std::size_t test_stack = (sanitized ? 256 : 64) << 10;
@@ -362,4 +362,4 @@ TEST(FiberTeamDeathTest, BelowAStackIsNothing) {
 #endif
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

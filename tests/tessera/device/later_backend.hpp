@@ -13,7 +13,7 @@
 
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Hands everything to another backend; only `submit` runs work, in the order of calls.
 class later_backend final : public device_backend {
@@ -129,4 +129,4 @@ class later_backend final : public device_backend {
   std::thread thread_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -14,7 +14,7 @@
 #include "device/cpu/sanitizers.hpp"
 #include "weir/tessera/device/cpu.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 class SymmetricMemory : public testing::Test {
@@ -390,4 +390,4 @@ TEST(SymmetricMemoryLife, WhatIsHeldOutlivesTheTable) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 std::vector<std::uint32_t> offsets_of(std::vector<kernel_parameter> parameters,
@@ -193,4 +193,4 @@ TEST(Arguments, ThatArePackedStandAtTheirOffsets) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

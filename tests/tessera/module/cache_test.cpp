@@ -16,7 +16,7 @@
 #include "module_support.hpp"
 #include "support/temp_folder.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 namespace fs = std::filesystem;
@@ -449,4 +449,4 @@ TEST(Cache, FolderComesFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

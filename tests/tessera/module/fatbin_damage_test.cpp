@@ -10,7 +10,7 @@
 #include "weir/tessera/module/cpu_level.hpp"
 #include "weir/tessera/module/loader.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 namespace lay = fatbin_layout;
@@ -160,4 +160,4 @@ TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -7,7 +7,7 @@
 #include "module_support.hpp"
 #include "weir/tessera/module/loader.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 namespace lay = fatbin_layout;
@@ -430,4 +430,4 @@ TEST(JSON, IsTakenExactlyWhereItIsValid) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -12,7 +12,7 @@
 #include "weir/tessera/module/cpu_level.hpp"
 #include "weir/tessera/module/loader.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 using floats = std::vector<float>;
@@ -361,4 +361,4 @@ TEST(Kernels, OfTheDemoHaveTheLayoutOfTheSpecificationsExample) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

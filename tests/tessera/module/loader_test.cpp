@@ -12,7 +12,7 @@
 #include "support/temp_folder.hpp"
 #include "weir/tessera/module/cpu_level.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 using weir::test::temp_folder;
@@ -424,4 +424,4 @@ TEST(CpuLevel, NamesEveryLevelBelowTheHighest) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

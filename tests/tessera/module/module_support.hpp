@@ -15,7 +15,7 @@
 #include "weir/base/file.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
-namespace weir::runtime::test {
+namespace weir::tessera::test {
 
 inline byte_vector bytes_of_file(const std::string& path) {
   return or_throw(read_file(posix_file_system(), path));
@@ -110,4 +110,4 @@ inline key_pair test_keys(std::uint8_t first = 100) {
   return or_throw(key_pair_from_seed(seed));
 }
 
-}  // namespace weir::runtime::test
+}  // namespace weir::tessera::test

@@ -9,7 +9,7 @@
 #include "module_support.hpp"
 #include "support/temp_folder.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 namespace {
 
 digest256 some_digest() {
@@ -122,4 +122,4 @@ TEST(TrustedKeys, ComeFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::tessera

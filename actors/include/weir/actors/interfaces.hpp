@@ -178,10 +178,10 @@ using stream_actor = caf::typed_actor<
     // The same with a copy. Errors: invalid_argument, out_of_range.
     caf::replies_to<copy_atom, local<copy_order>>::with<std::uint64_t>,
     // Answers a point behind all before, for other queues to wait for.
-    caf::replies_to<record_atom>::with<local<runtime::event>>,
+    caf::replies_to<record_atom>::with<local<tessera::event>>,
     // What comes later waits for the point and inherits failures from there. Answers the
     // operations enqueued so far.
-    caf::replies_to<await_atom, local<runtime::event>>::with<std::uint64_t>,
+    caf::replies_to<await_atom, local<tessera::event>>::with<std::uint64_t>,
     // Answers when all before has ended: the operations enqueued, or the first failure,
     // which is forgotten with that. Errors: timeout; whatever an operation failed with,
     // its own error as cause.

@@ -17,33 +17,33 @@
 namespace weir::actors {
 
 /// A point in a queue, for others to wait for.
-using event_ptr = std::shared_ptr<const runtime::event>;
+using event_ptr = std::shared_ptr<const tessera::event>;
 
 /// What a stream actor owns. Its context outlives the actor system, or is shut down
 /// before that goes.
 struct queue_spec {
   std::string name;  ///< in errors and status
-  std::shared_ptr<runtime::mesh> on;
-  runtime::stream_options options;  ///< a rank: the queue of this one alone
+  std::shared_ptr<tessera::mesh> on;
+  tessera::stream_options options;  ///< a rank: the queue of this one alone
   /// Operations at a time that are not known to have ended; more are refused. All streams
   /// together should fit into the engine's window.
   std::uint32_t window = 256;
   std::int64_t deadline_ns = 60'000'000'000;  ///< of each synchronization
   /// Recorded when the actor ends and waited for when one begins, so that the queue of a
   /// restarted actor begins behind that of its predecessor. Null: nobody follows.
-  std::shared_ptr<runtime::event> handover;
+  std::shared_ptr<tessera::event> handover;
 };
 
 /// A launch. `what.args` is not looked at: the parameters are `args`.
 struct launch_order {
-  runtime::launch_request what;
+  tessera::launch_request what;
   byte_vector args;
   std::shared_ptr<const void> holder;  ///< kept until it has ended
 };
 
 /// A copy. The holder keeps memory of the host until it has ended.
 struct copy_order {
-  runtime::copy_request what;
+  tessera::copy_request what;
   std::shared_ptr<const void> holder;
 };
 
@@ -51,8 +51,8 @@ struct copy_order {
 /// is one collective actor for a group at a time.
 struct collective_spec {
   std::string name;
-  std::shared_ptr<runtime::mesh> on;
-  runtime::axis_set axes = runtime::whole_mesh;
+  std::shared_ptr<tessera::mesh> on;
+  collective::axis_set axes = collective::whole_mesh;
   int member = 0;
   /// From the first rank that comes to the last, and once more until the collective has
   /// ended.
@@ -63,9 +63,9 @@ struct collective_spec {
 /// others. `what.axes` is not looked at.
 struct join_order {
   int rank = 0;  ///< in the mesh
-  runtime::collective_request what;
+  tessera::collective_request what;
   /// Under which all ranks expect it to run, the context among them.
-  runtime::numerics_policy descriptor;
+  tessera::numerics_policy descriptor;
   std::vector<event_ptr> after;        ///< the share begins behind these points
   std::shared_ptr<const void> holder;  ///< kept until it has ended
 };

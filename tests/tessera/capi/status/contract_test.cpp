@@ -407,10 +407,10 @@ TEST(TesseraContract, ADamagedCacheEntryIsFound) {
     EXPECT_EQ(stats.enabled, 1U);
     EXPECT_EQ(stats.entries, 0U);
     EXPECT_TESS(tessCacheVerify(s.context));
-    runtime::cache_options options;
+    tessera::cache_options options;
     options.folder = folder;
-    auto cache = or_throw(runtime::module_cache::open(options));
-    runtime::cache_key key;
+    auto cache = or_throw(tessera::module_cache::open(options));
+    tessera::cache_key key;
     key.kernel = "idle";
     const std::vector<std::byte> content(100, std::byte{7});
     or_throw(cache->put(key, content));

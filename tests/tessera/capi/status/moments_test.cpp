@@ -88,9 +88,9 @@ TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
 TEST(TesseraModules, ThatCannotBeLoadedChangeNothing) {
   session s(2);
   const std::uint32_t before = algorithm_of_a_sum(s);
-  runtime::fatbin_builder builder;
+  tessera::fatbin_builder builder;
   builder.set_policy({false, false, true, false, false, 0});
-  runtime::plan_record plan;
+  tessera::plan_record plan;
   plan.collective = 1;
   plan.algorithm = 1;  // ring
   builder.add_plan(plan);
@@ -193,7 +193,7 @@ TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) 
     ASSERT_TESS(tessMemExportDlpack(s.context, x, &desc, &tensor));
   }
   ASSERT_TESS(tessSetAllocator(nullptr, nullptr, nullptr));
-  auto* const managed = static_cast<runtime::dlpack::managed_tensor_versioned*>(tensor);
+  auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(tensor);
   const int before = counted_source::given_back();
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -371,7 +371,7 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
             TESS_ERR_INVALID_VALUE);
   tensor.known.flags = 0;
   ASSERT_TESS(tessMemExportDlpack(s.context, at, &tensor.known, &made));
-  auto* const managed = static_cast<runtime::dlpack::managed_tensor_versioned*>(made);
+  auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(made);
   managed->deleter(managed);
 }
 
@@ -423,7 +423,7 @@ TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
     names.push_back(name);
   }
   std::vector<std::string> warnings;
-  const auto read = or_throw(runtime::read_settings(
+  const auto read = or_throw(tessera::read_settings(
       [&](const char* name) {
         const auto found = set.find(name);
         return found == set.end() ? nullptr : found->second.c_str();

@@ -11,7 +11,7 @@
 #include "weir/base/error.hpp"
 #include "weir/collective/reduction.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 enum class collective_kind : std::uint8_t {
   all_reduce,
@@ -105,4 +105,4 @@ struct topology {
 /// 64 bits that are equal for equal calls: what ranks compare before they start.
 [[nodiscard]] std::uint64_t digest_of(const collective_call& call) noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

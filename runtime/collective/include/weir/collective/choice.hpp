@@ -13,7 +13,7 @@
 #include "weir/base/error.hpp"
 #include "weir/collective/call.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// What somebody proposes for collectives of a kind, type and range of sizes.
 struct collective_hint {
@@ -68,4 +68,4 @@ struct choice_sources {
                                                          int ranks, const topology& shape,
                                                          const choice_sources& sources);
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -12,7 +12,7 @@
 #include "weir/base/error.hpp"
 #include "weir/collective/reduction.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// What the nodes of a level 1 reduction of `type` are, as a type of its own: fp32 for
 /// fp8, fp16 and bf16, else the type itself.
@@ -103,4 +103,4 @@ struct fixed_point_sum {
               std::byte* elements) const noexcept;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

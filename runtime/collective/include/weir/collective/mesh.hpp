@@ -12,7 +12,7 @@
 
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Devices along each axis; zero means that the axis is absent, which is a size of one.
 /// @source{Tessera Runtime & ABI, 4.2}
@@ -75,4 +75,4 @@ class mesh_shape {
   std::array<int, axis_count> sizes_{1, 1, 1, 1};
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

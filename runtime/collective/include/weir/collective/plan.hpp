@@ -15,7 +15,7 @@
 #include "weir/collective/call.hpp"
 #include "weir/collective/transport.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 struct plan_options {
   algorithm how = algorithm::direct;
@@ -147,4 +147,4 @@ struct collective_buffers {
 result<void> run_step(const collective_plan& plan, std::size_t index,
                       const collective_buffers& buffers) noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

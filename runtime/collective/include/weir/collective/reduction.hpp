@@ -12,7 +12,7 @@
 #include "weir/base/dtype.hpp"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 enum class reduction_op : std::uint8_t { sum, max, min, product, average };
 [[nodiscard]] std::string_view name_of(reduction_op op) noexcept;
@@ -111,4 +111,4 @@ class reducer {
 /// Whether `what` exists. @error{unsupported; invalid_argument, as in reducer::make}
 [[nodiscard]] result<void> check_reduction(const reduction& what);
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -11,7 +11,7 @@
 
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// What became of a meeting. All but `waiting` are final.
 enum class meeting_state : std::uint8_t {
@@ -110,4 +110,4 @@ class rendezvous {
   std::map<std::uint64_t, group_state> groups_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -8,7 +8,7 @@
 
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Moves bytes between ranks of one group.
 /// @threads{calls for different steps may come from different threads at the same time}
@@ -25,4 +25,4 @@ class transport {
 /// Ranks of one process: a copy.
 [[nodiscard]] transport& in_process_transport() noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

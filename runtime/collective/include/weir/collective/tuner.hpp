@@ -11,7 +11,7 @@
 #include "weir/collective/choice.hpp"
 #include "weir/runtime/tuning.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Calls that are measured together: alike but for the exact count.
 struct tuning_key {
@@ -36,13 +36,13 @@ struct tuning_trial {
   algorithm how = algorithm::direct;
 };
 
-using tuning_store = measured_choice<tuning_key, algorithm>::store;
+using tuning_store = runtime::measured_choice<tuning_key, algorithm>::store;
 
 /// Measures collectives. Results at level 1 and 2 do not depend on what it proposes.
 /// @threads{safe from any thread}
 class collective_tuner {
  public:
-  static constexpr int trials = measured_choice<tuning_key, algorithm>::trials;
+  static constexpr int trials = runtime::measured_choice<tuning_key, algorithm>::trials;
 
   explicit collective_tuner(tuning_store store = {}) : known_(std::move(store)) {}
 
@@ -64,7 +64,7 @@ class collective_tuner {
   void keep(const tuning_key& key) { known_.keep(key); }
 
  private:
-  measured_choice<tuning_key, algorithm> known_;
+  runtime::measured_choice<tuning_key, algorithm> known_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

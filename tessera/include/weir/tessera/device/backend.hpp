@@ -18,7 +18,7 @@
 #include "tessera_kernel.h"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Bounds of one launch on a device.
 struct launch_limits {
@@ -236,4 +236,4 @@ class device_backend {
       const grid_launch& launch, completion done) = 0;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

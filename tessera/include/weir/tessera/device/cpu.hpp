@@ -14,7 +14,7 @@
 #include "weir/tessera/device/backend.hpp"
 #include "weir/tessera/device/memory_source.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 struct cpu_options {
   std::int32_t devices = 8;
@@ -37,4 +37,4 @@ struct cpu_options {
 /// Best level of this processor: "x86-64-v1" to "x86-64-v4", "aarch64", or "generic".
 [[nodiscard]] std::string_view cpu_arch() noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

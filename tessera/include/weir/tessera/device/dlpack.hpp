@@ -14,7 +14,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/symmetric_memory.hpp"
 
-namespace weir::runtime::dlpack {
+namespace weir::tessera::dlpack {
 
 inline constexpr std::uint32_t major_version = 1;
 inline constexpr std::uint32_t minor_version = 1;
@@ -134,4 +134,4 @@ struct description {
                                            std::int32_t on_device,
                                            std::uint64_t owner = 0);
 
-}  // namespace weir::runtime::dlpack
+}  // namespace weir::tessera::dlpack

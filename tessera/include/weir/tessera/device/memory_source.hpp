@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Both are set or none; any thread calls them.
 struct memory_source {
@@ -15,4 +15,4 @@ struct memory_source {
   std::function<void(void* at, std::size_t bytes)> give_back;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

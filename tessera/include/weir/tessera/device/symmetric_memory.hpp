@@ -18,7 +18,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/backend.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 enum class memory_kind : std::uint8_t {
   device,      ///< an instance on each of some devices
@@ -166,4 +166,4 @@ class symmetric_memory {
   std::vector<allocation_ptr> aliases_;  ///< imported memory inside of what is known
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

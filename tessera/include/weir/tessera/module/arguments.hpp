@@ -11,7 +11,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 enum class parameter_kind : std::uint32_t { scalar = 0, pointer = 1, opaque = 2 };
 enum class parameter_direction : std::uint32_t { in = 0, out = 1, inout = 2 };
@@ -99,4 +99,4 @@ inline constexpr std::uint32_t most_argument_bytes = 65536;
 [[nodiscard]] result<byte_vector> pack_arguments(
     std::span<const kernel_parameter> parameters, std::span<const bytes_view> values);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -18,7 +18,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/module/digest.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 enum class cache_kind : std::uint32_t { code = 1, tuning = 2, collective_tuning = 3 };
 
@@ -127,4 +127,4 @@ class module_cache {
 /// is set; else off. Off is the empty string.
 [[nodiscard]] std::string cache_folder_from_environment();
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Names of what the processor and its operating system support, best first: of
 /// "x86-64-v4" to "x86-64-v1", or "aarch64". Asked of the processor once.
@@ -19,4 +19,4 @@ namespace weir::runtime {
 /// does not have `most`.
 [[nodiscard]] std::vector<std::string> host_levels_up_to(std::string_view most);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

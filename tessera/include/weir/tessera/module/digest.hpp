@@ -14,7 +14,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 using digest256 = std::array<std::byte, 32>;
 
@@ -56,4 +56,4 @@ class sha256_stream {
 /// @threads{safe from any thread}
 [[nodiscard]] const std::string& library_build();
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

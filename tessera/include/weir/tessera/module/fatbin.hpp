@@ -16,7 +16,7 @@
 #include "weir/tessera/module/digest.hpp"
 #include "weir/tessera/module/signature.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Version of the ABI that a module was made for, or that a runtime speaks.
 struct abi_version {
@@ -170,4 +170,4 @@ class fatbin_builder {
   fatbin content_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -26,7 +26,7 @@
 #include "weir/tessera/module/fatbin.hpp"
 #include "weir/tessera/module/signature.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Type of entries until their flags say which of the two they are.
 using kernel_entry = void (*)();
@@ -135,4 +135,4 @@ class loaded_module {
 /// selected.
 [[nodiscard]] std::string explain(const fatbin& module);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -12,7 +12,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/module/digest.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 using public_key = std::array<std::byte, 32>;
 using secret_key = std::array<std::byte, 64>;  ///< seed, then public key
@@ -56,4 +56,4 @@ struct trust_policy {
 /// required for every value but "" and "0". @error as of `read_trusted_keys`
 [[nodiscard]] result<trust_policy> trust_from_environment();
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

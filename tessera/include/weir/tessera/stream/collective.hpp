@@ -15,16 +15,16 @@
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 struct collective_request {
-  collective_call call;  ///< its level is set by the policy
-  axis_set axes = whole_mesh;
+  collective::collective_call call;  ///< its level is set by the policy
+  collective::axis_set axes = collective::whole_mesh;
   const void* input = nullptr;
   void* output = nullptr;  ///< the same as `input`: in place
-  std::optional<algorithm> how;
+  std::optional<collective::algorithm> how;
   std::size_t chunk_bytes = 0;
-  wire_format wire = wire_format::plain;
+  collective::wire_format wire = collective::wire_format::plain;
   /// Of one rank's share; see arrival::patience_ns.
   std::int64_t patience_ns = 0;
   bool in_graph = false;  ///< to be put into a graph, whose schedules are not measured
@@ -69,7 +69,8 @@ struct collective_group {
 /// A planned collective over one or several groups.
 class collective_operation final : public operation {
  public:
-  collective_operation(std::shared_ptr<const collective_plan> plan, collective_choice how,
+  collective_operation(std::shared_ptr<const collective::collective_plan> plan,
+                       collective::collective_choice how,
                        room_list<collective_group> groups, std::size_t scratch_limit);
 
   void submit(submission& to) override;
@@ -85,11 +86,11 @@ class collective_operation final : public operation {
   [[nodiscard]] double bus_factor() const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
   /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
-  void verify_by(std::shared_ptr<const collective_plan> plan) {
+  void verify_by(std::shared_ptr<const collective::collective_plan> plan) {
     verify_ = std::move(plan);
   }
   /// `by` hears how long this trial took, if it succeeds.
-  void measure(const tuning_trial& trial, context& by) {
+  void measure(const collective::tuning_trial& trial, context& by) {
     trial_ = trial;
     measured_by_ = &by;
   }
@@ -106,14 +107,14 @@ class collective_operation final : public operation {
   [[nodiscard]] result<void> verify(collective_group& g) const;
   [[nodiscard]] result<void> run_step_of(collective_group& g, std::uint32_t index);
 
-  std::shared_ptr<const collective_plan> plan_;
-  collective_choice how_;
+  std::shared_ptr<const collective::collective_plan> plan_;
+  collective::collective_choice how_;
   room_list<collective_group> groups_;
   std::size_t scratch_limit_;
-  std::shared_ptr<const collective_plan> verify_;
-  std::optional<tuning_trial> trial_;
+  std::shared_ptr<const collective::collective_plan> verify_;
+  std::optional<collective::tuning_trial> trial_;
   context* measured_by_ = nullptr;  ///< if it is a trial
   std::mutex mutex_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -32,7 +32,7 @@
 #include "weir/tessera/stream/settings.hpp"
 #include "weir/tessera/stream/submission_port.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class context;
 class meeting_point;
@@ -44,12 +44,12 @@ struct block_trial;
 /// @threads{immutable but for its streams, which the session guards, and its pool}
 struct mesh {
   mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
-       std::span<const std::int32_t> ids, const mesh_shape& s);
+       std::span<const std::int32_t> ids, const collective::mesh_shape& s);
 
   std::shared_ptr<context> of;
   std::uint64_t number;  ///< of this mesh in its context; owner of its memory
   std::vector<std::int32_t> devices;
-  mesh_shape shape;
+  collective::mesh_shape shape;
   std::vector<block_facts> places;  ///< by rank: what its blocks are told
   memory_pool pool;
   std::vector<std::weak_ptr<stream>> streams;
@@ -75,16 +75,16 @@ struct mesh {
 class plan_cache {
  public:
   /// @error as of plan_collective
-  [[nodiscard]] result<std::shared_ptr<const collective_plan>> get(
-      const collective_call& call, int ranks, const topology& shape,
-      const plan_options& options);
+  [[nodiscard]] result<std::shared_ptr<const collective::collective_plan>> get(
+      const collective::collective_call& call, int ranks,
+      const collective::topology& shape, const collective::plan_options& options);
 
  private:
   static constexpr std::size_t most = 256;
   using key =
       std::tuple<std::uint64_t, int, int, int, int, int, std::size_t, int, bool, bool>;
   std::mutex mutex_;
-  std::map<key, std::shared_ptr<const collective_plan>> plans_;
+  std::map<key, std::shared_ptr<const collective::collective_plan>> plans_;
 };
 
 /// @threads{safe from any thread unless said otherwise}
@@ -96,7 +96,7 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// A context over an engine of the program, which outlives it. Whoever else submits to
   /// the engine holds a session of `port()` while doing so.
-  [[nodiscard]] static result<std::shared_ptr<context>> over(engine& workers,
+  [[nodiscard]] static result<std::shared_ptr<context>> over(runtime::engine& workers,
                                                              runtime_settings settings);
   ~context();
 
@@ -107,7 +107,7 @@ class context : public std::enable_shared_from_this<context> {
   /// @error{invalid_argument, no device, one twice or out of range, or axes whose product
   /// is not the number of devices}
   [[nodiscard]] result<std::shared_ptr<mesh>> make_mesh(
-      std::span<const std::int32_t> devices, const mesh_axes& axes);
+      std::span<const std::int32_t> devices, const collective::mesh_axes& axes);
   /// Waits for the mesh's streams and frees its memory.
   void drop_mesh(const std::shared_ptr<mesh>& m);
   /// Meshes that somebody still has.
@@ -153,9 +153,9 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
-  [[nodiscard]] collective_tuner& tuner() noexcept { return *tuner_; }
+  [[nodiscard]] collective::collective_tuner& tuner() noexcept { return *tuner_; }
   /// Of launches that leave their blocks to the runtime.
-  [[nodiscard]] measured_choice<block_key, std::array<std::int32_t, 3>>&
+  [[nodiscard]] runtime::measured_choice<block_key, std::array<std::int32_t, 3>>&
   blocks() noexcept {
     return *blocks_;
   }
@@ -164,7 +164,7 @@ class context : public std::enable_shared_from_this<context> {
     return settings_.autotune.value_or(!policy.deterministic);
   }
   /// A collective or a launch that was a trial took so long.
-  void took(const tuning_trial& trial, std::int64_t ns);
+  void took(const collective::tuning_trial& trial, std::int64_t ns);
   void took(const block_trial& trial, std::int64_t ns);
 
   /// Lanes for a stream, new or of one that has ended.
@@ -175,13 +175,14 @@ class context : public std::enable_shared_from_this<context> {
   /// Loads a module for the context's devices. Its plans for collectives count until
   /// `forget_module`, and so does its policy where the program has set none: that of the
   /// module last loaded, of those that have one. A load that fails changes nothing.
-  /// @error as of runtime::load_module; invalid_argument, a plan along an unknown axis
+  /// @error as of load_module; invalid_argument, a plan along an unknown axis
   [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
       bytes_view image);
   /// The program has unloaded it, though graphs and launches may keep its code.
   void forget_module(const loaded_module& what);
   /// What loaded modules propose for collectives along these axes.
-  [[nodiscard]] std::vector<collective_hint> hints(axis_set axes) const;
+  [[nodiscard]] std::vector<collective::collective_hint> hints(
+      collective::axis_set axes) const;
   /// Null: there is none.
   [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
 
@@ -229,7 +230,9 @@ class context : public std::enable_shared_from_this<context> {
     const loaded_module* of = nullptr;  ///< only compared
     std::optional<numerics_policy> policy;
     /// With the axes that each is for; none: any.
-    std::vector<std::pair<std::optional<axis_set>, collective_hint>> hints;
+    std::vector<
+        std::pair<std::optional<collective::axis_set>, collective::collective_hint>>
+        hints;
   };
   [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
   [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
@@ -244,7 +247,7 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
   /// Ends a context with an engine of its own, whichever thread let go of it last.
   static void destroy(context* what) noexcept;
-  [[nodiscard]] result<void> open(engine& workers);
+  [[nodiscard]] result<void> open(runtime::engine& workers);
 
   runtime_settings settings_;
   doorbell bell_;
@@ -269,14 +272,15 @@ class context : public std::enable_shared_from_this<context> {
   std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
   std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
-  std::unique_ptr<collective_tuner> tuner_;
-  std::unique_ptr<measured_choice<block_key, std::array<std::int32_t, 3>>> blocks_;
+  std::unique_ptr<collective::collective_tuner> tuner_;
+  std::unique_ptr<runtime::measured_choice<block_key, std::array<std::int32_t, 3>>>
+      blocks_;
   trust_policy trust_;
   std::vector<std::string> warnings_;
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
   // Their threads use the rest, so they go first.
-  std::unique_ptr<engine> own_engine_;
+  std::unique_ptr<runtime::engine> own_engine_;
   janitor cleaner_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -12,7 +12,7 @@
 
 #include "weir/base/clock.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread}
 class doorbell {
@@ -68,4 +68,4 @@ class doorbell {
   std::condition_variable changed_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class context;
 class graph_body;
@@ -136,14 +136,14 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   friend class graph_run;
   struct made_capture {
     std::weak_ptr<stream> on;
-    capture tasks;
+    runtime::capture tasks;
     std::vector<ref<operation>> frame;  ///< enters and leaves
   };
 
   graph_exec() = default;
   [[nodiscard]] std::vector<graph_node>& nodes() const noexcept;
-  [[nodiscard]] result<const capture*> capture_for(submission_port::session& in,
-                                                   stream& on);
+  [[nodiscard]] result<const runtime::capture*> capture_for(submission_port::session& in,
+                                                            stream& on);
   [[nodiscard]] memory_need needs() const;
   /// The graph as it is now, for the recording of another.
   [[nodiscard]] result<ref<operation>> as_node() const;
@@ -167,4 +167,4 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   std::vector<std::shared_ptr<graph_memory>> left_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

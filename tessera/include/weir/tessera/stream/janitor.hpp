@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// Has no thread before there is something to do.
 /// @threads{safe from any thread}
@@ -36,4 +36,4 @@ class janitor {
   std::thread thread_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -13,7 +13,7 @@
 
 #include "weir/runtime/engine.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// What went wrong in a stream and with which of its operations; empty if nothing.
 /// @threads{a value; the error is shared and immutable}
@@ -33,8 +33,8 @@ struct failure {
 /// One chain of tasks. Operations hold its order token for writing, so the rest of it is
 /// touched by one task at a time.
 struct lane {
-  footprint token;
-  access held;             ///< the token for writing: submissions copy less that way
+  runtime::footprint token;
+  runtime::access held;    ///< the token for writing: submissions copy less that way
   failure poison;          ///< operations are skipped while it is set
   bool backwards = false;  ///< the next collective that begins here is to go that way
 };
@@ -129,13 +129,14 @@ class outside_failures {
 /// @threads{each lane: the tasks that hold its token; the rest is constant}
 class lane_set {
  public:
-  [[nodiscard]] static result<std::unique_ptr<lane_set>> make(engine& in,
+  [[nodiscard]] static result<std::unique_ptr<lane_set>> make(runtime::engine& in,
                                                               unsigned devices) {
     auto out = std::make_unique<lane_set>();
     for (unsigned i = 0; i < devices; ++i) {
-      WEIR_TRY(const storage token, in.allocate(1, "order tokens"));
-      WEIR_TRY(const footprint bytes, bytes_of(token.id, 0, 1));
-      out->lanes_.push_back({bytes, {bytes, access_mode::read_write}, {}, false});
+      WEIR_TRY(const runtime::storage token, in.allocate(1, "order tokens"));
+      WEIR_TRY(const runtime::footprint bytes, bytes_of(token.id, 0, 1));
+      out->lanes_.push_back(
+          {bytes, {bytes, runtime::access_mode::read_write}, {}, false});
     }
     if (devices > 1) {
       constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
@@ -152,8 +153,9 @@ class lane_set {
   }
   [[nodiscard]] lane& of(std::size_t device) noexcept { return lanes_[device]; }
   /// The access that a task needs which touches this memory. @pre devices() > 1
-  [[nodiscard]] access access_to(const touched_memory& what) const {
-    const access_mode mode = what.writes ? access_mode::read_write : access_mode::read;
+  [[nodiscard]] runtime::access access_to(const touched_memory& what) const {
+    const runtime::access_mode mode =
+        what.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
     if (what.owner != touched_memory::no_lane) {
       return {lanes_[static_cast<std::size_t>(what.owner)].token, mode};
     }
@@ -194,15 +196,16 @@ class lane_set {
   bool urgent = false;  ///< tasks go before those of other streams
 
  private:
-  [[nodiscard]] static result<footprint> bytes_of(storage_id id, std::int64_t begin,
-                                                  std::int64_t length) {
+  [[nodiscard]] static result<runtime::footprint> bytes_of(runtime::storage_id id,
+                                                           std::int64_t begin,
+                                                           std::int64_t length) {
     const std::int64_t one = 1;
-    return footprint::of(id, begin, {&length, 1}, {&one, 1}, 1);
+    return runtime::footprint::of(id, begin, {&length, 1}, {&one, 1}, 1);
   }
 
   std::vector<lane> lanes_;
-  storage outside_;  ///< only where there are several lanes
+  runtime::storage outside_;  ///< only where there are several lanes
   outside_failures failures_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -15,7 +15,7 @@
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/operation.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class rank_share;
 
@@ -76,7 +76,7 @@ class meeting_point {
   };
 
   [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
-  void tell(submission_port::session& in, const meeting_outcome& what);
+  void tell(submission_port::session& in, const collective::meeting_outcome& what);
   /// All shares of a meeting are there and ask for the same.
   void run(submission_port::session& in, const std::vector<ref<rank_share>>& shares);
   /// Ends the group, and tells everybody who waits in it.
@@ -88,10 +88,10 @@ class meeting_point {
   void look_later();
 
   context& of_;
-  rendezvous meetings_;
+  collective::rendezvous meetings_;
   std::map<group_key, std::shared_ptr<rank_group>> groups_;
   std::uint64_t numbers_ = 0;
   bool over_ = false;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -19,7 +19,7 @@
 #include "weir/tessera/device/symmetric_memory.hpp"
 #include "weir/tessera/stream/point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class graph_memory;
 
@@ -120,4 +120,4 @@ class memory_pool {
   pool_counters counts_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

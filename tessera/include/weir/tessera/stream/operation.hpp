@@ -15,7 +15,7 @@
 #include "weir/tessera/stream/ref.hpp"
 #include "weir/tessera/stream/submission_port.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class context;
 class operation;
@@ -40,29 +40,31 @@ class submission {
   /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and
   /// after what the operation waits for, and after `others`. `worker`: who had better run
   /// it, as of `submit_options`.
-  task_id add(operation& what, unsigned lane, std::uint32_t index,
-              std::span<const access> accesses, std::span<const task_id> others = {},
-              std::uint8_t worker = submit_options::anywhere);
+  runtime::task_id add(operation& what, unsigned lane, std::uint32_t index,
+                       std::span<const runtime::access> accesses,
+                       std::span<const runtime::task_id> others = {},
+                       std::uint8_t worker = runtime::submit_options::anywhere);
   /// What the task of one lane of `what` holds: the lane's token, and what else it
   /// touches. Valid until the next call.
-  [[nodiscard]] std::span<const access> held(const operation& what, unsigned lane);
+  [[nodiscard]] std::span<const runtime::access> held(const operation& what,
+                                                      unsigned lane);
   /// As `add`, for the last task of the operation, which may have ended and be gone when
   /// this returns: nobody else touches what a worker is about to use.
-  task_id add_last(operation& what, unsigned lane, std::uint32_t index,
-                   std::span<const access> accesses);
+  runtime::task_id add_last(operation& what, unsigned lane, std::uint32_t index,
+                            std::span<const runtime::access> accesses);
   /// The operation, unless its last task has been added.
   [[nodiscard]] operation* pending() const noexcept { return what_.get(); }
 
  private:
-  task_id put(operation& what, unsigned lane, std::uint32_t index,
-              std::span<const access> accesses, std::span<const task_id> others,
-              std::uint8_t worker);
+  runtime::task_id put(operation& what, unsigned lane, std::uint32_t index,
+                       std::span<const runtime::access> accesses,
+                       std::span<const runtime::task_id> others, std::uint8_t worker);
 
   submission_port::session& in_;
   lane_set& lanes_;
   ref<operation> what_;
   bool owners_;
-  std::vector<access> held_;
+  std::vector<runtime::access> held_;
 };
 
 /// One call of the interface by a thread of the program.
@@ -220,7 +222,9 @@ class operation : public counted {
   [[nodiscard]] std::int64_t begin() const noexcept;
   void observe(unsigned lane, std::int64_t start_ns) const noexcept;
   /// The lane's token, for writing.
-  [[nodiscard]] static const access& holds(const lane& of) noexcept { return of.held; }
+  [[nodiscard]] static const runtime::access& holds(const lane& of) noexcept {
+    return of.held;
+  }
 
  private:
   /// The exception that is being handled, as an error.
@@ -287,4 +291,4 @@ class program_callback {
 extern const char graph_is_made;
 extern const char graph_runs;
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -12,7 +12,7 @@
 #include "weir/tessera/stream/doorbell.hpp"
 #include "weir/tessera/stream/operation.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class graph_recording;
 
@@ -56,7 +56,7 @@ class point final : public operation {
   void when_reached(std::function<void()> call) { reached_call_ = std::move(call); }
 
   /// Tasks after which it is reached, once it has been submitted.
-  [[nodiscard]] std::span<const task_id> tasks_to_wait_for() const noexcept {
+  [[nodiscard]] std::span<const runtime::task_id> tasks_to_wait_for() const noexcept {
     return ids_;
   }
   /// The first failure of all lanes, once it has been reached.
@@ -73,10 +73,10 @@ class point final : public operation {
   std::atomic<unsigned> left_;
   std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};
   bool submitted_ = false;
-  std::vector<task_id> ids_;       ///< by lane
-  std::vector<failure> failures_;  ///< by lane
+  std::vector<runtime::task_id> ids_;  ///< by lane
+  std::vector<failure> failures_;      ///< by lane
   std::vector<std::function<void(submission_port::session&)>> waiting_;
   std::function<void()> reached_call_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

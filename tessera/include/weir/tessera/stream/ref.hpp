@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread}
 class counted {
@@ -150,4 +150,4 @@ class prepaid_refs {
   std::uint32_t left_ = 0;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

@@ -15,7 +15,7 @@
 #include "weir/base/error.hpp"
 #include "weir/tessera/device/memory_source.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @source{Tessera Runtime & ABI, section 4.7}
 struct alignas(4) numerics_policy {  // a word: read without a lock
@@ -79,4 +79,4 @@ struct runtime_settings {
     const std::function<const char*(const char*)>& variable,
     std::vector<std::string>& warnings, std::span<const std::string> set = {});
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

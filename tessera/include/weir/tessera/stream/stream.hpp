@@ -20,7 +20,7 @@
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/point.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 class graph_recording;
 
@@ -283,4 +283,4 @@ class stream : public std::enable_shared_from_this<stream> {
   std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

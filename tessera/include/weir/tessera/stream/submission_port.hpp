@@ -10,17 +10,17 @@
 
 #include "weir/runtime/engine.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// @threads{safe from any thread}
 class submission_port {
  public:
-  explicit submission_port(engine& to) : engine_(to) {}
+  explicit submission_port(runtime::engine& to) : engine_(to) {}
 
   /// The right to submit. Keeps other threads out while it lives.
   class session {
    public:
-    [[nodiscard]] engine& to() const noexcept { return port_->engine_; }
+    [[nodiscard]] runtime::engine& to() const noexcept { return port_->engine_; }
     /// The caller is about to submit so many tasks. Waits for room with the port open, so
     /// that no kernel ever runs in a thread of the program.
     void make_room(std::uint32_t tasks) {
@@ -51,13 +51,13 @@ class submission_port {
     std::unique_lock<std::mutex> lock_;
   };
 
-  [[nodiscard]] engine& of() const noexcept { return engine_; }
+  [[nodiscard]] runtime::engine& of() const noexcept { return engine_; }
   [[nodiscard]] session enter() { return session(*this); }
 
  private:
-  engine& engine_;
+  runtime::engine& engine_;
   std::mutex mutex_;
   std::uint32_t credits_ = 0;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera

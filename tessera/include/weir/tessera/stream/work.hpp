@@ -12,7 +12,7 @@
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
-namespace weir::runtime {
+namespace weir::tessera {
 
 /// A kernel of a module that stays loaded as long as somebody has this.
 struct module_kernel {
@@ -72,4 +72,4 @@ struct fill_request {
 /// Does nothing but fail, in its turn.
 [[nodiscard]] ref<operation> make_failing(error why);
 
-}  // namespace weir::runtime
+}  // namespace weir::tessera
