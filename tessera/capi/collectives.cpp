@@ -9,8 +9,8 @@
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
+#include "stream/collectives/meeting_point.hpp"
 #include "weir/tessera/stream/collective.hpp"
-#include "weir/tessera/stream/meeting_point.hpp"
 
 namespace weir::tessera::capi {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
+#include "stream/doorbell.hpp"
 
 namespace weir::tessera::capi {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Levels of x86-64, from cpuid and the registers that the system saves.
-#include "weir/tessera/module/cpu_level.hpp"
+#include "module/cpu_level.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "explain.hpp"
+#include "module/cpu_level.hpp"
 #include "shared_object.hpp"
-#include "weir/tessera/module/cpu_level.hpp"
 
 namespace weir::tessera {
 

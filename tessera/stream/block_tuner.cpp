@@ -11,9 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "device/cpu.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::tessera {
 namespace {

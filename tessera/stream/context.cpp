@@ -11,10 +11,12 @@
 
 #include <fmt/format.h>
 
+#include "device/cpu.hpp"
 #include "stream/block_tuner.hpp"
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/doorbell.hpp"
+#include "stream/janitor.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/tessera/device/cpu.hpp"
-#include "weir/tessera/stream/meeting_point.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
 namespace weir::tessera {
@@ -181,7 +183,10 @@ result<std::shared_ptr<const collective::collective_plan>> plan_cache::get(
 }
 
 context::context(runtime_settings settings)
-    : settings_(std::move(settings)), policy_(settings_.policy) {}
+    : settings_(std::move(settings)),
+      bell_(std::make_unique<doorbell>()),
+      policy_(settings_.policy),
+      cleaner_(std::make_unique<janitor>()) {}
 
 context::~context() = default;
 
@@ -335,11 +340,11 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    ends.push_back(make_ref<point>(s->lanes(), bell_));
+    ends.push_back(make_ref<point>(s->lanes(), *bell_));
     s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
-    return bell_.wait([&] { return p->reached(); }, deadline);
+    return bell_->wait([&] { return p->reached(); }, deadline);
   });
 }
 
@@ -509,7 +514,7 @@ std::vector<collective::collective_hint> context::hints(collective::axis_set axe
 void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
   if (tuner_->took(trial, ns) && cache_ != nullptr) {
     // A worker does not wait for files.
-    cleaner_.later([self = weak_from_this(), key = trial.key] {
+    cleaner_->later([self = weak_from_this(), key = trial.key] {
       if (const auto alive = self.lock()) {
         alive->tuner_->keep(key);
       }
@@ -522,7 +527,7 @@ void context::took(const block_trial& trial, std::int64_t ns) {
     return;
   }
   // A worker neither writes lines of the log nor waits for files.
-  cleaner_.later([self = weak_from_this(), key = trial.key] {
+  cleaner_->later([self = weak_from_this(), key = trial.key] {
     if (const auto alive = self.lock()) {
       alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
                  key.kernel);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The janitor's thread.
-#include "weir/tessera/stream/janitor.hpp"
+#include "stream/janitor.hpp"
 
 #include <chrono>
 #include <utility>

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "stream/janitor.hpp"
+
 namespace weir::tessera {
 namespace {
 

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "stream/doorbell.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::tessera {

@@ -134,12 +134,12 @@ void take_lock(const reader& from, runtime_settings& s) {
 
 void take_collectives(const reader& from, runtime_settings& s) {
   from.take("TESS_TOPOLOGY", s.topology);
-  if (!s.topology.empty() && !parse_topology(s.topology)) {
+  if (!s.topology.empty() && !collective::parse_topology(s.topology)) {
     from.warn("TESS_TOPOLOGY", "domains by ranks, e.g. 2x4", s.topology);
     s.topology.clear();
   }
   from.take("TESS_COLL_ALGO", s.algorithm);
-  if (!s.algorithm.empty() && !algorithm_named(s.algorithm)) {
+  if (!s.algorithm.empty() && !collective::algorithm_named(s.algorithm)) {
     from.warn("TESS_COLL_ALGO", "direct, ring, tree or hierarchical", s.algorithm);
     s.algorithm.clear();
   }

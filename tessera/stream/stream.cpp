@@ -11,10 +11,11 @@
 
 #include <fmt/format.h>
 
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/doorbell.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/tessera/stream/graph.hpp"
-#include "weir/tessera/stream/meeting_point.hpp"
 
 namespace weir::tessera {
 namespace {

@@ -57,11 +57,11 @@ class Checks(unittest.TestCase):
         self.assert_clean("layers")
 
     def test_layers_refuse_an_engine_that_knows_what_stands_on_it(self):
-        self.write("runtime/a.cpp", '#include "weir/collective/plan.hpp"\n#include "weir/tessera/device/cpu.hpp"\n')
+        self.write("runtime/a.cpp", '#include "weir/collective/plan.hpp"\n#include "weir/tessera/stream/stream.hpp"\n')
         self.write("runtime/CMakeLists.txt", "weir_module(runtime DEPENDS weir::base weir::collective)\n")
         self.write("runtime/collective/b.cpp", '#include "weir/tessera/stream/stream.hpp"\n')
         self.assert_complains("layers", "runtime/a.cpp:1: runtime includes weir/collective/plan.hpp",
-                              "runtime/a.cpp:2: runtime includes weir/tessera/device/cpu.hpp",
+                              "runtime/a.cpp:2: runtime includes weir/tessera/stream/stream.hpp",
                               "runtime/CMakeLists.txt:1: runtime links weir::collective",
                               "runtime/collective/b.cpp:1: collective includes weir/tessera/stream/stream.hpp")
 

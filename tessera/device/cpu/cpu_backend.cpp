@@ -12,12 +12,12 @@
 
 #include <fmt/format.h>
 
+#include "device/cpu.hpp"
 #include "device/cpu/arena.hpp"
 #include "device/cpu/block_runner.hpp"
 #include "device/cpu/persistent.hpp"
 #include "device/launch_check.hpp"
-#include "weir/tessera/device/cpu.hpp"
-#include "weir/tessera/module/cpu_level.hpp"
+#include "module/cpu_level.hpp"
 
 namespace weir::tessera {
 namespace {

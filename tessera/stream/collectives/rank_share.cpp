@@ -9,8 +9,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/janitor.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/tessera/stream/meeting_point.hpp"
 #include "weir/tessera/stream/work.hpp"
 
 namespace weir::tessera {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "stream/collectives/meeting_point.hpp"
 #include "weir/tessera/stream/collective.hpp"
-#include "weir/tessera/stream/meeting_point.hpp"
 
 namespace weir::tessera {
 

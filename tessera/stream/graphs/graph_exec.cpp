@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "stream/doorbell.hpp"
 #include "stream/graphs/graph_body.hpp"
 #include "stream/graphs/graph_memory.hpp"
 #include "stream/graphs/graph_reissue.hpp"

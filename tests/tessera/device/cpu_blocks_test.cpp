@@ -12,9 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "cpu_kernels.hpp"
+#include "device/cpu.hpp"
 #include "device/cpu/sanitizers.hpp"
 #include "weir/base/system/fp_environment.hpp"
-#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::tessera {
 namespace {

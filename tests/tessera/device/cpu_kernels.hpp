@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "conformance.hpp"
-#include "weir/tessera/device/cpu.hpp"
+#include "device/cpu.hpp"
 
 namespace weir::tessera::cpu_kernels {
 

@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include "cpu_kernels.hpp"
+#include "device/cpu.hpp"
 #include "device/cpu/sanitizers.hpp"
-#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::tessera {
 namespace {

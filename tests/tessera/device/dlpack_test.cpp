@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weir/tessera/device/cpu.hpp"
+#include "device/cpu.hpp"
 
 namespace weir::tessera::dlpack {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "device/cpu.hpp"
 #include "device/cpu/sanitizers.hpp"
-#include "weir/tessera/device/cpu.hpp"
 
 namespace weir::tessera {
 namespace {

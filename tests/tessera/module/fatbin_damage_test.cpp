@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "module/cpu_level.hpp"
 #include "module_support.hpp"
-#include "weir/tessera/module/cpu_level.hpp"
 #include "weir/tessera/module/loader.hpp"
 
 namespace weir::tessera {

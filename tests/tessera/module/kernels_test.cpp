@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "module/cpu_level.hpp"
 #include "module_support.hpp"
-#include "weir/tessera/module/cpu_level.hpp"
 #include "weir/tessera/module/loader.hpp"
 
 namespace weir::tessera {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "module/cpu_level.hpp"
 #include "module_support.hpp"
 #include "support/temp_folder.hpp"
-#include "weir/tessera/module/cpu_level.hpp"
 
 namespace weir::tessera {
 namespace {

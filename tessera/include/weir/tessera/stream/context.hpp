@@ -24,8 +24,6 @@
 #include "weir/tessera/device/backend.hpp"
 #include "weir/tessera/device/symmetric_memory.hpp"
 #include "weir/tessera/module/loader.hpp"
-#include "weir/tessera/stream/doorbell.hpp"
-#include "weir/tessera/stream/janitor.hpp"
 #include "weir/tessera/stream/lane_set.hpp"
 #include "weir/tessera/stream/memory_pool.hpp"
 #include "weir/tessera/stream/operation.hpp"
@@ -35,6 +33,8 @@
 namespace weir::tessera {
 
 class context;
+class doorbell;
+class janitor;
 class meeting_point;
 class stream;
 struct block_key;
@@ -148,11 +148,11 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
   [[nodiscard]] symmetric_memory& memory() const noexcept { return *memory_; }
   [[nodiscard]] submission_port& port() noexcept { return *port_; }
-  [[nodiscard]] doorbell& bell() noexcept { return bell_; }
+  [[nodiscard]] doorbell& bell() noexcept { return *bell_; }
   [[nodiscard]] unsigned workers() const noexcept { return workers_; }
   [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
-  [[nodiscard]] janitor& cleaner() noexcept { return cleaner_; }
+  [[nodiscard]] janitor& cleaner() noexcept { return *cleaner_; }
   [[nodiscard]] collective::collective_tuner& tuner() noexcept { return *tuner_; }
   /// Of launches that leave their blocks to the runtime.
   [[nodiscard]] runtime::measured_choice<block_key, std::array<std::int32_t, 3>>&
@@ -250,7 +250,7 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void> open(runtime::engine& workers);
 
   runtime_settings settings_;
-  doorbell bell_;
+  std::unique_ptr<doorbell> bell_;
   std::shared_ptr<device_backend> backend_;
   std::unique_ptr<symmetric_memory> memory_;
   std::unique_ptr<submission_port> port_;
@@ -280,7 +280,7 @@ class context : public std::enable_shared_from_this<context> {
   std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
   // Their threads use the rest, so they go first.
   std::unique_ptr<runtime::engine> own_engine_;
-  janitor cleaner_;
+  std::unique_ptr<janitor> cleaner_;
 };
 
 }  // namespace weir::tessera

@@ -9,11 +9,11 @@
 #include <limits>
 #include <vector>
 
-#include "weir/tessera/stream/doorbell.hpp"
 #include "weir/tessera/stream/operation.hpp"
 
 namespace weir::tessera {
 
+class doorbell;
 class graph_recording;
 
 /// A marker on every lane of one stream. It is reached when all lanes have reached it,

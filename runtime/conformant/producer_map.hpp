@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
+#include "conformant/logical_tensor.hpp"
 #include "weir/base/error.hpp"
 #include "weir/runtime/engine.hpp"
-#include "weir/runtime/logical_tensor.hpp"
 
 namespace weir::runtime {
 
