@@ -138,7 +138,7 @@ class Checks(unittest.TestCase):
         self.assert_complains("paths", "tests/base/a.cpp:1: a path that other tests share", "tests/base/a.cpp:2:")
 
     def test_readmes_want_five_headings_in_every_folder(self):
-        for folder in ("base", "formats", "storage", "runtime", "models", "actors", "tools", "bench", "tests", "docs"):
+        for folder in ("base", "formats", "storage", "runtime", "tessera", "models", "actors", "tools", "bench", "tests", "docs"):
             self.write(f"{folder}/README.md", README)
         self.assert_clean("readmes")
         self.write("base/README.md", README.replace("## Invariants\n", ""))

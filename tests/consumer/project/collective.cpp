@@ -6,8 +6,10 @@
 #include <weir/collective/reduction.hpp>
 
 int main() {
-  const auto sum = weir::or_throw(weir::collective::reducer::make(
-      {.type = weir::dtype::fp32, .op = weir::collective::reduction_op::sum, .level = 2}));
+  const auto sum = weir::or_throw(
+      weir::collective::reducer::make({.type = weir::dtype::fp32,
+                                       .op = weir::collective::reduction_op::sum,
+                                       .level = 2}));
   const std::array<float, 3> ranks = {20.0F, 20.0F, 2.0F};
   float out = 0;
   std::array<const std::byte*, 3> inputs{};

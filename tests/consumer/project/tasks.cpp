@@ -7,7 +7,8 @@ int main() {
   weir::engine e(2);
   auto x = e.make<double>(1);
   auto y = e.make<double>(1);
-  e.submit("write", [](auto v) { v[0] = 21; }, weir::write(x));
+  e.submit(
+      "write", [](auto v) { v[0] = 21; }, weir::write(x));
   e.submit(
       "double", [](auto from, auto to) { to[0] = 2 * from[0]; }, weir::read(x),
       weir::write(y));
