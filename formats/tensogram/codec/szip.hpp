@@ -28,7 +28,7 @@ struct szip_samples {
     const cbor_map& parameters, std::uint64_t intervals, std::uint64_t bytes, errc kind);
 /// What a writer that vouches for offsets leaves in `_reserved_.szip_offsets`: XXH3-64
 /// over the offsets and the stored length, each as a big-endian u64. Never 0.
-/// @source{docs/decisions/szip.md}
+/// @source{docs/decisions/703-szip-offsets-count-only-where-marked.md}
 [[nodiscard]] std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
                                                 std::uint64_t stored);
 

@@ -50,7 +50,7 @@ struct object_descriptor {
   /// A mark of the writer that the `szip_block_offsets` are those of the stream, so that
   /// ranges may be read from them; 0: nobody vouches for them. A reader finds it in the
   /// metadata, a writer sets it where it makes the offsets itself.
-  /// @source{docs/decisions/szip.md}
+  /// @source{docs/decisions/703-szip-offsets-count-only-where-marked.md}
   std::uint64_t szip_offsets = 0;
 
   friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
