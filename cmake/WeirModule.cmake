@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
-# A static library weir_NAME (alias weir::NAME) with public headers in NAME/include/weir/.
+# A static library weir_NAME (alias weir::NAME) of this folder, with public headers in include/weir/NAME/.
 function(weir_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(weir_${name} STATIC ${arg_SOURCES})
