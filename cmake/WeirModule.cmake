@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
-# Defines the static library weir_NAME (alias weir::NAME) with public headers in NAME/include/weir/, and
-# installs it.
+# Defines the static library weir_NAME (alias weir::NAME) with public headers in the include/weir/NAME/ of the
+# folder that calls it, and installs it.
 function(weir_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(weir_${name} STATIC ${arg_SOURCES})

@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::actors {
 
@@ -20,31 +20,31 @@ namespace {
 constexpr std::uint64_t group_number = 1;
 
 /// Encodes a policy as a number, so that the rendezvous can compare it.
-std::uint64_t digest_of_policy(const runtime::numerics_policy& p) noexcept {
+std::uint64_t digest_of_policy(const tessera::numerics_policy& p) noexcept {
   return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
 }
 
-std::string text_of(const runtime::numerics_policy& p) {
+std::string text_of(const tessera::numerics_policy& p) {
   return fmt::format("policy of level {}{}{}", p.level(),
                      p.stateless_rng ? "" : ", random numbers with a state",
                      p.fast_math ? ", fast math" : "");
 }
 
-std::string text_of(const runtime::collective_call& c) {
-  const std::string call = fmt::format("{} of {} {}", runtime::name_of(c.kind), c.count,
+std::string text_of(const collective::collective_call& c) {
+  const std::string call = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
                                        info_of(c.type).tessera);
-  if (runtime::reduces(c.kind)) {
-    return fmt::format("{} by {}", call, runtime::name_of(c.op));
+  if (collective::reduces(c.kind)) {
+    return fmt::format("{} by {}", call, collective::name_of(c.op));
   }
   return fmt::format("{} with root {} and peer {}", call, c.root, c.peer);
 }
 
 /// Returns a digest of everything in a call that must be equal on all ranks. The level of
 /// determinism does not count: the policy in the descriptor gives it.
-std::uint64_t digest_of_call(runtime::collective_call c) noexcept {
+std::uint64_t digest_of_call(collective::collective_call c) noexcept {
   c.level = 0;
-  return runtime::digest_of(c);
+  return collective::digest_of(c);
 }
 
 }  // namespace
@@ -62,9 +62,9 @@ result<std::unique_ptr<collective_state>> collective_state::make(
   const collective_spec& s = out->spec_;
   WEIR_TRY(out->ranks_, s.mesh->shape.group_of(s.axes, s.member));
   for (const int rank : out->ranks_) {
-    runtime::stream_options bound;
+    tessera::stream_options bound;
     bound.rank = rank;
-    WEIR_TRY(auto queue, runtime::stream::make(s.mesh, bound));
+    WEIR_TRY(auto queue, tessera::stream::make(s.mesh, bound));
     out->queues_.push_back(std::move(queue));
   }
   WEIR_CHECK(
@@ -77,7 +77,7 @@ collective_state::~collective_state() {
     try {
       queue->close();
     } catch (const std::bad_alloc&) {
-      queue->of().log(runtime::log_level::info,
+      queue->of().log(tessera::log_level::info,
                       "stream not closed: expected memory for its end");
     }
   }
@@ -103,9 +103,9 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
   s.order.request.axes = spec_.axes;
   // The operation is made before the share counts: a share that is refused here has no
   // place in the sequence of the rank's collectives.
-  WEIR_TRY(s.operation, runtime::make_collective(*queues_[s.place], s.order.request));
+  WEIR_TRY(s.operation, tessera::make_collective(*queues_[s.place], s.order.request));
   WEIR_TRY(s.sequence, meetings_.next_sequence(group_number, static_cast<int>(s.place)));
-  runtime::arrival arrival;
+  collective::arrival arrival;
   arrival.group = group_number;
   arrival.rank = static_cast<int>(s.place);
   arrival.sequence = s.sequence;
@@ -125,12 +125,12 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
 /// Acts on the outcome of a meeting. A complete meeting under the context's policy begins
 /// to run; every other outcome is an error for all ranks. Ranks that arrive later at a
 /// failed meeting get the same error, so it is kept until the last one has.
-void collective_state::decide(const runtime::meeting_outcome& outcome,
+void collective_state::decide(const collective::meeting_outcome& outcome,
                               std::int64_t now_ns) {
   if (outcome.tickets.empty()) {
     return;
   }
-  if (outcome.state == runtime::meeting_state::complete) {
+  if (outcome.state == collective::meeting_state::complete) {
     const auto& policy = shares_.at(outcome.tickets.front()).order.descriptor;
     if (policy == spec_.mesh->of->policy()) {
       for (const ticket t : outcome.tickets) {
@@ -159,19 +159,19 @@ void collective_state::decide(const runtime::meeting_outcome& outcome,
 /// Enqueues a share on the queue of its rank: it waits for its points, runs its part of
 /// the collective, and reports its end. An order's holder is kept alive until then.
 void collective_state::begin(share& s, std::int64_t now_ns) {
-  runtime::stream& queue = *queues_[s.place];
+  tessera::stream& queue = *queues_[s.place];
   for (const event_ptr& point : s.order.wait_points) {
     if (auto waits = queue.wait(*point); !waits) {
-      queue.enqueue(runtime::make_failing(std::move(waits).error()));
+      queue.enqueue(tessera::make_failing(std::move(waits).error()));
     }
   }
   if (s.operation) {
     queue.enqueue(std::exchange(s.operation, {}));
   }
   if (s.order.holder) {
-    queue.enqueue(runtime::make_ref<keep_alive_operation>(s.order.holder));
+    queue.enqueue(tessera::make_ref<keep_alive_operation>(s.order.holder));
   }
-  s.end = runtime::make_ref<synchronize_operation>(ended_call_);
+  s.end = tessera::make_ref<synchronize_operation>(ended_call_);
   s.deadline_ns = now_ns + spec_.deadline_ns;
   queue.enqueue(s.end);
 }
@@ -207,17 +207,17 @@ std::string collective_state::missing(const std::vector<ticket>& tickets) const 
   return out;
 }
 
-error collective_state::failure_of(const runtime::meeting_outcome& outcome) const {
+error collective_state::failure_of(const collective::meeting_outcome& outcome) const {
   switch (outcome.state) {
-    case runtime::meeting_state::collective_mismatch:
+    case collective::meeting_state::collective_mismatch:
       return refusal(errc::collective_mismatch,
                      fmt::format("all ranks to make equal calls, found {}",
                                  difference(outcome.tickets)));
-    case runtime::meeting_state::determinism_violation:
+    case collective::meeting_state::determinism_violation:
       return refusal(errc::determinism_violation,
                      fmt::format("all ranks to have one policy, found {}",
                                  difference(outcome.tickets)));
-    case runtime::meeting_state::complete:
+    case collective::meeting_state::complete:
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",

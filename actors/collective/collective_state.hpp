@@ -12,7 +12,7 @@
 
 #include "stream/queue_operations.hpp"
 #include "weir/actors/streams.hpp"
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
 namespace weir::actors {
 
@@ -44,7 +44,7 @@ class collective_state {
   collective_state& operator=(const collective_state&) = delete;
 
   /// Joins with the share of a rank. Also returns the errors of
-  /// `runtime::make_collective`. A share that is refused does not count.
+  /// `tessera::make_collective`. A share that is refused does not count.
   /// @error{invalid_argument, the rank is not in the group}
   [[nodiscard]] result<ticket> join(const join_order& order, std::int64_t now_ns);
   /// Returns the answers to shares that have ended, failed, or passed their deadline
@@ -60,8 +60,8 @@ class collective_state {
     join_order order;
     std::size_t place = 0;       ///< index of the rank in the group
     std::uint64_t sequence = 0;  ///< number of the collective in the group
-    runtime::ref<runtime::operation> operation;  ///< null if there is nothing to do
-    runtime::ref<synchronize_operation> end;     ///< null until the share runs
+    tessera::ref<tessera::operation> operation;  ///< null if there is nothing to do
+    tessera::ref<synchronize_operation> end;     ///< null until the share runs
     std::int64_t deadline_ns = 0;                ///< of its end, once it runs
   };
   /// A meeting that failed. It is kept until every rank has been answered.
@@ -73,10 +73,10 @@ class collective_state {
       : spec_(std::move(spec)),
         ended_call_(std::move(ended)),
         meetings_(spec_.deadline_ns) {}
-  void decide(const runtime::meeting_outcome& outcome, std::int64_t now_ns);
+  void decide(const collective::meeting_outcome& outcome, std::int64_t now_ns);
   void begin(share& s, std::int64_t now_ns);
   /// Returns the error for the ranks of a meeting that does not run.
-  [[nodiscard]] error failure_of(const runtime::meeting_outcome& outcome) const;
+  [[nodiscard]] error failure_of(const collective::meeting_outcome& outcome) const;
   [[nodiscard]] std::string difference(const std::vector<ticket>& tickets) const;
   [[nodiscard]] std::string missing(const std::vector<ticket>& tickets) const;
   [[nodiscard]] error refusal(errc code, std::string expected_found) const;
@@ -84,9 +84,9 @@ class collective_state {
 
   collective_spec spec_;
   std::function<void()> ended_call_;
-  runtime::rendezvous meetings_;
+  collective::rendezvous meetings_;
   std::vector<int> ranks_;                                ///< ranks of the group
-  std::vector<std::shared_ptr<runtime::stream>> queues_;  ///< by rank of the group
+  std::vector<std::shared_ptr<tessera::stream>> queues_;  ///< by rank of the group
   std::map<ticket, share> shares_;                        ///< those without an answer
   std::map<std::uint64_t, failed_meeting> failures_;      ///< by sequence
   std::vector<answer> answers_;                           ///< not taken yet

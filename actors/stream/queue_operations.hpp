@@ -9,13 +9,13 @@
 #include <memory>
 #include <utility>
 
-#include "weir/runtime/stream/operation.hpp"
+#include "weir/tessera/stream/operation.hpp"
 
 namespace weir::actors {
 
 /// Takes the failures of a whole queue, leaves it clean, and calls.
 /// @threads{`done` any; `found` once done}
-class synchronize_operation final : public runtime::joining_operation {
+class synchronize_operation final : public tessera::joining_operation {
  public:
   /// `call` runs on a worker: it must neither block nor throw. It may be empty.
   explicit synchronize_operation(std::function<void()> call = {})
@@ -26,11 +26,11 @@ class synchronize_operation final : public runtime::joining_operation {
     return done_.load(std::memory_order_acquire);
   }
   /// Returns the first failure in front of it, or an empty one.
-  [[nodiscard]] const runtime::failure& failures() const noexcept { return failures_; }
+  [[nodiscard]] const tessera::failure& failures() const noexcept { return failures_; }
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
-  void run(runtime::lane_set& lanes) override {
+  void run(tessera::lane_set& lanes) override {
     failures_ = lanes.take_failures();
     done_.store(true, std::memory_order_release);
     if (call_) {
@@ -40,13 +40,13 @@ class synchronize_operation final : public runtime::joining_operation {
 
  private:
   std::function<void()> call_;
-  runtime::failure failures_;
+  tessera::failure failures_;
   std::atomic<bool> done_{false};
 };
 
 /// Keeps an object alive until everything in front of it has ended on all lanes. The
 /// queue owns the operation, so this also holds if the actor ends before.
-class keep_alive_operation final : public runtime::lane_operation {
+class keep_alive_operation final : public tessera::lane_operation {
  public:
   /// Keeps what `holder` owns.
   explicit keep_alive_operation(std::shared_ptr<const void> holder)

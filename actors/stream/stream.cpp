@@ -37,13 +37,13 @@ stream_actor::behavior_type stream_queue(self_pointer self, queue_spec spec) {
                 return core->copy(*order);
               }),
       answers("stream, record",
-              [self](record_atom) -> result<local<runtime::event>> {
+              [self](record_atom) -> result<local<tessera::event>> {
                 WEIR_TRY(stream_state* const core, core_of(self));
-                return local<runtime::event>(core->record());
+                return local<tessera::event>(core->record());
               }),
       answers("stream, wait for an event",
               [self](await_atom,
-                     const local<runtime::event>& point) -> result<std::uint64_t> {
+                     const local<tessera::event>& point) -> result<std::uint64_t> {
                 WEIR_TRY(stream_state* const core, core_of(self));
                 return core->wait(*point);
               }),

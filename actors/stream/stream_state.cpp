@@ -21,7 +21,7 @@ result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
   }
   std::unique_ptr<stream_state> out(new stream_state(std::move(spec), std::move(ended)));
   const queue_spec& s = out->spec_;
-  WEIR_TRY(out->queue_, runtime::stream::make(s.mesh, s.options));
+  WEIR_TRY(out->queue_, tessera::stream::make(s.mesh, s.options));
   if (s.handover) {
     WEIR_CHECK(out->queue_->wait(*s.handover));
   }
@@ -35,12 +35,12 @@ stream_state::~stream_state() {
   try {
     if (spec_.handover) {
       // This operation takes all failures, so that the next stream begins without them.
-      queue_->enqueue(runtime::make_ref<synchronize_operation>());
+      queue_->enqueue(tessera::make_ref<synchronize_operation>());
       queue_->record(*spec_.handover);
     }
     queue_->close();
   } catch (const std::bad_alloc&) {
-    queue_->of().log(runtime::log_level::info,
+    queue_->of().log(tessera::log_level::info,
                      "stream not closed: expected memory for its end");
   }
 }
@@ -59,16 +59,16 @@ result<void> stream_state::check_window(const char* operation) {
 
 /// Enqueues an operation, and behind it the operation that keeps its holder alive. After
 /// every quarter of the window a point follows, which reports how far the queue has come.
-std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> operation,
+std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
                                     const std::shared_ptr<const void>& holder) {
   const auto enqueued = operation;
   queue_->enqueue(std::move(operation));
   if (holder) {
-    queue_->enqueue(runtime::make_ref<keep_alive_operation>(holder));
+    queue_->enqueue(tessera::make_ref<keep_alive_operation>(holder));
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
-    auto point = runtime::make_ref<runtime::point>(queue_->lanes(), queue_->of().bell());
+    auto point = tessera::make_ref<tessera::point>(queue_->lanes(), queue_->of().bell());
     point->when_reached(ended_call_);
     queue_->enqueue(point);
     marks_.push_back({std::move(point), operations_});
@@ -78,33 +78,33 @@ std::uint64_t stream_state::enqueue(runtime::ref<runtime::operation> operation,
 
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
   WEIR_CHECK(check_window("launch"));
-  runtime::launch_request request = order.request;
+  tessera::launch_request request = order.request;
   request.args = order.args.data();
   request.args_bytes = order.args.size();
   request.key = reinterpret_cast<std::uintptr_t>(request.kernel.kernel);
-  WEIR_TRY(auto operation, runtime::make_launch(*queue_, request));
+  WEIR_TRY(auto operation, tessera::make_launch(*queue_, request));
   return enqueue(std::move(operation), order.holder);
 }
 
 result<std::uint64_t> stream_state::copy(const copy_order& order) {
   WEIR_CHECK(check_window("copy"));
-  WEIR_TRY(auto operation, runtime::make_copy(*queue_, order.request));
+  WEIR_TRY(auto operation, tessera::make_copy(*queue_, order.request));
   return operation ? enqueue(std::move(operation), order.holder) : 0;
 }
 
 event_ptr stream_state::record() {
-  auto out = std::make_shared<runtime::event>();
+  auto out = std::make_shared<tessera::event>();
   queue_->record(*out);
   return out;
 }
 
-result<std::uint64_t> stream_state::wait(const runtime::event& point) {
+result<std::uint64_t> stream_state::wait(const tessera::event& point) {
   WEIR_CHECK(queue_->wait(point));
   return operations_;
 }
 
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
-  auto end = runtime::make_ref<synchronize_operation>(ended_call_);
+  auto end = tessera::make_ref<synchronize_operation>(ended_call_);
   asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
   queue_->enqueue(std::move(end));
   return tickets_;
@@ -120,7 +120,7 @@ void stream_state::update_ended() {
 /// Returns the answer to a synchronization that has ended. It reports the first failure
 /// since the last answer, also one that a synchronization found after its deadline.
 result<std::uint64_t> stream_state::outcome_of(const asked& a) {
-  const runtime::failure failed = std::exchange(unreported_, {});
+  const tessera::failure failed = std::exchange(unreported_, {});
   if (!failed) {
     return a.operations;
   }

@@ -39,17 +39,17 @@ class stream_state {
   stream_state& operator=(const stream_state&) = delete;
 
   /// Enqueues a launch and returns its number in the queue. Also returns the errors of
-  /// `runtime::make_launch`.
+  /// `tessera::make_launch`.
   /// @error{out_of_range, more operations than the window are in flight}
   [[nodiscard]] result<std::uint64_t> launch(const launch_order& order);
   /// Enqueues a copy and returns its number in the queue, or 0 if there is nothing to
-  /// copy. Also returns the errors of `runtime::make_copy`.
+  /// copy. Also returns the errors of `tessera::make_copy`.
   /// @error{out_of_range, more operations than the window are in flight}
   [[nodiscard]] result<std::uint64_t> copy(const copy_order& order);
   /// Returns a point behind everything enqueued so far.
   [[nodiscard]] event_ptr record();
   /// Lets later operations wait for a point. Returns the number of operations enqueued.
-  [[nodiscard]] result<std::uint64_t> wait(const runtime::event& point);
+  [[nodiscard]] result<std::uint64_t> wait(const tessera::event& point);
 
   /// Requests an answer for when everything enqueued so far has ended.
   [[nodiscard]] ticket synchronize(std::int64_t now_ns);
@@ -65,21 +65,21 @@ class stream_state {
   /// A synchronization that has not ended.
   struct asked {
     ticket number = 0;
-    runtime::ref<synchronize_operation> end;
+    tessera::ref<synchronize_operation> end;
     std::uint64_t operations = 0;  ///< enqueued before it
     std::int64_t deadline_ns = 0;
     bool answered = false;  ///< the deadline has passed and was answered
   };
   /// A point in the queue.
   struct mark {
-    runtime::ref<runtime::point> point;
+    tessera::ref<tessera::point> point;
     std::uint64_t operations = 0;  ///< enqueued before it
   };
   stream_state(queue_spec spec, std::function<void()> ended)
       : spec_(std::move(spec)), ended_call_(std::move(ended)) {}
   /// Returns an error if the window is full. `operation` names the refused operation.
   [[nodiscard]] result<void> check_window(const char* operation);
-  std::uint64_t enqueue(runtime::ref<runtime::operation> operation,
+  std::uint64_t enqueue(tessera::ref<tessera::operation> operation,
                         const std::shared_ptr<const void>& holder);
   /// Updates `ended_` from the points that the queue has reached.
   void update_ended();
@@ -87,12 +87,12 @@ class stream_state {
 
   queue_spec spec_;
   std::function<void()> ended_call_;
-  std::shared_ptr<runtime::stream> queue_;
+  std::shared_ptr<tessera::stream> queue_;
   std::uint64_t operations_ = 0;  ///< enqueued so far
   std::uint64_t ended_ = 0;       ///< operations that are known to have ended
   std::deque<mark> marks_;        ///< points that the queue has not reached
   std::deque<asked> asked_;       ///< synchronizations that have not ended
-  runtime::failure unreported_;   ///< found by synchronizations that were answered before
+  tessera::failure unreported_;   ///< found by synchronizations that were answered before
   std::uint64_t tickets_ = 0;     ///< last ticket
 };
 

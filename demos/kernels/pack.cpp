@@ -13,12 +13,12 @@
 
 #include "tessera_kernel.h"
 #include "weir/base/file.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace {
 
 using namespace weir;
-using namespace weir::runtime;
+using namespace weir::tessera;
 using direction = parameter_direction;
 
 constexpr std::uint32_t fp32 = 5, int32 = 9, int64 = 10;

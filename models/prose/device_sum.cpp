@@ -13,15 +13,15 @@ result<std::unique_ptr<device_sum>> device_sum::create(runtime::engine& engine,
                                                        std::uint32_t devices,
                                                        std::int64_t count) {
   std::unique_ptr<device_sum> s(new device_sum(engine));
-  runtime::runtime_settings settings;
+  tessera::runtime_settings settings;
   settings.devices = static_cast<std::int32_t>(devices);
   // Level 1 adds along a tree over the ranks. That tree continues the tree by which each
   // device adds its lanes, so the sum has the bits that one device would compute.
   settings.policy.stable_reductions = false;
-  WEIR_TRY(s->context_, runtime::context::over(engine, std::move(settings)));
+  WEIR_TRY(s->context_, tessera::context::over(engine, std::move(settings)));
   std::vector<std::int32_t> ids(devices);
   std::iota(ids.begin(), ids.end(), 0);
-  runtime::mesh_axes axes;
+  collective::mesh_axes axes;
   axes.dp = static_cast<int>(devices);
   WEIR_TRY(s->mesh_, s->context_->make_mesh(ids, axes));
   const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
@@ -32,7 +32,7 @@ result<std::unique_ptr<device_sum>> device_sum::create(runtime::engine& engine,
         {reinterpret_cast<float*>(data),
          engine.adopt(data, static_cast<std::int64_t>(bytes), "gradients"), 0, count});
   }
-  WEIR_TRY(s->stream_, runtime::stream::make(s->mesh_, {}));
+  WEIR_TRY(s->stream_, tessera::stream::make(s->mesh_, {}));
   return s;
 }
 
@@ -45,13 +45,13 @@ device_sum::~device_sum() {
 result<void> device_sum::submit(std::span<const runtime::task_id> ready) {
   using runtime::access;
   using runtime::access_mode;
-  runtime::collective_request sum;
+  tessera::collective_request sum;
   sum.call.count = static_cast<std::size_t>(parts_.front().count);
   sum.input = sum.output = memory_->data();
-  WEIR_TRY(auto all_reduce, runtime::make_collective(*stream_, sum));
+  WEIR_TRY(auto all_reduce, tessera::make_collective(*stream_, sum));
 
   auto lock = context_->port().enter();
-  runtime::lane_set& lanes = stream_->chain();
+  tessera::lane_set& lanes = stream_->chain();
   for (unsigned d = 0; d < parts_.size(); ++d) {
     // `after` orders the task behind the summand without inheriting its failure. If the
     // failure entered the stream, the stream would stay failed for all later pulses. The
@@ -72,7 +72,7 @@ result<void> device_sum::submit(std::span<const runtime::task_id> ready) {
     held.push_back({parts_[d].all(), access_mode::read_write});
   }
   // A collective that fails marks all lanes as failed, so looking at the first is enough.
-  const runtime::lane* first = &lanes.of(0);
+  const tessera::lane* first = &lanes.of(0);
   WEIR_CHECK(
       engine_.submit("sum", held, [first](const runtime::task_context&) -> result<void> {
         return first->poison ? result<void>(error(*first->poison.what)) : result<void>();

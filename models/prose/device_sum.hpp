@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "prose/buffers.hpp"
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/tessera/stream/collective.hpp"
 
 namespace weir::models {
 
@@ -50,11 +50,11 @@ class device_sum {
   explicit device_sum(runtime::engine& engine) : engine_(engine) {}
 
   runtime::engine& engine_;
-  std::shared_ptr<runtime::context> context_;
-  std::shared_ptr<runtime::mesh> mesh_;
-  runtime::allocation_ptr memory_;
+  std::shared_ptr<tessera::context> context_;
+  std::shared_ptr<tessera::mesh> mesh_;
+  tessera::allocation_ptr memory_;
   std::vector<buffer<float>> parts_;  ///< by device; memory of `memory_`
-  std::shared_ptr<runtime::stream> stream_;
+  std::shared_ptr<tessera::stream> stream_;
 };
 
 }  // namespace weir::models

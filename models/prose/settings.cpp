@@ -4,8 +4,8 @@
 #include "weir/base/settings.hpp"
 #include "prose/kernels/table.hpp"
 #include "prose/state.hpp"
+#include "weir/collective/reduction.hpp"
 #include "weir/models/prose.hpp"
-#include "weir/runtime/collective/reduction.hpp"
 
 namespace weir::models {
 
@@ -72,7 +72,7 @@ void add_schedule(settings_table<prose_config>& t) {
 void add_geometry(settings_table<prose_config>& t) {
   using c = prose_config;
   t.add("lanes", &c::lanes, "Lanes, each with a context of its own")
-      .range(1, runtime::max_ranks);
+      .range(1, collective::max_ranks);
   t.add("max_chunk", &c::max_chunk, "Most tokens of a lane in one pulse")
       .range(1, 1 << 16)
       .unit("tokens");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks and digests of collective calls, and the names of their words.
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
 #include <array>
 #include <charconv>
@@ -11,7 +11,7 @@
 
 #include "weir/base/hash.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::array<std::string_view, 10> kind_names = {
@@ -161,4 +161,4 @@ std::uint64_t digest_of(const collective_call& call) noexcept {
   return xxh3_64(std::as_bytes(std::span(words)));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Hint, tuner, default; what the tuner tries and what comes of it.
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "weir/runtime/collective/tuner.hpp"
+#include "weir/collective/tuner.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 /// From here on the traffic of a link counts more than the number of hops.
@@ -160,4 +160,4 @@ std::optional<tuning_trial> collective_tuner::next(const collective_call& call, 
   return how ? std::optional(tuning_trial{key, *how}) : std::nullopt;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

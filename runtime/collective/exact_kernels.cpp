@@ -4,7 +4,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "collective/kernels/vector_exact.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 template <class S>
@@ -45,4 +45,4 @@ const reduction_kernels* exact_kernels(const reduction& what, instructions set) 
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -9,7 +9,7 @@
 
 #include "collective/kernels/elements.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 __extension__ using wide_bits = unsigned __int128;
@@ -134,4 +134,4 @@ double exact_number::size_rounded(int top, int precision, int least) const noexc
   return std::ldexp(static_cast<double>(kept), unit);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

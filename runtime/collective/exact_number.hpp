@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// A sum of up to 2^20 doubles, exact: a fixed point number over the whole range of their
 /// exponents, in digits of 32 bits of which only those in use are touched.
@@ -43,4 +43,4 @@ class exact_number {
   bool only_negative_zero_ = true;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

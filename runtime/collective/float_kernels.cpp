@@ -5,7 +5,7 @@
 #include "collective/kernels/tile_loops.hpp"
 #include "collective/kernels/vector_sum.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 template <class T, std::size_t Bytes, int Ranks>
@@ -112,4 +112,4 @@ const reduction_kernels* float_kernels(const reduction& what, instructions set) 
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -2,7 +2,7 @@
 /// @file
 /// The lower levels of the canonical tree, fed one leaf at a time, and sums in fixed
 /// point: one exponent per block, integers below it.
-#include "weir/runtime/collective/leaves.hpp"
+#include "weir/collective/leaves.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 #include "collective/kernels/default_environment.hpp"
 #include "collective/kernels/elements.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 /// Above every exponent of a double: the block holds an infinity or a NaN.
@@ -265,4 +265,4 @@ void fixed_point_sum::finish(std::span<const std::int32_t> exponents,
   });
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ranks, their places on four axes, and groups.
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::array<std::string_view, axis_count> axis_names = {"tp", "pp", "dp", "ep"};
@@ -176,4 +176,4 @@ std::vector<std::vector<int>> mesh_shape::groups(axis_set axes) const {
   return all;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

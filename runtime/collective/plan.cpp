@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// How buffers are cut into pieces, and the way of a piece under each algorithm.
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 
 #include "collective/plan_builder.hpp"
 #include "collective/wire_codec.hpp"
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using form = plan_operand::form;
@@ -420,4 +420,4 @@ result<collective_plan> plan_collective(const collective_call& call, int ranks,
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -8,7 +8,7 @@
 
 #include "collective/wire_codec.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using place = plan_operand::place;
@@ -314,4 +314,4 @@ collective_plan plan_builder::take() noexcept {
   return std::move(plan_);
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

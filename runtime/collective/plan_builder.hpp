@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Elements of the buffers that are reduced or moved on their own. No two pieces of a
 /// plan share a byte of a rank's buffer.
@@ -106,4 +106,4 @@ class plan_builder {
   std::vector<ancestry> ancestors_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "collective/wire_codec.hpp"
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using place = plan_operand::place;
@@ -149,9 +149,10 @@ class step_runner {
     const_pointers from;
     const plan_operand& to = plan_.targets(step_)[0];
     const bool averages = plan_.call().op == reduction_op::average;
-    runtime::add_wire(plan_.call().type, plan_.options().wire, sources(from), step_.count,
-                      averages ? static_cast<std::uint32_t>(plan_.ranks()) : 0,
-                      to.as == form::element, target(to, 0));
+    collective::add_wire(plan_.call().type, plan_.options().wire, sources(from),
+                         step_.count,
+                         averages ? static_cast<std::uint32_t>(plan_.ranks()) : 0,
+                         to.as == form::element, target(to, 0));
   }
 
   const collective_plan& plan_;
@@ -166,4 +167,4 @@ result<void> run_step(const collective_plan& plan, std::size_t index,
   return step_runner(plan, plan.steps()[index], buffers).run();
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

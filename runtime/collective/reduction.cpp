@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reductions: what exists, and the canonical tree over tiles that stay in the cache.
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include "collective/kernels/reduction_kernels.hpp"
 #include "collective/kernels/vector_sum.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::size_t tile_bytes = 2048;
@@ -271,4 +271,4 @@ void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outp
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Meetings: who is there, who disagrees, whose time is up.
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-namespace weir::runtime {
+namespace weir::collective {
 
 std::string_view name_of(meeting_state state) noexcept {
   constexpr std::array<std::string_view, 6> names = {
@@ -184,4 +184,4 @@ std::size_t rendezvous::open() const noexcept {
   return count;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

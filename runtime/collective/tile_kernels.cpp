@@ -4,7 +4,7 @@
 /// or fp64 where sums are to be exact.
 #include "collective/kernels/tile_loops.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 template <class T>
@@ -64,4 +64,4 @@ const reduction_kernels* narrow_kernels(const reduction& what,
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

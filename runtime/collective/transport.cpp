@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The transport of ranks that share their memory.
-#include "weir/runtime/collective/transport.hpp"
+#include "weir/collective/transport.hpp"
 
 #include <cstring>
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 class copying_transport final : public transport {
@@ -26,4 +26,4 @@ transport& in_process_transport() noexcept {
   return the_one;
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

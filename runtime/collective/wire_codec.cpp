@@ -12,7 +12,7 @@
 #include "collective/kernels/default_environment.hpp"
 #include "collective/kernels/narrow_floats.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using block = std::array<float, wire_block>;
@@ -183,4 +183,4 @@ void add_wire(dtype type, wire_format wire, std::span<const std::byte* const> in
   }
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "weir/base/dtype.hpp"
-#include "weir/runtime/collective/call.hpp"
+#include "weir/collective/call.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Bytes of `count` numbers: their codes, then for fp8 one fp32 scale per block of
 /// `wire_block`, at a multiple of 64 bytes.
@@ -28,4 +28,4 @@ void add_wire(dtype type, wire_format wire, std::span<const std::byte* const> in
               std::size_t count, std::uint32_t divisor, bool as_elements,
               std::byte* to) noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Logical tensors, their derivation, their boxes; the registry of addresses.
-#include "weir/runtime/logical_tensor.hpp"
+#include "conformant/logical_tensor.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -17,11 +17,11 @@
 
 #include "map/tally.hpp"
 #include "tasks/failure_log.hpp"
-#include "tasks/fp_environment.hpp"
 #include "tasks/parking.hpp"
 #include "tasks/ready_queues.hpp"
 #include "tasks/ticks.hpp"
 #include "tasks/wait_board.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "weir/runtime/trace.hpp"
 
 namespace weir::runtime {

@@ -36,6 +36,26 @@ def c_programs(source, installed, temp, own):
         sys.exit(f"libtessera exports {foreign}, expected names with tess alone")
 
 
+def programs_of_the_runtime(own):
+    """Task engine, collectives and streams, each linked alone: the first two need neither libsodium nor the dynamic loader."""
+    for name, above in (("tasks", ("sodium", "-ldl", "weir_collective", "weir_tessera")),
+                        ("collective", ("sodium", "-ldl", "weir_tessera")), ("streams", ())):
+        if (said := run(os.path.join(own, name)).strip()) != "42":
+            sys.exit(f"{name} said {said!r}, expected 42")
+        link = run("ninja", "-C", own, "-t", "commands", name).strip().split("\n")[-1]
+        if "libweir_runtime.a" not in link:
+            sys.exit(f"the link line of {name} is not the last command: {link}")
+        if found := [word for word in above if word in link]:
+            sys.exit(f"{name} links {found}, expected the libraries below it alone: {link}")
+        loaded = run("ldd", os.path.join(own, name))
+        wanted = name == "streams"
+        if ("libsodium" in loaded) != wanted:
+            sys.exit(f"{name} loads {loaded}, expected {'' if wanted else 'no '}libsodium")
+        called = run("nm", "-D", "--undefined-only", os.path.join(own, name))
+        if ("dlopen" in called) != wanted:
+            sys.exit(f"{name} imports {called}, expected {'' if wanted else 'no '}dlopen")
+
+
 def main():
     cmake, build, compiler = sys.argv[1:4]
     project = pathlib.Path(__file__).resolve().parent / "project"
@@ -49,6 +69,7 @@ def main():
         said = run(os.path.join(own, "consumer"))
         if said.split() != ["base", "runtime", "formats", "storage"]:
             sys.exit(f"the consumer said {said!r}, expected one word per library")
+        programs_of_the_runtime(own)
         said = run(os.path.join(own, "remote"))
         if "Google storage, which is not built" not in said:
             sys.exit(f"the consumer of remote files said {said!r}, expected a refusal of Google storage")

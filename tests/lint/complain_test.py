@@ -50,6 +50,25 @@ class Checks(unittest.TestCase):
         self.write("storage/a.cpp", '#include "weir/base/error.hpp"\n#include "weir/formats/cbor.hpp"\n')
         self.assert_complains("layers", "storage/a.cpp:2: storage includes weir/formats/cbor.hpp")
 
+    def test_layers_accept_tessera_above_the_engine_and_the_collectives(self):
+        self.write("tessera/a.cpp", '#include "weir/runtime/engine.hpp"\n#include "weir/collective/plan.hpp"\n')
+        self.write("models/b.cpp", '#include "weir/tessera/stream/stream.hpp"\n#include "weir/collective/plan.hpp"\n')
+        self.write("runtime/collective/include/weir/collective/c.hpp", '#include "weir/runtime/engine.hpp"\n')
+        self.assert_clean("layers")
+
+    def test_layers_refuse_an_engine_that_knows_what_stands_on_it(self):
+        self.write("runtime/a.cpp", '#include "weir/collective/plan.hpp"\n#include "weir/tessera/stream/stream.hpp"\n')
+        self.write("runtime/CMakeLists.txt", "weir_module(runtime DEPENDS weir::base weir::collective)\n")
+        self.write("runtime/collective/b.cpp", '#include "weir/tessera/stream/stream.hpp"\n')
+        self.assert_complains("layers", "runtime/a.cpp:1: runtime includes weir/collective/plan.hpp",
+                              "runtime/a.cpp:2: runtime includes weir/tessera/stream/stream.hpp",
+                              "runtime/CMakeLists.txt:1: runtime links weir::collective",
+                              "runtime/collective/b.cpp:1: collective includes weir/tessera/stream/stream.hpp")
+
+    def test_layers_refuse_a_public_header_outside_its_librarys_folder(self):
+        self.write("runtime/collective/include/weir/runtime/a.hpp", "\n")
+        self.assert_complains("layers", "runtime/collective/include/weir/runtime/a.hpp: a public header stands in")
+
     def test_layers_refuse_caf_outside_actors(self):
         self.write("runtime/a.cpp", "#include <caf/all.hpp>\n")
         self.assert_complains("layers", "<caf/all.hpp> may be included only under actors/")
@@ -119,7 +138,7 @@ class Checks(unittest.TestCase):
         self.assert_complains("paths", "tests/base/a.cpp:1: a path that other tests share", "tests/base/a.cpp:2:")
 
     def test_readmes_want_five_headings_in_every_folder(self):
-        for folder in ("base", "formats", "storage", "runtime", "models", "actors", "tools", "bench", "tests", "docs"):
+        for folder in ("base", "formats", "storage", "runtime", "tessera", "models", "actors", "tools", "bench", "tests", "docs"):
             self.write(f"{folder}/README.md", README)
         self.assert_clean("readmes")
         self.write("base/README.md", README.replace("## Invariants\n", ""))

@@ -9,7 +9,7 @@ import sys
 
 # The tests of the checks set the variable to a made-up tree.
 ROOT = pathlib.Path(os.environ.get("WEIR_LINT_ROOT") or pathlib.Path(__file__).resolve().parents[2])
-LAYERS = ("base", "formats", "storage", "runtime", "models", "actors", "tools")
+LAYERS = ("base", "formats", "storage", "runtime", "tessera", "models", "actors", "tools")
 CODE = (".hpp", ".cpp", ".h")
 _SKIPPED = re.compile(r"^(build|build-.*|runs|install|\.git|__pycache__)$")
 

@@ -132,7 +132,7 @@ float hard_number(std::mt19937& random) {
 TEST(LanesPerDevice, SumsOfRunsAddUpToTheSumOverLanes) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
-  const auto tree = or_throw(runtime::reducer::make({dtype::fp32}));
+  const auto tree = or_throw(collective::reducer::make({dtype::fp32}));
   constexpr std::size_t count = 32;
   using row = std::array<float, count>;
   const auto sum = [&](std::span<const row> rows) {

@@ -127,14 +127,14 @@ class Library(Session):
                 f'  printf("{n} %zu\\n", sizeof(tess{n}));\n' for n in names) + "  return 0;\n}\n")
             program = pathlib.Path(folder) / "sizes"
             try:
-                subprocess.run(["cc", f"-I{SOURCE}/runtime/include", str(source), "-o", str(program)], check=True)
+                subprocess.run(["cc", f"-I{SOURCE}/tessera/include", str(source), "-o", str(program)], check=True)
             except FileNotFoundError:
                 self.skipTest("no compiler named cc")
             lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
         self.assertEqual(lines, [f"{n} {ctypes.sizeof(getattr(_library, n))}" for n in names])
 
     def test_offers_every_function_that_the_headers_declare(self):
-        text = "".join((SOURCE / "runtime" / "include" / h).read_text() for h in ("tessera.h", "tessera_ext.h"))
+        text = "".join((SOURCE / "tessera" / "include" / h).read_text() for h in ("tessera.h", "tessera_ext.h"))
         declared = set(re.findall(r"TESS_API [^;(]*?\b(tess[A-Z]\w*)\(", text))
         self.assertEqual([n for n in _library._CALLS if n not in declared], [])
         self.assertEqual(sorted(n for n in declared if not hasattr(_library.lib, n)), [])

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
+#include "conformant/producer_map.hpp"
 #include "map/dependency_map.hpp"
 #include "random_views.hpp"
-#include "weir/runtime/producer_map.hpp"
 
 namespace weir::runtime {
 namespace {

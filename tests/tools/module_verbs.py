@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 WEIR = os.path.abspath(sys.argv[1])
-GOLDEN = Path(sys.argv[2]).resolve() / "tests" / "runtime" / "module" / "golden.hex"
+GOLDEN = Path(sys.argv[2]).resolve() / "tests" / "tessera" / "module" / "golden.hex"
 KERNELS = os.path.abspath(sys.argv[3])
 
 DESCRIPTION = """

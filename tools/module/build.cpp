@@ -9,13 +9,13 @@
 #include "module/verbs.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::tools {
 
 namespace {
 
-using runtime::secret_key;
+using tessera::secret_key;
 
 result<std::optional<secret_key>> key_of(const module_options& options) {
   if (options.key.empty()) {
@@ -54,7 +54,7 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
 // Returns the bytes of the fatbin that a description asks for, signed if there is a key.
 result<byte_vector> build_image(const module_description& from,
                                 const secret_key* sign_with) {
-  runtime::fatbin_builder builder;
+  tessera::fatbin_builder builder;
   std::deque<byte_vector> kept;  // the builder refers to the code until it has built
   for (const code_file& code : from.code) {
     if (!code.path.empty()) {
@@ -65,19 +65,19 @@ result<byte_vector> build_image(const module_description& from,
                      code.path.empty() ? bytes_view() : bytes_view(kept.back()));
   }
   for (const described_kernel& kernel : from.kernels) {
-    runtime::kernel_record record = kernel.record;
+    tessera::kernel_record record = kernel.record;
     WEIR_TRY(record.targets, mask_of(kernel, from.code));
     WEIR_CHECK(builder.add_kernel(std::move(record)));
   }
   if (!from.sources.empty()) {
-    runtime::sha256_stream hash;
+    tessera::sha256_stream hash;
     for (const std::string& source : from.sources) {
       WEIR_TRY(const byte_vector bytes, read_file(posix_file_system(), source));
       hash.text(as_text(bytes));
     }
     builder.set_source_hash(hash.digest());
   }
-  for (const runtime::plan_record& plan : from.plans) {
+  for (const tessera::plan_record& plan : from.plans) {
     builder.add_plan(plan);
   }
   if (from.has_policy) {
@@ -92,15 +92,15 @@ result<byte_vector> build_image(const module_description& from,
 result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
                           output& out) {
   WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));
-  WEIR_TRY(const runtime::fatbin module, runtime::parse_fatbin(image));
+  WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));
   const std::string key =
-      module.signature ? json_quote(runtime::to_hex(module.signature->key)) : "null";
+      module.signature ? json_quote(tessera::to_hex(module.signature->key)) : "null";
   if (json) {
     out.print(R"({{"file":{},"bytes":{},"kernels":{},"sections":{},"content_hash":"{}",)"
               R"("key":{}}})"
               "\n",
               json_quote(path), image.size(), module.kernels.size(), module.code.size(),
-              runtime::to_hex(module.content_hash), key);
+              tessera::to_hex(module.content_hash), key);
   } else {
     out.print("{}: {}, {} kernels, {} code sections, {}\n", path,
               human_bytes(image.size()), module.kernels.size(), module.code.size(),
@@ -134,17 +134,17 @@ command_result module_build(const module_options& options, output& out) {
 command_result module_sign(const module_options& options, output& out) {
   WEIR_TRY(const secret_key key, read_secret_key(options.key));
   WEIR_TRY(const byte_vector image, read_file(posix_file_system(), options.file));
-  WEIR_TRY(const runtime::fatbin module, runtime::parse_fatbin(image));
-  WEIR_TRY(const byte_vector done, runtime::fatbin_builder(module).build(&key));
+  WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));
+  WEIR_TRY(const byte_vector done, tessera::fatbin_builder(module).build(&key));
   WEIR_CHECK(write_fatbin(options.out.empty() ? options.file : options.out, done,
                           options.json, out));
   return 0;
 }
 
 command_result module_keygen(const module_options& options, output& out) {
-  WEIR_TRY(const runtime::key_pair keys, runtime::make_key_pair());
+  WEIR_TRY(const tessera::key_pair keys, tessera::make_key_pair());
   WEIR_CHECK(write_key_files(options.file, keys));
-  const std::string open = runtime::to_hex(keys.open);
+  const std::string open = tessera::to_hex(keys.open);
   if (options.json) {
     out.print("{{\"secret\":{},\"public\":{},\"key\":\"{}\"}}\n",
               json_quote(options.file), json_quote(options.file + ".pub"), open);

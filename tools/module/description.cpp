@@ -249,7 +249,7 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
   t.read("parameters", parameters);
   t.read("flags", flags);
   for (const std::string& text : parameters) {
-    runtime::kernel_parameter parameter;
+    tessera::kernel_parameter parameter;
     t.keep(read_parameter(text), "parameters", parameter);
     kernel.record.parameters.push_back(std::move(parameter));
   }
@@ -263,13 +263,13 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
 /// Reads the name of a type of the ABI as its id.
 void read_type(table_reader& t, const char* key, std::uint32_t& to) {
   std::vector<named_number> names;
-  for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {
-    names.push_back({runtime::name_of_dtype(id), id});
+  for (std::uint32_t id = 1; tessera::size_of_dtype(id) != 0; ++id) {
+    names.push_back({tessera::name_of_dtype(id), id});
   }
   t.read(key, names, to);
 }
 
-void read_plan(table_reader& t, runtime::plan_record& plan) {
+void read_plan(table_reader& t, tessera::plan_record& plan) {
   t.read("collective", collective_names, plan.collective);
   t.read("algorithm", algorithm_names, plan.algorithm);
   read_type(t, "dtype", plan.dtype);
@@ -280,7 +280,7 @@ void read_plan(table_reader& t, runtime::plan_record& plan) {
   read_type(t, "wire_dtype", plan.wire_dtype);
 }
 
-void read_policy(table_reader& t, runtime::policy_record& policy) {
+void read_policy(table_reader& t, tessera::policy_record& policy) {
   t.read("stable_reductions", policy.stable_reductions);
   t.read("deterministic", policy.deterministic);
   t.read("rng_stateless", policy.rng_stateless);
@@ -301,7 +301,7 @@ void read_code(table_reader& t, const std::string& folder, code_file& code) {
   t.read("file", code.path);
   code.path = below(folder, code.path);
   if (t.has("kind")) {
-    t.keep(runtime::code_kind_named(kind), "kind", code.kind);
+    t.keep(tessera::code_kind_named(kind), "kind", code.kind);
   }
 }
 

@@ -10,20 +10,20 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::tools {
 
 /// A code section of a module, and the file that holds its content.
 struct code_file {
-  runtime::section_kind kind = runtime::section_kind::cpu_so;
+  tessera::section_kind kind = tessera::section_kind::cpu_so;
   std::string arch;
   std::string path;  ///< empty if the code is functions that a program registers
 };
 
 /// A kernel and the machines that it can run on.
 struct described_kernel {
-  runtime::kernel_record record;
+  tessera::kernel_record record;
   /// Values of `code_file::arch`, such as "x86-64-v3"; empty means all machines.
   std::vector<std::string> targets;
 };
@@ -34,9 +34,9 @@ struct module_description {
   std::string explain;               ///< JSON that `weir module explain` shows
   std::vector<described_kernel> kernels;
   std::vector<code_file> code;
-  std::vector<runtime::plan_record> plans;
+  std::vector<tessera::plan_record> plans;
   bool has_policy = false;
-  runtime::policy_record policy;
+  tessera::policy_record policy;
 };
 
 /// Reads a description.
@@ -55,9 +55,9 @@ struct module_description {
 /// fp32* t" to constant memory, and "void* p" to elements of any type. "int32 n" is a
 /// number, and "opaque:20 options" is a value of 20 bytes.
 /// @error{invalid_argument, the text has another form, or the type is unknown}
-[[nodiscard]] result<runtime::kernel_parameter> read_parameter(std::string_view text);
+[[nodiscard]] result<tessera::kernel_parameter> read_parameter(std::string_view text);
 /// Returns a parameter in the notation that `read_parameter` reads.
-[[nodiscard]] std::string parameter_text(const runtime::kernel_parameter& parameter);
+[[nodiscard]] std::string parameter_text(const tessera::kernel_parameter& parameter);
 
 /// Reads an argument LEVEL=FILE, such as "x86-64-v3=saxpy.so", which names a shared
 /// object.

@@ -8,7 +8,7 @@
 #include "module/description.hpp"
 #include "module/verbs.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/module/loader.hpp"
+#include "weir/tessera/module/loader.hpp"
 
 namespace weir::tools {
 
@@ -17,13 +17,13 @@ namespace {
 /// A parsed module, and the bytes of the file that it points into.
 struct read_module {
   byte_vector image;
-  runtime::fatbin module;
+  tessera::fatbin module;
 };
 
 result<read_module> read_fatbin(const module_options& options) {
   read_module out;
   WEIR_TRY(out.image, read_input(options.file));
-  auto parsed = runtime::parse_fatbin(out.image);
+  auto parsed = tessera::parse_fatbin(out.image);
   if (!parsed) {
     return std::move(parsed.error()).at(options.file);
   }
@@ -31,37 +31,37 @@ result<read_module> read_fatbin(const module_options& options) {
   return out;
 }
 
-std::string signature_text(const runtime::fatbin& module) {
-  return module.signature ? "signed by " + runtime::to_hex(module.signature->key)
+std::string signature_text(const tessera::fatbin& module) {
+  return module.signature ? "signed by " + tessera::to_hex(module.signature->key)
                           : "not signed";
 }
 
-void list_kernel(const runtime::kernel_record& k, output& out) {
+void list_kernel(const tessera::kernel_record& k, output& out) {
   std::string parameters;
-  for (const runtime::kernel_parameter& p : k.parameters) {
+  for (const tessera::kernel_parameter& p : k.parameters) {
     parameters += parameters.empty() ? "" : ", ";
     parameters += parameter_text(p);
   }
   out.print("  {}({}): {} bytes\n", k.name, parameters,
-            runtime::extent_of(k.parameters).padded);
+            tessera::extent_of(k.parameters).padded);
 }
 
 }  // namespace
 
 command_result module_ls(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
-  const runtime::fatbin& m = read.module;
+  const tessera::fatbin& m = read.module;
   if (options.json) {
-    out.print("{}\n", runtime::explain(m));
+    out.print("{}\n", tessera::explain(m));
     return 0;
   }
   out.print("{}: ABI {}.{}, {}, {}\nkernels\n", options.file, m.abi.major, m.abi.minor,
             human_bytes(m.bytes), signature_text(m));
-  for (const runtime::kernel_record& k : m.kernels) {
+  for (const tessera::kernel_record& k : m.kernels) {
     list_kernel(k, out);
   }
   out.print("code\n");
-  for (const runtime::code_section& s : m.code) {
+  for (const tessera::code_section& s : m.code) {
     out.print("  {} {} {}\n", name_of(s.kind), s.arch.empty() ? "-" : s.arch,
               human_bytes(s.bytes.size()));
   }
@@ -70,7 +70,7 @@ command_result module_ls(const module_options& options, output& out) {
 
 command_result module_explain(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
-  const std::string text = runtime::explain(read.module);
+  const std::string text = tessera::explain(read.module);
   if (options.json) {
     out.print("{}\n", text);
   } else {
@@ -85,8 +85,8 @@ command_result module_verify(const module_options& options, output& out) {
   const std::string keys = !options.trusted.empty() ? options.trusted
                            : variable != nullptr    ? variable
                                                     : "";
-  runtime::trust_policy trust;
-  WEIR_TRY(trust.keys, runtime::read_trusted_keys(keys));
+  tessera::trust_policy trust;
+  WEIR_TRY(trust.keys, tessera::read_trusted_keys(keys));
   const auto& signature = read.module.signature;
   const bool trusted = signature && trust.trusts(signature->key);
   if (options.require_signature && !trusted) {
@@ -94,13 +94,13 @@ command_result module_verify(const module_options& options, output& out) {
                  fmt::format("cannot trust {}: expected the signature of one of {} keys, "
                              "found {}",
                              options.file, trust.keys.size(),
-                             signature ? runtime::to_hex(signature->key) : "none"));
+                             signature ? tessera::to_hex(signature->key) : "none"));
   }
   if (options.json) {
     out.print(R"({{"file":{},"sound":true,"content_hash":"{}","key":{},"trusted":{}}})"
               "\n",
-              json_quote(options.file), runtime::to_hex(read.module.content_hash),
-              signature ? json_quote(runtime::to_hex(signature->key)) : "null", trusted);
+              json_quote(options.file), tessera::to_hex(read.module.content_hash),
+              signature ? json_quote(tessera::to_hex(signature->key)) : "null", trusted);
   } else {
     out.print("{}: sound, {}{}\n", options.file, signature_text(read.module),
               trusted ? ", trusted" : "");

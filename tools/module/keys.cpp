@@ -39,12 +39,12 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
 
 }  // namespace
 
-result<runtime::secret_key> read_secret_key(const std::string& path) {
+result<tessera::secret_key> read_secret_key(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   std::string_view text = as_text(content);
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-  runtime::secret_key key;
-  if (const auto read = runtime::from_hex(text, key); !read) {
+  tessera::secret_key key;
+  if (const auto read = tessera::from_hex(text, key); !read) {
     return error(
                errc::invalid_argument,
                fmt::format("cannot read secret key {}: expected 128 hexadecimal digits, "
@@ -55,15 +55,15 @@ result<runtime::secret_key> read_secret_key(const std::string& path) {
   return key;
 }
 
-result<void> write_key_files(const std::string& path, const runtime::key_pair& keys) {
+result<void> write_key_files(const std::string& path, const tessera::key_pair& keys) {
   const std::string open = path + ".pub";
   if (posix_file_system().exists(open)) {
     return error(
         errc::already_exists,
         fmt::format("cannot write key {}: expected a new file, found one", open));
   }
-  WEIR_CHECK(write_new(path, runtime::to_hex(keys.secret) + "\n", for_the_owner));
-  return write_new(open, runtime::to_hex(keys.open) + "\n", for_all);
+  WEIR_CHECK(write_new(path, tessera::to_hex(keys.secret) + "\n", for_the_owner));
+  return write_new(open, tessera::to_hex(keys.open) + "\n", for_all);
 }
 
 }  // namespace weir::tools

@@ -6,19 +6,19 @@
 #include <string>
 
 #include "weir/base/error.hpp"
-#include "weir/runtime/module/signature.hpp"
+#include "weir/tessera/module/signature.hpp"
 
 namespace weir::tools {
 
 /// Reads a secret key.
 /// @error{not_found, io, the file cannot be read}
 /// @error{invalid_argument, the file does not hold a secret key}
-[[nodiscard]] result<runtime::secret_key> read_secret_key(const std::string& path);
+[[nodiscard]] result<tessera::secret_key> read_secret_key(const std::string& path);
 /// Writes the secret key to `path`, readable for its owner alone, and the public key to
 /// `path`.pub.
 /// @error{already_exists, one of the files exists} @error{not_found, the folder does not}
 /// @error{io, no_space, a file cannot be written}
 [[nodiscard]] result<void> write_key_files(const std::string& path,
-                                           const runtime::key_pair& keys);
+                                           const tessera::key_pair& keys);
 
 }  // namespace weir::tools

@@ -11,10 +11,10 @@
 
 namespace weir::tools {
 
-using runtime::address_space;
-using runtime::kernel_parameter;
-using runtime::parameter_direction;
-using runtime::parameter_kind;
+using tessera::address_space;
+using tessera::kernel_parameter;
+using tessera::parameter_direction;
+using tessera::parameter_kind;
 
 namespace {
 
@@ -46,11 +46,11 @@ error unreadable(std::string_view text, std::string_view expected) {
 // Returns the id of a type of the ABI by its name; 0 for "void".
 result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
   std::vector<std::string> names{"void"};
-  for (std::uint32_t id = 1; runtime::size_of_dtype(id) != 0; ++id) {
-    if (runtime::name_of_dtype(id) == name) {
+  for (std::uint32_t id = 1; tessera::size_of_dtype(id) != 0; ++id) {
+    if (tessera::name_of_dtype(id) == name) {
       return id;
     }
-    names.emplace_back(runtime::name_of_dtype(id));
+    names.emplace_back(tessera::name_of_dtype(id));
   }
   if (name == "void") {
     return 0U;
@@ -90,16 +90,16 @@ result<kernel_parameter> read_parameter(std::string_view text) {
     if (read.ec != std::errc() || read.ptr != end) {
       return unreadable(text, "opaque:BYTES NAME");
     }
-    return runtime::opaque_parameter(name, bytes);
+    return tessera::opaque_parameter(name, bytes);
   }
   WEIR_TRY(const std::uint32_t id, type_named(text, type));
   if (!pointer) {
-    return runtime::scalar_parameter(name, id);
+    return tessera::scalar_parameter(name, id);
   }
   const auto direction = qualifier == "out"  ? parameter_direction::out
                          : qualifier.empty() ? parameter_direction::inout
                                              : parameter_direction::in;
-  return runtime::pointer_parameter(
+  return tessera::pointer_parameter(
       name, id, direction,
       qualifier == "constant" ? address_space::constant : address_space::global);
 }
@@ -109,7 +109,7 @@ std::string parameter_text(const kernel_parameter& p) {
     return fmt::format("{}{} {}", opaque_word, p.size, p.name);
   }
   const std::string_view type =
-      p.dtype == 0 ? std::string_view("void") : runtime::name_of_dtype(p.dtype);
+      p.dtype == 0 ? std::string_view("void") : tessera::name_of_dtype(p.dtype);
   if (p.kind == parameter_kind::scalar) {
     return fmt::format("{} {}", type, p.name);
   }
@@ -127,7 +127,7 @@ result<code_file> read_code_argument(const std::string& text) {
                  fmt::format("cannot take a shared object: expected LEVEL=FILE, found {}",
                              json_quote(text)));
   }
-  return code_file{runtime::section_kind::cpu_so, text.substr(0, equals),
+  return code_file{tessera::section_kind::cpu_so, text.substr(0, equals),
                    text.substr(equals + 1)};
 }
 

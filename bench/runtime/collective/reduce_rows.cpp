@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "bench.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace {
 
 using namespace weir;
-using namespace weir::runtime;
+using namespace weir::collective;
 
 constexpr int ranks = 4;
 constexpr std::size_t elements = std::size_t{16} << 20;

@@ -65,7 +65,7 @@ result<std::unique_ptr<graph<R>>> graph<R>::create(task_runner runner,
                                                    const prose_config& config,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
-  WEIR_TRY(const auto over_lanes, runtime::reducer::make({dtype_of<R>}));
+  WEIR_TRY(const auto over_lanes, collective::reducer::make({dtype_of<R>}));
   std::unique_ptr<graph> g(new graph(std::move(runner), config, kernels, over_lanes,
                                      shared_sum.data != nullptr));
   WEIR_TRY(g->state_, make_state<R>(g->runner_, config, g->layout_));

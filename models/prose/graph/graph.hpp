@@ -26,7 +26,7 @@
 #include "prose/layout.hpp"
 #include "prose/record.hpp"
 #include "prose/state.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
 namespace weir::models {
 
@@ -194,7 +194,7 @@ class graph {
   };
 
   graph(task_runner runner, const prose_config& config, const kernel_table<R>& kernels,
-        const runtime::reducer& over_lanes, bool shares)
+        const collective::reducer& over_lanes, bool shares)
       : runner_(std::move(runner)),
         config_(config),
         layout_(config),
@@ -406,7 +406,7 @@ class graph {
   parameter_layout layout_;
   graph_sizes n_;
   const kernel_table<R>* k_;
-  runtime::reducer over_lanes_;
+  collective::reducer over_lanes_;
   bool shares_;  ///< the sum over the lanes is a summand of a larger sum
   model_state<R> state_;
   std::vector<lane_gradients<R>> gradients_;  ///< by lane

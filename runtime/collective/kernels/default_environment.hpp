@@ -3,9 +3,9 @@
 /// IEEE 754 arithmetic as it is by default, for the life of an object.
 #pragma once
 
-#include "tasks/fp_environment.hpp"
+#include "weir/base/system/fp_environment.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Round to nearest and keep subnormals: kernels of the engine run with subnormals
 /// flushed, and a sum that flushed them would not be the exact one, nor that of another
@@ -38,4 +38,4 @@ class default_environment {
   std::uint64_t before_;
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -9,7 +9,7 @@
 
 #include "collective/kernels/narrow_floats.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 struct bool_byte {
   std::uint8_t bits;
@@ -142,4 +142,4 @@ struct and_op {
   }
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -11,7 +11,7 @@
 /// Loops are compiled once per instruction set: what they call has to be part of them.
 #define WEIR_INLINE __attribute__((always_inline)) inline
 
-namespace weir::runtime {
+namespace weir::collective {
 
 struct e4m3_bits {
   std::uint8_t bits;
@@ -143,4 +143,4 @@ WEIR_INLINE float to_cut_float(double x) noexcept {
   return static_cast<float>(__builtin_bit_cast(double, cut));
 }
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// Loops over a few thousand bytes. Raw elements may have any alignment, nodes are
 /// aligned.
@@ -49,4 +49,4 @@ enum class instructions : std::uint8_t { portable, avx2 };
 [[nodiscard]] const reduction_kernels* exact_kernels(const reduction& what,
                                                      instructions set) noexcept;
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -17,7 +17,7 @@
 #define WEIR_AVX2
 #endif
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// An element at any address.
 template <class T>
@@ -120,4 +120,4 @@ struct tile_tables {
   }
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

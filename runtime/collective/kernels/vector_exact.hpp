@@ -9,7 +9,7 @@
 #include "collective/kernels/tile_loops.hpp"
 #include "collective/kernels/vector_sum.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// What an exact sum of elements of type S is rounded to.
 template <class S>
@@ -280,4 +280,4 @@ struct vector_exact {
   }
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

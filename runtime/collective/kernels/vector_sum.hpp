@@ -12,7 +12,7 @@
 
 #include "collective/kernels/elements.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 
 /// `Bytes / sizeof(T)` elements side by side. Passed by reference only: by value they
 /// would cross between instruction sets that disagree on how.
@@ -173,4 +173,4 @@ struct vector_sum {
   }
 };
 
-}  // namespace weir::runtime
+}  // namespace weir::collective

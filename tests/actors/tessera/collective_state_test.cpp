@@ -16,7 +16,7 @@ using test::hand_engine;
 constexpr std::size_t elements = 33;
 
 struct collective_state_test : testing::Test {
-  explicit collective_state_test(runtime::mesh_axes axes = {1, 1, 4, 1})
+  explicit collective_state_test(collective::mesh_axes axes = {1, 1, 4, 1})
       : engine(axes), x(engine->memory(elements)) {
     for (int r = 0; r < static_cast<int>(engine->mesh->ranks()); ++r) {
       for (std::size_t i = 0; i < elements; ++i) {
@@ -25,7 +25,7 @@ struct collective_state_test : testing::Test {
     }
     open();
   }
-  void open(runtime::axis_set axes = runtime::whole_mesh, int member = 0) {
+  void open(collective::axis_set axes = collective::whole_mesh, int member = 0) {
     collective_spec spec;
     spec.name = "gradients";
     spec.mesh = engine->mesh;
@@ -198,9 +198,9 @@ TEST_F(collective_state_test, a_share_that_does_not_end_is_overdue) {
 }
 
 TEST_F(collective_state_test, a_failure_before_it_is_an_error_for_every_rank) {
-  const auto queue = or_throw(runtime::stream::make(engine->mesh, {}));
-  queue->enqueue(runtime::make_failing(error(errc::kernel_failed, "stage out of luck")));
-  auto point = std::make_shared<runtime::event>();
+  const auto queue = or_throw(tessera::stream::make(engine->mesh, {}));
+  queue->enqueue(tessera::make_failing(error(errc::kernel_failed, "stage out of luck")));
+  auto point = std::make_shared<tessera::event>();
   queue->record(*point);
   for (int r = 0; r < 4; ++r) {
     auto order = share_of(r);
@@ -265,7 +265,7 @@ struct collective_axis_test : collective_state_test {
 };
 
 TEST_F(collective_axis_test, joins_the_ranks_of_one_group_alone) {
-  open(or_throw(runtime::parse_axes("dp")), 1);  // ranks 1 and 3
+  open(or_throw(collective::parse_axes("dp")), 1);  // ranks 1 and 3
   EXPECT_EQ(group->join(share_of(0), 0).error().code(), errc::invalid_argument);
   join(3);
   join(1);

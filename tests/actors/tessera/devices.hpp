@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "weir/actors/streams.hpp"
-#include "weir/runtime/module/fatbin.hpp"
+#include "weir/tessera/module/fatbin.hpp"
 
 namespace weir::test {
 
@@ -36,7 +36,7 @@ inline int broken_entry(const tessBlockContext*, const void*) {
 
 /// Returns a module with the kernels `stage` and `broken`, which are functions of this
 /// program; `broken` always fails.
-inline std::shared_ptr<const runtime::loaded_module> stage_module() {
+inline std::shared_ptr<const tessera::loaded_module> stage_module() {
   using namespace runtime;
   static const std::shared_ptr<const loaded_module> loaded = [] {
     constexpr auto fp32 = static_cast<std::uint32_t>(dtype::fp32);
@@ -77,10 +77,10 @@ inline actors::launch_order launch_of(const char* kernel, const stage_arguments&
 
 /// A mesh of devices, and its memory, which has one instance on each device.
 struct device_mesh {
-  std::shared_ptr<runtime::context> context;
-  std::shared_ptr<runtime::mesh> mesh;
+  std::shared_ptr<tessera::context> context;
+  std::shared_ptr<tessera::mesh> mesh;
 
-  device_mesh(std::shared_ptr<runtime::context> in, runtime::mesh_axes axes)
+  device_mesh(std::shared_ptr<tessera::context> in, collective::mesh_axes axes)
       : context(std::move(in)) {
     std::vector<std::int32_t> ids(
         static_cast<std::size_t>(axes.tp * axes.pp * axes.dp * axes.ep));
@@ -104,10 +104,10 @@ struct device_mesh {
 /// An engine without threads. A test runs its tasks one by one.
 class hand_engine {
  public:
-  explicit hand_engine(runtime::mesh_axes axes = {1, 1, 4, 1},
-                       runtime::runtime_settings settings = {})
+  explicit hand_engine(collective::mesh_axes axes = {1, 1, 4, 1},
+                       tessera::runtime_settings settings = {})
       : engine_(or_throw(runtime::engine::create({}))),
-        devices_(or_throw(runtime::context::over(*engine_, std::move(settings))), axes) {}
+        devices_(or_throw(tessera::context::over(*engine_, std::move(settings))), axes) {}
   ~hand_engine() { run_all(); }
   hand_engine(const hand_engine&) = delete;
   hand_engine& operator=(const hand_engine&) = delete;

@@ -63,7 +63,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   using supervisor_maker =
       std::function<actors::supervisor_actor(actors::supervisor_config)>;
 
-  kept_streams(const std::shared_ptr<runtime::mesh>& on, stream_maker make_stream,
+  kept_streams(const std::shared_ptr<tessera::mesh>& on, stream_maker make_stream,
                const supervisor_maker& make_supervisor)
       : make_stream_(std::move(make_stream)), make_supervisor_(make_supervisor) {
     for (std::size_t i = 0; i < pipeline_streams; ++i) {
@@ -71,7 +71,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
       k.spec.name = "stream " + std::to_string(i);
       k.spec.mesh = on;
       k.spec.options.rank = i < 2 ? -1 : static_cast<int>(i) - 2;
-      k.spec.handover = std::make_shared<runtime::event>();
+      k.spec.handover = std::make_shared<tessera::event>();
     }
   }
   void open() {
@@ -173,7 +173,7 @@ class pipeline_driver_steps {
     const auto to = config_->streams->get(stream);
     const int stage = std::min(static_cast<int>(stream), 2);
     const actors::event_ptr before =
-        stage == 0 ? std::make_shared<runtime::event>()
+        stage == 0 ? std::make_shared<tessera::event>()
                    : self_->state.points[batch][static_cast<std::size_t>(stage - 1)];
     const auto again = [me = *this, batch, stream](const caf::error& e) {
       me.retry(batch, stream, actors::from_caf(e, "a stage"));
@@ -198,7 +198,7 @@ class pipeline_driver_steps {
             [me = *this, batch, stream, to, again](std::uint64_t) {
               me.self_->request(to, timeout, actors::record_atom_v)
                   .then(
-                      [me, batch, stream](const actors::local<runtime::event>& point) {
+                      [me, batch, stream](const actors::local<tessera::event>& point) {
                         me.next(batch, stream, point.share());
                       },
                       again);

@@ -39,7 +39,7 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   auto s = open();
   auto in = std::make_shared<std::vector<float>>(blocks, 2.0F);
   auto out = std::make_shared<std::vector<float>>(blocks);
-  using runtime::copy_kind;
+  using tessera::copy_kind;
   constexpr std::size_t bytes = blocks * sizeof(float);
   EXPECT_EQ(
       or_throw(s->copy({{x, in->data(), bytes, copy_kind::host_to_device, -1}, in})), 1U);
@@ -149,7 +149,7 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
 
 TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   queue_spec spec;
-  spec.handover = std::make_shared<runtime::event>();
+  spec.handover = std::make_shared<tessera::event>();
   auto s = open(spec);
   float* y = engine->memory(blocks);
   for (int i = 0; i < 10; ++i) {
@@ -169,7 +169,7 @@ TEST_F(stream_state_test, names_the_fault_of_orders_and_specs) {
   auto s = open();
   EXPECT_EQ(s->launch(launch_of("stage", {x, x, 1, 1}, 0)).error().code(),
             errc::invalid_argument);
-  EXPECT_EQ(s->copy({{x, nullptr, 4, runtime::copy_kind::host_to_device, -1}, nullptr})
+  EXPECT_EQ(s->copy({{x, nullptr, 4, tessera::copy_kind::host_to_device, -1}, nullptr})
                 .error()
                 .code(),
             errc::invalid_argument);

@@ -51,7 +51,7 @@ class threaded_system {
 };
 
 /// Waits until the queues of actors that have ended are empty.
-void wait_for_tasks(runtime::context& c) {
+void wait_for_tasks(tessera::context& c) {
   const auto end = std::chrono::steady_clock::now() + 60s;
   const auto busy = [&] {
     const auto counts = c.port().of().counters();
@@ -65,9 +65,9 @@ void wait_for_tasks(runtime::context& c) {
 
 void run_pipeline_with_threads(std::uint32_t seed, int& restarts) {
   constexpr std::size_t batches = 20;
-  runtime::runtime_settings settings;
+  tessera::runtime_settings settings;
   settings.threads = 1 + seed % 2;
-  const auto context = or_throw(runtime::context::make(settings));
+  const auto context = or_throw(tessera::context::make(settings));
   const test::device_mesh devices(context, {1, 1, 4, 1});
   const test::pipeline_memory memory(devices, batches);
   std::atomic<std::size_t> done{0};

@@ -2,9 +2,9 @@
 // Who decides on the algorithm, and what it is when nobody does.
 #include <gtest/gtest.h>
 
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 collective_call call_of(std::size_t bytes, int level = 0) {
@@ -137,4 +137,4 @@ TEST(Choice, DigestsTellCallsApartByWhatTheyLookAt) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

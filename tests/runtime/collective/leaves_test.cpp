@@ -6,9 +6,9 @@
 
 #include "collective/exact_number.hpp"
 #include "plans.hpp"
-#include "weir/runtime/collective/leaves.hpp"
+#include "weir/collective/leaves.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -231,4 +231,4 @@ TEST(Leaves, FixedPointSumsTakeExtremeNumbers) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -10,7 +10,7 @@
 #include "meshes.hpp"
 #include "plans.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -109,4 +109,4 @@ TEST(MeshCollectives, EveryAxisOfEveryMeshEqualsTheOracle) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "meshes.hpp"
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 TEST(Mesh, RanksAndPlacesAreEachOthersInverseWithTpFastest) {
@@ -124,4 +124,4 @@ TEST(Mesh, RefusesShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

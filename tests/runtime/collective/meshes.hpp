@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/mesh.hpp"
 
-namespace weir::runtime::test {
+namespace weir::collective::test {
 
 inline std::vector<mesh_axes> all_meshes(int most) {
   std::vector<mesh_axes> all;
@@ -31,4 +31,4 @@ inline mesh_shape shape_of(const mesh_axes& axes) {
   return or_throw(mesh_shape::make(devices_of(axes), axes));
 }
 
-}  // namespace weir::runtime::test
+}  // namespace weir::collective::test

@@ -5,7 +5,7 @@
 #include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::float_format;
@@ -119,4 +119,4 @@ TEST(NarrowFloats, AFloatRoundedToOddRoundsOnLikeTheDouble) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -13,9 +13,9 @@
 #include <random>
 #include <vector>
 
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/collective/reduction.hpp"
 
-namespace weir::runtime::test {
+namespace weir::collective::test {
 
 using bytes = std::vector<std::byte>;
 
@@ -473,4 +473,4 @@ inline bytes random_elements(std::mt19937_64& dice, dtype type, std::size_t coun
   return out;
 }
 
-}  // namespace weir::runtime::test
+}  // namespace weir::collective::test

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "plans.hpp"
-#include "weir/runtime/collective/choice.hpp"
+#include "weir/collective/choice.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -262,4 +262,4 @@ TEST(PlanRun, BuffersOfMoreThan2To31BytesAreReducedToTheirEnd) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "plans.hpp"
-#include "weir/runtime/collective/choice.hpp"
-#include "weir/runtime/collective/mesh.hpp"
+#include "weir/collective/choice.hpp"
+#include "weir/collective/mesh.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -396,4 +396,4 @@ TEST(Plan, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "oracle.hpp"
-#include "weir/runtime/collective/plan.hpp"
+#include "weir/collective/plan.hpp"
 
-namespace weir::runtime::test {
+namespace weir::collective::test {
 
 inline constexpr std::array<collective_kind, 10> all_kinds = {
     collective_kind::all_reduce, collective_kind::reduce_scatter,
@@ -175,4 +175,4 @@ inline int first_difference(const std::vector<bytes>& a, const std::vector<bytes
   return at.first == a.end() ? -1 : static_cast<int>(at.first - a.begin());
 }
 
-}  // namespace weir::runtime::test
+}  // namespace weir::collective::test

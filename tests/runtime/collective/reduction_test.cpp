@@ -9,10 +9,10 @@
 
 #include "collective/kernels/narrow_floats.hpp"
 #include "oracle.hpp"
-#include "tasks/fp_environment.hpp"
-#include "weir/runtime/collective/reduction.hpp"
+#include "weir/base/system/fp_environment.hpp"
+#include "weir/collective/reduction.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -391,4 +391,4 @@ TEST(Reduction, BackwardsBeginsWithTheLastElements) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

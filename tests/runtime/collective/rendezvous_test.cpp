@@ -7,9 +7,9 @@
 #include <numeric>
 #include <random>
 
-#include "weir/runtime/collective/rendezvous.hpp"
+#include "weir/collective/rendezvous.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 constexpr std::uint64_t group_id = 9;
@@ -235,4 +235,4 @@ TEST(Rendezvous, EveryTicketIsHandedOutOnceWhateverHappens) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
-#include "weir/runtime/collective/tuner.hpp"
+#include "weir/collective/tuner.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 collective_call call_of(std::size_t count,
@@ -97,4 +97,4 @@ TEST(Tuner, KeepsWhatItKnowsInItsStore) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

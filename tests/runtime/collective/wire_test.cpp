@@ -5,7 +5,7 @@
 #include "collective/wire_codec.hpp"
 #include "plans.hpp"
 
-namespace weir::runtime {
+namespace weir::collective {
 namespace {
 
 using test::bytes;
@@ -148,4 +148,4 @@ TEST(Wire, IsForCallsThatPromiseNoBits) {
 }
 
 }  // namespace
-}  // namespace weir::runtime
+}  // namespace weir::collective

@@ -202,10 +202,10 @@ using stream_actor = caf::typed_actor<
     // to copy. Errors: invalid_argument, out_of_range.
     caf::replies_to<copy_atom, local<copy_order>>::with<std::uint64_t>,
     // Answers a point behind everything enqueued so far, for other queues to wait for.
-    caf::replies_to<record_atom>::with<local<runtime::event>>,
+    caf::replies_to<record_atom>::with<local<tessera::event>>,
     // Later operations wait for the point, and fail if the operations before it failed.
     // Answers the number of operations enqueued so far.
-    caf::replies_to<await_atom, local<runtime::event>>::with<std::uint64_t>,
+    caf::replies_to<await_atom, local<tessera::event>>::with<std::uint64_t>,
     // Answers when everything enqueued so far has ended: the number of operations, or the
     // first failure, which is then forgotten. Errors: timeout; the code of the operation
     // that failed, with its error as the cause.

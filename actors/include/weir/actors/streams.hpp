@@ -10,21 +10,21 @@
 #include <vector>
 
 #include "weir/base/bytes.hpp"
-#include "weir/runtime/stream/collective.hpp"
-#include "weir/runtime/stream/stream.hpp"
-#include "weir/runtime/stream/work.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::actors {
 
 /// A point in a queue that other queues can wait for.
-using event_ptr = std::shared_ptr<const runtime::event>;
+using event_ptr = std::shared_ptr<const tessera::event>;
 
 /// The queue that a stream actor owns. The context of its mesh must outlive the actor
 /// system, or be shut down before the actor system ends.
 struct queue_spec {
   std::string name;  ///< of the queue, in errors and in the status
-  std::shared_ptr<runtime::mesh> mesh;
-  runtime::stream_options options;  ///< with a rank, the queue belongs to that rank alone
+  std::shared_ptr<tessera::mesh> mesh;
+  tessera::stream_options options;  ///< with a rank, the queue belongs to that rank alone
   /// Largest number of operations of which it is not known that they have ended; further
   /// ones are refused. The windows of all streams together should fit into the engine's
   /// window of tasks.
@@ -33,19 +33,19 @@ struct queue_spec {
   /// Orders the queue of a restarted actor behind the queue of its predecessor: the event
   /// is waited for when an actor begins and recorded when it ends. Null if the actor has
   /// no successor.
-  std::shared_ptr<runtime::event> handover;
+  std::shared_ptr<tessera::event> handover;
 };
 
 /// Order to launch a kernel. Its parameters are `args`; `request.args` is ignored.
 struct launch_order {
-  runtime::launch_request request;
+  tessera::launch_request request;
   byte_vector args;                    ///< packed parameters, copied when enqueued
   std::shared_ptr<const void> holder;  ///< kept alive until the launch has ended
 };
 
 /// Order to copy memory.
 struct copy_order {
-  runtime::copy_request request;
+  tessera::copy_request request;
   std::shared_ptr<const void>
       holder;  ///< keeps host memory alive until the copy has ended
 };
@@ -54,8 +54,8 @@ struct copy_order {
 /// from it along `axes` alone. A group must not have two collective actors at a time.
 struct collective_spec {
   std::string name;  ///< of the group, in errors and in the status
-  std::shared_ptr<runtime::mesh> mesh;
-  runtime::axis_set axes = runtime::whole_mesh;
+  std::shared_ptr<tessera::mesh> mesh;
+  collective::axis_set axes = collective::whole_mesh;
   int member = 0;  ///< any rank of the group
   /// Time that the ranks have to join, from the first to the last; and, once all have
   /// joined, the time that the collective has to end.
@@ -66,10 +66,10 @@ struct collective_spec {
 /// collective as the n-th order of every other rank of the group.
 struct join_order {
   int rank = 0;                         ///< in the mesh
-  runtime::collective_request request;  ///< `request.axes` is ignored
+  tessera::collective_request request;  ///< `request.axes` is ignored
   /// Determinism policy under which the rank expects the collective to run. All ranks and
   /// the context must agree.
-  runtime::numerics_policy descriptor;
+  tessera::numerics_policy descriptor;
   std::vector<event_ptr> wait_points;  ///< the share begins when all of them are reached
   std::shared_ptr<const void> holder;  ///< kept alive until the share has ended
 };

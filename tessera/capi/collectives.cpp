@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "capi/requests.hpp"
+#include "stream/collectives/meeting_point.hpp"
+#include "weir/tessera/stream/collective.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+/// Calls between the brackets of one thread.
+struct group {
+  int depth = 0;
+  std::vector<std::pair<tessStream_t, tessera::collective_request>> calls;
+  bool lost = false;            ///< a call failed,
+  std::optional<error> broken;  ///< the first with this, unless there was no memory
+};
+thread_local group open_group;  // NOLINT: brackets belong to a thread
+
+result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
+                      tessStream_t stream, std::string_view call) {
+  WEIR_CHECK(outside_tasks(call));
+  WEIR_TRY(const auto m, find(handle, call));
+  WEIR_TRY(const auto s, find(stream, call));
+  if (s->what->on() != m) {
+    return error(errc::invalid_argument,
+                 "collective not posted: expected the stream's own mesh, found another")
+        .hint("axes are those of the mesh that the stream was created on");
+  }
+  WEIR_TRY(const auto what, request_of(desc, call));
+  WEIR_TRY(auto operation, tessera::make_collective(*s->what, what));
+  if (open_group.depth > 0) {
+    open_group.calls.push_back({stream, what});  // whose buffers may go before its end
+  } else if (operation) {
+    return s->what->post(std::move(operation));
+  }
+  return {};
+}
+
+/// A call that spoils its group if it fails, by an error or by an exception.
+result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
+                  std::string_view call) {
+  const bool lost = std::exchange(open_group.lost, true);
+  auto posted = post_one(handle, d, stream, call);
+  if (posted || open_group.depth == 0) {
+    open_group.lost = lost;
+  } else if (!lost) {
+    open_group.broken = posted.error();
+  }
+  return posted;
+}
+
+result<void> end_group() {
+  constexpr std::string_view call = "tessGroupEnd";
+  WEIR_CHECK(outside_tasks(call));
+  if (open_group.depth == 0) {
+    return error(errc::invalid_argument,
+                 "tessGroupEnd failed: expected a group that has been started");
+  }
+  if (open_group.depth > 1) {
+    --open_group.depth;
+    return {};
+  }
+  const group ended = std::exchange(open_group, {});
+  if (ended.broken) {
+    return error(ended.broken->code(), "group not posted: one of its calls failed")
+        .because(*ended.broken);
+  }
+  if (ended.lost) {
+    return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
+  }
+  std::vector<tessera::grouped_call> calls;
+  for (const auto& [handle, what] : ended.calls) {
+    WEIR_TRY(const auto s, find(handle, call));
+    calls.push_back({s->what, what});
+  }
+  WEIR_CHECK(tessera::enqueue_group(calls));
+  for (const tessera::grouped_call& c : calls) {
+    c.on->of().log(tessera::log_level::trace, "stream {}: {} of a group enqueued",
+                   c.on->number(), name_of(c.what.call.kind));
+  }
+  return {};
+}
+
+tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
+                            std::size_t count, int type, int op, const char* axis) {
+  tessCollectiveDesc out{};
+  out.structSize = sizeof out;
+  out.kind = kind;
+  out.sendbuf = from;
+  out.recvbuf = to;
+  out.count = count;
+  out.dtype = type;
+  out.op = op;
+  out.axis = axis;
+  return out;
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
+                            tessStream_t stream) {
+  return run([&] { return post(mesh, desc, stream, "tessCollective"); });
+}
+
+tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
+                           tessCollOp op, const char* axis, tessStream_t stream) {
+  return run([&] {
+    const auto d = describe(TESS_COLLECTIVE_ALL_REDUCE, buffer, buffer, count, dtype,
+                            value_of(op), axis);
+    return post(mesh, &d, stream, "tessAllReduce");
+  });
+}
+
+tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int dtype,
+                               tessCollOp op, const char* axis, tessStream_t stream) {
+  return run([&] {
+    const auto d = describe(TESS_COLLECTIVE_REDUCE_SCATTER, inout, inout, count, dtype,
+                            value_of(op), axis);
+    return post(mesh, &d, stream, "tessReduceScatter");
+  });
+}
+
+tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype,
+                           const char* axis, tessStream_t stream) {
+  return run([&] {
+    const auto d =
+        describe(TESS_COLLECTIVE_ALL_GATHER, inout, inout, count, dtype, 0, axis);
+    return post(mesh, &d, stream, "tessAllGather");
+  });
+}
+
+tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtype,
+                           int root, tessStream_t stream) {
+  return run([&] {
+    auto d =
+        describe(TESS_COLLECTIVE_BROADCAST, buffer, buffer, count, dtype, 0, nullptr);
+    d.root = root;
+    return post(mesh, &d, stream, "tessBroadcast");
+  });
+}
+
+tessStatus_t tessReduce(tessMesh_t mesh, const void* sendbuf, void* recvbuf, size_t count,
+                        int dtype, int op, int root, const char* axis,
+                        tessStream_t stream) {
+  return run([&] {
+    auto d = describe(TESS_COLLECTIVE_REDUCE, sendbuf, recvbuf, count, dtype, op, axis);
+    d.root = root;
+    return post(mesh, &d, stream, "tessReduce");
+  });
+}
+
+tessStatus_t tessGather(tessMesh_t mesh, const void* sendbuf, void* recvbuf, size_t count,
+                        int dtype, int root, const char* axis, tessStream_t stream) {
+  return run([&] {
+    auto d = describe(TESS_COLLECTIVE_GATHER, sendbuf, recvbuf, count, dtype, 0, axis);
+    d.root = root;
+    return post(mesh, &d, stream, "tessGather");
+  });
+}
+
+tessStatus_t tessScatter(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                         size_t count, int dtype, int root, const char* axis,
+                         tessStream_t stream) {
+  return run([&] {
+    auto d = describe(TESS_COLLECTIVE_SCATTER, sendbuf, recvbuf, count, dtype, 0, axis);
+    d.root = root;
+    return post(mesh, &d, stream, "tessScatter");
+  });
+}
+
+tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                          size_t count, int dtype, const char* axis,
+                          tessStream_t stream) {
+  return run([&] {
+    const auto d =
+        describe(TESS_COLLECTIVE_ALL_TO_ALL, sendbuf, recvbuf, count, dtype, 0, axis);
+    return post(mesh, &d, stream, "tessAllToAll");
+  });
+}
+
+tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
+                          size_t count, int dtype, int source, int target,
+                          tessStream_t stream) {
+  return run([&] {
+    auto d = describe(TESS_COLLECTIVE_SEND, sendbuf, recvbuf, count, dtype, 0, nullptr);
+    d.root = source;
+    d.peer = target;
+    return post(mesh, &d, stream, "tessSendRecv");
+  });
+}
+
+tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
+  return run([&] {
+    const auto d =
+        describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis);
+    return post(mesh, &d, stream, "tessBarrier");
+  });
+}
+
+tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshRecover";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < -1 || rank >= ranks) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("mesh not recovered: expected a rank in [0, {}), or -1 for "
+                      "all of them, found {}",
+                      ranks, rank));
+    }
+    auto in = m->of->port().enter();
+    m->of->meetings().recover(in, *m, rank);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshAbort(tessMesh_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMeshAbort"));
+    WEIR_TRY(const auto m, find(handle, "tessMeshAbort"));
+    auto in = m->of->port().enter();
+    m->of->meetings().abort(in, *m);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMeshQuery";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto m, find(handle, call));
+    const int ranks = static_cast<int>(m->ranks());
+    if (rank < 0 || rank >= ranks) {
+      return error(errc::invalid_argument,
+                   fmt::format("mesh not asked: expected a rank in [0, {}), found {}",
+                               ranks, rank));
+    }
+    const auto in = m->of->port().enter();
+    return m->of->meetings().state(*m, rank);
+  });
+}
+
+tessStatus_t tessGroupStart(void) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessGroupStart"));
+    if (open_group.depth++ == 0) {
+      open_group.lost = false;
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessGroupEnd(void) {
+  return run([] { return end_group(); });
+}
+
+}  // extern "C"

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Contexts, devices, meshes, policy.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "capi/profiler.hpp"
+#include "weir/base/system/fork.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+/// Where logs of contexts go that are made from now on.
+struct log_target {
+  std::mutex mutex;
+  tessLogFn fn = nullptr;
+  void* user = nullptr;
+  std::set<std::string> said;  ///< warnings that went to standard error
+};
+log_target& logs() {
+  static auto* const made = new log_target;
+  static const bool watched = unlock_in_child_of_fork(made->mutex);
+  static_cast<void>(watched);
+  return *made;
+}
+
+/// Where contexts that are made from now on take memory from.
+struct allocator {
+  std::mutex mutex;
+  tessAllocFn alloc = nullptr;
+  tessReleaseFn release = nullptr;
+  void* user = nullptr;
+};
+allocator& memory() {
+  static auto* const made = new allocator;
+  static const bool watched = unlock_in_child_of_fork(made->mutex);
+  static_cast<void>(watched);
+  return *made;
+}
+
+void allocate_by(tessera::runtime_settings& s) {
+  const std::lock_guard lock(memory().mutex);
+  if (memory().alloc != nullptr) {
+    s.source.take = [alloc = memory().alloc, user = memory().user](
+                        std::size_t bytes, std::size_t alignment) {
+      return alloc(bytes, alignment, user);
+    };
+    s.source.give_back = [release = memory().release, user = memory().user](
+                             void* at, std::size_t bytes) { release(at, bytes, user); };
+  }
+}
+
+void listen(tessera::runtime_settings& s) {
+  const std::lock_guard lock(logs().mutex);
+  if (logs().fn != nullptr) {
+    s.on_log = [fn = logs().fn, user = logs().user](tessera::log_level level,
+                                                    std::string_view text) {
+      fn(static_cast<tessLogLevel>(level), std::string(text).c_str(), user);
+    };
+  }
+}
+
+/// Wrong variables are said at any level, but once: who mistypes the level hears it, too.
+void warn(const context& of, const std::string& text) {
+  if (of.settings().on_log || of.settings().log != tessera::log_level::silent) {
+    of.log(tessera::log_level::info, text);
+    return;
+  }
+  const std::lock_guard lock(logs().mutex);
+  if (logs().said.insert(text).second) {
+    std::fprintf(stderr, "tessera: %s\n", text.c_str());
+  }
+}
+
+result<void> open_context(tessContext_t* out) {
+  if (out == nullptr) {
+    return null_argument("tessInit", "a place for the context");
+  }
+  std::vector<std::string> warnings;
+  std::vector<std::string> set;
+  for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
+    const std::string_view text(*one);
+    set.emplace_back(text.substr(0, text.find('=')));
+  }
+  WEIR_TRY(auto settings,
+           tessera::read_settings([](const char* name) { return std::getenv(name); },
+                                  warnings, set));
+  listen(settings);
+  allocate_by(settings);
+  WEIR_TRY(auto made, context::make(std::move(settings)));
+  warnings.insert(warnings.end(), made->warnings().begin(), made->warnings().end());
+  for (const std::string& w : warnings) {
+    warn(*made, w);
+  }
+  *out = handle_of<tessContext_t>(all().contexts.add(std::move(made)));
+  return {};
+}
+
+/// Takes the handles of everything that belongs to a context, or to one mesh of it.
+template <class Objects>
+void say_leak(const context& of, const Objects& left, std::string_view what) {
+  if (!left.empty()) {
+    of.log(tessera::log_level::info,
+           fmt::format("{} {} not destroyed before the context", left.size(), what));
+  }
+}
+
+void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
+  for (const auto& s : streams) {
+    s->what->stop_persistent();
+    s->what->close();
+  }
+}
+
+result<void> close_context(tessContext_t ctx) {
+  WEIR_CHECK(outside_tasks("tessShutdown"));
+  auto of = all().contexts.remove(number_of(ctx));
+  if (of == nullptr) {
+    return no_context("tessShutdown", "context");
+  }
+  const auto mine = [&](const auto& object) { return object.of == of; };
+  close_profilers(*of);
+  auto execs = all().execs.remove_if(mine);
+  auto graphs = all().graphs.remove_if(mine);
+  auto streams =
+      all().streams.remove_if([&](const auto& s) { return &s.what->of() == of.get(); });
+  auto kernels = all().kernels.remove_if(mine);
+  auto modules = all().modules.remove_if(mine);
+  auto meshes = all().meshes.remove_if(mine);
+  say_leak(*of, execs, "executable graphs");
+  say_leak(*of, graphs, "graphs");
+  say_leak(*of, streams, "streams");
+  say_leak(*of, modules, "modules");
+  say_leak(*of, meshes, "meshes");
+  for (const auto& e : execs) {
+    tessera::graph_exec::retire(e->what);  // a run may outlast the call
+  }
+  close_streams(streams);
+  result<void> out = of->shut_down();
+  execs.clear();
+  graphs.clear();
+  streams.clear();
+  return out;
+}
+
+}  // namespace
+
+result<void> check_policy(const tessNumericsPolicy& policy) {
+  for (const int field : {policy.stableReductions, policy.deterministic,
+                          policy.rngStateless, policy.allowFastMath}) {
+    if (field != 0 && field != 1) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("policy not set: expected fields of 0 or 1, found {}", field));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessInit(tessContext_t* ctx) {
+  return run([&] { return open_context(ctx); });
+}
+
+tessStatus_t tessShutdown(tessContext_t ctx) {
+  return run([&] { return close_context(ctx); });
+}
+
+tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
+  if (major != nullptr) {
+    *major = TESS_ABI_MAJOR;
+  }
+  if (minor != nullptr) {
+    *minor = TESS_ABI_MINOR;
+  }
+  if (patch != nullptr) {
+    *patch = TESS_ABI_PATCH;
+  }
+  return TESS_OK;
+}
+
+tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
+  return run([&]() -> result<void> {
+    const std::lock_guard lock(logs().mutex);
+    logs().fn = fn;
+    logs().user = user;
+    return {};
+  });
+}
+
+tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* user) {
+  return run([&]() -> result<void> {
+    if ((alloc == nullptr) != (release == nullptr)) {
+      return null_argument("tessSetAllocator", "both functions or none");
+    }
+    const std::lock_guard lock(memory().mutex);
+    memory().alloc = alloc;
+    memory().release = release;
+    memory().user = user;
+    return {};
+  });
+}
+
+tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessDeviceGetCount"));
+    if (count == nullptr) {
+      return null_argument("tessDeviceGetCount", "a place for the count");
+    }
+    *count = of->backend().device_count();
+    return {};
+  });
+}
+
+tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* props) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessDeviceGetProps"));
+    WEIR_TRY(const auto p, of->backend().properties(device));
+    tessDeviceProps out{};
+    out.ordinal = p.ordinal;
+    const auto put = [](char* to, std::size_t room, std::string_view text) {
+      std::memcpy(to, text.data(), std::min(room - 1, text.size()));
+    };
+    put(out.name, sizeof out.name, p.name);
+    put(out.backend, sizeof out.backend, p.backend);
+    put(out.arch, sizeof out.arch, p.arch);
+    out.memory = p.memory;
+    out.alignment = p.alignment;
+    std::copy(p.limits.grid.begin(), p.limits.grid.end(), out.maxGrid);
+    std::copy(p.limits.block.begin(), p.limits.block.end(), out.maxBlock);
+    out.maxThreads = p.limits.threads;
+    out.maxPersistentBlocks = p.limits.persistent_blocks;
+    out.maxSharedBytes = p.limits.shared_bytes;
+    return copy_struct("tessDeviceGetProps", out, props);
+  });
+}
+
+tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
+                            tessMeshAxes axes, tessMesh_t* outMesh) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessMeshCreate"));
+    if (deviceIds == nullptr || outMesh == nullptr) {
+      return null_argument("tessMeshCreate", "devices and a place for the mesh");
+    }
+    if (nDevices < 1) {
+      return error(errc::invalid_argument,
+                   fmt::format("mesh not created: expected at least one device, found {}",
+                               nDevices));
+    }
+    WEIR_TRY(auto made, of->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
+                                      {axes.tp, axes.pp, axes.dp, axes.ep}));
+    *outMesh = handle_of<tessMesh_t>(all().meshes.add(std::move(made)));
+    return {};
+  });
+}
+
+tessStatus_t tessMeshDestroy(tessMesh_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMeshDestroy"));
+    const auto m = all().meshes.remove(number_of(handle));
+    if (m == nullptr) {
+      return no_context("tessMeshDestroy", "mesh");
+    }
+    const auto streams =
+        all().streams.remove_if([&](const auto& s) { return s.what->on() == m; });
+    for (const auto& s : streams) {
+      s->what->stop_persistent();
+    }
+    m->of->drop_mesh(m);
+    close_streams(streams);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshGetInfo(tessMesh_t handle, tessMeshInfo* info) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMeshGetInfo"));
+    const auto& sizes = m->shape.sizes();
+    tessMeshInfo out{};
+    out.nDevices = static_cast<int>(m->ranks());
+    out.axes = {sizes[0], sizes[1], sizes[2], sizes[3]};
+    return copy_struct("tessMeshGetInfo", out, info);
+  });
+}
+
+tessStatus_t tessMeshRankCoords(tessMesh_t handle, int rank, int coords[4]) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMeshRankCoords"));
+    if (coords == nullptr) {
+      return null_argument("tessMeshRankCoords", "a place for the coordinates");
+    }
+    WEIR_TRY(const auto place, m->shape.coordinates(rank));
+    std::copy(place.begin(), place.end(), coords);
+    return {};
+  });
+}
+
+tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, int* ranks,
+                               int* count) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMeshAxisGroup"));
+    if (count == nullptr) {
+      return null_argument("tessMeshAxisGroup", "a place for the count");
+    }
+    WEIR_TRY(const auto axes, collective::parse_axes(axis));
+    WEIR_TRY(const auto group, m->shape.group_of(axes, rank));
+    const int room = std::exchange(*count, static_cast<int>(group.size()));
+    if (ranks == nullptr) {
+      return {};
+    }
+    if (room < *count) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMeshAxisGroup failed: expected room for {} ranks, "
+                               "found {}",
+                               *count, room));
+    }
+    std::copy(group.begin(), group.end(), ranks);
+    return {};
+  });
+}
+
+tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* policy) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessSetNumericsPolicy"));
+    if (policy == nullptr) {
+      return null_argument("tessSetNumericsPolicy", "a policy");
+    }
+    WEIR_CHECK(check_policy(*policy));
+    return of->set_policy({policy->stableReductions != 0, policy->deterministic != 0,
+                           policy->rngStateless != 0, policy->allowFastMath != 0});
+  });
+}
+
+tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessGetNumericsPolicy"));
+    if (policy == nullptr) {
+      return null_argument("tessGetNumericsPolicy", "a place for the policy");
+    }
+    const auto p = of->policy();
+    *policy = {p.stable_reductions ? 1 : 0, p.deterministic ? 1 : 0,
+               p.stateless_rng ? 1 : 0, p.fast_math ? 1 : 0};
+    return {};
+  });
+}
+
+}  // extern "C"

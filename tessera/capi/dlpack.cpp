@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tensors from and for other libraries, by DLPack's structures.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "weir/tessera/device/dlpack.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+namespace dl = tessera::dlpack;
+using tessera::allocation;
+
+result<void*> export_tensor(tessContext_t ctx, const void* at,
+                            const tessTensorDesc* desc) {
+  constexpr std::string_view call = "tessMemExportDlpack";
+  WEIR_TRY(const auto of, find(ctx, call));
+  WEIR_TRY(const tessTensorDesc d, read_struct(call, desc, sizeof(tessTensorDesc)));
+  WEIR_CHECK(check_reserved(call, d.reserved));
+  if (at == nullptr || (d.ndim > 0 && d.shape == nullptr)) {
+    return null_argument(call, "an address and a description with its shape");
+  }
+  constexpr std::uint32_t flags = TESS_TENSOR_READ_ONLY | TESS_TENSOR_UNVERSIONED;
+  if ((d.flags & ~flags) != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("{} failed: expected known flags, found {:#x}", call, d.flags));
+  }
+  if (d.ndim < 0 || d.ndim > 64) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("{} failed: expected 0 to 64 dimensions, found {}", call, d.ndim));
+  }
+  const auto place = of->memory().find(at);
+  if (!place) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected memory that the context knows, found "
+                             "another address",
+                             call));
+  }
+  WEIR_TRY(const dtype_info type, info_of(d.dtype));
+  const auto dims = static_cast<std::size_t>(d.ndim);
+  dl::export_options options;
+  options.type = type.id;
+  options.shape = {d.shape, dims};
+  if (d.strides != nullptr) {
+    options.strides = {d.strides, dims};
+  }
+  options.offset = place->offset;
+  options.rank = place->rank == 0 ? d.rank : place->rank;
+  options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
+  if ((d.flags & TESS_TENSOR_UNVERSIONED) != 0) {
+    WEIR_TRY(auto* const made, dl::make_managed(place->memory, options));
+    return static_cast<void*>(made);
+  }
+  WEIR_TRY(auto* const made, dl::make_versioned(place->memory, options));
+  return static_cast<void*>(made);
+}
+
+/// What the caller may know of a tensor: its spans are the tensor's own.
+tessTensorInfo info_of_import(const dl::description& d) {
+  tessTensorInfo out{};
+  out.dtype = static_cast<std::int32_t>(d.type);
+  out.ndim = static_cast<std::int32_t>(d.shape.size());
+  out.readOnly = d.read_only ? 1 : 0;
+  out.shape = d.shape.data();
+  out.strides = d.strides.empty() ? nullptr : d.strides.data();
+  out.data = d.data;
+  out.begin = d.begin;
+  out.bytes = d.bytes;
+  return out;
+}
+
+result<void> check_ordinal(const context& of, int device, std::string_view what) {
+  if (device < allocation::host_device || device >= of.backend().device_count()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{}: expected a device in [0, {}) or -1, found {}", what,
+                             of.backend().device_count(), device));
+  }
+  return {};
+}
+
+result<void> check_device(const context& of, const dl::description& d, int device) {
+  if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
+    return error(errc::unsupported,
+                 fmt::format("import a tensor: expected memory of the host, found device "
+                             "type {}",
+                             d.device.type));
+  }
+  return check_ordinal(of, device, "import a tensor");
+}
+
+template <class Managed>
+result<void> import_tensor(context& into, Managed* foreign, int device,
+                           tessTensorInfo* info) {
+  WEIR_TRY(const dl::description d, dl::describe(foreign));
+  WEIR_CHECK(check_device(into, d, device));
+  // Last that may fail before the tensor is ours.
+  WEIR_CHECK(copy_struct("tessMemImportDlpack", info_of_import(d), info));
+  WEIR_CHECK(dl::adopt(into.memory(), foreign, device));
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
+                                 const tessTensorDesc* desc, void** managed) {
+  return run([&]() -> result<void> {
+    if (managed == nullptr) {
+      return null_argument("tessMemExportDlpack", "a place for the tensor");
+    }
+    WEIR_TRY(*managed, export_tensor(ctx, ptr, desc));
+    return {};
+  });
+}
+
+tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flags,
+                                 int device, tessTensorInfo* info) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessMemImportDlpack"));
+    if ((flags & ~static_cast<unsigned>(TESS_TENSOR_UNVERSIONED)) != 0) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("import a tensor: expected known flags, found {:#x}", flags));
+    }
+    if (flags != 0) {
+      return import_tensor(*of, static_cast<dl::managed_tensor*>(managed), device, info);
+    }
+    return import_tensor(*of, static_cast<dl::managed_tensor_versioned*>(managed), device,
+                         info);
+  });
+}
+
+tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
+                                     int device) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemRegisterExternal";
+    WEIR_TRY(const auto of, find(ctx, call));
+    WEIR_CHECK(check_ordinal(*of, device, "register external memory"));
+    WEIR_CHECK(of->memory().adopt(static_cast<std::byte*>(ptr), bytes, device, {}));
+    return {};
+  });
+}
+
+tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessMemReleaseImported"));
+    WEIR_CHECK(of->memory().remove(begin, tessera::memory_kind::imported));
+    return {};
+  });
+}
+
+}  // extern "C"

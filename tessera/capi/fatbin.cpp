@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Making modules.
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
+                      const void* bytes, std::size_t size, int* index) {
+  constexpr std::string_view call = "tessFatbinAddCode";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (kind == nullptr || arch == nullptr || (bytes == nullptr && size != 0)) {
+    return null_argument(call, "a kind of code, what runs it, and its bytes");
+  }
+  auto known = tessera::code_kind_named(kind);
+  if (!known) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("{} failed: expected a kind of code, found \"{}\"", call, kind));
+  }
+  const std::lock_guard lock(f->mutex);
+  const auto* const first = static_cast<const std::byte*>(bytes);
+  f->code.emplace_back(first, first + size);
+  const std::size_t at = f->change().add_code(*known, arch, f->code.back());
+  if (index != nullptr) {
+    *index = static_cast<int>(at);
+  }
+  return {};
+}
+
+result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
+  constexpr std::string_view call = "tessFatbinAddKernel";
+  WEIR_TRY(const auto f, find(handle, call));
+  WEIR_TRY(const tessFatbinKernel d, read_struct(call, kernel, sizeof(tessFatbinKernel)));
+  if (d.name == nullptr || d.paramCount < 0 ||
+      (d.params == nullptr && d.paramCount > 0)) {
+    return null_argument(call, "a name and the parameters");
+  }
+  tessera::kernel_record record;
+  record.name = d.name;
+  record.symbol = d.symbol == nullptr ? "" : d.symbol;
+  record.flags = d.flags;
+  WEIR_TRY(record.parameters, parameters_of(d.params, d.paramCount, call));
+  std::copy(d.defaultBlock, d.defaultBlock + 3, record.default_block.begin());
+  if (d.maxThreads != 0) {
+    record.most_threads = d.maxThreads;
+  }
+  record.shared_bytes = d.sharedBytes;
+  if (d.targets != 0) {
+    record.targets = d.targets;
+  }
+  const std::lock_guard lock(f->mutex);
+  return f->change().add_kernel(std::move(record));
+}
+
+result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
+  constexpr std::string_view call = "tessFatbinAddPlan";
+  WEIR_TRY(const auto f, find(handle, call));
+  WEIR_TRY(const tessFatbinPlan d, read_struct(call, plan, sizeof(tessFatbinPlan)));
+  WEIR_CHECK(check_reserved(call, d.reserved));
+  tessera::plan_record record;
+  record.collective = d.collective;
+  record.dtype = d.dtype;
+  WEIR_CHECK(collective::parse_axes(d.axis));
+  record.axis = d.axis == nullptr ? "" : d.axis;
+  record.algorithm = d.algorithm;
+  record.least_bytes = d.leastBytes;
+  record.most_bytes =
+      d.mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : d.mostBytes;
+  record.chunk_bytes = d.chunkBytes;
+  record.wire_dtype = d.wireDtype;
+  const std::lock_guard lock(f->mutex);
+  f->change().add_plan(std::move(record));
+  return {};
+}
+
+result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
+                        std::uint64_t seed) {
+  constexpr std::string_view call = "tessFatbinSetPolicy";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (policy == nullptr) {
+    return null_argument(call, "a policy");
+  }
+  WEIR_CHECK(check_policy(*policy));
+  const std::lock_guard lock(f->mutex);
+  f->change().set_policy({policy->stableReductions != 0, policy->deterministic != 0,
+                          policy->rngStateless != 0, policy->allowFastMath != 0,
+                          wire != 0, seed});
+  return {};
+}
+
+result<void> build(tessFatbin_t handle, const void* key, void* buffer,
+                   std::size_t* size) {
+  constexpr std::string_view call = "tessFatbinBuild";
+  WEIR_TRY(const auto f, find(handle, call));
+  if (size == nullptr) {
+    return null_argument(call, "a size");
+  }
+  tessera::secret_key secret{};
+  if (key != nullptr) {
+    std::memcpy(secret.data(), key, secret.size());
+  }
+  const std::lock_guard lock(f->mutex);
+  const std::optional with =
+      key == nullptr ? std::nullopt : std::optional(tessera::sha256(secret));
+  if (!f->made || f->made_with != with) {
+    WEIR_TRY(f->made, f->what.build(key == nullptr ? nullptr : &secret));
+    f->made_with = with;
+  }
+  const byte_vector& made = *f->made;
+  const std::size_t room = std::exchange(*size, made.size());
+  if (buffer == nullptr) {
+    return {};
+  }
+  if (room < made.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
+                             made.size(), room));
+  }
+  std::memcpy(buffer, made.data(), made.size());
+  f->made.reset();
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
+  return run([&]() -> result<void> {
+    if (fatbin == nullptr) {
+      return null_argument("tessFatbinCreate", "a place for the module");
+    }
+    *fatbin =
+        handle_of<tessFatbin_t>(all().fatbins.add(std::make_shared<fatbin_object>()));
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
+  return run([&]() -> result<void> {
+    if (all().fatbins.remove(number_of(fatbin)) == nullptr) {
+      return stale("tessFatbinDestroy", "module in the making");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinAddCode(tessFatbin_t fatbin, const char* kind, const char* arch,
+                               const void* bytes, size_t size, int* index) {
+  return run([&] { return add_code(fatbin, kind, arch, bytes, size, index); });
+}
+
+tessStatus_t tessFatbinAddKernel(tessFatbin_t fatbin, const tessFatbinKernel* kernel) {
+  return run([&] { return add_kernel(fatbin, kernel); });
+}
+
+tessStatus_t tessFatbinAddPlan(tessFatbin_t fatbin, const tessFatbinPlan* plan) {
+  return run([&] { return add_plan(fatbin, plan); });
+}
+
+tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin, const tessNumericsPolicy* policy,
+                                 int wireQuantisation, uint64_t seed) {
+  return run([&] { return set_policy(fatbin, policy, wireQuantisation, seed); });
+}
+
+tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetExplain"));
+    if (json == nullptr) {
+      return null_argument("tessFatbinSetExplain", "a text");
+    }
+    const std::lock_guard lock(f->mutex);
+    f->change().set_explain(json);
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetSourceHash"));
+    if (hash32 == nullptr) {
+      return null_argument("tessFatbinSetSourceHash", "a hash");
+    }
+    tessera::digest256 hash{};
+    std::memcpy(hash.data(), hash32, hash.size());
+    const std::lock_guard lock(f->mutex);
+    f->change().set_source_hash(hash);
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));
+    constexpr int most = std::numeric_limits<std::uint16_t>::max();
+    if (major < 0 || major > most || minor < 0 || minor > most) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessFatbinSetAbi failed: expected numbers in [0, {}], "
+                               "found {} and {}",
+                               most, major, minor));
+    }
+    const std::lock_guard lock(f->mutex);
+    f->change().set_abi(
+        {static_cast<std::uint16_t>(major), static_cast<std::uint16_t>(minor)});
+    return {};
+  });
+}
+
+tessStatus_t tessFatbinBuild(tessFatbin_t fatbin, const void* secretKey64, void* buffer,
+                             size_t* size) {
+  return run([&] { return build(fatbin, secretKey64, buffer, size); });
+}
+
+}  // extern "C"

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Captures and graphs.
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "capi/requests.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
+  auto in = from.what->of().port().enter();
+  const auto recording = from.what->last_recording();
+  if (recording == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a capture that has been closed by a "
+                             "synchronization, found none",
+                             call));
+  }
+  WEIR_TRY(auto made, recording->finish(nullptr));
+  from.what->forget_recording();
+  auto object = std::make_shared<graph_object>();
+  object->of = from.what->of().shared_from_this();
+  object->what = std::move(made);
+  *out = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
+  return {};
+}
+
+result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
+  auto in = on.of().port().enter();
+  WEIR_CHECK(on.check_caller());
+  if (on.recording() != nullptr) {
+    return error(errc::invalid_argument,
+                 "capture not begun: expected a stream that does not capture");
+  }
+  on.flush_waits(in);
+  const auto recording = std::make_shared<tessera::graph_recording>(mode);
+  recording->take_part(on);
+  on.record_into(recording, true);
+  return {};
+}
+
+/// Node `node` of the executable graph becomes what `make` makes for the stream.
+template <class Make>
+result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t stream,
+                    std::string_view call, Make&& make) {
+  WEIR_CHECK(outside_tasks(call));
+  WEIR_TRY(const auto e, find(handle, call));
+  WEIR_TRY(const auto s, find(stream, call));
+  WEIR_TRY(const tessera::ref<tessera::operation> made, make(*s->what));
+  if (!made) {
+    return error(errc::invalid_argument,
+                 fmt::format("node {} of a graph not updated: expected an operation that "
+                             "does something, found one of no bytes or elements",
+                             node));
+  }
+  return e->what->update(node, *made, *s->what);
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamBeginCapture"));
+    return begin_capture(*s->what, tessera::capture_mode::global);
+  });
+}
+
+tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamBeginCaptureEx"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamBeginCaptureEx"));
+    const int number = value_of(mode);
+    if (number < TESS_CAPTURE_GLOBAL || number > TESS_CAPTURE_RELAXED) {
+      return error(errc::invalid_argument,
+                   fmt::format("capture not begun: expected a mode from {} to {}, found "
+                               "{}",
+                               static_cast<int>(TESS_CAPTURE_GLOBAL),
+                               static_cast<int>(TESS_CAPTURE_RELAXED), number));
+    }
+    return begin_capture(*s->what, static_cast<tessera::capture_mode>(number));
+  });
+}
+
+tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamEndCapture"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamEndCapture"));
+    if (graph == nullptr) {
+      return null_argument("tessStreamEndCapture", "a place for the graph");
+    }
+    auto in = s->what->of().port().enter();
+    const auto recording = s->what->recording();
+    if (recording == nullptr || !s->what->recording_only()) {
+      return error(errc::invalid_argument,
+                   "capture not ended: expected a stream whose capture has begun");
+    }
+    if (!recording->takes_calls_of_this_thread()) {
+      return error(errc::invalid_argument,
+                   "capture not ended: expected a call of the thread that began it, "
+                   "found one of another thread");
+    }
+    s->what->flush_waits(in);
+    WEIR_TRY(auto made, recording->finish(s->what.get()));
+    auto object = std::make_shared<graph_object>();
+    object->of = s->what->of().shared_from_this();
+    object->what = std::move(made);
+    *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
+    return {};
+  });
+}
+
+tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
+    if (graph == nullptr) {
+      return null_argument("tessStreamTakeGraph", "a place for the graph");
+    }
+    return take_graph(*s, graph, "tessStreamTakeGraph");
+  });
+}
+
+tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphGetNodeCount"));
+    if (count == nullptr) {
+      return null_argument("tessGraphGetNodeCount", "a place for the count");
+    }
+    *count = g->what->nodes.size();
+    return {};
+  });
+}
+
+tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffer,
+                             size_t* size) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphExport"));
+    const std::string_view name = format == nullptr ? "" : format;
+    if (name != "dot" && name != "json") {
+      return error(errc::invalid_argument,
+                   fmt::format("graph not exported: expected the format dot or json, "
+                               "found \"{}\"",
+                               name));
+    }
+    return copy_text("tessGraphExport",
+                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer,
+                     size);
+  });
+}
+
+tessStatus_t tessGraphDestroy(tessGraph_t handle) {
+  return run([&]() -> result<void> {
+    if (all().graphs.remove(number_of(handle)) == nullptr) {
+      return stale("tessGraphDestroy", "graph");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
+    if (exec == nullptr) {
+      return null_argument("tessGraphInstantiate", "a place for the executable graph");
+    }
+    auto object = std::make_shared<exec_object>();
+    object->of = g->of;
+    WEIR_TRY(object->what, tessera::graph_exec::make(g->what));
+    *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
+    return {};
+  });
+}
+
+tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessGraphLaunch"));
+    WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
+    WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
+    WEIR_CHECK(e->what->launch(s->what));
+    s->what->of().log(tessera::log_level::trace, "stream {}: graph enqueued",
+                      s->what->number());
+    return {};
+  });
+}
+
+tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
+                                       tessKernel_t kernel, tessLaunchConfig cfg,
+                                       const void* argBuffer, size_t argSize,
+                                       tessStream_t stream) {
+  return run([&] {
+    constexpr std::string_view call = "tessGraphExecUpdateLaunch";
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+      WEIR_TRY(const auto k, find(kernel, call));
+      WEIR_CHECK(check_context(*k, on));
+      WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
+      request.kernel = k->what;
+      request.in_graph = true;
+      return tessera::make_launch(on, request);
+    });
+  });
+}
+
+tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
+                                     const tessCopyDesc* desc, tessStream_t stream) {
+  return run([&] {
+    constexpr std::string_view call = "tessGraphExecUpdateCopy";
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+      WEIR_TRY(const auto request, request_of(desc, call));
+      return tessera::make_copy(on, request);
+    });
+  });
+}
+
+tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t handle, size_t node, void* devPtr,
+                                     int value, size_t bytes, tessStream_t stream) {
+  return run([&] {
+    return update(handle, node, stream, "tessGraphExecUpdateFill",
+                  [&](tessera::stream& on) {
+                    return tessera::make_fill(on, request_of(devPtr, value, bytes));
+                  });
+  });
+}
+
+tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
+                                           const tessCollectiveDesc* desc,
+                                           tessStream_t stream) {
+  return run([&] {
+    constexpr std::string_view call = "tessGraphExecUpdateCollective";
+    using made = result<tessera::ref<tessera::operation>>;
+    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+      WEIR_TRY(auto request, request_of(desc, call));
+      request.in_graph = true;
+      return tessera::make_collective(on, request);
+    });
+  });
+}
+
+tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
+  return run([&]() -> result<void> {
+    const auto e = all().execs.remove(number_of(handle));
+    if (e == nullptr) {
+      return stale("tessGraphExecDestroy", "executable graph");
+    }
+    tessera::graph_exec::retire(e->what);
+    return {};
+  });
+}
+
+}  // extern "C"

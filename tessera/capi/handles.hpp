@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Handles that programs hold: numbers that say table, place and generation, so that a
+/// stale one is an error and never an access.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace weir::tessera::capi {
+
+/// What a handle names.
+enum class handle_kind : std::uint8_t {
+  context = 1,
+  mesh,
+  stream,
+  event,
+  module,
+  kernel,
+  profiler,
+  graph,
+  graph_exec,
+  fatbin
+};
+
+/// @threads{safe from any thread}
+template <class T>
+class handle_table {
+ public:
+  /// Places begin with this generation, so that two tables with generations far apart do
+  /// not take each other's handles.
+  explicit handle_table(handle_kind kind, std::uint32_t first_generation = 1)
+      : kind_(kind), first_generation_(first_generation) {}
+
+  [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> what) {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      grow();
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    slot& s = at(index);
+    const hold held(s);
+    s.what = std::move(what);
+    const std::uintptr_t out = encode(index, s.generation);
+    s.names.store(out, std::memory_order_release);
+    return out;
+  }
+
+  /// Null for a handle that names nothing (any more).
+  [[nodiscard]] std::shared_ptr<T> get(std::uintptr_t handle) {
+    slot* const s = find(handle);
+    if (s == nullptr) {
+      return nullptr;
+    }
+    const hold held(*s);
+    return matches(*s, handle) ? s->what : nullptr;
+  }
+
+  /// It names something at this moment. Takes no lock: what is named has to be kept by
+  /// other means.
+  [[nodiscard]] bool live(std::uintptr_t handle) {
+    const slot* const s = find(handle);
+    return s != nullptr && s->names.load(std::memory_order_acquire) == handle;
+  }
+
+  [[nodiscard]] std::shared_ptr<T> remove(std::uintptr_t handle) {
+    slot* const s = find(handle);
+    if (s == nullptr) {
+      return nullptr;
+    }
+    std::shared_ptr<T> out;
+    {
+      const hold held(*s);
+      if (!matches(*s, handle)) {
+        return nullptr;
+      }
+      out = take(*s);
+    }
+    const std::lock_guard lock(mutex_);
+    free_.push_back(index_of(handle));
+    return out;
+  }
+
+  /// Takes out everything that `which` says yes to.
+  template <class Which>
+  [[nodiscard]] std::vector<std::shared_ptr<T>> remove_if(Which&& which) {
+    std::vector<std::shared_ptr<T>> out;
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t i = 0; i < slots_; ++i) {
+      slot& s = at(i);
+      const hold held(s);
+      if (used(s) && which(*s.what)) {
+        out.push_back(take(s));
+        free_.push_back(i);
+      }
+    }
+    return out;
+  }
+
+  /// Calls `visit` with each object. It must not come back to this table.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    std::vector<std::shared_ptr<T>> there;
+    {
+      const std::lock_guard lock(mutex_);
+      for (std::uint32_t i = 0; i < slots_; ++i) {
+        slot& s = at(i);
+        const hold held(s);
+        if (used(s)) {
+          there.push_back(s.what);
+        }
+      }
+    }
+    for (const auto& what : there) {
+      visit(*what);
+    }
+  }
+
+  /// Some object that is there, the oldest place first; null if there is none.
+  [[nodiscard]] std::shared_ptr<T> any() {
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t i = 0; i < slots_; ++i) {
+      slot& s = at(i);
+      const hold held(s);
+      if (used(s)) {
+        return s.what;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr std::uint32_t per_chunk = 256;
+  static constexpr std::uint32_t chunks = 4096;
+  static constexpr unsigned kind_bits = 4;
+  static constexpr unsigned index_bits = 20;
+
+  struct slot {
+    std::atomic_flag busy = ATOMIC_FLAG_INIT;
+    std::uint32_t generation = 1;
+    std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: free
+    std::shared_ptr<T> what;
+  };
+  /// The slot of one handle, for as long as it takes to copy a pointer.
+  class hold {
+   public:
+    explicit hold(slot& s) : slot_(s) {
+      while (slot_.busy.test_and_set(std::memory_order_acquire)) {
+      }
+    }
+    ~hold() { slot_.busy.clear(std::memory_order_release); }
+    hold(const hold&) = delete;
+    hold& operator=(const hold&) = delete;
+
+   private:
+    slot& slot_;
+  };
+  using chunk = std::array<slot, per_chunk>;
+
+  void grow() {
+    if (slots_ == per_chunk * chunks) {
+      throw std::bad_alloc();
+    }
+    auto made = std::make_unique<chunk>();
+    for (slot& s : *made) {
+      s.generation = first_generation_;
+    }
+    table_[slots_ / per_chunk].store(made.get(), std::memory_order_release);
+    owned_.push_back(std::move(made));
+    for (std::uint32_t i = per_chunk; i-- > 0;) {
+      free_.push_back(slots_ + i);
+    }
+    slots_ += per_chunk;
+  }
+  [[nodiscard]] slot& at(std::uint32_t index) {
+    return (
+        *table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
+  }
+  [[nodiscard]] std::uintptr_t encode(std::uint32_t index,
+                                      std::uint32_t generation) const {
+    return ((std::uintptr_t{generation} << index_bits | index) << kind_bits) |
+           static_cast<std::uintptr_t>(kind_);
+  }
+  [[nodiscard]] static std::uint32_t index_of(std::uintptr_t handle) noexcept {
+    return static_cast<std::uint32_t>(handle >> kind_bits) & ((1U << index_bits) - 1);
+  }
+  [[nodiscard]] slot* find(std::uintptr_t handle) {
+    const std::uint32_t index = index_of(handle);
+    if ((handle & ((1U << kind_bits) - 1)) != static_cast<std::uintptr_t>(kind_)) {
+      return nullptr;
+    }
+    chunk* const c = table_[index / per_chunk].load(std::memory_order_acquire);
+    return c == nullptr ? nullptr : &(*c)[index % per_chunk];
+  }
+  [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
+    return s.names.load(std::memory_order_relaxed) == handle;
+  }
+  [[nodiscard]] static bool used(const slot& s) noexcept {
+    return s.names.load(std::memory_order_relaxed) != 0;
+  }
+  [[nodiscard]] static std::shared_ptr<T> take(slot& s) {
+    s.names.store(0, std::memory_order_release);
+    ++s.generation;
+    return std::move(s.what);
+  }
+
+  handle_kind kind_;
+  std::uint32_t first_generation_;
+  std::array<std::atomic<chunk*>, chunks> table_{};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<chunk>> owned_;
+  std::vector<std::uint32_t> free_;
+  std::uint32_t slots_ = 0;
+};
+
+}  // namespace weir::tessera::capi

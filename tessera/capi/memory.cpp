@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory: allocations, copies, what is known of addresses.
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "capi/requests.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+using tessera::memory_kind;
+
+result<void> copy(const tessera::copy_request& what, tessStream_t stream,
+                  std::string_view call) {
+  WEIR_CHECK(outside_tasks(call));
+  WEIR_TRY(const auto s, find(stream, call));
+  WEIR_TRY(auto operation, tessera::make_copy(*s->what, what));
+  return operation ? s->what->post(std::move(operation)) : result<void>();
+}
+
+result<std::shared_ptr<context>> host_context(std::string_view call) {
+  return any_context(call);
+}
+
+/// The context that knows host memory beginning at `at`.
+result<void> remove_host(const void* at, memory_kind kind, std::string_view call) {
+  WEIR_CHECK(any_context(call));
+  result<void> out;
+  bool found = false;
+  all().contexts.for_each([&](context& of) {
+    if (!found) {
+      auto removed = of.memory().remove(at, kind);
+      found = removed.has_value();
+      if (!removed) {
+        out = std::move(removed).error();
+      }
+    }
+  });
+  return found ? result<void>() : out;
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMalloc"));
+    if (devPtr == nullptr) {
+      return null_argument("tessMalloc", "a place for the pointer");
+    }
+    WEIR_CHECK(outside_tasks("tessMalloc"));
+    WEIR_TRY(*devPtr, m->of->allocate(m, bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessFree"));
+    WEIR_TRY(const auto m, find(handle, "tessFree"));
+    return devPtr == nullptr ? result<void>() : m->of->free_later(m, devPtr);
+  });
+}
+
+tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMallocAsync"));
+    WEIR_TRY(const auto s, find(stream, "tessMallocAsync"));
+    if (devPtr == nullptr) {
+      return null_argument("tessMallocAsync", "a place for the pointer");
+    }
+    WEIR_TRY(*devPtr, s->what->of().allocate(*s->what, bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessFreeAsync"));
+    WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
+    return devPtr == nullptr ? result<void>()
+                             : s->what->of().free_later(*s->what, devPtr);
+  });
+}
+
+tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
+    const tessera::pool_counters now = m->pool.counters();
+    tessMemPoolStats out{};
+    out.usedBytes = now.used;
+    out.usedPeakBytes = now.used_peak;
+    out.reservedBytes = now.reserved;
+    out.reservedPeakBytes = now.reserved_peak;
+    out.keepBytes = now.keeps;
+    out.reuses = now.reused;
+    return copy_struct("tessMemPoolGetStats", out, stats);
+  });
+}
+
+tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolSetKeep"));
+    m->pool.set_keep(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessMemPoolTrim(tessMesh_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemPoolTrim"));
+    m->pool.trim(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
+                                    size_t* limitBytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(stream, "tessStreamGetMemoryUse"));
+    const auto& budget = s->what->budget();
+    if (usedBytes != nullptr) {
+      *usedBytes = budget->used();
+    }
+    if (limitBytes != nullptr) {
+      *limitBytes = budget->limit();
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, host_context("tessHostAlloc"));
+    if (hostPtr == nullptr) {
+      return null_argument("tessHostAlloc", "a place for the pointer");
+    }
+    if (value_of(kind) != TESS_MEM_PINNED_HOST) {
+      return error(errc::invalid_argument,
+                   fmt::format("host memory not allocated: expected the kind "
+                               "TESS_MEM_PINNED_HOST, found {}",
+                               value_of(kind)));
+    }
+    WEIR_TRY(const auto made, of->memory().allocate_host(bytes));
+    *hostPtr = made == nullptr ? nullptr : made->data();
+    return {};
+  });
+}
+
+tessStatus_t tessHostFree(void* hostPtr) {
+  return run([&]() -> result<void> {
+    return hostPtr == nullptr ? result<void>()
+                              : remove_host(hostPtr, memory_kind::host, "tessHostFree");
+  });
+}
+
+tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, host_context("tessHostRegister"));
+    WEIR_CHECK(of->memory().register_host(static_cast<std::byte*>(hostPtr), bytes));
+    return {};
+  });
+}
+
+tessStatus_t tessHostUnregister(void* hostPtr) {
+  return run([&]() -> result<void> {
+    if (hostPtr == nullptr) {
+      return null_argument("tessHostUnregister", "an address");
+    }
+    return remove_host(hostPtr, memory_kind::registered, "tessHostUnregister");
+  });
+}
+
+tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyKind kind,
+                             tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpyAsync";
+    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), -1, call));
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
+                                 tessCopyKind kind, int rank, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpyRankAsync";
+    if (rank < 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemcpyRankAsync failed: expected a rank from 0 on, "
+                               "found {}",
+                               rank));
+    }
+    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), rank, call));
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
+                               size_t srcPitch, size_t width, size_t height,
+                               tessCopyKind kind, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessMemcpy2DAsync";
+    WEIR_TRY(auto what, request_of(dst, src, width, value_of(kind), -1, call));
+    what.rows = height;
+    what.to_pitch = dstPitch;
+    what.from_pitch = srcPitch;
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessCopyAsync";
+    WEIR_TRY(const auto what, request_of(desc, call));
+    return copy(what, stream, call);
+  });
+}
+
+tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessMemsetAsync"));
+    WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
+    WEIR_TRY(auto operation,
+             tessera::make_fill(*s->what, request_of(devPtr, value, bytes)));
+    return operation ? s->what->post(std::move(operation)) : result<void>();
+  });
+}
+
+tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
+                               void** rankPtr) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemGetRankPtr"));
+    if (rankPtr == nullptr) {
+      return null_argument("tessMemGetRankPtr", "a place for the pointer");
+    }
+    const auto place = m->of->memory().find(devPtr);
+    if (!place || !place->memory->symmetric() || rank < 0 ||
+        rank >= static_cast<int>(m->ranks())) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("tessMemGetRankPtr failed: expected memory of the mesh and "
+                      "a rank in [0, {}), found rank {}",
+                      m->ranks(), rank));
+    }
+    *rankPtr = place->on_rank(rank);
+    return {};
+  });
+}
+
+tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
+                            size_t* totalBytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto m, find(handle, "tessMemGetInfo"));
+    if (rank < 0 || rank >= static_cast<int>(m->ranks())) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemGetInfo failed: expected a rank in [0, {}), found "
+                               "{}",
+                               m->ranks(), rank));
+    }
+    const auto use = m->of->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
+    if (freeBytes != nullptr) {
+      *freeBytes = use.capacity - use.in_use;
+    }
+    if (totalBytes != nullptr) {
+      *totalBytes = use.capacity;
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
+                                      tessPointerAttributes* attributes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto of, find(ctx, "tessPointerGetAttributes"));
+    tessPointerAttributes out{};
+    out.device = -1;
+    if (const auto place = of->memory().find(ptr)) {
+      switch (place->memory->kind()) {
+        case memory_kind::device: out.kind = TESS_POINTER_DEVICE; break;
+        case memory_kind::host: out.kind = TESS_POINTER_HOST; break;
+        case memory_kind::registered: out.kind = TESS_POINTER_REGISTERED; break;
+        case memory_kind::imported: out.kind = TESS_POINTER_IMPORTED; break;
+      }
+      out.device = place->device();
+      out.rank = place->rank;
+      out.base = place->memory->data();
+      out.bytes = place->memory->bytes();
+      out.offset = place->offset;
+    }
+    return copy_struct("tessPointerGetAttributes", out, attributes);
+  });
+}
+
+}  // extern "C"

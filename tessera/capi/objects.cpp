@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tables, statuses and texts of errors.
+#include "capi/objects.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+// One per thread is what they are for.
+thread_local std::string last_message;            // NOLINT
+thread_local const char* last_literal = nullptr;  // NOLINT: instead, if it is set
+
+// Null until the first call.
+std::atomic<tables*> current{nullptr};  // NOLINT
+
+/// What helps whoever uses a handle that names nothing.
+error with_hint(error e) {
+  if (!forked()) {
+    return e;
+  }
+  return std::move(e).hint(
+      "this process was forked from one that had called tessInit, "
+      "whose handles it cannot use: call tessInit here, too");
+}
+
+// The call of this thread that is watched, innermost.
+thread_local call_watch* current_watch = nullptr;  // NOLINT
+
+// The contexts that objects belong to.
+std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
+  return c;
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
+  return s->what->on()->of;
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<event_object>& e) {
+  const std::lock_guard lock(e->mutex);
+  return e->of.lock();
+}
+std::shared_ptr<context> context_of(const std::shared_ptr<fatbin_object>&) {
+  return nullptr;
+}
+template <class Object>
+std::shared_ptr<context> context_of(const std::shared_ptr<Object>& o) {
+  return o->of;
+}
+
+template <class Object>
+void watch(const std::shared_ptr<Object>& found) {
+  if (!call_watch::nobody_listens()) {
+    call_watch::concerns(context_of(found));
+  }
+}
+
+template <class Table, class Handle>
+auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
+    -> result<decltype(table.get(0))> {
+  auto found = table.get(number_of(h));
+  if (found == nullptr) {
+    return stale(call, what);
+  }
+  watch(found);
+  return found;
+}
+
+}  // namespace
+
+tables& all() {
+  static const bool watches = [] {
+    current = new tables(1);
+    pthread_atfork(nullptr, nullptr, [] {
+      // A program that reuses a place 65,536 times before it forks is not to be expected.
+      constexpr std::uint32_t apart = 1U << 16;
+      current = new tables(current.load()->first + apart);
+    });
+    return true;
+  }();
+  static_cast<void>(watches);
+  return *current.load(std::memory_order_relaxed);
+}
+
+bool forked() noexcept {
+  const tables* const now = current.load(std::memory_order_relaxed);
+  return now != nullptr && now->first != 1;
+}
+
+call_watch::call_watch(const char* name) noexcept
+    : name_(name), start_ns_(now_ns()), before_(std::exchange(current_watch, this)) {}
+
+call_watch::~call_watch() {
+  current_watch = before_;
+}
+
+void call_watch::concerns(const std::shared_ptr<context>& of) noexcept {
+  if (current_watch != nullptr && current_watch->of_ == nullptr) {
+    current_watch->of_ = of;
+  }
+}
+
+void call_watch::end(tessStatus_t status) noexcept {
+  if (of_ == nullptr) {
+    return;
+  }
+  if (const auto by = of_->observer()) {
+    by->called({name_, tessera::number_of_this_thread(), start_ns_, now_ns(),
+                tessGetErrorName(status)});
+  }
+}
+
+tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
+  last_literal = text;
+  return status;
+}
+
+tessStatus_t fail(const error& e) noexcept {
+  try {
+    last_message = e.message();
+    last_literal = nullptr;
+    return status_of(e.code());
+  } catch (...) {
+    return fail(status_of(e.code()), "call failed: no memory for the reason");
+  }
+}
+
+tessStatus_t status_of(errc code) noexcept {
+  switch (code) {
+    case errc::out_of_memory:
+    case errc::no_space: return TESS_ERR_OUT_OF_MEMORY;
+    case errc::not_initialized: return TESS_ERR_NOT_INITIALIZED;
+    case errc::kernel_failed:
+    case errc::upstream_failed:
+    case errc::stopping:
+    case errc::abandoned:
+    case errc::internal: return TESS_ERR_LAUNCH_FAILED;
+    case errc::arch_mismatch: return TESS_ERR_ARCH_MISMATCH;
+    case errc::unsupported: return TESS_ERR_UNSUPPORTED;
+    case errc::collective_mismatch: return TESS_ERR_COLLECTIVE_MISMATCH;
+    case errc::determinism_violation: return TESS_ERR_DETERMINISM_VIOLATION;
+    case errc::timeout: return TESS_ERR_TIMEOUT;
+    case errc::unsupported_version: return TESS_ERR_ABI_VERSION_MISMATCH;
+    case errc::cache_corrupt: return TESS_ERR_CACHE_CORRUPT;
+    default: return TESS_ERR_INVALID_VALUE;
+  }
+}
+
+error null_argument(std::string_view call, std::string_view argument) {
+  return {errc::invalid_argument,
+          fmt::format("{} failed: expected {}, found null", call, argument)};
+}
+
+error no_context(std::string_view call, std::string_view what) {
+  return with_hint({errc::not_initialized,
+                    fmt::format("{} failed: expected a live {}, found null or one that "
+                                "is gone",
+                                call, what)});
+}
+
+error stale(std::string_view call, std::string_view what) {
+  return with_hint({forked() ? errc::not_initialized : errc::invalid_argument,
+                    fmt::format("{} failed: expected a live {}, found null or one that "
+                                "is gone",
+                                call, what)});
+}
+
+result<void> check_limit(std::string_view call, std::int64_t least,
+                         std::int64_t milliseconds) {
+  constexpr std::int64_t most = INT64_MAX / 1'000'000;
+  if (milliseconds < least || milliseconds > most) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
+                             call, least, most, milliseconds));
+  }
+  return {};
+}
+
+result<void> check_reserved(std::string_view call, std::int64_t found) {
+  if (found != 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected 0 in the reserved member, found {}",
+                             call, found));
+  }
+  return {};
+}
+
+result<void> outside_tasks(std::string_view call) {
+  if (tessera::inside_task()) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a thread of the program, found a "
+                             "kernel, a function in a stream or a callback",
+                             call));
+  }
+  return {};
+}
+
+result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call) {
+  if (auto found = all().contexts.get(number_of(h))) {
+    watch(found);
+    return found;
+  }
+  return no_context(call, "context");
+}
+result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call) {
+  if (auto found = all().meshes.get(number_of(h))) {
+    watch(found);
+    return found;
+  }
+  return no_context(call, "mesh");
+}
+result<std::shared_ptr<stream_object>> find(tessStream_t h, std::string_view call) {
+  return look_up(all().streams, h, call, "stream");
+}
+result<std::shared_ptr<event_object>> find(tessEvent_t h, std::string_view call) {
+  return look_up(all().events, h, call, "event");
+}
+result<std::shared_ptr<module_object>> find(tessModule_t h, std::string_view call) {
+  return look_up(all().modules, h, call, "module");
+}
+result<std::shared_ptr<kernel_object>> find(tessKernel_t h, std::string_view call) {
+  return look_up(all().kernels, h, call, "kernel");
+}
+result<std::shared_ptr<graph_object>> find(tessGraph_t h, std::string_view call) {
+  return look_up(all().graphs, h, call, "graph");
+}
+result<std::shared_ptr<exec_object>> find(tessGraphExec_t h, std::string_view call) {
+  return look_up(all().execs, h, call, "executable graph");
+}
+
+result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view call) {
+  return look_up(all().fatbins, h, call, "module in the making");
+}
+
+result<void> bind_event(event_object& e, context& to, std::string_view call) {
+  const bool there = !e.of.expired();
+  if (there && e.bound == &to) {
+    return {};
+  }
+  if (there) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected an event and a stream of one context, "
+                             "found two",
+                             call));
+  }
+  e.of = to.weak_from_this();
+  e.bound = &to;
+  return {};
+}
+
+result<std::shared_ptr<context>> any_context(std::string_view call) {
+  if (auto found = all().contexts.any()) {
+    return found;
+  }
+  return error(errc::not_initialized,
+               fmt::format("{} failed: expected a context, found none", call))
+      .hint("tessInit makes one");
+}
+
+result<void> copy_text(std::string_view call, std::string_view text, char* buffer,
+                       std::size_t* size) {
+  if (size == nullptr) {
+    return null_argument(call, "a size");
+  }
+  const std::size_t needed = text.size() + 1;
+  const std::size_t room = std::exchange(*size, needed);
+  if (buffer == nullptr) {
+    return {};
+  }
+  if (room < needed) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
+                             needed, room));
+  }
+  std::memcpy(buffer, text.data(), text.size());
+  buffer[text.size()] = '\0';
+  return {};
+}
+
+}  // namespace weir::tessera::capi
+
+using namespace weir::tessera::capi;  // NOLINT: the functions of the interface are global
+
+extern "C" {
+
+const char* tessGetErrorName(tessStatus_t status) {
+  switch (status) {
+    case TESS_OK: return "TESS_OK";
+    case TESS_ERR_INVALID_VALUE: return "TESS_ERR_INVALID_VALUE";
+    case TESS_ERR_OUT_OF_MEMORY: return "TESS_ERR_OUT_OF_MEMORY";
+    case TESS_ERR_NOT_INITIALIZED: return "TESS_ERR_NOT_INITIALIZED";
+    case TESS_ERR_LAUNCH_FAILED: return "TESS_ERR_LAUNCH_FAILED";
+    case TESS_ERR_ARCH_MISMATCH: return "TESS_ERR_ARCH_MISMATCH";
+    case TESS_ERR_UNSUPPORTED: return "TESS_ERR_UNSUPPORTED";
+    case TESS_ERR_COLLECTIVE_MISMATCH: return "TESS_ERR_COLLECTIVE_MISMATCH";
+    case TESS_ERR_DETERMINISM_VIOLATION: return "TESS_ERR_DETERMINISM_VIOLATION";
+    case TESS_ERR_TIMEOUT: return "TESS_ERR_TIMEOUT";
+    case TESS_ERR_ABI_VERSION_MISMATCH: return "TESS_ERR_ABI_VERSION_MISMATCH";
+    case TESS_ERR_CACHE_CORRUPT: return "TESS_ERR_CACHE_CORRUPT";
+  }
+  return "unknown status";
+}
+
+const char* tessGetErrorString(tessStatus_t status) {
+  switch (status) {
+    case TESS_OK: return "success";
+    case TESS_ERR_INVALID_VALUE: return "invalid argument or configuration";
+    case TESS_ERR_OUT_OF_MEMORY: return "allocation failed";
+    case TESS_ERR_NOT_INITIALIZED: return "context or mesh not initialized";
+    case TESS_ERR_LAUNCH_FAILED: return "kernel launch failed";
+    case TESS_ERR_ARCH_MISMATCH: return "module lacks a target for this device";
+    case TESS_ERR_UNSUPPORTED: return "operation not supported";
+    case TESS_ERR_COLLECTIVE_MISMATCH: return "participants disagree on a collective";
+    case TESS_ERR_DETERMINISM_VIOLATION: return "numerics policy violated";
+    case TESS_ERR_TIMEOUT: return "operation exceeded its time limit";
+    case TESS_ERR_ABI_VERSION_MISMATCH: return "module of an incompatible ABI";
+    case TESS_ERR_CACHE_CORRUPT: return "persistent cache failed validation";
+  }
+  return "unknown status";
+}
+
+const char* tessStatusString(tessStatus_t status) {
+  return tessGetErrorString(status);
+}
+
+const char* tessGetLastErrorMessage(void) {
+  return last_literal != nullptr ? last_literal : last_message.c_str();
+}
+
+}  // extern "C"

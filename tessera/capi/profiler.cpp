@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Profilers: start, and stop with a trace.
+#include "capi/profiler.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+void stop_listening(profiler_object& p) {
+  if (!p.listens.exchange(false)) {
+    return;
+  }
+  --call_watch::listeners;
+  if (const auto of = p.of.lock()) {
+    p.what->note_policy(of->policy());
+    of->unobserve(p.what.get());
+  }
+}
+
+}  // namespace
+
+void close_profilers(const context& of) {
+  all().profilers.for_each([&](profiler_object& one) {
+    if (const auto whose = one.of.lock(); whose.get() == &of) {
+      stop_listening(one);
+    }
+  });
+}
+
+namespace {
+
+result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profiler,
+                   std::string_view call) {
+  WEIR_TRY(const auto of, find(ctx, call));
+  if (profiler == nullptr) {
+    return null_argument(call, "a place for the profiler");
+  }
+  auto made = std::make_shared<profiler_object>();
+  made->of = of;
+  made->what = std::make_shared<tessera::recorder>(
+      *of, most == 0 ? of->settings().profiler_records : most);
+  of->observe(made->what);
+  made->listens = true;
+  ++call_watch::listeners;
+  *profiler = handle_of<tessProfiler_t>(all().profilers.add(std::move(made)));
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler) {
+  return run([&] { return start(ctx, 0, profiler, "tessProfilerStart"); });
+}
+
+tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
+                                 tessProfiler_t* profiler) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessProfilerStartEx";
+    WEIR_TRY(const tessProfilerDesc d,
+             read_struct(call, desc, offsetof(tessProfilerDesc, maxRecords)));
+    WEIR_CHECK(check_reserved(call, d.reserved));
+    return start(ctx, d.maxRecords, profiler, call);
+  });
+}
+
+tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) {
+  return run([&]() -> result<void> {
+    const auto p = all().profilers.remove(number_of(profiler));
+    if (p == nullptr) {
+      return stale("tessProfilerStop", "profiler");
+    }
+    stop_listening(*p);
+    return outJsonPath == nullptr ? result<void>() : p->what->write(outJsonPath);
+  });
+}
+
+}  // extern "C"

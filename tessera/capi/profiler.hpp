@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Profilers of the C interface.
+#pragma once
+
+#include "capi/objects.hpp"
+#include "profile/recorder.hpp"
+
+namespace weir::tessera::capi {
+
+struct profiler_object {
+  std::weak_ptr<context> of;
+  std::shared_ptr<tessera::recorder> what;
+  std::atomic<bool> listens{false};
+};
+
+/// The profilers of a context stop listening. What they have noted is kept until the
+/// program stops them.
+void close_profilers(const context& of);
+
+}  // namespace weir::tessera::capi

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of arguments that need no object but those that they name.
+#include "capi/requests.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir::tessera::capi {
+
+using collective::collective_kind;
+
+namespace {
+
+result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
+  switch (kind) {
+    case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
+    case TESS_COPY_D2H: return tessera::copy_kind::device_to_host;
+    case TESS_COPY_D2D: return tessera::copy_kind::device_to_device;
+    case TESS_COPY_H2H: return tessera::copy_kind::host_to_host;
+    default: break;
+  }
+  return error(errc::invalid_argument,
+               fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
+}
+
+result<collective::reduction_op> operation_of(int op) {
+  switch (op) {
+    case TESS_COLL_SUM: return collective::reduction_op::sum;
+    case TESS_COLL_MAX: return collective::reduction_op::max;
+    case TESS_COLL_MIN: return collective::reduction_op::min;
+    case TESS_COLL_PRODUCT: return collective::reduction_op::product;
+    case TESS_COLL_AVERAGE: return collective::reduction_op::average;
+    default: break;
+  }
+  return error(errc::invalid_argument,
+               fmt::format("collective not posted: expected an operation from {} to {}, "
+                           "found {}",
+                           static_cast<int>(TESS_COLL_SUM),
+                           static_cast<int>(TESS_COLL_AVERAGE), op));
+}
+
+result<collective::wire_format> wire_of(int type) {
+  switch (type) {
+    case 0: return collective::wire_format::plain;
+    case TESS_BF16: return collective::wire_format::bf16;
+    case TESS_FP8_E4M3: return collective::wire_format::fp8_e4m3;
+    case TESS_FP8_E5M2: return collective::wire_format::fp8_e5m2;
+    default: break;
+  }
+  return error(errc::invalid_argument,
+               fmt::format("collective not posted: expected bf16 or fp8 between ranks, "
+                           "found type {}",
+                           type));
+}
+
+result<collective_kind> kind_of(int kind) {
+  if (kind < TESS_COLLECTIVE_ALL_REDUCE || kind > TESS_COLLECTIVE_BARRIER) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected a kind from {} to {}, "
+                             "found {}",
+                             static_cast<int>(TESS_COLLECTIVE_ALL_REDUCE),
+                             static_cast<int>(TESS_COLLECTIVE_BARRIER), kind));
+  }
+  return static_cast<collective_kind>(kind);
+}
+static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
+              static_cast<int>(collective_kind::barrier) == TESS_COLLECTIVE_BARRIER);
+
+}  // namespace
+
+result<tessera::launch_request> request_of(tessKernel_t kernel,
+                                           const tessLaunchConfig& cfg, const void* args,
+                                           std::size_t bytes) {
+  constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
+                             TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
+  if ((cfg.flags & ~known) != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
+  }
+  tessera::launch_request out;
+  out.key = number_of(kernel);
+  std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
+  std::copy(cfg.block, cfg.block + 3, out.block.begin());
+  out.shared_bytes = cfg.shmemBytes;
+  out.deterministic = (cfg.flags & TESS_LAUNCH_DETERMINISTIC) != 0;
+  out.persistent = (cfg.flags & TESS_LAUNCH_PERSISTENT) != 0;
+  out.urgent = (cfg.flags & TESS_LAUNCH_LOW_LATENCY) != 0;
+  out.args = args;
+  out.args_bytes = bytes;
+  return out;
+}
+
+result<void> check_context(const kernel_object& kernel, const tessera::stream& stream) {
+  if (kernel.of.get() != &stream.of()) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected a kernel of the stream's context, found "
+                 "another's");
+  }
+  return {};
+}
+
+result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t bytes,
+                                         int kind, int rank, std::string_view call) {
+  tessera::copy_request out;
+  WEIR_TRY(out.kind, copy_kind_of(kind, call));
+  out.to = dst;
+  out.from = src;
+  out.bytes = bytes;
+  out.rank = rank;
+  return out;
+}
+
+result<tessera::copy_request> request_of(const tessCopyDesc* desc,
+                                         std::string_view call) {
+  WEIR_TRY(const tessCopyDesc d,
+           read_struct(call, desc, offsetof(tessCopyDesc, dstPitch)));
+  WEIR_CHECK(check_reserved(call, d.reserved));
+  WEIR_TRY(auto out, request_of(d.dst, d.src, d.width, d.kind, d.rank, call));
+  out.rows = std::max(d.height, std::size_t{1});
+  out.to_pitch = d.dstPitch;
+  out.from_pitch = d.srcPitch;
+  return out;
+}
+
+tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
+  tessera::fill_request out;
+  out.to = at;
+  out.bytes = bytes;
+  out.pattern[0] = static_cast<std::byte>(value);
+  return out;
+}
+
+result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
+                                               std::string_view call) {
+  WEIR_TRY(const tessCollectiveDesc d,
+           read_struct(call, desc, offsetof(tessCollectiveDesc, timeoutMs)));
+  tessera::collective_request what;
+  WEIR_TRY(what.call.kind, kind_of(d.kind));
+  const bool barrier = what.call.kind == collective_kind::barrier;
+  if (!barrier) {
+    WEIR_TRY(const dtype_info type, info_of(d.dtype));
+    if (type.tessera.empty()) {
+      return error(errc::invalid_argument,
+                   fmt::format("collective not posted: expected a type of the ABI, found "
+                               "{}",
+                               d.dtype));
+    }
+    what.call.type = type.id;
+  }
+  what.call.count = barrier ? 0 : d.count;
+  WEIR_TRY(what.call.op, operation_of(d.op));
+  what.call.root = d.root;
+  what.call.peer = d.peer;
+  if (d.packedShards != 0 && d.packedShards != 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected packedShards of 0 or 1, "
+                             "found {}",
+                             d.packedShards));
+  }
+  what.call.packed_shards = d.packedShards == 1;
+  WEIR_TRY(what.axes, collective::parse_axes(d.axis));
+  what.input = d.sendbuf;
+  what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
+  if (d.algorithm != nullptr && *d.algorithm != '\0') {
+    auto how = collective::algorithm_named(d.algorithm);
+    if (!how) {
+      return error(errc::invalid_argument, how.error().message());
+    }
+    what.how = *how;
+  }
+  what.chunk_bytes = d.chunkBytes;
+  WEIR_TRY(what.wire, wire_of(d.wireDtype));
+  WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+  what.patience_ns = d.timeoutMs * 1'000'000;
+  return what;
+}
+
+}  // namespace weir::tessera::capi

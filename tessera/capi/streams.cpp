@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams, events, launches, graphs.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "capi/objects.hpp"
+#include "capi/requests.hpp"
+#include "stream/doorbell.hpp"
+
+namespace weir::tessera::capi {
+namespace {
+
+// A stream is urgent or it is not.
+constexpr int least_priority = 0;
+constexpr int greatest_priority = -1;
+
+result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
+                         tessStream_t* out, std::string_view call,
+                         std::shared_ptr<stream_object>* object = nullptr) {
+  WEIR_TRY(const auto on, find(handle, call));
+  if (out == nullptr) {
+    return null_argument(call, "a place for the stream");
+  }
+  auto made = std::make_shared<stream_object>();
+  WEIR_TRY(made->what, tessera::stream::make(on, options));
+  if (object != nullptr) {
+    *object = made;
+  }
+  *out = handle_of<tessStream_t>(all().streams.add(std::move(made)));
+  return {};
+}
+
+result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
+  const std::uintptr_t number = number_of(handle);
+  if (to.checked_mesh == number && all().meshes.live(number)) {
+    return {};
+  }
+  WEIR_TRY(const auto on, find(handle, call));
+  if (to.what->on() != on) {
+    return error(errc::invalid_argument,
+                 "kernel not launched: expected the stream's own mesh, found another")
+        .hint("two meshes are two meshes even where they have the same devices");
+  }
+  to.checked_mesh = number;
+  return {};
+}
+
+result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
+                    const void* args, std::size_t bytes, tessStream_t stream) {
+  constexpr std::string_view call = "tessLaunch";
+  WEIR_CHECK(outside_tasks(call));
+  auto found = find(stream, call);
+  if (!found) {
+    WEIR_CHECK(find(handle, call));  // a context that is gone is the better answer
+    return std::move(found).error();
+  }
+  stream_object& to = **found;
+  tessera::stream& s = *to.what;
+  WEIR_CHECK(check_mesh(to, handle, call));
+  WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
+  const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
+  if (captures && request.persistent) {
+    return error(errc::unsupported,
+                 "kernel not launched: expected no capture of a persistent kernel");
+  }
+  tessera::ref<tessera::operation> operation;
+  if (all().kernels.live(request.key)) {  // perhaps it was launched last
+    WEIR_TRY(operation, tessera::make_launch(s, request));
+  }
+  if (!operation) {
+    WEIR_TRY(const auto what, find(kernel, call));
+    WEIR_CHECK(check_context(*what, s));
+    request.kernel = what->what;
+    WEIR_TRY(operation, tessera::make_launch(s, request));
+  }
+  if (captures) {
+    auto in = s.of().port().enter();
+    if (s.recording() == nullptr) {
+      s.flush_waits(in);
+      s.record_into(std::make_shared<tessera::graph_recording>(), false);
+    }
+  }
+  return s.post(std::move(operation));
+}
+
+result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
+  const std::int64_t limit = of.settings().wait_limit_ms;
+  if (!of.bell().wait([&] { return p->reached(); },
+                      tessera::doorbell::deadline_in(limit * 1'000'000))) {
+    return error(errc::timeout,
+                 fmt::format("event not reached: expected it within {} ms", limit));
+  }
+  if (const auto failed = p->first_failure()) {
+    return error(*failed.what);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace weir::tessera::capi
+
+using namespace weir;                 // NOLINT: the functions of the interface are global
+using namespace weir::tessera::capi;  // NOLINT
+
+extern "C" {
+
+tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* stream) {
+  return run([&] {
+    return open_stream(handle, {priority, -1}, stream, "tessStreamCreate");
+  });
+}
+
+tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
+                                tessStream_t* stream) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessStreamCreateEx";
+    WEIR_TRY(tessStreamDesc d,
+             read_struct(call, desc, offsetof(tessStreamDesc, memoryLimit)));
+    if (!WEIR_HAS_MEMBER(d, tessStreamDesc, timeoutMs)) {
+      d.timeoutMs = -1;
+    }
+    WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
+    WEIR_CHECK(check_reserved(call, d.reserved));
+    std::shared_ptr<stream_object> made;
+    WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
+    if (d.memoryLimit != 0) {
+      made->what->budget()->set_limit(d.memoryLimit);
+    }
+    if (d.timeoutMs >= 0) {
+      made->what->set_limit(d.timeoutMs * 1'000'000);
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessStreamDestroy(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamDestroy"));
+    const auto s = all().streams.remove(number_of(handle));
+    if (s == nullptr) {
+      return stale("tessStreamDestroy", "stream");
+    }
+    s->what->close();
+    return {};
+  });
+}
+
+tessStatus_t tessStreamSynchronize(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
+    return s->what->synchronize();
+  });
+}
+
+tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamQuery"));
+    WEIR_TRY(const auto s, find(handle, "tessStreamQuery"));
+    if (done == nullptr) {
+      return null_argument("tessStreamQuery", "a place for the answer");
+    }
+    const auto idle = s->what->idle();
+    *done = !idle || *idle ? 1 : 0;
+    return idle ? result<void>() : result<void>(idle.error());
+  });
+}
+
+tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamIsCapturing"));
+    if (capturing == nullptr) {
+      return null_argument("tessStreamIsCapturing", "a place for the answer");
+    }
+    const auto in = s->what->of().port().enter();
+    *capturing = s->what->recording() != nullptr && s->what->recording_only() ? 1 : 0;
+    return {};
+  });
+}
+
+tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) {
+    *least = least_priority;
+  }
+  if (greatest != nullptr) {
+    *greatest = greatest_priority;
+  }
+  return TESS_OK;
+}
+
+tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
+    tessStreamInfo out{};
+    out.priority =
+        std::clamp(s->what->options().priority, greatest_priority, least_priority);
+    out.rank = s->what->options().rank;
+    out.nLanes = static_cast<int>(s->what->lanes());
+    out.id = s->what->number();
+    {
+      const auto in = s->what->of().port().enter();
+      out.capturing = s->what->recording() != nullptr && s->what->recording_only();
+    }
+    return copy_struct("tessStreamGetInfo", out, info);
+  });
+}
+
+tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
+    WEIR_CHECK(check_limit("tessStreamSetTimeout", 0, milliseconds));
+    s->what->set_limit(milliseconds * 1'000'000);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
+    s->what->budget()->set_limit(bytes);
+    return {};
+  });
+}
+
+tessStatus_t tessStreamRequestStop(tessStream_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));
+    s->what->stop_persistent();
+    return {};
+  });
+}
+
+tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t* size) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto s, find(handle, "tessStreamGetLastMessage"));
+    return copy_text("tessStreamGetLastMessage", s->what->last_message(), buffer, size);
+  });
+}
+
+tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), void* user) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessLaunchHostFunc"));
+    WEIR_TRY(const auto s, find(handle, "tessLaunchHostFunc"));
+    if (fn == nullptr) {
+      return null_argument("tessLaunchHostFunc", "a function");
+    }
+    return s->what->post(tessera::make_host_function([fn, user] { fn(user); }));
+  });
+}
+
+tessStatus_t tessEventCreate(tessEvent_t* event) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(any_context("tessEventCreate"));
+    if (event == nullptr) {
+      return null_argument("tessEventCreate", "a place for the event");
+    }
+    *event = handle_of<tessEvent_t>(all().events.add(std::make_shared<event_object>()));
+    return {};
+  });
+}
+
+tessStatus_t tessEventDestroy(tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    if (all().events.remove(number_of(handle)) == nullptr) {
+      return stale("tessEventDestroy", "event");
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessEventRecord"));
+    WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
+    WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
+    const std::lock_guard lock(e->mutex);
+    WEIR_CHECK(bind_event(*e, s->what->of(), "tessEventRecord"));
+    return s->what->post(e->point);
+  });
+}
+
+tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
+    WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
+    WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
+    const std::lock_guard lock(e->mutex);
+    const auto now = e->point.now();
+    if (now == tessera::event::state::never_recorded) {
+      return {};
+    }
+    WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
+    const bool over = now == tessera::event::state::over && !s->what->records();
+    return over ? result<void>() : s->what->wait(e->point);
+  });
+}
+
+tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto e, find(handle, "tessEventQuery"));
+    if (done == nullptr) {
+      return null_argument("tessEventQuery", "a place for the answer");
+    }
+    const auto p = e->point.latest();
+    if (p && p->captured) {
+      return error(errc::invalid_argument,
+                   "event not asked: expected one that was not recorded in a capture");
+    }
+    *done = !p || p->reached() ? 1 : 0;
+    if (p && p->reached()) {
+      if (const auto failed = p->first_failure()) {
+        return error(*failed.what);
+      }
+    }
+    return {};
+  });
+}
+
+tessStatus_t tessEventSynchronize(tessEvent_t handle) {
+  return run([&]() -> result<void> {
+    WEIR_CHECK(outside_tasks("tessEventSynchronize"));
+    WEIR_TRY(const auto e, find(handle, "tessEventSynchronize"));
+    const auto p = e->point.latest();
+    const auto of = [&] {
+      const std::lock_guard lock(e->mutex);
+      return e->of.lock();
+    }();
+    if (!p || of == nullptr) {
+      return {};
+    }
+    if (p->captured) {
+      auto in = of->port().enter();
+      if (const auto recording = p->capture.lock()) {
+        recording->refuse("an event of it was waited for");
+      }
+      return error(errc::invalid_argument,
+                   "event not waited for: expected one that was not recorded in a "
+                   "capture");
+    }
+    return wait_for(p, *of);
+  });
+}
+
+tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
+                                  tessEvent_t end) {
+  return run([&]() -> result<void> {
+    WEIR_TRY(const auto a, find(start, "tessEventElapsedTime"));
+    WEIR_TRY(const auto b, find(end, "tessEventElapsedTime"));
+    if (milliseconds == nullptr) {
+      return null_argument("tessEventElapsedTime", "a place for the time");
+    }
+    const auto from = a->point.latest();
+    const auto to = b->point.latest();
+    if (!from || !to || !from->reached() || !to->reached()) {
+      return error(errc::invalid_argument,
+                   "tessEventElapsedTime failed: expected two events that have been "
+                   "reached");
+    }
+    *milliseconds =
+        static_cast<float>(static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
+    return {};
+  });
+}
+
+tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t handle, tessLaunchConfig cfg,
+                        const void* argBuffer, size_t argSize, tessStream_t stream) {
+  return run([&] { return launch(kernel, handle, cfg, argBuffer, argSize, stream); });
+}
+
+}  // extern "C"

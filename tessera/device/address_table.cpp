@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ordered intervals under a version number.
+#include "device/address_table.hpp"
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::size_t first_capacity = 64;
+
+std::uintptr_t address_number(const void* at) noexcept {
+  return reinterpret_cast<std::uintptr_t>(at);
+}
+
+}  // namespace
+
+void address_table::cell::copy(const cell& from) noexcept {
+  begin.store(from.begin.load(std::memory_order_relaxed), std::memory_order_release);
+  end.store(from.end.load(std::memory_order_relaxed), std::memory_order_release);
+  ranks.store(from.ranks.load(std::memory_order_relaxed), std::memory_order_release);
+  rank_count.store(from.rank_count.load(std::memory_order_relaxed),
+                   std::memory_order_release);
+}
+
+address_table::address_table() {
+  all_cells_.push_back(std::make_unique<cells>(first_capacity));
+  cells_.store(all_cells_.back().get(), std::memory_order_release);
+}
+
+// All stores between the two are releases and all loads of readers are acquires: who has
+// seen one of them then sees the odd number, or a later one.
+void address_table::begin_change() noexcept {
+  version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+void address_table::end_change() noexcept {
+  version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+/// Number of cells that begin at or before `at`.
+std::size_t address_table::first_behind(std::uintptr_t at) const noexcept {
+  const cells& table = *cells_.load(std::memory_order_acquire);
+  std::size_t low = 0;
+  std::size_t high = std::min(count_.load(std::memory_order_acquire), table.capacity);
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (table.at[middle].begin.load(std::memory_order_acquire) <= at) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept {
+  // Intervals do not overlap, so the last that begins before our end decides.
+  const std::size_t behind = first_behind(end - 1);
+  return behind == 0 || cells_.load(std::memory_order_relaxed)
+                                ->at[behind - 1]
+                                .end.load(std::memory_order_relaxed) <= begin;
+}
+
+/// Room for `wanted` cells and entries, so that nothing can fail after it.
+void address_table::grow(std::size_t wanted) {
+  const cells& old = *cells_.load(std::memory_order_relaxed);
+  entries_.reserve(old.capacity);
+  if (wanted <= old.capacity) {
+    return;
+  }
+  auto made = std::make_unique<cells>(std::max(wanted, 2 * old.capacity));
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < count; ++i) {
+    made->at[i].copy(old.at[i]);
+  }
+  entries_.reserve(made->capacity);
+  all_cells_.push_back(std::move(made));
+  begin_change();
+  cells_.store(all_cells_.back().get(), std::memory_order_release);
+  end_change();
+}
+
+std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
+  rank_lists& lists = ranks_[count];
+  if (lists.idle.empty()) {
+    lists.idle.reserve(lists.all.size() + 1);
+    lists.all.emplace_back(new std::atomic<std::uintptr_t>[count]);
+    lists.idle.push_back(lists.all.back().get());
+  }
+  auto* taken = lists.idle.back();
+  lists.idle.pop_back();
+  return taken;
+}
+
+/// Merges all instances into the order, from the last cell down. There is room.
+void address_table::insert(const allocation_ptr& memory,
+                           std::span<const std::int32_t> by_address) noexcept {
+  const auto instances = memory->instances();
+  cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
+  std::size_t old_left = count_.load(std::memory_order_relaxed);
+  std::size_t new_left = by_address.size();
+  std::size_t to = old_left + new_left;
+  entries_.resize(to);
+  count_.store(to, std::memory_order_release);
+  while (new_left > 0) {
+    const std::int32_t rank = by_address[new_left - 1];
+    const std::uintptr_t begin =
+        address_number(instances[static_cast<std::size_t>(rank)]);
+    --to;
+    if (old_left > 0 && at[old_left - 1].begin.load(std::memory_order_relaxed) > begin) {
+      --old_left;
+      at[to].copy(at[old_left]);
+      entries_[to] = std::move(entries_[old_left]);
+      continue;
+    }
+    --new_left;
+    at[to].begin.store(begin, std::memory_order_release);
+    at[to].end.store(begin + memory->bytes(), std::memory_order_release);
+    at[to].ranks.store(nullptr, std::memory_order_release);
+    at[to].rank_count.store(0, std::memory_order_release);
+    entries_[to] = entry{memory, rank};
+  }
+}
+
+result<void> address_table::add(const allocation_ptr& memory) {
+  const std::lock_guard lock(mutex_);
+  for (const std::byte* instance : memory->instances()) {
+    if (!is_free(address_number(instance), address_number(instance) + memory->bytes())) {
+      return error(errc::already_exists,
+                   fmt::format("note memory at {}: expected {} bytes that nothing else "
+                               "holds, found some that are known",
+                               static_cast<const void*>(instance), memory->bytes()));
+    }
+  }
+  try {
+    const std::size_t ranks = memory->instances().size();
+    grow(count_.load(std::memory_order_relaxed) + ranks);
+    std::vector<std::int32_t> by_address(ranks);
+    std::iota(by_address.begin(), by_address.end(), 0);
+    std::sort(by_address.begin(), by_address.end(), [&](std::int32_t a, std::int32_t b) {
+      const auto instances = memory->instances();
+      return instances[static_cast<std::size_t>(a)] <
+             instances[static_cast<std::size_t>(b)];
+    });
+    auto* numbers = memory->symmetric() ? take_ranks(ranks) : nullptr;
+    begin_change();
+    insert(memory, by_address);
+    if (numbers != nullptr) {
+      for (std::size_t r = 0; r < ranks; ++r) {
+        numbers[r].store(address_number(memory->instances()[r]),
+                         std::memory_order_release);
+      }
+      cell& zero = cells_.load(std::memory_order_relaxed)
+                       ->at[first_behind(address_number(memory->data())) - 1];
+      zero.ranks.store(numbers, std::memory_order_release);
+      zero.rank_count.store(ranks, std::memory_order_release);
+    }
+    end_change();
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "note memory in the table: expected room for its entry, found none");
+  }
+  return {};
+}
+
+bool address_table::remove(const allocation_ptr& memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::size_t found = first_behind(address_number(memory->data()));
+  if (found == 0 || entries_[found - 1].memory != memory) {
+    return false;
+  }
+  cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
+  if (auto* numbers = at[found - 1].ranks.load(std::memory_order_relaxed)) {
+    ranks_[memory->instances().size()].idle.push_back(numbers);
+  }
+  begin_change();
+  std::size_t kept = 0;
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (entries_[i].memory == memory) {
+      continue;
+    }
+    if (kept != i) {
+      at[kept].copy(at[i]);
+      entries_[kept] = std::move(entries_[i]);
+    }
+    ++kept;
+  }
+  count_.store(kept, std::memory_order_release);
+  end_change();
+  entries_.resize(kept);
+  return true;
+}
+
+memory_place address_table::find(const void* at) const {
+  const std::lock_guard lock(mutex_);
+  const std::size_t behind = first_behind(address_number(at));
+  if (behind == 0) {
+    return {};
+  }
+  const cell& c = cells_.load(std::memory_order_relaxed)->at[behind - 1];
+  if (address_number(at) >= c.end.load(std::memory_order_relaxed)) {
+    return {};
+  }
+  const entry& found = entries_[behind - 1];
+  return {found.memory, address_number(at) - c.begin.load(std::memory_order_relaxed),
+          found.rank};
+}
+
+bool address_table::contains(const std::byte* at, std::size_t bytes) const {
+  const memory_place place = find(at);
+  return place.memory != nullptr && bytes <= place.bytes_left();
+}
+
+std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noexcept {
+  const std::uintptr_t address = address_number(at);
+  for (;;) {
+    const std::uint64_t before = version_.load(std::memory_order_acquire);
+    if (before % 2 != 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::uintptr_t found = address;
+    if (const std::size_t behind = first_behind(address); behind > 0) {
+      const cell& c = cells_.load(std::memory_order_acquire)->at[behind - 1];
+      const std::uintptr_t begin = c.begin.load(std::memory_order_acquire);
+      const std::uintptr_t end = c.end.load(std::memory_order_acquire);
+      const auto* ranks = c.ranks.load(std::memory_order_acquire);
+      const std::size_t count = c.rank_count.load(std::memory_order_acquire);
+      if (address < end && ranks != nullptr && rank >= 0 &&
+          static_cast<std::size_t>(rank) < count) {
+        found = ranks[rank].load(std::memory_order_acquire) + (address - begin);
+      }
+    }
+    if (version_.load(std::memory_order_acquire) == before) {
+      return at + static_cast<std::ptrdiff_t>(found - address);
+    }
+  }
+}
+
+std::vector<allocation_ptr> address_table::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<allocation_ptr> found;
+  for (const entry& e : entries_) {
+    if (e.rank == 0) {
+      found.push_back(e.memory);
+    }
+  }
+  return found;
+}
+
+}  // namespace weir::tessera

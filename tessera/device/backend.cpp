@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What is the same for every backend: slices, checks, and work that is done at once.
+#include "weir/tessera/device/backend.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/launch_check.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// Does one kind of work after the other.
+struct inline_doer {
+  device_backend& backend;
+
+  result<void> operator()(const copy_work& work) const { return backend.copy(work); }
+  result<void> operator()(const fill_work& work) const { return backend.fill(work); }
+  result<void> operator()(const grid_work& work) const {
+    return backend.run_blocks(work.launch, work.first, work.last);
+  }
+};
+
+error wrong_launch(const grid_launch& launch, std::string_view what, std::int64_t most,
+                   std::int64_t found) {
+  return {errc::invalid_argument,
+          fmt::format("launch kernel {}: expected {} of 1 to {}, found {}",
+                      launch.code.name, what, most, found)};
+}
+
+result<void> check_extents(const grid_launch& launch, const launch_limits& limits) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (launch.grid[i] < 1 || launch.grid[i] > limits.grid[i]) {
+      return wrong_launch(launch, "a grid extent", limits.grid[i], launch.grid[i]);
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (launch.block[i] < 1 || launch.block[i] > limits.block[i]) {
+      return wrong_launch(launch, "a block extent", limits.block[i], launch.block[i]);
+    }
+  }
+  if (launch.threads() > limits.threads) {
+    return wrong_launch(launch, "a number of threads", limits.threads, launch.threads());
+  }
+  return {};
+}
+
+result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
+                        bool persistent) {
+  constexpr std::uint32_t able =
+      TESS_KERNEL_PERSISTENT_CAPABLE | TESS_KERNEL_PERSISTENT_ONLY;
+  if (!persistent && (launch.code.flags & TESS_KERNEL_PERSISTENT_ONLY) != 0) {
+    return error(errc::invalid_argument,
+                 fmt::format("launch kernel {}: expected the persistent flag, found none",
+                             launch.code.name));
+  }
+  if (persistent && (launch.code.flags & able) == 0) {
+    return error(errc::unsupported,
+                 fmt::format("launch kernel {} persistently: expected one that is marked "
+                             "as capable of it, found none",
+                             launch.code.name));
+  }
+  if (persistent && launch.blocks() > limits.persistent_blocks) {
+    return wrong_launch(launch, "a number of persistent blocks", limits.persistent_blocks,
+                        launch.blocks());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
+  if (slice >= slices) {
+    return total;
+  }
+  // The first `rest` slices are one unit longer.
+  const std::int64_t units = total / unit;
+  const std::int64_t each = units / slices;
+  const std::int64_t rest = units % slices;
+  return (slice * each + std::min(slice, rest)) * unit;
+}
+
+slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
+                      std::int64_t most) noexcept {
+  slice_plan plan{std::max<std::int64_t>(total, 0), 0, std::max<std::int64_t>(unit, 1)};
+  if (plan.total > 0) {
+    const std::int64_t fit = plan.total / std::max(least, plan.unit);
+    plan.slices = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(most, 1));
+  }
+  return plan;
+}
+
+void device_backend::submit(const device_work& work, completion done) {
+  result<void> outcome = std::visit(inline_doer{*this}, work);
+  if (done) {
+    done(std::move(outcome));
+  }
+}
+
+result<void> check_device(std::int32_t device, std::int32_t count) {
+  if (device < 0 || device >= count) {
+    return error(errc::out_of_range,
+                 fmt::format("look up device {}: expected 0 to {}, found no such device",
+                             device, count - 1));
+  }
+  return {};
+}
+
+result<void> check_launch(const grid_launch& launch, const launch_limits& limits,
+                          bool persistent) {
+  if (launch.code.entry == nullptr) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("launch kernel {}: expected code, found none", launch.code.name));
+  }
+  WEIR_CHECK(check_extents(launch, limits));
+  if (launch.shared_bytes > limits.shared_bytes) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("launch kernel {}: expected at most {} bytes of shared memory, "
+                    "found {}",
+                    launch.code.name, limits.shared_bytes, launch.shared_bytes));
+  }
+  if (reinterpret_cast<std::uintptr_t>(launch.args.data()) % 8 != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("launch kernel {}: expected arguments at a multiple of 8, "
+                    "found {}",
+                    launch.code.name, static_cast<const void*>(launch.args.data())));
+  }
+  return check_mode(launch, limits, persistent);
+}
+
+result<void> check_copy(const copy_work& work) {
+  if (work.bytes == 0) {
+    return {};
+  }
+  if (work.to == nullptr || work.from == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("copy {} bytes: expected two addresses, found a null one",
+                             work.bytes));
+  }
+  const auto to = reinterpret_cast<std::uintptr_t>(work.to);
+  const auto from = reinterpret_cast<std::uintptr_t>(work.from);
+  const std::uintptr_t apart = to > from ? to - from : from - to;
+  if (apart != 0 && apart < work.bytes) {
+    return error(errc::invalid_argument,
+                 fmt::format("copy {} bytes: expected ranges that do not overlap, found "
+                             "them {} bytes apart",
+                             work.bytes, apart));
+  }
+  return {};
+}
+
+result<void> check_fill(const fill_work& work) {
+  if (!std::has_single_bit(work.pattern_bytes) || work.pattern_bytes > 16) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("fill {} bytes: expected a pattern of 1, 2, 4, 8 or 16 bytes, "
+                    "found {}",
+                    work.bytes, work.pattern_bytes));
+  }
+  if (work.bytes % work.pattern_bytes != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("fill {} bytes: expected a multiple of the pattern, found {} "
+                    "bytes of that",
+                    work.bytes, work.pattern_bytes));
+  }
+  if (work.bytes > 0 && work.to == nullptr) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("fill {} bytes: expected an address, found a null one", work.bytes));
+  }
+  return {};
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Guarded allocations, and the count of what a device has left.
+#include "device/cpu/arena.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/cpu/sanitizers.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::size_t guard_bytes = 64;
+constexpr std::size_t small_page = 4096;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+/// From here on, where allocations of several devices begin in their pages matters: at
+/// the same offset, a loop over all of them fights for few sets of the cache.
+constexpr std::size_t large_allocation = std::size_t{64} << 10;
+constexpr std::byte guard_byte{0xA7};
+/// Well below the end of the address space, so that sums with what we add cannot wrap.
+constexpr std::size_t most_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
+
+constexpr std::size_t round_up_to(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Number of the first byte that is not the guard's, or `bytes`.
+std::size_t first_damage(const std::byte* guard, std::size_t bytes) {
+  const auto* found =
+      std::find_if(guard, guard + bytes, [](std::byte b) { return b != guard_byte; });
+  return static_cast<std::size_t>(found - guard);
+}
+
+}  // namespace
+
+cpu_arena::cpu_arena(options o) : options_(std::move(o)) {
+  use_.capacity = options_.capacity;
+}
+
+cpu_arena::~cpu_arena() {
+  for (const auto& [at, b] : live_) {
+    (void)give_back(at, b);
+  }
+}
+
+result<void> cpu_arena::charge(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t left = use_.capacity - use_.in_use;
+  if (bytes > most_arena_bytes || round_up_to(bytes, alignment) > left) {
+    ++use_.refused;
+    return error(
+        errc::out_of_memory,
+        fmt::format("allocate memory of {}: expected {} bytes free, found {} of {}",
+                    options_.name, bytes, left, use_.capacity));
+  }
+  use_.in_use += round_up_to(bytes, alignment);
+  use_.peak = std::max(use_.peak, use_.in_use);
+  return {};
+}
+
+void cpu_arena::discharge(std::size_t bytes) {
+  use_.in_use -= round_up_to(bytes, alignment);
+}
+
+result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
+  void* out = nullptr;
+  const bool own = !options_.source.take;
+  if (!own) {
+    out = options_.source.take(bytes, unit);
+  } else if (::posix_memalign(&out, unit, bytes) != 0) {
+    out = nullptr;
+  } else if (bytes >= huge_page) {
+    (void)::madvise(out, bytes, MADV_HUGEPAGE);
+  }
+  if (out == nullptr) {
+    return error(errc::out_of_memory,
+                 fmt::format("allocate memory of {}: expected {} bytes from the {}, "
+                             "found none",
+                             options_.name, bytes, own ? "system" : "program"));
+  }
+  if (reinterpret_cast<std::uintptr_t>(out) % unit != 0) {
+    options_.source.give_back(out, bytes);
+    return error(errc::invalid_argument,
+                 fmt::format("allocate memory of {}: expected an address of the program "
+                             "that is a multiple of {}, found {}",
+                             options_.name, unit, out));
+  }
+  return static_cast<std::byte*>(out);
+}
+
+void cpu_arena::release(const block& b) const {
+  if (options_.source.give_back) {
+    options_.source.give_back(b.raw, b.total);
+  } else {
+    std::free(b.raw);
+  }
+}
+
+result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
+  block b;
+  b.bytes = bytes;
+  // Locked pages are ours alone, so that unlocking them takes nobody else's lock away.
+  b.front = options_.pinned
+                ? small_page
+                : alignment + (bytes >= large_allocation ? options_.shift : 0);
+  b.total = round_up_to(b.front + bytes + guard_bytes,
+                        options_.pinned ? small_page : alignment);
+  const std::size_t unit = b.total >= huge_page ? huge_page
+                           : options_.pinned    ? small_page
+                                                : alignment;
+  WEIR_TRY(b.raw, raw(b.total, unit));
+  if (options_.pinned) {
+    (void)::mlock(b.raw, b.total);
+  }
+  std::byte* const at = b.raw + b.front;
+  const std::size_t behind = b.total - b.front - bytes;
+  std::fill_n(at - guard_bytes, guard_bytes, guard_byte);
+  std::fill_n(at + bytes, behind, guard_byte);
+  forbid(b.raw, b.front);
+  forbid(at + bytes, behind);
+  return b;
+}
+
+result<void> cpu_arena::give_back(std::byte* at, const block& b) const {
+  const std::size_t behind = b.total - b.front - b.bytes;
+  permit(b.raw, b.total);
+  const std::size_t before_ok = first_damage(at - guard_bytes, guard_bytes);
+  const std::size_t behind_ok = first_damage(at + b.bytes, behind);
+  if (options_.pinned) {
+    (void)::munlock(b.raw, b.total);
+  }
+  release(b);
+  if (before_ok < guard_bytes) {
+    return error(errc::corrupt,
+                 fmt::format("free memory of {}: expected {} bytes that end where they "
+                             "should, found a write {} bytes before the first",
+                             options_.name, b.bytes, guard_bytes - before_ok));
+  }
+  if (behind_ok < behind) {
+    return error(errc::corrupt,
+                 fmt::format("free memory of {}: expected {} bytes that end where they "
+                             "should, found a write {} bytes behind the last",
+                             options_.name, b.bytes, behind_ok + 1));
+  }
+  return {};
+}
+
+result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
+  if (bytes == 0) {
+    return nullptr;
+  }
+  WEIR_CHECK(charge(bytes));
+  auto taken = take(bytes);
+  const std::lock_guard lock(mutex_);
+  if (!taken) {
+    ++use_.refused;
+    discharge(bytes);
+    return std::move(taken).error();
+  }
+  std::byte* const at = taken->raw + taken->front;
+  try {
+    live_.emplace(at, *taken);
+  } catch (const std::bad_alloc&) {
+    (void)give_back(at, *taken);
+    discharge(bytes);
+    return error(errc::out_of_memory,
+                 "allocate memory of a device: expected room for "
+                 "its entry, found none");
+  }
+  ++use_.live;
+  ++use_.allocated;
+  return at;
+}
+
+result<void> cpu_arena::free(std::byte* at) {
+  if (at == nullptr) {
+    return {};
+  }
+  block b;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(at);
+    if (found == live_.end()) {
+      return error(errc::invalid_argument,
+                   fmt::format("free memory of {}: expected the start of an allocation, "
+                               "found {}",
+                               options_.name, static_cast<const void*>(at)));
+    }
+    b = found->second;
+    live_.erase(found);
+    --use_.live;
+    discharge(b.bytes);
+  }
+  return give_back(at, b);
+}
+
+memory_use cpu_arena::use() const {
+  const std::lock_guard lock(mutex_);
+  return use_;
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory of one virtual device, or of the host: allocations that end at the byte asked
+/// for, counted against a capacity.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "weir/base/error.hpp"
+#include "weir/tessera/device/backend.hpp"
+#include "weir/tessera/device/memory_source.hpp"
+
+namespace weir::tessera {
+
+/// @threads{safe from any thread}
+class cpu_arena {
+ public:
+  static constexpr std::size_t alignment = 256;
+
+  struct options {
+    std::string name;  ///< for messages: "device 3", "host"
+    std::size_t capacity = 0;
+    bool pinned = false;    ///< lock what is allocated into memory, if the system lets us
+    std::size_t shift = 0;  ///< added to where large allocations begin in their page
+    memory_source source;   ///< empty: the system
+  };
+
+  explicit cpu_arena(options o);
+  /// Gives back what is still allocated.
+  ~cpu_arena();
+  cpu_arena(const cpu_arena&) = delete;
+  cpu_arena& operator=(const cpu_arena&) = delete;
+
+  /// As device_backend::allocate.
+  [[nodiscard]] result<std::byte*> allocate(std::size_t bytes);
+  /// As device_backend::free.
+  [[nodiscard]] result<void> free(std::byte* at);
+  [[nodiscard]] memory_use use() const;
+
+ private:
+  /// One allocation: guards of known bytes lie before and behind what was asked for.
+  struct block {
+    std::byte* raw = nullptr;
+    std::size_t front = 0;  ///< bytes before the user's
+    std::size_t bytes = 0;
+    std::size_t total = 0;
+  };
+
+  [[nodiscard]] result<void> charge(std::size_t bytes);
+  void discharge(std::size_t bytes);
+  [[nodiscard]] result<block> take(std::size_t bytes) const;
+  [[nodiscard]] result<std::byte*> raw(std::size_t bytes, std::size_t unit) const;
+  void release(const block& b) const;
+  [[nodiscard]] result<void> give_back(std::byte* at, const block& b) const;
+
+  options options_;
+  mutable std::mutex mutex_;
+  memory_use use_;
+  std::unordered_map<std::byte*, block> live_;
+};
+
+}  // namespace weir::tessera

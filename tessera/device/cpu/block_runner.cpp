@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Blocks, their threads, and the services that kernels call.
+#include "device/cpu/block_runner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/cpu/grid_gate.hpp"
+#include "device/cpu/sanitizers.hpp"
+#include "weir/base/system/fp_environment.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::size_t shared_alignment = 64;
+constexpr const char* foreign_exception = "an object that is no std::exception";
+constexpr std::int64_t no_thread = std::numeric_limits<std::int64_t>::max();
+
+/// Control bits that a launch asks for.
+std::uint64_t control_of(const grid_launch& launch) noexcept {
+  if (launch.flush_subnormals) {
+    return kernel_fp_control;
+  }
+#if defined(__SSE2__)
+  return 0x1F80;
+#elif defined(__aarch64__)
+  return 0;
+#else
+  return FE_TONEAREST;
+#endif
+}
+
+/// The floating point environment of a launch, and the caller's when it ends.
+class block_environment {
+ public:
+  explicit block_environment(const grid_launch& launch) noexcept
+      : wanted_(control_of(launch)) {
+#if defined(__SSE2__)
+    vector_before_ = _mm_getcsr();
+    asm volatile("fnstcw %0" : "=m"(x87_before_));
+    constexpr unsigned flags = 0x3F;
+    differs_ = (vector_before_ & ~flags) != wanted_;
+    if (differs_) {
+      _mm_setcsr(static_cast<unsigned>(wanted_) | (vector_before_ & flags));
+    }
+#else
+    control_before_ = fp_control();
+    restore();
+#endif
+  }
+  ~block_environment() {
+#if defined(__SSE2__)
+    if (differs_ || _mm_getcsr() != vector_before_) {
+      _mm_setcsr(vector_before_);
+    }
+    restore_x87();
+#else
+    set_fp_control(control_before_);
+#endif
+  }
+  block_environment(const block_environment&) = delete;
+  block_environment& operator=(const block_environment&) = delete;
+
+  /// Undoes what a block or a thread of it may have changed.
+  void restore() const noexcept {
+    if (fp_control() != wanted_) {
+      set_fp_control(wanted_);
+    }
+#if defined(__SSE2__)
+    restore_x87();
+#endif
+  }
+
+ private:
+  std::uint64_t wanted_;
+#if defined(__SSE2__)
+  void restore_x87() const noexcept {
+    std::uint16_t x87 = 0;
+    asm volatile("fnstcw %0" : "=m"(x87));
+    if (x87 != x87_before_) {
+      asm volatile("fldcw %0" ::"m"(x87_before_));
+    }
+  }
+
+  bool differs_ = false;  ///< the launch's from the caller's
+  unsigned vector_before_ = 0;
+  std::uint16_t x87_before_ = 0;
+#else
+  std::uint64_t control_before_ = 0;
+#endif
+};
+
+/// Indices of the thread with this linear number, x fastest.
+struct thread_index {
+  std::int32_t at[3];
+
+  thread_index(std::int64_t linear, const std::array<std::int32_t, 3>& extents) noexcept {
+    if (linear < extents[0]) {  // spares the divisions
+      at[0] = static_cast<std::int32_t>(linear);
+      at[1] = at[2] = 0;
+      return;
+    }
+    at[0] = static_cast<std::int32_t>(linear % extents[0]);
+    linear /= extents[0];
+    at[1] = static_cast<std::int32_t>(linear % extents[1]);
+    at[2] = static_cast<std::int32_t>(linear / extents[1]);
+  }
+  void advance(const std::int32_t* extents) noexcept {
+    if (++at[0] < extents[0]) {
+      return;
+    }
+    at[0] = 0;
+    if (++at[1] < extents[1]) {
+      return;
+    }
+    at[1] = 0;
+    ++at[2];
+  }
+};
+
+/// One block after the other of a launch: the context that kernels see, and how the block
+/// at hand has failed, if it has.
+class block_loop {
+ public:
+  explicit block_loop(const block_host& host) noexcept;
+
+  result<void> run(std::int64_t first, std::int64_t last, bool fibers);
+
+  [[nodiscard]] const block_host& host() const noexcept { return host_; }
+  /// A service was called that the kernel may not call.
+  void misuse(const char* what) noexcept { misuse_ = what; }
+  [[nodiscard]] bool has_fibers() const noexcept { return fibers_; }
+
+ private:
+  void run_block() noexcept;
+  void run_block_entry() noexcept;
+  void run_threads() noexcept;
+  void run_fibers() noexcept;
+  void call_thread(std::int64_t linear, const thread_index& thread) noexcept;
+  static void enter_thread(void* self, std::int64_t thread) noexcept;
+  void note(std::int64_t thread, int status, const char* text) noexcept;
+  [[nodiscard]] error failure() const;
+
+  const block_host& host_;
+  block_environment environment_;
+  tessBlockContext context_;  // every member is set: zeroing it all takes longer
+  bool fibers_ = false;
+  thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
+  // Of the thread with the lowest number that failed, in the block at hand.
+  std::int64_t failed_thread_ = no_thread;
+  int status_ = 0;
+  bool threw_ = false;
+  std::array<char, 160> thrown_;  ///< its text, or the beginning of it; set if it threw
+  const char* misuse_ = nullptr;
+};
+
+block_loop& loop_of(const tessBlockContext* block) noexcept {
+  return *static_cast<block_loop*>(block->runtime);
+}
+
+void barrier_service(const tessBlockContext* block) {
+  block_loop& loop = loop_of(block);
+  if (!loop.has_fibers()) {
+    loop.misuse("a barrier in a kernel that is not marked as using barriers");
+    return;
+  }
+  (void)loop.host().scratch->team().barrier();
+}
+
+int grid_barrier_service(const tessBlockContext* block) {
+  block_loop& loop = loop_of(block);
+  if (loop.host().gate == nullptr) {
+    loop.misuse("a grid barrier in a kernel that was not launched as a persistent one");
+    return 1;
+  }
+  return loop.has_fibers() ? loop.host().scratch->team().barrier(true)
+                           : loop.host().gate->arrive();
+}
+
+int stop_service(const tessBlockContext* block) {
+  const auto* stop = loop_of(block).host().stop;
+  return stop != nullptr && stop->load(std::memory_order_acquire) ? 1 : 0;
+}
+
+void log_service(const tessBlockContext* block, const char* text) {
+  const block_host& host = loop_of(block).host();
+  if (host.log == nullptr || !*host.log || text == nullptr) {
+    return;
+  }
+  try {
+    (*host.log)(host.launch->device, text);
+  } catch (...) {  // a log that fails is no reason for a kernel to fail
+  }
+}
+
+constexpr tessKernelServices cpu_services{sizeof(tessKernelServices),
+                                          0,
+                                          &barrier_service,
+                                          &grid_barrier_service,
+                                          &stop_service,
+                                          &log_service};
+
+block_loop::block_loop(const block_host& host) noexcept
+    : host_(host), environment_(*host.launch) {
+  const grid_launch& launch = *host.launch;
+  context_.structSize = sizeof(tessBlockContext);
+  context_.reserved = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    context_.grid[i] = launch.grid[i];
+    context_.block[i] = launch.block[i];
+    context_.blockIndex[i] = 0;
+  }
+  context_.sharedBytes = launch.shared_bytes;
+  context_.shared = launch.shared_bytes > 0 ? host.scratch->shared() : nullptr;
+  context_.services = &cpu_services;
+  context_.rank = launch.facts.rank;
+  context_.ranks = launch.facts.ranks;
+  context_.device = launch.device;
+  for (std::size_t i = 0; i < 4; ++i) {
+    context_.axisSize[i] = launch.facts.axis_size[i];
+    context_.axisIndex[i] = launch.facts.axis_index[i];
+  }
+  context_.determinism = launch.facts.determinism;
+  context_.constants = launch.facts.constants.data();
+  context_.constantBytes = launch.facts.constants.size();
+  context_.runtime = this;
+}
+
+result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers) {
+  fibers_ = fibers;
+  thread_index index(first, host_.launch->grid);
+  for (std::int64_t i = first; i < last; ++i) {
+    if (host_.gate == nullptr && host_.stop != nullptr &&
+        host_.stop->load(std::memory_order_acquire)) {
+      return error(errc::stopping,
+                   fmt::format("run block {} of kernel {} on device {}: expected time to "
+                               "run, found a request to stop",
+                               i, host_.launch->code.name, host_.launch->device));
+    }
+    if (i != first) {
+      environment_.restore();
+    }
+    std::copy(index.at, index.at + 3, context_.blockIndex);
+    run_block();
+    if (failed_thread_ != no_thread || misuse_ != nullptr) {
+      environment_.restore();
+      return failure();
+    }
+    index.advance(context_.grid);
+  }
+  return {};
+}
+
+void block_loop::run_block() noexcept {
+  if ((host_.launch->code.flags & TESS_KERNEL_PER_THREAD) == 0) {
+    run_block_entry();
+  } else if (fibers_) {
+    run_fibers();
+  } else {
+    run_threads();
+  }
+}
+
+void block_loop::run_block_entry() noexcept {
+  const auto entry = reinterpret_cast<tessBlockEntry>(host_.launch->code.entry);
+  int status = 0;
+  try {
+    status = entry(&context_, host_.launch->args.data());
+  } catch (const std::exception& thrown) {
+    note(0, 0, thrown.what());
+  } catch (...) {
+    note(0, 0, foreign_exception);
+  }
+  if (status != 0) {
+    note(0, status, nullptr);
+  }
+}
+
+void block_loop::call_thread(std::int64_t linear, const thread_index& thread) noexcept {
+  const auto entry = reinterpret_cast<tessThreadEntry>(host_.launch->code.entry);
+  try {
+    if (const int status = entry(&context_, thread.at, host_.launch->args.data());
+        status != 0) {
+      note(linear, status, nullptr);
+    }
+  } catch (const std::exception& thrown) {
+    note(linear, 0, thrown.what());
+  } catch (...) {
+    note(linear, 0, foreign_exception);
+  }
+}
+
+void block_loop::run_threads() noexcept {
+  thread_index thread(0, host_.launch->block);
+  const std::int64_t threads = host_.launch->threads();
+  for (std::int64_t t = 0; t < threads && failed_thread_ == no_thread; ++t) {
+    call_thread(t, thread);
+    thread.advance(context_.block);
+  }
+}
+
+void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
+  auto& loop = *static_cast<block_loop*>(self);
+  loop.environment_.restore();
+  const thread_index own = loop.next_thread_;
+  loop.next_thread_.advance(loop.context_.block);
+  loop.call_thread(thread, own);
+}
+
+void block_loop::run_fibers() noexcept {
+  next_thread_ = {0, host_.launch->block};
+  fiber_team::between rounds;
+  if (host_.gate != nullptr) {
+    rounds = [gate = host_.gate] { return gate->arrive(); };
+  }
+  host_.scratch->team().run(host_.launch->threads(), &block_loop::enter_thread, this,
+                            std::move(rounds));
+}
+
+void block_loop::note(std::int64_t thread, int status, const char* text) noexcept {
+  if (thread >= failed_thread_) {
+    return;
+  }
+  failed_thread_ = thread;
+  status_ = status;
+  threw_ = text != nullptr;
+  if (threw_) {
+    std::strncpy(thrown_.data(), text, thrown_.size() - 1);
+    thrown_.back() = '\0';
+  }
+}
+
+error block_loop::failure() const {
+  std::string where =
+      fmt::format("run block ({}, {}, {}) of kernel {} on device {}",
+                  context_.blockIndex[0], context_.blockIndex[1], context_.blockIndex[2],
+                  host_.launch->code.name, host_.launch->device);
+  if (failed_thread_ == no_thread) {
+    return {errc::kernel_failed,
+            fmt::format("{}: expected calls that it may make, found {}", where, misuse_)};
+  }
+  if ((host_.launch->code.flags & TESS_KERNEL_PER_THREAD) != 0) {
+    where += fmt::format(", thread {}", failed_thread_);
+  }
+  if (threw_) {
+    return {errc::kernel_failed,
+            fmt::format("{}: expected no exception, found {}", where, thrown_.data())};
+  }
+  return {errc::kernel_failed,
+          fmt::format("{}: expected status 0, found {}", where, status_)};
+}
+
+}  // namespace
+
+block_scratch::~block_scratch() {
+  permit(shared_, capacity_);
+  std::free(shared_);
+}
+
+result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fibers) {
+  if (fibers > 0) {
+    WEIR_CHECK(team_.reserve(fibers));
+  }
+  permit(shared_, capacity_);
+  if (shared_bytes > capacity_) {
+    const std::size_t wanted =
+        (shared_bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
+    void* made = nullptr;
+    if (::posix_memalign(&made, shared_alignment, wanted) != 0) {
+      return error(errc::out_of_memory,
+                   fmt::format("make shared memory of a block: expected {} bytes, found "
+                               "no memory",
+                               shared_bytes));
+    }
+    std::free(shared_);
+    shared_ = static_cast<std::byte*>(made);
+    capacity_ = wanted;
+  }
+  forbid(shared_ + shared_bytes, capacity_ - shared_bytes);
+  return {};
+}
+
+result<std::unique_ptr<block_scratch>> scratch_pool::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto taken = std::move(idle_.back());
+      idle_.pop_back();
+      return taken;
+    }
+  }
+  std::unique_ptr<block_scratch> made(new (std::nothrow) block_scratch(stack_bytes_));
+  if (!made) {
+    return error(errc::out_of_memory,
+                 "make scratch for the blocks of a kernel: expected memory, found none");
+  }
+  return made;
+}
+
+void scratch_pool::give_back(std::unique_ptr<block_scratch> scratch) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    idle_.push_back(std::move(scratch));
+  } catch (const std::bad_alloc&) {  // then the next launch makes its own
+  }
+}
+
+bool needs_fibers(const grid_launch& launch, bool persistent) noexcept {
+  return (launch.code.flags & TESS_KERNEL_PER_THREAD) != 0 &&
+         ((launch.code.flags & TESS_KERNEL_USES_BARRIER) != 0 || persistent);
+}
+
+result<void> run_block_range(const block_host& host, std::int64_t first,
+                             std::int64_t last) {
+  block_loop loop(host);
+  return loop.run(first, last, needs_fibers(*host.launch, host.gate != nullptr));
+}
+
+}  // namespace weir::tessera

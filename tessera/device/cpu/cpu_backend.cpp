@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The processor as a backend: devices, copies, launches.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "device/cpu.hpp"
+#include "device/cpu/arena.hpp"
+#include "device/cpu/block_runner.hpp"
+#include "device/cpu/persistent.hpp"
+#include "device/launch_check.hpp"
+#include "module/cpu_level.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::size_t least_stack = std::size_t{16} << 10;
+/// More slices than workers, so that one that was late finds less to do.
+constexpr std::int64_t slices_per_worker = 4;
+constexpr std::int64_t cache_line = 64;
+/// Below this, a second worker costs more than it copies.
+constexpr std::int64_t least_copied_bytes = std::int64_t{256} << 10;
+
+/// Scratch for the time of one call.
+class scratch_lease {
+ public:
+  scratch_lease(scratch_pool& pool, std::unique_ptr<block_scratch> taken) noexcept
+      : pool_(pool), taken_(std::move(taken)) {}
+  ~scratch_lease() { pool_.give_back(std::move(taken_)); }
+  scratch_lease(const scratch_lease&) = delete;
+  scratch_lease& operator=(const scratch_lease&) = delete;
+
+  [[nodiscard]] block_scratch& operator*() const noexcept { return *taken_; }
+
+ private:
+  scratch_pool& pool_;
+  std::unique_ptr<block_scratch> taken_;
+};
+
+class cpu_backend final : public device_backend {
+ public:
+  explicit cpu_backend(cpu_options options)
+      : options_(std::move(options)),
+        log_(options_.log),
+        host_({"host", std::numeric_limits<std::size_t>::max() / 2, true, 0,
+               options_.source}),
+        scratch_(options_.stack_bytes),
+        persistent_(options_.stack_bytes, options_.stop_limit_ns, options_.log) {
+    for (std::int32_t d = 0; d < options_.devices; ++d) {
+      const auto shift = static_cast<std::size_t>(d % 8) * 512;
+      arenas_.push_back(std::make_unique<cpu_arena>(cpu_arena::options{
+          fmt::format("device {}", d), options_.memory, false, shift, options_.source}));
+    }
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "cpu"; }
+  [[nodiscard]] std::int32_t device_count() const noexcept override {
+    return options_.devices;
+  }
+  [[nodiscard]] result<device_properties> properties(std::int32_t device) const override;
+
+  [[nodiscard]] result<std::byte*> allocate(std::int32_t device,
+                                            std::size_t bytes) override {
+    WEIR_CHECK(check_device(device, options_.devices));
+    return arena(device).allocate(bytes);
+  }
+  [[nodiscard]] result<void> free(std::int32_t device, std::byte* at) override {
+    WEIR_CHECK(check_device(device, options_.devices));
+    return arena(device).free(at);
+  }
+  [[nodiscard]] memory_use memory(std::int32_t device) const override {
+    return check_device(device, options_.devices) ? arena(device).use() : memory_use{};
+  }
+  [[nodiscard]] result<std::byte*> allocate_host(std::size_t bytes) override {
+    return host_.allocate(bytes);
+  }
+  [[nodiscard]] result<void> free_host(std::byte* at) override { return host_.free(at); }
+  [[nodiscard]] result<void> pin_host(std::byte* at, std::size_t bytes) override {
+    (void)::mlock(at, bytes);  // a favour: the limit for locked memory is often small
+    return {};
+  }
+  void unpin_host(std::byte* at, std::size_t bytes) noexcept override {
+    (void)::munlock(at, bytes);
+  }
+
+  [[nodiscard]] result<void> check(const grid_launch& launch,
+                                   bool persistent) const override {
+    WEIR_CHECK(check_device(launch.device, options_.devices));
+    return check_launch(launch, limits(), persistent);
+  }
+  [[nodiscard]] slice_plan plan(const grid_launch& launch,
+                                unsigned workers) const noexcept override {
+    return cut_evenly(launch.blocks(), 1, 1,
+                      workers <= 1 ? 1 : workers * slices_per_worker);
+  }
+  [[nodiscard]] slice_plan plan(std::size_t bytes,
+                                unsigned workers) const noexcept override {
+    return cut_evenly(static_cast<std::int64_t>(bytes), cache_line, least_copied_bytes,
+                      workers);
+  }
+
+  [[nodiscard]] bool inline_work() const noexcept override { return true; }
+  [[nodiscard]] result<void> copy(const copy_work& work) override;
+  [[nodiscard]] result<void> fill(const fill_work& work) override;
+  [[nodiscard]] result<void> run_blocks(const grid_launch& launch, std::int64_t first,
+                                        std::int64_t last) override;
+  [[nodiscard]] result<std::shared_ptr<persistent_run>> start_persistent(
+      const grid_launch& launch, completion done) override {
+    WEIR_CHECK(check(launch, true));
+    return persistent_.start(launch, std::move(done));
+  }
+
+ private:
+  [[nodiscard]] cpu_arena& arena(std::int32_t device) const noexcept {
+    return *arenas_[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] launch_limits limits() const noexcept {
+    launch_limits l;
+    l.shared_bytes = options_.shared_bytes;
+    l.persistent_blocks = options_.persistent_blocks;
+    return l;
+  }
+
+  cpu_options options_;
+  kernel_log log_;
+  std::vector<std::unique_ptr<cpu_arena>> arenas_;
+  cpu_arena host_;
+  scratch_pool scratch_;
+  persistent_kernels persistent_;
+};
+
+result<device_properties> cpu_backend::properties(std::int32_t device) const {
+  WEIR_CHECK(check_device(device, options_.devices));
+  device_properties p;
+  p.name = fmt::format("cpu:{}", device);
+  p.backend = "cpu";
+  p.arch = options_.arch;
+  p.ordinal = device;
+  p.memory = options_.memory;
+  p.alignment = cpu_arena::alignment;
+  p.host_readable = true;
+  p.limits = limits();
+  return p;
+}
+
+result<void> cpu_backend::copy(const copy_work& work) {
+  WEIR_CHECK(check_copy(work));
+  if (work.to != work.from && work.bytes > 0) {
+    std::memcpy(work.to, work.from, work.bytes);
+  }
+  return {};
+}
+
+result<void> cpu_backend::fill(const fill_work& work) {
+  WEIR_CHECK(check_fill(work));
+  if (work.bytes == 0) {
+    return {};
+  }
+  if (work.pattern_bytes == 1) {
+    std::memset(work.to, static_cast<int>(work.pattern[0]), work.bytes);
+    return {};
+  }
+  // Doubles what is already filled, in pieces that stay in the cache.
+  constexpr std::size_t most = std::size_t{16} << 10;
+  std::size_t filled = work.pattern_bytes;
+  std::memcpy(work.to, work.pattern.data(), filled);
+  while (filled < work.bytes) {
+    const std::size_t piece = std::min({filled, most, work.bytes - filled});
+    std::memcpy(work.to + filled, work.to, piece);
+    filled += piece;
+  }
+  return {};
+}
+
+result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t first,
+                                     std::int64_t last) {
+  block_host host{&launch, nullptr, &log_, nullptr, launch.stop};
+  const bool fibers = needs_fibers(launch, false);
+  try {
+    if (!fibers && launch.shared_bytes == 0) {
+      return run_block_range(host, first, last);
+    }
+    WEIR_TRY(auto taken, scratch_.take());
+    const scratch_lease scratch(scratch_, std::move(taken));
+    WEIR_CHECK((*scratch).reserve(launch.shared_bytes, fibers ? launch.threads() : 0));
+    host.scratch = &*scratch;
+    return run_block_range(host, first, last);
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory, "run blocks of a kernel: no memory for its error");
+  }
+}
+
+}  // namespace
+
+std::string_view cpu_arch() noexcept {
+  const auto& levels = host_levels();
+  return levels.empty() ? "generic" : std::string_view(levels.front());
+}
+
+result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
+  if (options.devices < 1 || options.memory == 0 || options.stack_bytes < least_stack ||
+      options.persistent_blocks < 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("make devices of the processor: expected at least one, with "
+                    "memory and stacks of {} bytes, found {} with {} and {}",
+                    least_stack, options.devices, options.memory, options.stack_bytes));
+  }
+  if (options.arch.empty()) {
+    options.arch = cpu_arch();
+  }
+  if (sanitized) {
+    options.stack_bytes *= 4;  // instrumented frames are larger
+  }
+  try {
+    return std::unique_ptr<device_backend>(new cpu_backend(std::move(options)));
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "make devices of the processor: expected memory, found none");
+  }
+}
+
+}  // namespace weir::tessera

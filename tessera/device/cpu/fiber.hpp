@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Contexts of execution on stacks of their own, and the switch between them.
+#pragma once
+
+#include <cstddef>
+
+#include "device/cpu/sanitizers.hpp"
+
+// Hardware shadow stacks know nothing of a switch by hand; other processors have none.
+#if !defined(WEIR_FIBERS_UCONTEXT)
+#if !(defined(__x86_64__) || defined(__aarch64__)) || \
+    (defined(__CET__) && (__CET__ & 2) != 0)
+#define WEIR_FIBERS_UCONTEXT 1
+#endif
+#endif
+#if defined(WEIR_FIBERS_UCONTEXT)
+#include <ucontext.h>
+#endif
+
+namespace weir::tessera {
+
+/// A context that is suspended, or that of the calling thread while it is away from its
+/// own stack. Keeps the control bits of the floating point units, as calls do.
+struct fiber_context {
+#if defined(WEIR_FIBERS_UCONTEXT)
+  ucontext_t state;
+  void (*entry)(void*) = nullptr;
+  void* argument = nullptr;
+#else
+  void* stack_pointer = nullptr;
+#endif
+  // What sanitizers ask about a stack.
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void* fake_stack = nullptr;
+  void* shadow = nullptr;
+  fiber_context* resumer = nullptr;
+};
+
+/// Makes a context that will call entry(argument) on the stack; entry must never return.
+void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
+             void (*entry)(void*), void* argument) noexcept;
+/// Frees what sanitizers keep about a context that will never run again.
+void dismiss(fiber_context& context) noexcept;
+
+/// Fills in the calling thread's own context before its first switch.
+void prepare_own(fiber_context& own) noexcept;
+/// Suspends `from`, which is the context that runs, and resumes `to`.
+void switch_context(fiber_context& from, fiber_context& to) noexcept;
+/// As switch_context, for a context that is never resumed.
+void leave_context(fiber_context& from, fiber_context& to) noexcept;
+/// To be called first by an entry, with its own context.
+void arrive_first(fiber_context& self) noexcept;
+
+}  // namespace weir::tessera

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rounds of fibers between barriers.
+#include "device/cpu/fiber_team.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cxxabi.h>
+#include <atomic>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir::tessera {
+namespace {
+
+/// A guard page takes two of the 65530 mappings that a process may have by default, so
+/// that only this many stacks of the whole process get one.
+constexpr std::size_t most_guards = 8192;
+std::atomic<std::size_t> guards{0};
+
+/// Whether the page could be closed.
+bool close_page(std::byte* at, std::size_t bytes) noexcept {
+  if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards &&
+      ::mprotect(at, bytes, PROT_NONE) == 0) {
+    return true;
+  }
+  guards.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+/// What the C++ runtime keeps per thread about exceptions: those that are being handled
+/// and how many are in flight. Each fiber has its own.
+/// @source{Itanium C++ ABI, exception handling, section 2.2.2}
+struct fiber_team::exception_state {
+  void* caught = nullptr;
+  unsigned uncaught = 0;
+};
+
+result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
+                                                     std::size_t bytes) {
+  const auto failed = [&] {
+    return error(
+        errc::out_of_memory,
+        fmt::format("make stacks for {} threads of a block: expected {} bytes each, "
+                    "found no memory",
+                    count, bytes));
+  };
+  std::unique_ptr<stack_slab> slab(new (std::nothrow) stack_slab);
+  if (!slab) {
+    return failed();
+  }
+  slab->guard_bytes_ = page_bytes();
+  slab->stack_bytes_ = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+  const std::size_t step = slab->guard_bytes_ + slab->stack_bytes_;
+  void* const base = ::mmap(nullptr, count * step, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    return failed();
+  }
+  slab->base_ = static_cast<std::byte*>(base);
+  slab->count_ = count;
+  while (slab->guarded_ < count &&
+         close_page(slab->base_ + slab->guarded_ * step, slab->guard_bytes_)) {
+    ++slab->guarded_;
+  }
+  return slab;
+}
+
+stack_slab::~stack_slab() {
+  if (base_ != nullptr) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      permit(stack(i).data(), stack(i).size());
+    }
+    ::munmap(base_, count_ * (guard_bytes_ + stack_bytes_));
+    guards.fetch_sub(guarded_, std::memory_order_relaxed);
+  }
+}
+
+std::span<std::byte> stack_slab::stack(std::size_t i) const noexcept {
+  return {base_ + i * (guard_bytes_ + stack_bytes_) + guard_bytes_, stack_bytes_};
+}
+
+/// A fiber serves threads of block after block and is never unwound in between.
+struct fiber_team::fiber {
+  fiber_context context;
+  std::span<std::byte> stack;
+  fiber_team* team = nullptr;
+  fiber* next = nullptr;  ///< in the ring of those that have started and not ended
+  fiber* previous = nullptr;
+  exception_state exceptions;
+  bool made = false;
+};
+
+fiber_team::fiber_team(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
+
+fiber_team::~fiber_team() {
+  quit_ = true;
+  for (auto& f : fibers_) {
+    if (f->made) {
+      prepare_own(outside_);
+      switch_context(outside_, f->context);
+      dismiss(f->context);
+    }
+  }
+}
+
+result<void> fiber_team::reserve(std::int64_t threads) {
+  const auto wanted = static_cast<std::size_t>(threads);
+  if (wanted <= fibers_.size()) {
+    return {};
+  }
+  WEIR_TRY(auto slab, stack_slab::make(wanted - fibers_.size(), stack_bytes_));
+  try {
+    fibers_.reserve(wanted);
+    idle_.reserve(wanted);
+    slabs_.push_back(std::move(slab));
+    for (std::size_t i = 0; i < slabs_.back()->count(); ++i) {
+      auto made = std::make_unique<fiber>();
+      made->team = this;
+      // Stacks that begin at the same offset in their pages would share few cache lines.
+      const std::span<std::byte> stack = slabs_.back()->stack(i);
+      made->stack = stack.first(stack.size() - (fibers_.size() % 16) * 256);
+      idle_.push_back(made.get());
+      fibers_.push_back(std::move(made));
+    }
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "make fibers for the threads of a block: expected memory, found none");
+  }
+  return {};
+}
+
+void fiber_team::run(std::int64_t threads, body what, void* argument,
+                     between rounds) noexcept {
+  threads_ = threads;
+  started_ = 0;
+  body_ = what;
+  argument_ = argument;
+  rounds_ = std::move(rounds);
+  asked_ = false;
+  auto* const state = reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
+  const exception_state before = std::exchange(*state, {});
+  exceptions_ = state;
+  prepare_own(outside_);
+  fiber& first = add_to_ring();
+  running_ = &first;
+  switch_context(outside_, first.context);
+  *state = before;
+}
+
+fiber_team::fiber& fiber_team::add_to_ring() noexcept {
+  fiber& added = *idle_.back();
+  idle_.pop_back();
+  if (!added.made) {
+    prepare(added.context, added.stack.data(), added.stack.size(), &fiber_team::enter,
+            &added);
+    added.made = true;
+  }
+  added.exceptions = {};
+  if (tail_ == nullptr) {
+    added.next = added.previous = &added;
+  } else {
+    added.next = tail_->next;
+    added.previous = tail_;
+    added.next->previous = &added;
+    tail_->next = &added;
+  }
+  tail_ = &added;
+  return added;
+}
+
+void fiber_team::enter(void* of_fiber) noexcept {
+  auto& self = *static_cast<fiber*>(of_fiber);
+  arrive_first(self.context);
+  while (!self.team->quit_) {
+    self.team->serve(self);
+  }
+  leave_context(self.context, self.team->outside_);
+}
+
+/// Runs threads until none is left to start, then makes way until the next block.
+void fiber_team::serve(fiber& self) noexcept {
+  while (started_ < threads_) {
+    body_(argument_, started_++);
+  }
+  retire(self);
+}
+
+/// The fiber whose turn is next; between two rounds, makes the call that was asked for.
+fiber_team::fiber& fiber_team::next_of(fiber& self) noexcept {
+  if (&self == tail_ && asked_) {
+    asked_ = false;
+    answer_ = rounds_ ? rounds_() : 0;
+  }
+  return *self.next;
+}
+
+void fiber_team::retire(fiber& self) noexcept {
+  idle_.push_back(&self);  // has room for all
+  if (self.next == &self) {
+    tail_ = nullptr;
+    switch_context(self.context, outside_);
+    return;
+  }
+  fiber& next = next_of(self);
+  if (tail_ == &self) {
+    tail_ = self.previous;
+  }
+  self.previous->next = self.next;
+  self.next->previous = self.previous;
+  running_ = &next;
+  *static_cast<exception_state*>(exceptions_) = next.exceptions;
+  switch_context(self.context, next.context);
+}
+
+int fiber_team::barrier(bool outside) noexcept {
+  fiber& self = *running_;
+  asked_ = asked_ || outside;
+  if (started_ < threads_) {
+    change(self, add_to_ring());
+  } else {
+    fiber& next = next_of(self);
+    if (&next != &self) {
+      change(self, next);
+    }
+  }
+  return outside ? answer_ : 0;
+}
+
+void fiber_team::change(fiber& from, fiber& to) noexcept {
+  auto& state = *static_cast<exception_state*>(exceptions_);
+  from.exceptions = std::exchange(state, to.exceptions);
+  running_ = &to;
+  switch_context(from.context, to.context);
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The threads of one block as fibers of the calling thread: they run one after the
+/// other, each up to its next barrier.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/cpu/fiber.hpp"
+#include "weir/base/error.hpp"
+
+namespace weir::tessera {
+
+/// Stacks, each with a page below it that may not be touched (if the process does not
+/// have very many of them).
+class stack_slab {
+ public:
+  /// @error{out_of_memory, the system has no room for them}
+  [[nodiscard]] static result<std::unique_ptr<stack_slab>> make(std::size_t count,
+                                                                std::size_t bytes);
+  ~stack_slab();
+  stack_slab(const stack_slab&) = delete;
+  stack_slab& operator=(const stack_slab&) = delete;
+
+  [[nodiscard]] std::span<std::byte> stack(std::size_t i) const noexcept;
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] std::size_t guarded() const noexcept { return guarded_; }
+
+ private:
+  stack_slab() = default;
+
+  std::byte* base_ = nullptr;
+  std::size_t count_ = 0;
+  std::size_t guarded_ = 0;
+  std::size_t stack_bytes_ = 0;
+  std::size_t guard_bytes_ = 0;
+};
+
+/// Order: threads start in ascending order, each when the one before waits or has ended;
+/// after the last has started, those that wait go on in the same order, round by round.
+/// A thread that has returned counts as arrived at every later barrier.
+/// @threads{one block at a time, on any thread}
+class fiber_team {
+ public:
+  /// What a thread of the block does; must not throw.
+  using body = void (*)(void* argument, std::int64_t thread);
+  /// Called between two rounds when a thread asked for it by `barrier(true)`.
+  using between = std::function<int()>;
+
+  explicit fiber_team(std::size_t stack_bytes);
+  ~fiber_team();
+  fiber_team(const fiber_team&) = delete;
+  fiber_team& operator=(const fiber_team&) = delete;
+
+  /// Makes stacks for so many threads. @error{out_of_memory}
+  [[nodiscard]] result<void> reserve(std::int64_t threads);
+  /// Runs body(argument, t) for t from 0 to threads - 1, to the end of all; `reserve` has
+  /// been called for them.
+  void run(std::int64_t threads, body what, void* argument, between rounds = {}) noexcept;
+  /// Called by the body: returns when all threads have come here or ended. With `outside`
+  /// set, the result is that of the call between the rounds, else 0.
+  int barrier(bool outside = false) noexcept;
+
+ private:
+  struct fiber;
+  struct exception_state;
+
+  static void enter(void* of_fiber) noexcept;
+  void serve(fiber& self) noexcept;
+  void retire(fiber& self) noexcept;
+  [[nodiscard]] fiber& next_of(fiber& self) noexcept;
+  fiber& add_to_ring() noexcept;
+  void change(fiber& from, fiber& to) noexcept;
+
+  std::size_t stack_bytes_;
+  std::vector<std::unique_ptr<stack_slab>> slabs_;
+  std::vector<std::unique_ptr<fiber>> fibers_;
+  std::vector<fiber*> idle_;
+  fiber_context outside_;  ///< the thread that called run
+  fiber* running_ = nullptr;
+  fiber* tail_ = nullptr;  ///< last of the round, whose successor is the first
+  std::int64_t started_ = 0;
+  std::int64_t threads_ = 0;
+  body body_ = nullptr;
+  void* argument_ = nullptr;
+  between rounds_;
+  bool asked_ = false;  ///< someone waits for the call between rounds
+  int answer_ = 0;
+  void* exceptions_ = nullptr;  ///< the thread's record of exceptions in flight
+  bool quit_ = false;
+};
+
+}  // namespace weir::tessera

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Barrier of all blocks of a persistent kernel, each of which has a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace weir::tessera {
+
+/// A block that has ended counts as arrived at every later barrier.
+/// @threads{safe from any thread}
+class grid_gate {
+ public:
+  grid_gate(std::int64_t blocks, const std::atomic<bool>& stop)
+      : blocks_(blocks), stop_(stop) {}
+
+  /// Blocks until all blocks have arrived or left. Non-zero if the kernel had been asked
+  /// to stop by then: the same for all.
+  int arrive() {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t round = round_;
+    ++arrived_;
+    if (!open_if_complete()) {
+      opened_.wait(lock, [&] { return round_ != round; });
+    }
+    return answer_;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    --blocks_;
+    (void)open_if_complete();
+  }
+
+ private:
+  bool open_if_complete() {
+    if (arrived_ < blocks_ || arrived_ == 0) {
+      return false;
+    }
+    arrived_ = 0;
+    ++round_;
+    answer_ = stop_.load(std::memory_order_acquire) ? 1 : 0;
+    opened_.notify_all();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  std::int64_t blocks_;
+  std::int64_t arrived_ = 0;
+  std::uint64_t round_ = 0;
+  /// Of the last round. The next one cannot open before all have read it.
+  int answer_ = 0;
+  const std::atomic<bool>& stop_;
+};
+
+}  // namespace weir::tessera

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Threads of persistent kernels: start together or not at all, end one by one.
+#include "device/cpu/persistent.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <iterator>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/cpu/grid_gate.hpp"
+#include "weir/base/system/threads.hpp"
+
+namespace weir::tessera {
+namespace {
+
+std::chrono::nanoseconds to_duration(std::int64_t ns) {
+  return std::chrono::nanoseconds(ns);
+}
+
+}  // namespace
+
+/// Everything its threads touch, so that it may outlive the backend.
+class cpu_persistent_run final : public persistent_run {
+ public:
+  cpu_persistent_run(const grid_launch& launch, std::shared_ptr<const kernel_log> log,
+                     completion done)
+      : launch_(launch),
+        name_(launch.code.name),
+        args_((launch.args.size() + 7) / 8),
+        log_(std::move(log)),
+        done_(std::move(done)),
+        gate_(launch.blocks(), stop_),
+        left_(launch.blocks()) {
+    std::copy(launch.args.begin(), launch.args.end(),
+              std::as_writable_bytes(std::span(args_)).begin());
+    launch_.code.name = name_;
+    launch_.args = std::as_bytes(std::span(args_)).first(launch.args.size());
+    launch_.stop = &stop_;
+    if (launch.facts.determinism != nullptr) {
+      determinism_ = *launch.facts.determinism;
+      launch_.facts.determinism = &determinism_;
+    }
+  }
+
+  void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool ended() const noexcept override {
+    return ended_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] result<void> wait(std::int64_t limit_ns) override;
+
+  /// Makes scratch and threads. @error{out_of_memory, then nothing has run}
+  [[nodiscard]] result<void> start(const std::shared_ptr<cpu_persistent_run>& self,
+                                   std::size_t stack_bytes);
+  void join();
+  void detach();
+  [[nodiscard]] bool has_thread(std::thread::id id) const;
+
+ private:
+  void run_block(std::int64_t block, block_scratch& scratch);
+  void end_block(std::int64_t block, result<void> outcome);
+  void open(bool go);
+
+  grid_launch launch_;
+  std::string name_;
+  std::vector<std::uint64_t> args_;
+  tessDeterminism determinism_{};
+  std::shared_ptr<const kernel_log> log_;
+  completion done_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> ended_{false};
+  grid_gate gate_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<bool> go_;    ///< whether the threads that were made are to run
+  std::int64_t left_;         ///< blocks
+  std::int64_t failed_ = -1;  ///< the block with the lowest number whose error is kept
+  result<void> outcome_;
+  std::vector<std::thread> threads_;
+};
+
+result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>& self,
+                                       std::size_t stack_bytes) {
+  const std::int64_t blocks = launch_.blocks();
+  const bool fibers = needs_fibers(launch_, true);
+  try {
+    const signal_blocker scope;
+    threads_.reserve(static_cast<std::size_t>(blocks));
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      auto scratch = std::make_shared<block_scratch>(stack_bytes);
+      auto room = scratch->reserve(launch_.shared_bytes, fibers ? launch_.threads() : 0);
+      if (!room) {
+        open(false);
+        join();
+        return std::move(room).error();
+      }
+      threads_.emplace_back([self, scratch, b] {
+        name_this_thread("weir-kernel");
+        self->run_block(b, *scratch);
+      });
+    }
+  } catch (const std::exception&) {  // no memory or no more threads
+    const std::size_t made = threads_.size();
+    open(false);
+    join();
+    return error(
+        errc::out_of_memory,
+        fmt::format("start persistent kernel {}: expected {} threads, found room "
+                    "for {}",
+                    name_, blocks, made));
+  }
+  open(true);
+  return {};
+}
+
+void cpu_persistent_run::open(bool go) {
+  const std::lock_guard lock(mutex_);
+  go_ = go;
+  changed_.notify_all();
+}
+
+void cpu_persistent_run::run_block(std::int64_t block, block_scratch& scratch) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return go_.has_value(); });
+    if (!*go_) {
+      return;
+    }
+  }
+  const block_host host{&launch_, &scratch, log_.get(), &gate_, &stop_};
+  result<void> outcome;
+  try {
+    outcome = run_block_range(host, block, block + 1);
+  } catch (const std::bad_alloc&) {
+    outcome =
+        error(errc::out_of_memory, "run persistent kernel: no memory for its error");
+  }
+  gate_.leave();
+  end_block(block, std::move(outcome));
+}
+
+void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
+  completion done;
+  result<void> of_all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!outcome && (failed_ < 0 || block < failed_)) {
+      failed_ = block;
+      outcome_ = std::move(outcome);
+    }
+    if (--left_ > 0) {
+      return;
+    }
+    done = std::move(done_);
+    of_all = outcome_;
+  }
+  if (done) {
+    done(std::move(of_all));
+    done = nullptr;  // what it holds goes before anyone hears of the end
+  }
+  const std::lock_guard lock(mutex_);
+  ended_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+result<void> cpu_persistent_run::wait(std::int64_t limit_ns) {
+  std::unique_lock lock(mutex_);
+  const auto over = [this] { return ended(); };
+  if (limit_ns < 0) {
+    changed_.wait(lock, over);
+  } else if (!changed_.wait_for(lock, to_duration(limit_ns), over)) {
+    return error(
+        errc::timeout,
+        fmt::format("wait for persistent kernel {}: expected its end within {} ns, "
+                    "found {} blocks that run",
+                    name_, limit_ns, left_));
+  }
+  return outcome_;
+}
+
+void cpu_persistent_run::join() {
+  for (auto& thread : threads_) {
+    thread.join();
+  }
+  threads_.clear();
+}
+
+void cpu_persistent_run::detach() {
+  for (auto& thread : threads_) {
+    thread.detach();
+  }
+  threads_.clear();
+}
+
+bool cpu_persistent_run::has_thread(std::thread::id id) const {
+  for (const auto& thread : threads_) {
+    if (thread.get_id() == id) {
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+/// What users hold: asks the kernel to stop when they let go.
+class persistent_handle final : public persistent_run {
+ public:
+  explicit persistent_handle(std::shared_ptr<cpu_persistent_run> run)
+      : run_(std::move(run)) {}
+  ~persistent_handle() override { run_->request_stop(); }
+  persistent_handle(const persistent_handle&) = delete;
+  persistent_handle& operator=(const persistent_handle&) = delete;
+
+  void request_stop() noexcept override { run_->request_stop(); }
+  [[nodiscard]] bool ended() const noexcept override { return run_->ended(); }
+  [[nodiscard]] result<void> wait(std::int64_t limit_ns) override {
+    return run_->wait(limit_ns);
+  }
+
+ private:
+  std::shared_ptr<cpu_persistent_run> run_;
+};
+
+}  // namespace
+
+persistent_kernels::persistent_kernels(std::size_t stack_bytes,
+                                       std::int64_t stop_limit_ns, kernel_log log)
+    : stack_bytes_(stack_bytes),
+      stop_limit_ns_(stop_limit_ns),
+      log_(std::make_shared<const kernel_log>(std::move(log))) {}
+
+persistent_kernels::~persistent_kernels() {
+  for (auto& run : runs_) {
+    run->request_stop();
+  }
+  const auto limit = std::chrono::steady_clock::now() + to_duration(stop_limit_ns_);
+  for (auto& run : runs_) {
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        limit - std::chrono::steady_clock::now());
+    // A kernel's own completion cannot wait for itself.
+    const bool own = run->has_thread(std::this_thread::get_id());
+    if (!own && (run->ended() || run->wait(std::max<std::int64_t>(left.count(), 0)) ||
+                 run->ended())) {
+      run->join();
+    } else {
+      run->detach();
+    }
+  }
+}
+
+void persistent_kernels::reap() {
+  std::vector<std::shared_ptr<cpu_persistent_run>> over;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto end_of_live = std::partition(
+        runs_.begin(), runs_.end(), [](const auto& run) { return !run->ended(); });
+    over.assign(std::make_move_iterator(end_of_live),
+                std::make_move_iterator(runs_.end()));
+    runs_.erase(end_of_live, runs_.end());
+  }
+  for (auto& run : over) {
+    run->join();
+  }
+}
+
+result<std::shared_ptr<persistent_run>> persistent_kernels::start(
+    const grid_launch& launch, completion done) {
+  reap();
+  try {
+    auto run = std::make_shared<cpu_persistent_run>(launch, log_, std::move(done));
+    std::shared_ptr<persistent_run> handle = std::make_shared<persistent_handle>(run);
+    const std::lock_guard lock(mutex_);
+    runs_.push_back(run);
+    if (auto started = run->start(run, stack_bytes_); !started) {
+      runs_.pop_back();
+      return std::move(started).error();
+    }
+    return handle;
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "start a persistent kernel: expected memory for its blocks, found none");
+  }
+}
+
+}  // namespace weir::tessera

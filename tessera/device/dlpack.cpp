@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Exports that keep their memory, and checks of what comes from elsewhere.
+#include "weir/tessera/device/dlpack.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace weir::tessera::dlpack {
+namespace {
+
+struct type_row {
+  dtype ours;
+  data_type theirs;
+};
+
+constexpr std::array<type_row, 17> types{{
+    {dtype::fp8_e4m3, {type_float8_e4m3fn, 8, 1}},
+    {dtype::fp8_e5m2, {type_float8_e5m2, 8, 1}},
+    {dtype::fp16, {type_float, 16, 1}},
+    {dtype::bf16, {type_bfloat, 16, 1}},
+    {dtype::fp32, {type_float, 32, 1}},
+    {dtype::fp64, {type_float, 64, 1}},
+    {dtype::int8, {type_int, 8, 1}},
+    {dtype::int16, {type_int, 16, 1}},
+    {dtype::int32, {type_int, 32, 1}},
+    {dtype::int64, {type_int, 64, 1}},
+    {dtype::boolean, {type_bool, 8, 1}},
+    {dtype::complex64, {type_complex, 64, 1}},
+    {dtype::complex128, {type_complex, 128, 1}},
+    {dtype::uint8, {type_uint, 8, 1}},
+    {dtype::uint16, {type_uint, 16, 1}},
+    {dtype::uint32, {type_uint, 32, 1}},
+    {dtype::uint64, {type_uint, 64, 1}},
+}};
+constexpr std::int32_t most_dims = 64;
+
+result<data_type> their_type(dtype type) {
+  for (const auto& row : types) {
+    if (row.ours == type) {
+      return row.theirs;
+    }
+  }
+  return error(errc::unsupported,
+               fmt::format("export a tensor: expected a type that others know, found {}",
+                           info_of(type).tensogram));
+}
+
+result<dtype> our_type(data_type type) {
+  for (const auto& row : types) {
+    if (row.theirs.code == type.code && row.theirs.bits == type.bits && type.lanes == 1) {
+      return row.ours;
+    }
+  }
+  return error(errc::unsupported,
+               fmt::format("import a tensor: expected a type that we know, found code {} "
+                           "of {} bits and {} lanes",
+                           type.code, type.bits, type.lanes));
+}
+
+/// Distance in bytes from element 0 to the lowest and behind the highest byte.
+struct extent {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  bool empty = false;
+};
+
+/// Null strides mean row-major. Nothing if a number leaves 64 bits.
+std::optional<extent> extent_of(std::span<const std::int64_t> shape,
+                                const std::int64_t* strides, std::int64_t element) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    return extent{0, 0, true};
+  }
+  extent e{0, element, false};
+  std::int64_t row_major = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    const std::int64_t stride = strides != nullptr ? strides[i] : row_major;
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(shape[i] - 1, stride, &reach) ||
+        __builtin_mul_overflow(reach, element, &reach) ||
+        __builtin_add_overflow(reach < 0 ? e.low : e.high, reach,
+                               reach < 0 ? &e.low : &e.high) ||
+        __builtin_mul_overflow(row_major, shape[i], &row_major)) {
+      return std::nullopt;
+    }
+  }
+  return e;
+}
+
+/// What an export keeps until its deleter is called.
+template <class Managed>
+struct exported {
+  Managed managed;
+  allocation_ptr memory;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+  pid_t process = ::getpid();
+
+  static void drop(Managed* self) {
+    auto* const what = static_cast<exported*>(self->context);
+    // In the child of a fork, threads of the parent may hold locks for ever.
+    if (what->process == ::getpid()) {
+      delete what;
+    }
+  }
+};
+
+result<void> check_shape(std::span<const std::int64_t> shape, std::size_t strides) {
+  for (const std::int64_t n : shape) {
+    if (n < 0) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("describe a tensor: expected extents of at least 0, found {}", n));
+    }
+  }
+  if (shape.size() > most_dims || (strides != 0 && strides != shape.size())) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("describe a tensor: expected at most {} dimensions and as many "
+                    "strides or none, found {} and {}",
+                    most_dims, shape.size(), strides));
+  }
+  return {};
+}
+
+/// Address of element 0 of an export.
+result<std::byte*> check_export(const allocation& memory, const export_options& options) {
+  WEIR_CHECK(check_shape(options.shape, options.strides.size()));
+  const auto instances = memory.instances();
+  if (options.rank < 0 || static_cast<std::size_t>(options.rank) >= instances.size()) {
+    return error(errc::out_of_range,
+                 fmt::format("export a tensor: expected rank 0 to {}, found {}",
+                             instances.size() - 1, options.rank));
+  }
+  const auto reach =
+      extent_of(options.shape, options.strides.empty() ? nullptr : options.strides.data(),
+                info_of(options.type).size);
+  // Allocations are far smaller than 2^63 bytes.
+  const auto bytes = static_cast<std::int64_t>(memory.bytes());
+  const bool fits = options.offset <= memory.bytes() && reach.has_value() &&
+                    reach->low >= -static_cast<std::int64_t>(options.offset) &&
+                    reach->high <= bytes - static_cast<std::int64_t>(options.offset);
+  if (!fits) {
+    return error(
+        errc::out_of_range,
+        fmt::format("export a tensor: expected elements within the {} bytes of its "
+                    "allocation, found some that are not, from byte {} on",
+                    bytes, options.offset));
+  }
+  return instances[static_cast<std::size_t>(options.rank)] + options.offset;
+}
+
+template <class Managed>
+result<exported<Managed>*> make_export(allocation_ptr memory,
+                                       const export_options& options) {
+  if (memory == nullptr) {
+    return error(errc::invalid_argument,
+                 "export a tensor: expected an allocation, found none");
+  }
+  WEIR_TRY(const data_type type, their_type(options.type));
+  WEIR_TRY(std::byte * data, check_export(*memory, options));
+  try {
+    auto made = std::make_unique<exported<Managed>>();
+    made->shape.assign(options.shape.begin(), options.shape.end());
+    made->strides.assign(options.strides.begin(), options.strides.end());
+    if (made->strides.empty()) {  // some consumers take null strides for an error
+      made->strides.assign(made->shape.size(), 1);
+      for (std::size_t i = made->shape.size(); i-- > 1;) {
+        made->strides[i - 1] =
+            made->strides[i] * std::max<std::int64_t>(made->shape[i], 1);
+      }
+    }
+    made->memory = std::move(memory);
+    made->memory->lend();
+    made->managed.context = made.get();
+    made->managed.deleter = &exported<Managed>::drop;
+    tensor& t = made->managed.tensor;
+    const bool empty =
+        std::find(made->shape.begin(), made->shape.end(), 0) != made->shape.end();
+    t.data = empty ? nullptr : data;
+    t.device = options.device;
+    t.ndim = static_cast<std::int32_t>(made->shape.size());
+    t.type = type;
+    t.shape = made->shape.data();
+    t.strides = made->strides.data();
+    return made.release();
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory,
+                 "export a tensor: expected memory for its shape, found none");
+  }
+}
+
+result<description> describe_tensor(const tensor& t) {
+  if (t.ndim < 0 || t.ndim > most_dims || (t.ndim > 0 && t.shape == nullptr)) {
+    return error(errc::invalid_argument,
+                 fmt::format("import a tensor: expected a shape of 0 to {} dimensions, "
+                             "found {} of them",
+                             most_dims, t.ndim));
+  }
+  description d;
+  const auto dims = static_cast<std::size_t>(t.ndim);
+  d.shape = {t.shape, dims};
+  if (t.strides != nullptr) {
+    d.strides = {t.strides, dims};
+  }
+  WEIR_CHECK(check_shape(d.shape, d.strides.size()));
+  WEIR_TRY(d.type, our_type(t.type));
+  d.device = t.device;
+  const auto reach = extent_of(d.shape, t.strides, info_of(d.type).size);
+  const auto base = reinterpret_cast<std::uintptr_t>(t.data);
+  std::uintptr_t first = 0;
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  if (!reach.has_value() || __builtin_add_overflow(base, t.byte_offset, &first) ||
+      __builtin_add_overflow(first, reach->low, &begin) ||
+      __builtin_add_overflow(first, reach->high, &end)) {
+    return error(errc::out_of_range,
+                 fmt::format("import a tensor: expected bytes within the address space, "
+                             "found some that are not, from byte {} on",
+                             t.byte_offset));
+  }
+  if (t.data == nullptr && !reach->empty) {
+    return error(errc::invalid_argument,
+                 "import a tensor: expected data, found a null address");
+  }
+  if (!reach->empty) {
+    d.data = static_cast<std::byte*>(t.data) + t.byte_offset;
+    d.begin = d.data + reach->low;
+    d.bytes = end - begin;
+  }
+  return d;
+}
+
+template <class Managed>
+result<allocation_ptr> adopt_any(symmetric_memory& into, Managed* foreign,
+                                 std::int32_t on_device, std::uint64_t owner) {
+  WEIR_TRY(const description d, describe(foreign));
+  if (d.bytes == 0) {
+    return error(errc::invalid_argument,
+                 "import a tensor: expected at least one element, found none");
+  }
+  const auto release = [foreign] {
+    if (foreign->deleter != nullptr) {
+      foreign->deleter(foreign);
+    }
+  };
+  return into.adopt(d.begin, d.bytes, on_device, release, owner);
+}
+
+error null_tensor() {
+  return {errc::invalid_argument, "import a tensor: expected one, found a null address"};
+}
+
+}  // namespace
+
+result<managed_tensor_versioned*> make_versioned(allocation_ptr memory,
+                                                 const export_options& options) {
+  WEIR_TRY(auto* made, make_export<managed_tensor_versioned>(std::move(memory), options));
+  made->managed.flags = options.read_only ? flag_read_only : 0;
+  return &made->managed;
+}
+
+result<managed_tensor*> make_managed(allocation_ptr memory,
+                                     const export_options& options) {
+  if (options.read_only) {
+    return error(errc::unsupported,
+                 "export a tensor: expected memory that may be written, which the older "
+                 "form cannot say otherwise, found read-only memory");
+  }
+  WEIR_TRY(auto* made, make_export<managed_tensor>(std::move(memory), options));
+  return &made->managed;
+}
+
+result<description> describe(const managed_tensor_versioned* foreign) {
+  if (foreign == nullptr) {
+    return null_tensor();
+  }
+  if (foreign->major != major_version) {
+    return error(
+        errc::unsupported_version,
+        fmt::format("import a tensor: expected version {} of its structure, found "
+                    "{}.{}",
+                    major_version, foreign->major, foreign->minor));
+  }
+  WEIR_TRY(description d, describe_tensor(foreign->tensor));
+  d.read_only = (foreign->flags & flag_read_only) != 0;
+  return d;
+}
+
+result<description> describe(const managed_tensor* foreign) {
+  if (foreign == nullptr) {
+    return null_tensor();
+  }
+  return describe_tensor(foreign->tensor);
+}
+
+result<allocation_ptr> adopt(symmetric_memory& into, managed_tensor_versioned* foreign,
+                             std::int32_t on_device, std::uint64_t owner) {
+  return adopt_any(into, foreign, on_device, owner);
+}
+
+result<allocation_ptr> adopt(symmetric_memory& into, managed_tensor* foreign,
+                             std::int32_t on_device, std::uint64_t owner) {
+  return adopt_any(into, foreign, on_device, owner);
+}
+
+}  // namespace weir::tessera::dlpack

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Allocations and who keeps them.
+#include "weir/tessera/device/symmetric_memory.hpp"
+
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/address_table.hpp"
+
+namespace weir::tessera {
+namespace {
+
+error no_memory(const char* what) {
+  return {errc::out_of_memory,
+          fmt::format("{}: expected room for its entry, found none", what)};
+}
+
+result<void> check_range(const std::byte* at, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(at);
+  if (at == nullptr || bytes == 0 ||
+      bytes > std::numeric_limits<std::uintptr_t>::max() - begin) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("note memory at {}: expected an address and bytes within the "
+                    "address space, found {} bytes",
+                    static_cast<const void*>(at), bytes));
+  }
+  return {};
+}
+
+}  // namespace
+
+allocation::~allocation() {
+  const auto report = [this](result<void> freed) {
+    if (!freed && on_damage_ && *on_damage_) {
+      (*on_damage_)(freed.error());
+    }
+  };
+  switch (kind_) {
+    case memory_kind::device:
+      for (std::size_t r = 0; r < instances_.size(); ++r) {
+        report(backend_->free(devices_[r], instances_[r]));
+      }
+      break;
+    case memory_kind::host:
+      for (std::byte* at : instances_) {
+        report(backend_->free_host(at));
+      }
+      break;
+    case memory_kind::registered:
+      if (backend_ != nullptr) {
+        backend_->unpin_host(data(), bytes_);
+      }
+      break;
+    case memory_kind::imported: break;
+  }
+  if (on_release_) {
+    on_release_();
+  }
+}
+
+std::byte* memory_place::on_rank(std::int32_t other) const noexcept {
+  const auto instances = memory->instances();
+  const bool translated = memory->symmetric() && rank == 0 && other >= 0 &&
+                          static_cast<std::size_t>(other) < instances.size();
+  return instances[static_cast<std::size_t>(translated ? other : rank)] + offset;
+}
+
+symmetric_memory::symmetric_memory(std::shared_ptr<device_backend> backend,
+                                   std::function<void(const error&)> on_damage)
+    : backend_(std::move(backend)),
+      on_damage_(std::make_shared<const std::function<void(const error&)>>(
+          std::move(on_damage))),
+      table_(std::make_unique<address_table>()) {}
+
+symmetric_memory::~symmetric_memory() = default;
+
+std::shared_ptr<allocation> symmetric_memory::make(memory_kind kind, std::size_t bytes,
+                                                   std::uint64_t owner) const {
+  std::shared_ptr<allocation> made(new allocation);
+  made->kind_ = kind;
+  made->bytes_ = bytes;
+  made->owner_ = owner;
+  made->on_damage_ = on_damage_;
+  return made;
+}
+
+result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> devices,
+                                                  std::size_t bytes,
+                                                  std::uint64_t owner) {
+  if (devices.empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("allocate {} bytes: expected devices, found none", bytes));
+  }
+  if (bytes == 0) {
+    return allocation_ptr();
+  }
+  try {
+    auto made = make(memory_kind::device, bytes, owner);
+    made->backend_ = backend_;
+    made->devices_.assign(devices.begin(), devices.end());
+    made->instances_.reserve(devices.size());
+    for (const std::int32_t device : devices) {
+      WEIR_TRY(auto* at, backend_->allocate(device, bytes));
+      made->instances_.push_back(at);
+    }
+    WEIR_CHECK(table_->add(made));
+    return allocation_ptr(std::move(made));
+  } catch (const std::bad_alloc&) {
+    return no_memory("allocate memory on devices");
+  }
+}
+
+result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
+                                                       std::uint64_t owner) {
+  if (bytes == 0) {
+    return allocation_ptr();
+  }
+  try {
+    auto made = make(memory_kind::host, bytes, owner);
+    made->backend_ = backend_;
+    made->devices_.assign(1, allocation::host_device);
+    made->instances_.reserve(1);
+    WEIR_TRY(auto* at, backend_->allocate_host(bytes));
+    made->instances_.push_back(at);
+    WEIR_CHECK(table_->add(made));
+    return allocation_ptr(std::move(made));
+  } catch (const std::bad_alloc&) {
+    return no_memory("allocate host memory");
+  }
+}
+
+result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_t bytes,
+                                                       std::uint64_t owner) {
+  WEIR_CHECK(check_range(at, bytes));
+  try {
+    auto made = make(memory_kind::registered, bytes, owner);
+    made->devices_.assign(1, allocation::host_device);
+    made->instances_.assign(1, at);
+    WEIR_CHECK(table_->add(made));
+    if (auto pinned = backend_->pin_host(at, bytes); !pinned) {
+      table_->remove(made);
+      return std::move(pinned).error();
+    }
+    made->backend_ = backend_;  // from here on it is unpinned in the end
+    return allocation_ptr(std::move(made));
+  } catch (const std::bad_alloc&) {
+    return no_memory("register host memory");
+  }
+}
+
+result<allocation_ptr> symmetric_memory::adopt(std::byte* at, std::size_t bytes,
+                                               std::int32_t device,
+                                               std::function<void()> on_release,
+                                               std::uint64_t owner) {
+  WEIR_CHECK(check_range(at, bytes));
+  try {
+    auto made = make(memory_kind::imported, bytes, owner);
+    made->devices_.assign(1, device);
+    made->instances_.assign(1, at);
+    if (table_->contains(at, bytes)) {
+      const std::lock_guard lock(aliases_mutex_);
+      aliases_.push_back(made);
+    } else {
+      WEIR_CHECK(table_->add(made));
+    }
+    made->on_release_ = std::move(on_release);  // until here it is the caller's
+    return allocation_ptr(std::move(made));
+  } catch (const std::bad_alloc&) {
+    return no_memory("adopt memory of another library");
+  }
+}
+
+allocation_ptr symmetric_memory::take_alias(const void* at, std::uint64_t owner) {
+  const std::lock_guard lock(aliases_mutex_);
+  for (auto i = aliases_.begin(); i != aliases_.end(); ++i) {
+    if ((*i)->data() == at && (*i)->owner() == owner) {
+      allocation_ptr taken = std::move(*i);
+      aliases_.erase(i);
+      return taken;
+    }
+  }
+  return nullptr;
+}
+
+result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind,
+                                                std::uint64_t owner) {
+  const memory_place place = table_->find(at);
+  const bool fits = place.memory != nullptr && place.rank == 0 && place.offset == 0 &&
+                    place.memory->kind() == kind && place.memory->owner() == owner;
+  // Imported twice, memory stays known until both have been removed.
+  if (kind == memory_kind::imported) {
+    if (auto alias = take_alias(at, owner); alias != nullptr) {
+      return alias;
+    }
+  }
+  // Of two threads that remove the same, one finds it.
+  if (fits && table_->remove(place.memory)) {
+    return place.memory;
+  }
+  return error(
+      errc::invalid_argument,
+      fmt::format("free memory at {}: expected the start of an allocation of the "
+                  "same kind and owner, found {}",
+                  at,
+                  place.memory == nullptr ? "an address that is not known"
+                  : place.offset != 0     ? "an address inside of one"
+                  : place.rank != 0       ? "the address of another rank"
+                                          : "one of another kind or owner"));
+}
+
+result<void> symmetric_memory::restore(const allocation_ptr& memory) try {
+  return table_->add(memory);
+} catch (const std::bad_alloc&) {
+  return no_memory("restore memory on devices");
+}
+
+std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
+  std::vector<allocation_ptr> removed;
+  for (auto& memory : table_->all()) {
+    if (memory->owner() == owner && table_->remove(memory)) {
+      removed.push_back(std::move(memory));
+    }
+  }
+  const std::lock_guard lock(aliases_mutex_);
+  std::erase_if(aliases_, [&](allocation_ptr& alias) {
+    if (alias->owner() != owner) {
+      return false;
+    }
+    removed.push_back(std::move(alias));
+    return true;
+  });
+  return removed;
+}
+
+std::optional<memory_place> symmetric_memory::find(const void* at) const {
+  memory_place place = table_->find(at);
+  if (place.memory == nullptr) {
+    return std::nullopt;
+  }
+  return place;
+}
+
+std::byte* symmetric_memory::translate(void* at, std::int32_t rank) const noexcept {
+  return table_->translate(static_cast<std::byte*>(at), rank);
+}
+
+std::size_t symmetric_memory::size() const {
+  const std::lock_guard lock(aliases_mutex_);
+  return table_->all().size() + aliases_.size();
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What keeps a stream in order: a lane for each device, and the memory that lanes share.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "weir/runtime/engine.hpp"
+
+namespace weir::tessera {
+
+/// What went wrong in a stream and with which of its operations; empty if nothing.
+/// @threads{a value; the error is shared and immutable}
+struct failure {
+  std::shared_ptr<const error> what;
+  std::uint64_t operation = 0;  ///< its number in the stream
+
+  explicit operator bool() const noexcept { return what != nullptr; }
+  /// The earlier of the two.
+  void merge(const failure& other) {
+    if (other && (!*this || other.operation < operation)) {
+      *this = other;
+    }
+  }
+};
+
+/// One chain of tasks. Operations hold its order token for writing, so the rest of it is
+/// touched by one task at a time.
+struct lane {
+  runtime::footprint token;
+  runtime::access held;    ///< the token for writing: submissions copy less that way
+  failure poison;          ///< operations are skipped while it is set
+  bool backwards = false;  ///< the next collective that begins here is to go that way
+};
+
+/// Memory that an operation touches on one lane besides the memory of that lane's device.
+struct touched_memory {
+  static constexpr int no_lane = -1;
+  /// The lane whose device has the memory. `no_lane`: memory of the host, or of a device
+  /// that the stream does not have; such memory is told apart by its addresses.
+  int owner = no_lane;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  ///< one past the last byte
+  bool writes = false;
+
+  /// Addresses of this many bytes from `at` on. Null: all addresses.
+  [[nodiscard]] static touched_memory outside(const void* at, std::size_t bytes,
+                                              bool writes) noexcept {
+    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+    const std::uint64_t begin =
+        std::min<std::uint64_t>(reinterpret_cast<std::uintptr_t>(at), most - 1);
+    const std::uint64_t end =
+        at == nullptr ? most : begin + std::min<std::uint64_t>(bytes, most - begin);
+    return {no_lane, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
+            writes};
+  }
+};
+
+/// Failures of operations that should have written memory which belongs to no lane.
+/// @threads{safe from any thread. What a task finds for its addresses does not depend on
+/// timing, as tasks that touch the same addresses run one after another}
+class outside_failures {
+ public:
+  void add(const touched_memory& what, const failure& why) {
+    const std::lock_guard lock(mutex_);
+    for (const entry& e : entries_) {
+      if (e.begin <= what.begin && what.end <= e.end) {
+        return;
+      }
+    }
+    entries_.push_back({what.begin, what.end, why});
+    any_.store(true, std::memory_order_release);
+  }
+  [[nodiscard]] failure of(const touched_memory& what) const {
+    failure out;
+    if (any()) {
+      const std::lock_guard lock(mutex_);
+      for (const entry& e : entries_) {
+        if (e.begin < what.end && what.begin < e.end) {
+          out.merge(e.why);
+        }
+      }
+    }
+    return out;
+  }
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_acquire); }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    entries_.clear();
+    any_.store(false, std::memory_order_release);
+  }
+  /// Adds the failures of `from`. If `operation` is not 0, it replaces the numbers of the
+  /// operations that failed.
+  void add_all(const outside_failures& from, std::uint64_t operation) {
+    if (!from.any()) {
+      return;
+    }
+    const std::vector<entry> others = [&] {
+      const std::lock_guard lock(from.mutex_);
+      return from.entries_;
+    }();
+    for (const entry& e : others) {
+      failure why = e.why;
+      why.operation = operation == 0 ? why.operation : operation;
+      add({touched_memory::no_lane, e.begin, e.end, true}, why);
+    }
+  }
+
+ private:
+  struct entry {
+    std::int64_t begin;
+    std::int64_t end;
+    failure why;
+  };
+  mutable std::mutex mutex_;
+  std::vector<entry> entries_;
+  std::atomic<bool> any_{false};
+};
+
+/// The lanes of one stream: one for each device. Operations on one lane run in order.
+/// Operations of different lanes do not wait for each other, unless one of them touches
+/// memory of the other's device or both touch the same memory that belongs to no lane.
+/// @threads{each lane: the tasks that hold its token; the rest is constant}
+class lane_set {
+ public:
+  [[nodiscard]] static result<std::unique_ptr<lane_set>> make(runtime::engine& in,
+                                                              unsigned devices) {
+    auto out = std::make_unique<lane_set>();
+    for (unsigned i = 0; i < devices; ++i) {
+      WEIR_TRY(const runtime::storage token, in.allocate(1, "order tokens"));
+      WEIR_TRY(const runtime::footprint bytes, bytes_of(token.id, 0, 1));
+      out->lanes_.push_back(
+          {bytes, {bytes, runtime::access_mode::read_write}, {}, false});
+    }
+    if (devices > 1) {
+      constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
+      // The storage stands for all addresses. No byte of it is ever touched.
+      static std::byte nothing;
+      out->outside_ = in.adopt(&nothing, all, "");
+    }
+    return out;
+  }
+
+  /// Lanes, of which there is one for each device.
+  [[nodiscard]] unsigned devices() const noexcept {
+    return static_cast<unsigned>(lanes_.size());
+  }
+  [[nodiscard]] lane& of(std::size_t device) noexcept { return lanes_[device]; }
+  /// The access that a task needs which touches this memory. @pre devices() > 1
+  [[nodiscard]] runtime::access access_to(const touched_memory& what) const {
+    const runtime::access_mode mode =
+        what.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
+    if (what.owner != touched_memory::no_lane) {
+      return {lanes_[static_cast<std::size_t>(what.owner)].token, mode};
+    }
+    const auto bytes = bytes_of(outside_.id, what.begin, what.end - what.begin);
+    WEIR_EXPECT(bytes.has_value());  // addresses are below 2^63
+    return {*bytes, mode};
+  }
+  /// Failures in memory that belongs to no lane.
+  [[nodiscard]] outside_failures& outside() noexcept { return failures_; }
+
+  /// Whether a lane or memory of no lane has a failure. The caller holds all tokens, or
+  /// knows that no task holds one.
+  [[nodiscard]] bool poisoned() const noexcept {
+    return failures_.any() ||
+           std::any_of(lanes_.begin(), lanes_.end(),
+                       [](const lane& l) { return static_cast<bool>(l.poison); });
+  }
+  /// The first failure of all lanes. The caller holds all of them.
+  [[nodiscard]] failure first_failure() const {
+    failure out;
+    for (const lane& l : lanes_) {
+      out.merge(l.poison);
+    }
+    return out;
+  }
+  /// Returns the first failure of all lanes and clears all failures.
+  [[nodiscard]] failure take_failures() {
+    failure out = first_failure();
+    for (lane& l : lanes_) {
+      l.poison = {};
+    }
+    if (failures_.any()) {
+      failures_.clear();
+    }
+    return out;
+  }
+
+  bool urgent = false;  ///< tasks go before those of other streams
+
+ private:
+  [[nodiscard]] static result<runtime::footprint> bytes_of(runtime::storage_id id,
+                                                           std::int64_t begin,
+                                                           std::int64_t length) {
+    const std::int64_t one = 1;
+    return runtime::footprint::of(id, begin, {&length, 1}, {&one, 1}, 1);
+  }
+
+  std::vector<lane> lanes_;
+  runtime::storage outside_;  ///< only where there are several lanes
+  outside_failures failures_;
+};
+
+}  // namespace weir::tessera

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The layout rule of parameter buffers.
+#include "weir/tessera/module/arguments.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "weir/base/dtype.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+constexpr std::uint32_t pointer_bytes = 8;
+constexpr std::uint32_t unit = 8;
+
+// The ABI's types have the ids below the first that formats add.
+const dtype_info* abi_dtype(std::uint32_t id) noexcept {
+  for (const dtype_info& info : all_dtypes()) {
+    if (static_cast<std::uint32_t>(info.id) == id && !info.tessera.empty()) {
+      return &info;
+    }
+  }
+  return nullptr;
+}
+
+error misfit(const kernel_parameter& p, std::string_view expected, std::string found) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot lay out parameter \"{}\": expected {}, found {}",
+                           p.name, expected, found));
+}
+
+result<void> check_kind(const kernel_parameter& p) {
+  if (p.dtype != 0 && abi_dtype(p.dtype) == nullptr) {
+    return misfit(p, "a dtype of the ABI", fmt::format("{}", p.dtype));
+  }
+  switch (p.kind) {
+    case parameter_kind::pointer:
+      if (p.size != pointer_bytes) {
+        return misfit(p, "8 bytes for a pointer", fmt::format("{}", p.size));
+      }
+      break;
+    case parameter_kind::scalar:
+      if (p.size == 0 || p.size != size_of_dtype(p.dtype)) {
+        return misfit(p, "the size of its dtype",
+                      fmt::format("{} bytes for dtype {}", p.size, p.dtype));
+      }
+      break;
+    case parameter_kind::opaque:
+      if (p.size == 0 || p.dtype != 0) {
+        return misfit(p, "bytes without a dtype",
+                      fmt::format("{} bytes of dtype {}", p.size, p.dtype));
+      }
+      break;
+    default:
+      return misfit(p, "scalar, pointer or opaque",
+                    fmt::format("kind {}", static_cast<std::uint32_t>(p.kind)));
+  }
+  if (p.direction > parameter_direction::inout ||
+      (p.kind != parameter_kind::pointer && p.direction != parameter_direction::in)) {
+    return misfit(p, "a direction that its kind has",
+                  fmt::format("{}", static_cast<std::uint32_t>(p.direction)));
+  }
+  if (p.space != address_space::generic && p.space != address_space::global &&
+      p.space != address_space::constant) {
+    return misfit(p, "address space 0, 1 or 4",
+                  fmt::format("{}", static_cast<std::uint32_t>(p.space)));
+  }
+  return {};
+}
+
+// Calls `place(parameter index, offset)` for each parameter.
+template <class Place>
+result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place place) {
+  std::uint64_t cursor = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const kernel_parameter& p = parameters[i];
+    WEIR_CHECK(check_kind(p));
+    const std::uint64_t offset = align_up<std::uint64_t>(cursor, alignment_of(p));
+    cursor = offset + p.size;
+    if (cursor > most_argument_bytes) {
+      return misfit(p, fmt::format("an end at {} or before", most_argument_bytes),
+                    fmt::format("{}", cursor));
+    }
+    WEIR_CHECK(place(i, static_cast<std::uint32_t>(offset)));
+  }
+  const auto used = static_cast<std::uint32_t>(cursor);
+  return argument_extent{used, align_up(used, unit)};
+}
+
+}  // namespace
+
+kernel_parameter pointer_parameter(std::string name, std::uint32_t dtype,
+                                   parameter_direction direction, address_space space) {
+  return {std::move(name), parameter_kind::pointer, dtype, pointer_bytes, 0, space,
+          direction};
+}
+kernel_parameter scalar_parameter(std::string name, std::uint32_t dtype) {
+  return {std::move(name),        parameter_kind::scalar, dtype, size_of_dtype(dtype), 0,
+          address_space::generic, parameter_direction::in};
+}
+kernel_parameter opaque_parameter(std::string name, std::uint32_t bytes) {
+  return {std::move(name),        parameter_kind::opaque, 0, bytes, 0,
+          address_space::generic, parameter_direction::in};
+}
+
+std::uint32_t size_of_dtype(std::uint32_t id) noexcept {
+  const dtype_info* info = abi_dtype(id);
+  return info == nullptr ? 0 : info->size;
+}
+
+std::string_view name_of_dtype(std::uint32_t id) noexcept {
+  const dtype_info* info = abi_dtype(id);
+  return info == nullptr ? std::string_view() : info->tessera;
+}
+
+std::uint32_t alignment_of(const kernel_parameter& p) noexcept {
+  return p.kind == parameter_kind::opaque || p.size >= unit || p.size == 0 ? unit
+                                                                           : p.size;
+}
+
+result<argument_extent> lay_out(std::span<kernel_parameter> parameters) {
+  return walk(parameters, [&](std::size_t i, std::uint32_t offset) -> result<void> {
+    parameters[i].offset = offset;
+    return {};
+  });
+}
+
+result<argument_extent> check_layout(std::span<const kernel_parameter> parameters) {
+  return walk(parameters, [&](std::size_t i, std::uint32_t offset) -> result<void> {
+    if (parameters[i].offset != offset) {
+      return misfit(parameters[i], fmt::format("offset {}", offset),
+                    fmt::format("{}", parameters[i].offset));
+    }
+    return {};
+  });
+}
+
+argument_extent extent_of(std::span<const kernel_parameter> parameters) noexcept {
+  if (parameters.empty()) {
+    return {};
+  }
+  const std::uint32_t used = parameters.back().offset + parameters.back().size;
+  return {used, align_up(used, unit)};
+}
+
+result<void> check_arguments(std::span<const kernel_parameter> parameters,
+                             const void* buffer, std::size_t bytes) {
+  const argument_extent extent = extent_of(parameters);
+  if (bytes < extent.used || bytes > extent.padded) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot take arguments: expected {} to {} bytes, found {}",
+                             extent.used, extent.padded, bytes));
+  }
+  if (buffer == nullptr && bytes != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot take arguments: expected {} bytes, found null", extent.used));
+  }
+  return {};
+}
+
+result<byte_vector> copy_arguments(std::span<const kernel_parameter> parameters,
+                                   const void* buffer, std::size_t bytes) {
+  WEIR_CHECK(check_arguments(parameters, buffer, bytes));
+  byte_vector out(extent_of(parameters).padded);
+  if (bytes != 0) {
+    std::memcpy(out.data(), buffer, bytes);
+  }
+  return out;
+}
+
+result<byte_vector> pack_arguments(std::span<const kernel_parameter> parameters,
+                                   std::span<const bytes_view> values) {
+  if (values.size() != parameters.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot pack arguments: expected {} values, found {}",
+                             parameters.size(), values.size()));
+  }
+  byte_vector out(extent_of(parameters).padded);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].size() != parameters[i].size) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot pack argument \"{}\": expected {} bytes, found {}",
+                               parameters[i].name, parameters[i].size, values[i].size()));
+    }
+    std::memcpy(out.data() + parameters[i].offset, values[i].data(), values[i].size());
+  }
+  return out;
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// POSIX beneath the cache: the file system of base/file knows neither owners nor modes.
+#include "cache_files.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "weir/base/file.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+constexpr std::string_view temporary_suffix = ".tmp";
+constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
+
+error failed(std::string_view what, const std::string& path, int code) {
+  return error(code == ENOSPC || code == EDQUOT ? errc::no_space : errc::io,
+               fmt::format("cannot {} {}: expected success, found \"{}\"", what, path,
+                           std::strerror(code)));
+}
+
+error refused_folder(const std::string& path, std::string_view expected,
+                     std::string found) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot use cache folder {}: expected {}, found {}", path,
+                           expected, found));
+}
+
+result<void> write_fully(int descriptor, const std::string& path, bytes_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return failed("write", path, errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+// Unique among the threads of all living processes of this machine; a name that a dead
+// one has left is taken over by the next number.
+result<private_file> create_temporary(const std::string& folder, std::string& path) {
+  static std::atomic<std::uint64_t> serial{0};
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    path = join_path(folder, fmt::format(".{}-{}{}", ::getpid(), serial.fetch_add(1),
+                                         temporary_suffix));
+    const int descriptor =
+        ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (descriptor >= 0) {
+      private_file file(descriptor);
+      ::flock(descriptor, LOCK_EX | LOCK_NB);
+      return file;
+    }
+    if (errno != EEXIST) {
+      break;
+    }
+  }
+  return failed("create", path, errno);
+}
+
+result<void> make_folders(const std::string& path) {
+  for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+    const std::string part = path.substr(0, at);
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && at == std::string::npos) {
+      return refused_folder(path, "one that can be made",
+                            fmt::format("\"{}\"", std::strerror(errno)));
+    }
+    if (at == std::string::npos) {
+      return {};
+    }
+  }
+}
+
+}  // namespace
+
+private_file& private_file::operator=(private_file&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+private_file::~private_file() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+int private_file::release() noexcept {
+  return std::exchange(descriptor_, -1);
+}
+
+result<void> prepare_private_folder(const std::string& path) {
+  if (path.empty()) {
+    return refused_folder("\"\"", "a name", "none");
+  }
+  WEIR_CHECK(make_folders(path));
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    return refused_folder(path, "a folder", fmt::format("\"{}\"", std::strerror(errno)));
+  }
+  if (!S_ISDIR(facts.st_mode)) {
+    return refused_folder(path, "a folder", "something else");
+  }
+  if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
+    return refused_folder(path, "one of this user or of root",
+                          fmt::format("one of user {}", facts.st_uid));
+  }
+  if ((facts.st_mode & writable_by_others) != 0 && (facts.st_mode & S_ISVTX) == 0) {
+    return refused_folder(path, "one that others cannot write to",
+                          fmt::format("mode {:o}", facts.st_mode & 07777));
+  }
+  return {};
+}
+
+result<private_file> open_private(const std::string& path) {
+  private_file file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.is_open()) {
+    if (errno == ENOENT) {
+      return file;
+    }
+    return errno == ELOOP ? error(errc::corrupt,
+                                  fmt::format("cannot open {}: expected a file, found a "
+                                              "link",
+                                              path))
+                          : failed("open", path, errno);
+  }
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) {
+    return failed("look at", path, errno);
+  }
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() ||
+      (facts.st_mode & writable_by_others) != 0) {
+    return error(errc::corrupt,
+                 fmt::format("cannot open {}: expected a file of this user alone, found "
+                             "mode {:o} of user {}",
+                             path, facts.st_mode, facts.st_uid));
+  }
+  return file;
+}
+
+result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) {
+    return failed("look at", "an entry of the cache", errno);
+  }
+  if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) > most) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot read an entry of the cache: expected at most {} "
+                             "bytes, found {}",
+                             most, facts.st_size));
+  }
+  byte_vector out(static_cast<std::size_t>(facts.st_size));
+  std::size_t got = 0;
+  while (got < out.size()) {
+    const ssize_t n =
+        ::pread(file.get(), out.data() + got, out.size() - got, static_cast<off_t>(got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return failed("read", "an entry of the cache", errno);
+    }
+    if (n == 0) {
+      break;
+    }
+    got += static_cast<std::size_t>(n);
+  }
+  out.resize(got);
+  return out;
+}
+
+result<void> write_private(const std::string& folder, const std::string& name,
+                           bytes_view head, bytes_view tail) {
+  std::string temporary;
+  WEIR_TRY(const private_file file, create_temporary(folder, temporary));
+  const std::string path = join_path(folder, name);
+  const auto fill = [&]() -> result<void> {
+    WEIR_CHECK(write_fully(file.get(), temporary, head));
+    WEIR_CHECK(write_fully(file.get(), temporary, tail));
+    if (::fsync(file.get()) != 0) {
+      return failed("sync", temporary, errno);
+    }
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      return failed("rename", temporary, errno);
+    }
+    return {};
+  };
+  if (auto filled = fill(); !filled) {
+    ::unlink(temporary.c_str());
+    return filled;
+  }
+  return posix_file_system().sync_folder(folder);
+}
+
+void remove_abandoned(const std::string& folder) {
+  for (const std::string& name : names_in(folder, temporary_suffix)) {
+    const std::string path = join_path(folder, name);
+    const auto file = open_private(path);
+    // A living writer holds the lock.
+    if (file && file->is_open() && ::flock(file->get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(path.c_str());
+    }
+  }
+}
+
+std::vector<std::string> names_in(const std::string& folder, std::string_view suffix) {
+  std::vector<std::string> out;
+  const auto all = posix_file_system().list(folder);
+  if (all) {
+    std::copy_if(all->begin(), all->end(), std::back_inserter(out),
+                 [&](const std::string& name) {
+                   return std::string_view(name).ends_with(suffix);
+                 });
+  }
+  return out;
+}
+
+}  // namespace weir::tessera

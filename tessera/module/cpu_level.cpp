@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Levels of x86-64, from cpuid and the registers that the system saves.
+#include "module/cpu_level.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace weir::tessera {
+
+namespace {
+
+#ifdef __x86_64__
+
+struct cpuid_words {
+  std::uint32_t a = 0, b = 0, c = 0, d = 0;
+};
+
+// All zero for a leaf that the processor does not have.
+cpuid_words cpuid(std::uint32_t leaf) {
+  cpuid_words out;
+  if (__get_cpuid_count(leaf, 0, &out.a, &out.b, &out.c, &out.d) == 0) {
+    return {};
+  }
+  return out;
+}
+
+constexpr std::uint32_t bits(std::initializer_list<int> places) {
+  std::uint32_t out = 0;
+  for (const int place : places) {
+    out |= std::uint32_t{1} << place;
+  }
+  return out;
+}
+
+bool has(std::uint32_t word, std::uint32_t mask) {
+  return (word & mask) == mask;
+}
+
+// Which registers the system saves; may be read only where OSXSAVE is set.
+std::uint32_t saved_registers() {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+std::vector<std::string> find_levels() {
+  constexpr std::uint32_t osxsave = bits({27});
+  // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
+  constexpr std::uint32_t v2_c = bits({0, 9, 13, 19, 20, 23});
+  // FMA, MOVBE, OSXSAVE, AVX, F16C
+  constexpr std::uint32_t v3_c = bits({12, 22, 27, 28, 29});
+  constexpr std::uint32_t v3_b = bits({3, 5, 8});             // BMI1, AVX2, BMI2
+  constexpr std::uint32_t v4_b = bits({16, 17, 28, 30, 31});  // AVX512 F, DQ, CD, BW, VL
+  constexpr std::uint32_t lahf = bits({0}), lzcnt = bits({5});
+  constexpr std::uint32_t saves_ymm = bits({1, 2});
+  constexpr std::uint32_t saves_zmm = bits({1, 2, 5, 6, 7});
+
+  const cpuid_words one = cpuid(1);
+  const cpuid_words seven = cpuid(7);
+  const cpuid_words extended = cpuid(0x80000001);
+  const std::uint32_t saved = has(one.c, osxsave) ? saved_registers() : 0;
+
+  std::vector<std::string> out{"x86-64-v1"};
+  const bool v2 = has(one.c, v2_c) && has(extended.c, lahf);
+  const bool v3 = v2 && has(one.c, v3_c) && has(seven.b, v3_b) &&
+                  has(extended.c, lzcnt) && has(saved, saves_ymm);
+  const bool v4 = v3 && has(seven.b, v4_b) && has(saved, saves_zmm);
+  if (v2) {
+    out.insert(out.begin(), "x86-64-v2");
+  }
+  if (v3) {
+    out.insert(out.begin(), "x86-64-v3");
+  }
+  if (v4) {
+    out.insert(out.begin(), "x86-64-v4");
+  }
+  return out;
+}
+
+#elif defined(__aarch64__)
+std::vector<std::string> find_levels() {
+  return {"aarch64"};
+}
+#else
+std::vector<std::string> find_levels() {
+  return {};
+}
+#endif
+
+}  // namespace
+
+const std::vector<std::string>& host_levels() {
+  static const std::vector<std::string> levels = find_levels();
+  return levels;
+}
+
+std::vector<std::string> host_levels_up_to(std::string_view most) {
+  const std::vector<std::string>& all = host_levels();
+  const auto from = most.empty() ? all.begin() : std::find(all.begin(), all.end(), most);
+  return {from, all.end()};
+}
+
+}  // namespace weir::tessera

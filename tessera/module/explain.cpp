@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What there is to know of a module, as JSON.
+#include "explain.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include "weir/base/text.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+std::string_view word_of(parameter_kind kind) {
+  switch (kind) {
+    case parameter_kind::scalar: return "scalar";
+    case parameter_kind::pointer: return "pointer";
+    case parameter_kind::opaque: return "opaque";
+  }
+  return "unknown";
+}
+
+std::string_view word_of(parameter_direction direction) {
+  switch (direction) {
+    case parameter_direction::in: return "in";
+    case parameter_direction::out: return "out";
+    case parameter_direction::inout: return "inout";
+  }
+  return "unknown";
+}
+
+std::string_view word_of_algorithm(std::uint32_t algorithm) {
+  switch (algorithm) {
+    case 0: return "any";
+    case 1: return "ring";
+    case 2: return "tree";
+    case 3: return "hierarchical";
+    case 4: return "direct";
+    default: return "unknown";
+  }
+}
+
+std::string_view word_of_collective(std::uint32_t collective) {
+  switch (collective) {
+    case 0: return "any";
+    case 1: return "all_reduce";
+    case 2: return "reduce_scatter";
+    case 3: return "all_gather";
+    case 4: return "broadcast";
+    default: return "other";
+  }
+}
+
+std::string dtype_json(std::uint32_t id) {
+  return id == 0 ? "null" : json_quote(name_of_dtype(id));
+}
+
+// Elements behind commas, each made by `one`.
+template <class Range, class One>
+std::string list(const Range& range, One one) {
+  std::string out = "[";
+  for (const auto& element : range) {
+    out += out.size() == 1 ? "" : ",";
+    out += one(element);
+  }
+  return out + "]";
+}
+
+std::string parameter_json(const kernel_parameter& p) {
+  std::string out = fmt::format(
+      R"({{"name":{},"kind":"{}","dtype":{},"size":{},"offset":{})", json_quote(p.name),
+      word_of(p.kind), dtype_json(p.dtype), p.size, p.offset);
+  if (p.kind == parameter_kind::pointer) {
+    out += fmt::format(R"(,"direction":"{}","space":{})", word_of(p.direction),
+                       static_cast<std::uint32_t>(p.space));
+  }
+  return out + "}";
+}
+
+std::string flags_json(std::uint32_t flags) {
+  struct flag_word {
+    std::uint32_t flag;
+    std::string_view word;
+  };
+  constexpr std::array<flag_word, 6> words{{
+      {TESS_KERNEL_DETERMINISTIC, "deterministic"},
+      {TESS_KERNEL_USES_BARRIER, "uses_barrier"},
+      {TESS_KERNEL_PER_THREAD, "per_thread"},
+      {TESS_KERNEL_PERSISTENT_ONLY, "persistent_only"},
+      {TESS_KERNEL_PERSISTENT_CAPABLE, "persistent_capable"},
+      {TESS_KERNEL_ANY_BLOCK, "any_block"},
+  }};
+  std::vector<std::string_view> set;
+  for (const flag_word& w : words) {
+    if ((flags & w.flag) != 0) {
+      set.push_back(w.word);
+    }
+  }
+  return list(set, [](std::string_view w) { return json_quote(w); });
+}
+
+std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t selected) {
+  const kernel_record& k = module.kernels[i];
+  const argument_extent extent = extent_of(k.parameters);
+  std::vector<std::size_t> targets;
+  for (std::size_t s = 0; s < module.code.size(); ++s) {
+    if ((k.targets >> s & 1) != 0) {
+      targets.push_back(s);
+    }
+  }
+  return fmt::format(
+      R"({{"name":{},"symbol":{},"argument_bytes":{},"argument_bytes_used":{},)"
+      R"("default_block":[{},{},{}],"most_threads":{},"shared_bytes":{},"flags":{},)"
+      R"("parameters":{},"targets":{},"selected":{}}})",
+      json_quote(k.name), json_quote(k.symbol), extent.padded, extent.used,
+      k.default_block[0], k.default_block[1], k.default_block[2], k.most_threads,
+      k.shared_bytes, flags_json(k.flags), list(k.parameters, parameter_json),
+      list(targets, [](std::size_t s) { return std::to_string(s); }),
+      selected < 0 ? std::string("null") : std::to_string(selected));
+}
+
+std::string section_json(const section_facts& s) {
+  return fmt::format(R"({{"kind":"{}","arch":{},"bytes":{},"selected":{}}})",
+                     name_of(s.kind), json_quote(s.arch), s.bytes, s.selected);
+}
+
+std::string plan_json(const plan_record& p) {
+  return fmt::format(
+      R"({{"collective":"{}","dtype":{},"axis":{},"algorithm":"{}","least_bytes":{},)"
+      R"("most_bytes":{},"chunk_bytes":{},"wire_dtype":{}}})",
+      word_of_collective(p.collective), dtype_json(p.dtype),
+      p.axis.empty() ? std::string("null") : json_quote(p.axis),
+      word_of_algorithm(p.algorithm), p.least_bytes, p.most_bytes, p.chunk_bytes,
+      dtype_json(p.wire_dtype));
+}
+
+std::string policy_json(const std::optional<policy_record>& p) {
+  if (!p) {
+    return "null";
+  }
+  return fmt::format(R"({{"stable_reductions":{},"deterministic":{},"rng_stateless":{},)"
+                     R"("fast_math":{},"wire_quantisation":{},"seed":{}}})",
+                     p->stable_reductions, p->deterministic, p->rng_stateless,
+                     p->fast_math, p->wire_quantisation, p->seed);
+}
+
+}  // namespace
+
+std::vector<section_facts> facts_of(const fatbin& module) {
+  std::vector<section_facts> out;
+  for (const code_section& s : module.code) {
+    out.push_back({s.kind, s.arch, s.bytes.size(), false});
+  }
+  return out;
+}
+
+std::string explain_json(const fatbin& module, const std::vector<section_facts>& sections,
+                         const std::vector<std::ptrdiff_t>& selected_section,
+                         signature_state signature) {
+  std::string kernels = "[";
+  for (std::size_t i = 0; i < module.kernels.size(); ++i) {
+    kernels += i == 0 ? "" : ",";
+    kernels += kernel_json(module, i, selected_section[i]);
+  }
+  const std::string key =
+      module.signature ? json_quote(to_hex(module.signature->key)) : "null";
+  return fmt::format(
+      R"({{"abi":[{},{}],"bytes":{},"source_hash":"{}","content_hash":"{}",)"
+      R"("signature":{{"state":"{}","key":{}}},"kernels":{}],"sections":{},)"
+      R"("policy":{},"plans":{},"explain":{}}})",
+      module.abi.major, module.abi.minor, module.bytes, to_hex(module.source_hash),
+      to_hex(module.content_hash), name_of(signature), key, kernels,
+      list(sections, section_json), policy_json(module.policy),
+      list(module.plans, plan_json), module.explain.empty() ? "null" : module.explain);
+}
+
+std::string explain(const fatbin& module) {
+  return explain_json(
+      module, facts_of(module), std::vector<std::ptrdiff_t>(module.kernels.size(), -1),
+      module.signature ? signature_state::valid : signature_state::absent);
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writing of containers.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "fatbin_layout.hpp"
+
+namespace weir::tessera {
+
+namespace lay = fatbin_layout;
+
+namespace {
+
+/// Bytes that grow at their end.
+class byte_sink {
+ public:
+  void u32(std::uint32_t value) { number(value); }
+  void u64(std::uint64_t value) { number(value); }
+  void bytes(bytes_view b) { append(out_, b); }
+  void head(std::uint32_t record_bytes, std::size_t count) {
+    u32(record_bytes);
+    u32(static_cast<std::uint32_t>(count));
+  }
+  byte_vector take() { return std::move(out_); }
+
+ private:
+  template <class T>
+  void number(T value) {
+    std::array<std::byte, sizeof(T)> bytes;
+    store_le(bytes.data(), value);
+    append(out_, bytes);
+  }
+
+  byte_vector out_;
+};
+
+/// Every string once, in the order of first use; the empty one first.
+class string_table {
+ public:
+  std::uint32_t offset_of(const std::string& text) {
+    const auto [at, fresh] =
+        offsets_.emplace(text, static_cast<std::uint32_t>(bytes_.size()));
+    if (fresh) {
+      append(bytes_, as_view(text));
+      bytes_.push_back(std::byte(0));
+    }
+    return at->second;
+  }
+  [[nodiscard]] const byte_vector& bytes() const { return bytes_; }
+
+ private:
+  std::map<std::string, std::uint32_t> offsets_{{"", 0}};
+  byte_vector bytes_{std::byte(0)};
+};
+
+/// A section on its way into the image.
+struct pending_section {
+  std::uint32_t kind = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t arch = 0;
+  std::uint32_t align = lay::table_align;
+  byte_vector own;
+  bytes_view bytes;
+  std::uint64_t offset = 0;
+};
+
+std::uint32_t number_of(section_kind kind) {
+  return static_cast<std::uint32_t>(kind);
+}
+
+pending_section owned(section_kind kind, byte_vector bytes) {
+  pending_section s;
+  s.kind = number_of(kind);
+  s.own = std::move(bytes);
+  s.bytes = s.own;
+  return s;
+}
+
+byte_vector kernels_of(const fatbin& f, string_table& strings) {
+  byte_sink out;
+  out.head(lay::kernel_bytes, f.kernels.size());
+  std::uint32_t first = 0;
+  const std::uint64_t present =
+      f.code.size() >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << f.code.size()) - 1;
+  for (const kernel_record& k : f.kernels) {
+    const auto count = static_cast<std::uint32_t>(k.parameters.size());
+    out.u32(strings.offset_of(k.name));
+    out.u32(strings.offset_of(k.symbol));
+    out.u32(first);
+    out.u32(count);
+    out.u32(extent_of(k.parameters).padded);
+    for (const std::uint32_t extent : k.default_block) {
+      out.u32(extent);
+    }
+    out.u32(k.most_threads);
+    out.u32(k.shared_bytes);
+    out.u32(k.flags);
+    out.u32(0);
+    out.u64(k.targets == ~std::uint64_t{0} ? present : k.targets);
+    out.u64(0);
+    first += count;
+  }
+  return out.take();
+}
+
+byte_vector parameters_of(const fatbin& f, string_table& strings) {
+  byte_sink out;
+  std::size_t count = 0;
+  for (const kernel_record& k : f.kernels) {
+    count += k.parameters.size();
+  }
+  out.head(lay::parameter_bytes, count);
+  for (const kernel_record& k : f.kernels) {
+    for (const kernel_parameter& p : k.parameters) {
+      out.u32(strings.offset_of(p.name));
+      out.u32(static_cast<std::uint32_t>(p.kind));
+      out.u32(p.dtype);
+      out.u32(p.size);
+      out.u32(p.offset);
+      out.u32(static_cast<std::uint32_t>(p.space));
+      out.u32(static_cast<std::uint32_t>(p.direction));
+      out.u32(0);
+    }
+  }
+  return out.take();
+}
+
+byte_vector policy_of(const policy_record& p) {
+  byte_sink out;
+  for (const bool bit : {p.stable_reductions, p.deterministic, p.rng_stateless,
+                         p.fast_math, p.wire_quantisation, false}) {
+    out.u32(bit ? 1 : 0);
+  }
+  out.u64(p.seed);
+  return out.take();
+}
+
+byte_vector plans_of(const fatbin& f, string_table& strings) {
+  byte_sink out;
+  out.head(lay::plan_bytes, f.plans.size());
+  for (const plan_record& p : f.plans) {
+    out.u32(p.collective);
+    out.u32(p.dtype);
+    out.u32(strings.offset_of(p.axis));
+    out.u32(p.algorithm);
+    out.u64(p.least_bytes);
+    out.u64(p.most_bytes);
+    out.u64(p.chunk_bytes);
+    out.u32(p.wire_dtype);
+    out.u32(0);
+  }
+  return out.take();
+}
+
+// Strings stand first and are complete last.
+std::vector<pending_section> sections_of(const fatbin& f, bool is_signed) {
+  string_table strings;
+  std::vector<pending_section> out;
+  out.emplace_back();
+  out.push_back(owned(section_kind::kernels, kernels_of(f, strings)));
+  out.push_back(owned(section_kind::parameters, parameters_of(f, strings)));
+  if (f.policy) {
+    out.push_back(owned(section_kind::policy, policy_of(*f.policy)));
+  }
+  if (!f.plans.empty()) {
+    out.push_back(owned(section_kind::plans, plans_of(f, strings)));
+  }
+  if (!f.explain.empty()) {
+    const bytes_view text = as_view(f.explain);
+    out.push_back(owned(section_kind::explain, {text.begin(), text.end()}));
+  }
+  if (is_signed) {
+    out.push_back(
+        owned(section_kind::signature, byte_vector(lay::signature_section_bytes)));
+  }
+  const auto add = [&](const code_section& code, std::uint32_t align) {
+    pending_section s;
+    s.kind = number_of(code.kind);
+    s.flags = code.optional ? lay::flag_optional : 0;
+    s.arch = strings.offset_of(code.arch);
+    s.align = align;
+    s.bytes = code.bytes;
+    out.push_back(std::move(s));
+  };
+  for (const code_section& code : f.others) {
+    add(code, lay::table_align);
+  }
+  for (const code_section& code : f.code) {
+    add(code, code.bytes.empty() ? lay::table_align : lay::code_align);
+  }
+  out[0] = owned(section_kind::strings, strings.bytes());
+  return out;
+}
+
+void write_header(byte_vector& image, const fatbin& f, std::size_t sections) {
+  std::byte* to = image.data();
+  std::memcpy(to, lay::magic.data(), lay::magic.size());
+  store_le(to + lay::header::version, lay::container_version);
+  store_le(to + lay::header::abi_major, f.abi.major);
+  store_le(to + lay::header::abi_minor, f.abi.minor);
+  store_le(to + lay::header::bytes, lay::header_bytes);
+  store_le(to + lay::header::sections, static_cast<std::uint32_t>(sections));
+  store_le(to + lay::header::table, std::uint64_t{lay::header_bytes});
+  store_le(to + lay::header::file_bytes, std::uint64_t{image.size()});
+  std::copy(f.source_hash.begin(), f.source_hash.end(), to + lay::header::source_hash);
+}
+
+void write_section(byte_vector& image, std::size_t number, const pending_section& s) {
+  std::byte* to = image.data() + lay::header_bytes + number * lay::entry_bytes;
+  const std::uint64_t bytes = s.bytes.size();
+  store_le(to + lay::entry::kind, s.kind);
+  store_le(to + lay::entry::flags, s.flags);
+  store_le(to + lay::entry::arch, s.arch);
+  store_le(to + lay::entry::align, s.align);
+  store_le(to + lay::entry::offset, s.offset);
+  store_le(to + lay::entry::bytes, bytes);
+  store_le(to + lay::entry::plain_bytes, bytes);
+  if (s.kind != number_of(section_kind::signature)) {
+    const digest256 hash = sha256(s.bytes);
+    std::copy_n(hash.begin(), lay::entry::hash_bytes, to + lay::entry::hash);
+  }
+  std::copy(s.bytes.begin(), s.bytes.end(),
+            image.begin() + static_cast<std::ptrdiff_t>(s.offset));
+}
+
+// Fills the content hash and, if there is a key, the signature.
+result<void> seal(byte_vector& image, const pending_section* signature,
+                  const secret_key* key) {
+  const digest256 hash =
+      signature == nullptr
+          ? lay::content_hash_of(image, image.size(), 0)
+          : lay::content_hash_of(image, signature->offset, signature->bytes.size());
+  std::copy(hash.begin(), hash.end(), image.data() + lay::header::content_hash);
+  if (signature == nullptr) {
+    return {};
+  }
+  WEIR_TRY(const signature_bytes bytes, sign_digest(*key, hash));
+  const public_key open = public_half(*key);
+  std::byte* to = image.data() + signature->offset;
+  store_le(to + lay::signature::algorithm, lay::signature::ed25519);
+  std::copy(open.begin(), open.end(), to + lay::signature::key);
+  std::copy(bytes.begin(), bytes.end(), to + lay::signature::bytes);
+  return {};
+}
+
+result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
+  std::vector<pending_section> sections = sections_of(f, key != nullptr);
+  std::uint64_t end = lay::header_bytes + sections.size() * lay::entry_bytes;
+  const pending_section* signature = nullptr;
+  for (pending_section& s : sections) {
+    s.offset = align_up<std::uint64_t>(end, s.align);
+    end = s.offset + s.bytes.size();
+    signature = s.kind == number_of(section_kind::signature) ? &s : signature;
+  }
+  byte_vector image(align_up<std::uint64_t>(end, lay::table_align));
+  write_header(image, f, sections.size());
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    write_section(image, i, sections[i]);
+  }
+  WEIR_CHECK(seal(image, signature, key));
+  return image;
+}
+
+// False where a string ends before its length says.
+bool same_content(const fatbin& read, const fatbin& written) {
+  const auto same_kernel = [](const kernel_record& a, kernel_record b) {
+    b.targets = a.targets;
+    return a == b;
+  };
+  const auto same_section = [](const code_section& a, const code_section& b) {
+    return a.arch == b.arch;
+  };
+  return std::equal(read.kernels.begin(), read.kernels.end(), written.kernels.begin(),
+                    written.kernels.end(), same_kernel) &&
+         std::equal(read.code.begin(), read.code.end(), written.code.begin(),
+                    written.code.end(), same_section) &&
+         read.plans == written.plans;
+}
+
+}  // namespace
+
+fatbin_builder::fatbin_builder(const fatbin& from) : content_(from) {
+  content_.signature.reset();
+}
+
+result<void> fatbin_builder::add_kernel(kernel_record kernel) {
+  if (kernel.symbol.empty()) {
+    kernel.symbol = kernel.name;
+  }
+  WEIR_CHECK(lay_out(kernel.parameters));
+  content_.kernels.push_back(std::move(kernel));
+  return {};
+}
+
+std::size_t fatbin_builder::add_code(section_kind kind, std::string arch,
+                                     bytes_view bytes) {
+  content_.code.push_back({kind, false, std::move(arch), bytes});
+  return content_.code.size() - 1;
+}
+
+void fatbin_builder::add_optional(std::uint32_t kind, bytes_view bytes) {
+  content_.others.push_back({static_cast<section_kind>(kind), true, "", bytes});
+}
+
+result<byte_vector> fatbin_builder::build(const secret_key* sign_with) const try {
+  WEIR_TRY(byte_vector image, write_image(content_, sign_with));
+  const auto read = parse_fatbin(image, content_.abi);
+  if (!read) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot build a fatbin: expected content that can be read "
+                             "again, found \"{}\"",
+                             read.error().text()));
+  }
+  if (!same_content(*read, content_)) {
+    return error(errc::invalid_argument,
+                 "cannot build a fatbin: expected names that can be read again, found "
+                 "others");
+  }
+  return image;
+} catch (const std::bad_alloc&) {
+  return error(errc::out_of_memory,
+               "cannot build a fatbin: expected memory for the image, found none");
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Bytes of the container: offsets of fields, sizes of records, limits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "weir/base/bytes.hpp"
+#include "weir/tessera/module/digest.hpp"
+#include "weir/tessera/module/fatbin.hpp"
+
+namespace weir::tessera::fatbin_layout {
+
+inline constexpr std::array<std::uint8_t, 8> magic{'T', 'E', 'S', 'S', 'F', 'A', 'T', 26};
+inline constexpr std::uint16_t container_version = 1;
+
+inline constexpr std::uint32_t header_bytes = 128;
+namespace header {
+inline constexpr std::size_t version = 8, flags = 10, abi_major = 12, abi_minor = 14,
+                             bytes = 16, sections = 20, table = 24, file_bytes = 32,
+                             source_hash = 40, content_hash = 72, reserved = 104;
+/// As far as this the fields never move, whatever the version.
+inline constexpr std::size_t fixed = 16;
+}  // namespace header
+
+inline constexpr std::uint32_t entry_bytes = 64;
+namespace entry {
+inline constexpr std::size_t kind = 0, flags = 4, arch = 8, align = 12, offset = 16,
+                             bytes = 24, plain_bytes = 32, hash = 40, reserved = 56;
+inline constexpr std::size_t hash_bytes = 16;
+}  // namespace entry
+inline constexpr std::uint32_t flag_compressed = 1, flag_optional = 2;
+
+/// Tables begin with the size of a record and their number; records may have grown.
+inline constexpr std::uint32_t table_head = 8;
+inline constexpr std::uint32_t kernel_bytes = 64;
+namespace kernel {
+inline constexpr std::size_t name = 0, symbol = 4, first = 8, count = 12, arguments = 16,
+                             block = 20, most_threads = 32, shared = 36, flags = 40,
+                             reserved = 44, targets = 48, more = 56;
+}  // namespace kernel
+inline constexpr std::uint32_t parameter_bytes = 32;
+namespace parameter {
+inline constexpr std::size_t name = 0, kind = 4, dtype = 8, size = 12, offset = 16,
+                             space = 20, direction = 24, reserved = 28;
+}  // namespace parameter
+inline constexpr std::uint32_t plan_bytes = 48;
+namespace plan {
+inline constexpr std::size_t collective = 0, dtype = 4, axis = 8, algorithm = 12,
+                             least = 16, most = 24, chunk = 32, wire = 40, reserved = 44;
+}  // namespace plan
+inline constexpr std::uint32_t policy_bytes = 32;
+namespace policy {
+inline constexpr std::size_t stable = 0, deterministic = 4, stateless = 8, fast_math = 12,
+                             wire = 16, reserved = 20, seed = 24;
+}  // namespace policy
+inline constexpr std::uint32_t signature_section_bytes = 104;
+namespace signature {
+inline constexpr std::size_t algorithm = 0, reserved = 4, key = 8, bytes = 40;
+inline constexpr std::uint32_t ed25519 = 1;
+}  // namespace signature
+
+inline constexpr std::uint32_t table_align = 8;
+inline constexpr std::uint32_t code_align = 4096;
+inline constexpr std::uint32_t most_sections = 1024;
+inline constexpr std::size_t most_code_sections = 64;
+inline constexpr std::size_t most_name_bytes = 255;
+inline constexpr std::uint32_t known_kernel_flags = 63;
+
+/// Hash of a container without its own field and without `bytes` bytes at `offset`, which
+/// hold the signature and lie behind the header.
+inline digest256 content_hash_of(bytes_view image, std::uint64_t offset,
+                                 std::uint64_t bytes) {
+  sha256_stream hash;
+  hash.update(image.first(header::content_hash));
+  hash.update(image.subspan(header::reserved, offset - header::reserved));
+  hash.update(image.subspan(offset + bytes));
+  return hash.digest();
+}
+
+}  // namespace weir::tessera::fatbin_layout

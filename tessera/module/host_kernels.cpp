@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Functions of the program that modules may name.
+#include <fmt/core.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "fatbin_layout.hpp"
+#include "fatbin_sections.hpp"
+#include "weir/base/system/fork.hpp"
+#include "weir/base/text.hpp"
+#include "weir/tessera/module/loader.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+struct host_kernel_table {
+  std::mutex lock;
+  std::map<std::string, host_kernel, std::less<>> kernels;
+};
+
+// Never destroyed: modules may be loaded while the program ends.
+host_kernel_table& host_kernels() {
+  static auto* const table = new host_kernel_table;
+  static const bool watched = unlock_in_child_of_fork(table->lock);
+  static_cast<void>(watched);
+  return *table;
+}
+
+}  // namespace
+
+result<void> register_host_kernel(host_kernel kernel) {
+  if (kernel.entry == nullptr || !is_kernel_name(kernel.name) ||
+      (kernel.flags & ~fatbin_layout::known_kernel_flags) != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot register a kernel: expected an entry, a C identifier "
+                    "and known flags, found {} with flags {:#x}",
+                    json_quote(kernel.name), kernel.flags));
+  }
+  WEIR_CHECK(lay_out(kernel.parameters));
+  host_kernel_table& table = host_kernels();
+  const std::lock_guard guard(table.lock);
+  const std::string name = kernel.name;
+  if (!table.kernels.emplace(name, std::move(kernel)).second) {
+    return error(
+        errc::already_exists,
+        fmt::format("cannot register a kernel: expected a new name, found \"{}\"", name));
+  }
+  return {};
+}
+
+result<void> unregister_host_kernel(std::string_view name) {
+  host_kernel_table& table = host_kernels();
+  const std::lock_guard guard(table.lock);
+  const auto at = table.kernels.find(name);
+  if (at == table.kernels.end()) {
+    return error(
+        errc::not_found,
+        fmt::format("cannot take back a kernel: expected one that is registered, found "
+                    "{}",
+                    json_quote(name)));
+  }
+  table.kernels.erase(at);
+  return {};
+}
+
+std::optional<host_kernel> find_host_kernel(std::string_view name) {
+  host_kernel_table& table = host_kernels();
+  const std::lock_guard guard(table.lock);
+  const auto at = table.kernels.find(name);
+  return at == table.kernels.end() ? std::nullopt : std::optional(at->second);
+}
+
+}  // namespace weir::tessera

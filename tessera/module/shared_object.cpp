@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Loading by the dynamic linker, from memory that has a descriptor.
+#include "shared_object.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "weir/base/system/fork.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+constexpr std::uint32_t most_library_entries = 65536;
+
+/// A descriptor that is closed unless it is released.
+class owned_descriptor {
+ public:
+  explicit owned_descriptor(int descriptor) : descriptor_(descriptor) {}
+  owned_descriptor(const owned_descriptor&) = delete;
+  owned_descriptor& operator=(const owned_descriptor&) = delete;
+  ~owned_descriptor() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+  [[nodiscard]] int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+error no_memory_file(int code) {
+  const bool short_of =
+      code == ENOMEM || code == EMFILE || code == ENFILE || code == ENOSPC;
+  return error(
+      short_of ? errc::out_of_memory : errc::unsupported,
+      fmt::format("cannot load code from memory: expected a file without a name, "
+                  "found \"{}\"",
+                  std::strerror(code)));
+}
+
+result<void> write_whole(int descriptor, bytes_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return no_memory_file(errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+std::string path_of(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
+// One at a time looks for names, loads and unloads. Recursive, since code may load
+// modules while it is loaded; never destroyed, since modules may live as long as the
+// program.
+std::recursive_mutex& linker() {
+  static auto* const lock = new std::recursive_mutex;
+  static const bool watched = unlock_in_child_of_fork(*lock);
+  static_cast<void>(watched);
+  return *lock;
+}
+
+// Whether the dynamic linker has an object of this name; its count stays as it was.
+bool is_loaded(const std::string& name) {
+  void* const there = ::dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (there != nullptr) {
+    ::dlclose(there);
+  }
+  return there != nullptr;
+}
+
+// Whether some object was loaded under this name. Asks for names alone: objects of the
+// same file, which the linker takes for one, may have many.
+bool is_taken(const std::string& name) {
+  const auto compare = [](dl_phdr_info* object, std::size_t, void* wanted) {
+    return *static_cast<const std::string*>(wanted) == object->dlpi_name ? 1 : 0;
+  };
+  std::string wanted = name;
+  return ::dl_iterate_phdr(compare, &wanted) != 0;
+}
+
+// Some systems give memory that cannot be run.
+result<void> check_executable(int descriptor) {
+  void* const page =
+      ::mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, descriptor, 0);
+  if (page == MAP_FAILED) {
+    return no_memory_file(errno);
+  }
+  ::munmap(page, 1);
+  return {};
+}
+
+error refused(std::string_view expected, std::string found) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot use the code of a module: expected {}, found {}",
+                           expected, found));
+}
+
+}  // namespace
+
+result<std::unique_ptr<shared_object>> shared_object::from_memory(bytes_view code) {
+  owned_descriptor memory(::memfd_create("tessera-module", MFD_CLOEXEC));
+  if (memory.get() < 0) {
+    return no_memory_file(errno);
+  }
+  WEIR_CHECK(write_whole(memory.get(), code));
+  WEIR_CHECK(check_executable(memory.get()));
+  return load(memory.release());
+}
+
+result<std::unique_ptr<shared_object>> shared_object::from_file(cached_file file) {
+  return load(file.release());
+}
+
+// Takes the descriptor.
+result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
+  auto own = std::make_unique<owned_descriptor>(descriptor);
+  const std::lock_guard guard(linker());
+  // Somebody else may have loaded under this name and closed the descriptor.
+  while (is_taken(path_of(own->get()))) {
+    auto other = std::make_unique<owned_descriptor>(
+        ::fcntl(own->get(), F_DUPFD_CLOEXEC, own->get() + 1));
+    if (other->get() < 0) {
+      return no_memory_file(errno);
+    }
+    own = std::move(other);
+  }
+  std::string name = path_of(own->get());
+  void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* why = ::dlerror();
+    return refused("a shared object that loads",
+                   fmt::format("\"{}\"", why == nullptr ? "" : why));
+  }
+  return std::unique_ptr<shared_object>(
+      new shared_object(own->release(), handle, std::move(name)));
+}
+
+shared_object::~shared_object() {
+  const std::lock_guard guard(linker());
+  ::dlclose(handle_);
+  // Code that cannot be unloaded keeps its name, so it keeps its descriptor.
+  if (!is_loaded(name_)) {
+    ::close(descriptor_);
+  }
+}
+
+result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
+  const auto query =
+      reinterpret_cast<tessKernelLibraryFn>(::dlsym(handle_, TESS_KERNEL_LIBRARY_SYMBOL));
+  const tessKernelLibrary* table = query == nullptr ? nullptr : query();
+  if (table == nullptr) {
+    return refused(fmt::format("a table behind {}", TESS_KERNEL_LIBRARY_SYMBOL), "none");
+  }
+  if (table->structSize < sizeof(tessKernelLibrary) ||
+      table->entrySize < sizeof(tessKernelEntry) ||
+      table->entrySize % alignof(tessKernelEntry) != 0 ||
+      table->entryCount > most_library_entries ||
+      (table->entryCount != 0 && table->entries == nullptr)) {
+    return refused(
+        "a table of kernels",
+        fmt::format("{} entries of {} bytes", table->entryCount, table->entrySize));
+  }
+  if (table->abiMajor != abi.major || table->abiMinor > abi.minor) {
+    return error(
+        errc::unsupported_version,
+        fmt::format("cannot use the code of a module: expected ABI {}.0 to "
+                    "{}.{}, found {}.{}",
+                    abi.major, abi.major, abi.minor, table->abiMajor, table->abiMinor));
+  }
+  return table;
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ed25519 by libsodium, and lists of trusted keys.
+#include "weir/tessera/module/signature.hpp"
+
+#include <fmt/core.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "weir/base/file.hpp"
+
+namespace weir::tessera {
+
+namespace {
+
+constexpr std::uint64_t most_key_file_bytes = std::uint64_t{1} << 20;
+constexpr std::string_view separators = ",: \t\r\n";
+
+unsigned char* raw(std::byte* bytes) {
+  return reinterpret_cast<unsigned char*>(bytes);
+}
+const unsigned char* raw(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+
+// Safe to call from several threads at once, and again.
+result<void> ready() {
+  if (sodium_init() < 0) {
+    return error(errc::unsupported,
+                 "cannot use keys: expected random numbers of the system, found none");
+  }
+  return {};
+}
+
+std::string without_comments(std::string_view text) {
+  std::string out;
+  bool comment = false;
+  for (const char c : text) {
+    comment = c == '\n' ? false : comment || c == '#';
+    out += comment ? ' ' : c;
+  }
+  return out;
+}
+
+result<std::vector<public_key>> parse_keys(std::string_view text) {
+  std::vector<public_key> keys;
+  std::size_t at = text.find_first_not_of(separators);
+  while (at != std::string_view::npos) {
+    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+    public_key key;
+    WEIR_CHECK(from_hex(text.substr(at, end - at), key));
+    keys.push_back(key);
+    at = text.find_first_not_of(separators, end);
+  }
+  return keys;
+}
+
+result<std::string> read_key_file(const std::string& path) {
+  const auto refused = [&](error e) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot read trusted keys: expected 64 hexadecimal digits "
+                             "per key or a file of them, found \"{}\"",
+                             path))
+        .because(std::move(e));
+  };
+  auto opened = posix_file_system().open(path, open_mode::read);
+  if (!opened) {
+    return refused(std::move(opened).error());
+  }
+  const auto size = (*opened)->size();
+  if (!size || *size > most_key_file_bytes) {
+    return refused(error(errc::invalid_argument,
+                         fmt::format("cannot read key file {}: expected at most {} bytes",
+                                     path, most_key_file_bytes)));
+  }
+  std::string text(*size, '\0');
+  if (auto read = read_exactly(
+          **opened, 0, std::as_writable_bytes(std::span(text.data(), text.size())));
+      !read) {
+    return refused(std::move(read).error());
+  }
+  return text;
+}
+
+}  // namespace
+
+result<key_pair> make_key_pair() {
+  WEIR_CHECK(ready());
+  key_pair pair;
+  crypto_sign_ed25519_keypair(raw(pair.open.data()), raw(pair.secret.data()));
+  return pair;
+}
+
+result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed) {
+  WEIR_CHECK(ready());
+  key_pair pair;
+  crypto_sign_ed25519_seed_keypair(raw(pair.open.data()), raw(pair.secret.data()),
+                                   raw(seed.data()));
+  return pair;
+}
+
+public_key public_half(const secret_key& secret) {
+  public_key out;
+  std::copy_n(secret.begin() + 32, out.size(), out.begin());
+  return out;
+}
+
+result<signature_bytes> sign_digest(const secret_key& secret, const digest256& digest) {
+  WEIR_CHECK(ready());
+  // The second half goes into the signature unchecked; a wrong one would give the key
+  // away.
+  std::array<std::byte, 32> seed;
+  std::copy_n(secret.begin(), seed.size(), seed.begin());
+  WEIR_TRY(const key_pair own, key_pair_from_seed(seed));
+  if (own.secret != secret) {
+    return error(
+        errc::invalid_argument,
+        "cannot sign with this key: expected its own public half, found another");
+  }
+  signature_bytes out;
+  crypto_sign_ed25519_detached(raw(out.data()), nullptr, raw(digest.data()),
+                               digest.size(), raw(secret.data()));
+  return out;
+}
+
+bool verify_digest(const public_key& key, const digest256& digest,
+                   const signature_bytes& signature) {
+  return ready() &&
+         crypto_sign_ed25519_verify_detached(raw(signature.data()), raw(digest.data()),
+                                             digest.size(), raw(key.data())) == 0;
+}
+
+bool trust_policy::trusts(const public_key& key) const noexcept {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
+  if (auto keys = parse_keys(text)) {
+    return keys;
+  }
+  const std::string path(text);
+  WEIR_TRY(const std::string content, read_key_file(path));
+  auto keys = parse_keys(without_comments(content));
+  if (!keys) {
+    return std::move(keys.error()).at(path);
+  }
+  return keys;
+}
+
+result<trust_policy> trust_from_environment() {
+  trust_policy out;
+  const char* required = std::getenv("TESS_REQUIRE_SIGNED");
+  out.required =
+      required != nullptr && *required != '\0' && std::string_view(required) != "0";
+  if (const char* keys = std::getenv("TESS_TRUSTED_KEYS")) {
+    WEIR_TRY(out.keys, read_trusted_keys(keys));
+  }
+  return out;
+}
+
+}  // namespace weir::tessera

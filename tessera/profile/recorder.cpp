@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chrome trace JSON of what streams did.
+#include "profile/recorder.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "trace/chrome_json.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tessera {
+namespace {
+
+std::string words_of(const numerics_policy& p) {
+  return fmt::format(
+      "stableReductions={:d},deterministic={:d},rngStateless={:d},allowFastMath={:d}",
+      p.stable_reductions, p.deterministic, p.stateless_rng, p.fast_math);
+}
+
+}  // namespace
+
+recorder::recorder(const context& of, std::uint64_t most)
+    : settings_(of.settings().listed()),
+      policy_(of.policy()),
+      since_(now_ns()),
+      most_(most) {}
+
+bool recorder::has_room() noexcept {
+  if (records_.size() + calls_.size() < most_) {
+    return true;
+  }
+  ++dropped_;
+  return false;
+}
+
+void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
+                     std::int64_t end_ns) noexcept {
+  try {
+    record r{std::string(what.name()),
+             what.details(),
+             what.what(),
+             what.enqueuer(),
+             what.stream_of(lane),
+             what.number,
+             what.bytes(),
+             what.bus_factor(),
+             what.on_devices == nullptr ? 0 : what.on_devices[lane],
+             what.enqueued(),
+             start_ns,
+             end_ns};
+    const std::lock_guard lock(mutex_);
+    if (has_room()) {
+      records_.push_back(std::move(r));
+    }
+  } catch (...) {  // no memory
+    const std::lock_guard lock(mutex_);
+    ++dropped_;
+  }
+}
+
+void recorder::called(const observed_call& what) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (has_room()) {
+      calls_.push_back(what);
+      calls_.back().start_ns = std::max(what.start_ns, since_);
+    }
+  } catch (...) {  // no memory
+    ++dropped_;
+  }
+}
+
+void recorder::note_policy(const numerics_policy& policy) {
+  const std::lock_guard lock(mutex_);
+  last_policy_ = policy;
+}
+
+/// The time of running, and the arrow to it from the call that enqueued it.
+void recorder::add_events(const record& r, std::uint64_t flow,
+                          std::vector<std::string>& events) const {
+  const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
+  const std::int64_t started = r.started - since_;
+  const std::int64_t took = r.ended - r.started;
+  const std::string name = json_quote(r.name);
+  events.push_back(fmt::format(
+      R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
+      r.thread, microseconds(enqueued), flow));
+  const double gigabytes =
+      took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
+  const std::string bus =
+      r.bus_factor > 0 ? fmt::format(R"(,"busGB/s":{:.3f})", gigabytes * r.bus_factor)
+                       : "";
+  events.push_back(fmt::format(
+      R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
+      R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
+      R"("GB/s":{:.3f}{}{}{}}}}})",
+      r.device + 1, r.stream, microseconds(started), microseconds(took),
+      operation::kind_name(r.kind), name, r.number, enqueued, started, r.ended - since_,
+      r.bytes, gigabytes, bus, r.details.empty() ? "" : ",", r.details));
+  events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
+                               R"("id":{},"cat":"enqueue","name":"run"}})",
+                               r.device + 1, r.stream, microseconds(started), flow));
+}
+
+void recorder::add_call(const observed_call& c, std::vector<std::string>& events) const {
+  events.push_back(
+      fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":"call",)"
+                  R"("name":{},"args":{{"status":"{}"}}}})",
+                  c.thread, microseconds(c.start_ns - since_),
+                  microseconds(c.end_ns - c.start_ns), json_quote(c.name), c.status));
+}
+
+void recorder::add_counters(const std::vector<record>& all,
+                            std::vector<std::string>& events) const {
+  // At one moment what ends goes before what begins.
+  std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t>> changes;
+  for (const record& r : all) {
+    if ((r.kind == operation::kind::copy || r.kind == operation::kind::collective) &&
+        r.bytes != 0 && r.ended > r.started) {
+      const auto bytes = static_cast<std::int64_t>(r.bytes);
+      changes.emplace_back(r.device, r.started, bytes);
+      changes.emplace_back(r.device, r.ended, -bytes);
+    }
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t in_flight = 0;
+  for (const auto& [device, when, bytes] : changes) {
+    in_flight += bytes;  // 0 again with the last of a device
+    events.push_back(
+        fmt::format(R"({{"ph":"C","pid":{},"tid":0,"ts":{},"name":"bytes in flight",)"
+                    R"("args":{{"bytes":{}}}}})",
+                    device + 1, microseconds(when - since_), in_flight));
+  }
+}
+
+std::string recorder::metadata() const {
+  std::string out;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", json_quote(name), json_quote(value));
+  };
+  for (const auto& [name, value] : settings_) {
+    add(name, value);
+  }
+  add("policy", words_of(policy_));
+  const std::lock_guard lock(mutex_);
+  if (last_policy_ && *last_policy_ != policy_) {
+    add("policy_at_end", words_of(*last_policy_));
+  }
+  add("record_limit", std::to_string(most_));
+  add("dropped_records", std::to_string(dropped_));
+  return out;
+}
+
+std::string recorder::to_json() const {
+  std::vector<record> all;
+  std::vector<observed_call> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    all = records_;
+    calls = calls_;
+  }
+  std::sort(all.begin(), all.end(), [](const record& a, const record& b) {
+    return std::tie(a.started, a.stream, a.number, a.device) <
+           std::tie(b.started, b.stream, b.number, b.device);
+  });
+  std::vector<std::string> events;
+  std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
+  std::set<std::uint32_t> threads;
+  for (const observed_call& c : calls) {
+    threads.insert(c.thread);
+    add_call(c, events);
+  }
+  std::uint64_t flow = 0;
+  for (const record& r : all) {
+    lanes.emplace(r.device, r.stream);
+    threads.insert(r.thread);
+    add_events(r, ++flow, events);
+  }
+  const auto named = [&](std::string_view what, std::int32_t pid, std::uint64_t tid,
+                         const std::string& name) {
+    events.push_back(
+        fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
+                    pid, tid, what, json_quote(name)));
+  };
+  named("process_name", 0, 0, "host");
+  for (const std::uint32_t t : threads) {
+    named("thread_name", 0, t, fmt::format("thread {}", t));
+  }
+  for (const auto& [device, s] : lanes) {
+    named("process_name", device + 1, s, fmt::format("device {}", device));
+    named("thread_name", device + 1, s, fmt::format("stream {}", s));
+  }
+  add_counters(all, events);
+  return fmt::format(R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
+                     "\n",
+                     metadata(), fmt::join(events, ",\n"));
+}
+
+result<void> recorder::write(const std::string& path) const {
+  const std::string text = to_json();
+  auto written = write_file_atomically(
+      posix_file_system(), path,
+      {reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  if (!written) {
+    return error(errc::invalid_argument,
+                 fmt::format("trace not written: expected a file that can be, found "
+                             "\"{}\"",
+                             path))
+        .because(std::move(written).error());
+  }
+  return {};
+}
+
+}  // namespace weir::tessera

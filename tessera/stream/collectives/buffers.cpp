@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where buffers of collectives may lie.
+#include "stream/collectives/buffers.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace weir::tessera {
+
+std::size_t extent(const collective::collective_call& call, int ranks, bool packed) {
+  const auto size = static_cast<std::size_t>(info_of(call.type).size);
+  return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
+}
+
+bool input_is_packed(const collective::collective_call& call) noexcept {
+  return call.packed_shards && (call.kind == collective::collective_kind::all_gather ||
+                                call.kind == collective::collective_kind::gather);
+}
+bool output_is_packed(const collective::collective_call& call) noexcept {
+  return call.packed_shards &&
+         (call.kind == collective::collective_kind::reduce_scatter ||
+          call.kind == collective::collective_kind::scatter);
+}
+
+namespace {
+
+result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
+                              std::size_t element_bytes, std::string_view what) {
+  const auto refuse = [&](std::string_view expected, std::string_view found) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("collective not posted: expected {}, found {}", expected, found));
+  };
+  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
+  // The address of a rank's own instance says the same on a stream of that rank.
+  const bool own = place && place->memory->symmetric() && on.options().rank >= 0 &&
+                   place->device() == on.device_of(0);
+  if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
+    return refuse(fmt::format("memory of the mesh as {}", what),
+                  at == nullptr ? "null" : "another address");
+  }
+  if (!on.fits(*place)) {
+    return refuse(fmt::format("an instance of the {} on each of {} devices", what,
+                              on.on()->ranks()),
+                  fmt::format("{}", place->memory->devices().size()));
+  }
+  if (place->offset % element_bytes != 0) {
+    return refuse(
+        fmt::format("{} at a multiple of its element's {} bytes", what, element_bytes),
+        fmt::format("it at byte {} of its allocation", place->offset));
+  }
+  if (bytes > place->bytes_left()) {
+    return refuse(fmt::format("{} bytes of {}", bytes, what),
+                  fmt::format("{} to the end of the allocation", place->bytes_left()));
+  }
+  return *place;
+}
+
+/// In place is one thing, to overlap another: a rank would write what others still read.
+result<void> check_apart(const collective_request& what, const std::byte* from,
+                         const std::byte* to, int ranks) {
+  const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
+  if (from == to && (!packs || ranks == 1)) {
+    return {};
+  }
+  const auto input = reinterpret_cast<std::uintptr_t>(from);
+  const auto output = reinterpret_cast<std::uintptr_t>(to);
+  const std::size_t in_bytes = extent(what.call, ranks, input_is_packed(what.call));
+  const std::size_t out_bytes = extent(what.call, ranks, output_is_packed(what.call));
+  if (input < output + out_bytes && output < input + in_bytes) {
+    return error(errc::invalid_argument,
+                 fmt::format("collective not posted: expected an output {}beside the "
+                             "input, found one that overlaps it",
+                             packs ? "" : "in its place or "))
+        .hint(packs ? "packed shards stand in a buffer of their own" : "");
+  }
+  return {};
+}
+
+}  // namespace
+
+result<buffer_places> places_of(const stream& on, const collective_request& what,
+                                int ranks) {
+  buffer_places out;
+  const auto element = static_cast<std::size_t>(info_of(what.call.type).size);
+  WEIR_TRY(out.input,
+           place_of(on, what.input, extent(what.call, ranks, input_is_packed(what.call)),
+                    element, "input"));
+  WEIR_TRY(out.output, place_of(on, what.output,
+                                extent(what.call, ranks, output_is_packed(what.call)),
+                                element, "output"));
+  // Both as the same rank sees them.
+  const int rank = std::max(on.options().rank, 0);
+  WEIR_CHECK(
+      check_apart(what, out.input->on_rank(rank), out.output->on_rank(rank), ranks));
+  return out;
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives as tasks: all of a group at once, or steps between a beginning and an end.
+#include "weir/tessera/stream/collective.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/collectives/buffers.hpp"
+#include "stream/collectives/rank_share.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::size_t scratch_alignment = 64;
+
+std::byte* aligned(std::byte* at) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(at);
+  return at + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
+}
+
+struct planned {
+  std::shared_ptr<const collective::collective_plan> plan;
+  collective::collective_choice how;
+  std::optional<collective::tuning_trial> trial;
+};
+
+/// Proposes the fastest schedule, or the next to be measured, which `trial` then gets.
+collective::tuner_lookup tuner_of(context& of, bool measures,
+                                  std::optional<collective::tuning_trial>& trial) {
+  return [&of, measures, &trial](const collective::collective_call& call, int ranks,
+                                 const collective::topology& shape)
+             -> result<std::optional<collective::collective_hint>> {
+    WEIR_TRY(std::optional<collective::algorithm> how,
+             of.tuner().fastest(call, ranks, shape));
+    if (!how && measures) {
+      trial = of.tuner().next(call, ranks, shape);
+      how = trial ? std::optional(trial->how) : std::nullopt;
+    }
+    std::optional<collective::collective_hint> out;
+    if (how) {
+      out.emplace();
+      out->kind = call.kind;
+      out->how = *how;
+    }
+    return out;
+  };
+}
+
+/// The same call by another schedule, in place, to be compared with.
+result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
+    stream& on, const collective::collective_plan& plan, int ranks) {
+  collective::topology shape;
+  shape.workers = 3;
+  collective::collective_call call = plan.call();
+  collective::plan_options other;
+  other.how = plan.options().how == collective::algorithm::tree
+                  ? collective::algorithm::ring
+                  : collective::algorithm::tree;
+  other.chunk_bytes = 4096;
+  if (!collective::is_legal(other.how, call, ranks, shape)) {
+    other.how = collective::algorithm::direct;
+  }
+  return on.of().plans().get(call, ranks, shape, other);
+}
+
+/// Type that the numbers of a reduction are added in.
+dtype accumulates_in(const collective::reducer& sums) noexcept {
+  const dtype type = sums.what().type;
+  const bool complex = type == dtype::complex64 || type == dtype::complex128;
+  if (sums.rule() ==
+      collective::partial_rule::none) {  // exactly, and then rounded to this
+    return complex ? dtype::complex128 : dtype::fp64;
+  }
+  if (sums.node_bytes() == sums.element_bytes()) {
+    return type;
+  }
+  return complex                                          ? dtype::complex128
+         : sums.node_bytes() == info_of(dtype::fp32).size ? dtype::fp32
+                                                          : dtype::fp64;
+}
+
+std::uint32_t number_of(collective::algorithm how) noexcept {
+  constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as of tessFatbinPlan
+  return numbers[static_cast<std::size_t>(how)];
+}
+
+std::uint32_t number_of(collective::wire_format wire) noexcept {
+  constexpr std::array<dtype, 4> types = {dtype{}, dtype::bf16, dtype::fp8_e4m3,
+                                          dtype::fp8_e5m2};
+  return static_cast<std::uint32_t>(types[static_cast<std::size_t>(wire)]);
+}
+
+/// Of what all ranks have to be told alike: the policy, seed and toggles.
+std::uint64_t digest_of_descriptor(const stream& on, const numerics_policy& p) noexcept {
+  const tessDeterminism told = on.describe(p);
+  const std::array<std::uint64_t, 3> words = {told.policy, told.stableToggles, told.seed};
+  return xxh3_64(std::as_bytes(std::span(words)));
+}
+
+/// The stream's descriptor of this collective.
+void note_numbers(stream& on, const numerics_policy& policy,
+                  const collective::collective_plan& plan) noexcept {
+  tessDeterminism told = on.describe(policy);
+  const collective::plan_options& how = plan.options();
+  told.algorithm = number_of(how.how);
+  told.wire = number_of(how.wire);
+  told.chunkBytes = how.chunk_bytes;
+  if (plan.arithmetic()) {
+    told.accumulate = static_cast<std::uint32_t>(accumulates_in(*plan.arithmetic()));
+  }
+  on.note(told);
+}
+
+result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
+  context& of = on.of();
+  const auto& settings = of.settings();
+  collective::topology shape;
+  if (!settings.topology.empty()) {
+    WEIR_TRY(shape, collective::parse_topology(settings.topology));
+  }
+  shape.workers = static_cast<int>(of.workers());
+  const numerics_policy policy = of.policy();
+  const std::vector<collective::collective_hint> hints = of.hints(what.axes);
+  collective::choice_sources sources;
+  sources.hints = hints;
+  sources.forced = what.how;
+  sources.wire_allowed = policy.fast_math && !policy.stable_reductions &&
+                         settings.numerics != numerics_mode::strict;
+  if (what.wire != collective::wire_format::plain && !sources.wire_allowed) {
+    return error(errc::determinism_violation,
+                 fmt::format("collective not posted: expected plain numbers between "
+                             "ranks, as the policy asks, found {}",
+                             collective::name_of(what.wire)))
+        .hint("allowFastMath=1 and stableReductions=0 permit it");
+  }
+  if (!sources.forced && !settings.algorithm.empty()) {
+    WEIR_TRY(const collective::algorithm forced,
+             collective::algorithm_named(settings.algorithm));
+    if (collective::is_legal(forced, what.call, ranks, shape)) {
+      sources.forced = forced;
+    }
+  }
+  planned out;
+  // Only a call as the plan would make it says something of others; a share waits for
+  // ranks, and what is recorded keeps its schedule.
+  const bool measures =
+      of.measures(policy) && on.options().rank < 0 && what.chunk_bytes == 0 &&
+      what.wire == collective::wire_format::plain && !what.in_graph && !on.records();
+  sources.tuner = tuner_of(of, measures, out.trial);
+  WEIR_TRY(out.how, collective::choose_algorithm(what.call, ranks, shape, sources));
+  if (what.chunk_bytes != 0) {
+    out.how.chunk_bytes = what.chunk_bytes;
+  }
+  if (what.wire != collective::wire_format::plain) {
+    out.how.wire = what.wire;
+    out.how.how = collective::algorithm::direct;
+  }
+  WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
+                                    {out.how.how, out.how.chunk_bytes, out.how.wire}));
+  note_numbers(on, policy, *out.plan);
+  of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
+         collective::name_of(what.call.kind), what.call.count,
+         info_of(what.call.type).tessera, ranks, collective::name_of(out.how.how),
+         collective::name_of(out.how.level));
+  return out;
+}
+
+}  // namespace
+
+collective_operation::collective_operation(
+    std::shared_ptr<const collective::collective_plan> plan,
+    collective::collective_choice how, room_list<collective_group> groups,
+    std::size_t scratch_limit)
+    : operation(kind::collective),
+      plan_(std::move(plan)),
+      how_(how),
+      groups_(std::move(groups)),
+      scratch_limit_(scratch_limit) {}
+
+std::uint32_t collective_operation::tasks(unsigned) const {
+  const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
+  return static_cast<std::uint32_t>(groups_.size()) * (steps <= 1 ? 1 : steps + 2);
+}
+std::string_view collective_operation::name() const noexcept {
+  return collective::name_of(plan_->call().kind);
+}
+std::uint64_t collective_operation::bytes() const noexcept {
+  return extent(plan_->call(), 1, false);
+}
+memory_need collective_operation::needs() const noexcept {
+  return {plan_->scratch_bytes(), 0};  // each device is in one of the groups
+}
+std::string collective_operation::details() const {
+  return fmt::format(
+      "\"algorithm\":\"{}\",\"chosen_by\":\"{}\",\"level\":{},\"ranks\":{}",
+      collective::name_of(how_.how), collective::name_of(how_.level), plan_->call().level,
+      plan_->ranks());
+}
+double collective_operation::bus_factor() const noexcept {
+  const double others = plan_->ranks() - 1;
+  switch (plan_->call().kind) {
+    case collective::collective_kind::all_reduce: return 2 * others / plan_->ranks();
+    case collective::collective_kind::reduce_scatter:
+    case collective::collective_kind::all_gather:
+    case collective::collective_kind::gather:
+    case collective::collective_kind::scatter:
+    case collective::collective_kind::all_to_all: return others / plan_->ranks();
+    case collective::collective_kind::broadcast:
+    case collective::collective_kind::reduce:
+    case collective::collective_kind::send: return 1;
+    case collective::collective_kind::barrier: break;
+  }
+  return 0;
+}
+std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
+  const collective_group& g = groups_.front();
+  for (std::size_t i = 0; i < g.streams.size(); ++i) {
+    if (g.ranks[i] == static_cast<int>(lane)) {
+      return g.streams[i];
+    }
+  }
+  return stream_number;
+}
+ref<operation> collective_operation::clone() const {
+  room_list<collective_group> groups;
+  groups.reserve(groups_.size());
+  for (const collective_group& g : groups_) {
+    collective_group copy;
+    copy.ranks = g.ranks;
+    copy.memory = g.memory;
+    copy.inputs = g.inputs;
+    copy.outputs = g.outputs;
+    groups.push_back(std::move(copy));
+  }
+  // What a graph needs is compared with the limit of the stream that it is launched on.
+  const auto out = make_ref<collective_operation>(plan_, how_, std::move(groups),
+                                                  static_cast<std::size_t>(-1));
+  out->verify_by(verify_);
+  return out;
+}
+
+void collective_operation::submit(submission& to) {
+  lane_set& lanes = to.lanes();
+  for (collective_group& g : groups_) {
+    if (g.lanes.empty()) {
+      g.lanes.reserve(g.ranks.size());
+      for (const int rank : g.ranks) {
+        g.lanes.push_back(&lanes.of(static_cast<unsigned>(rank)));
+      }
+    }
+  }
+  submit_groups(to);
+}
+
+void collective_operation::submit_groups(submission& to) {
+  const auto steps = plan_->steps();
+  // The same worker has the same piece in the next collective: it is in its cache. The
+  // engine's first place is the submitter's.
+  const unsigned own = std::min(to.session().to().workers() - 1, 128U);
+  const bool in_place = own > 1 && plan_->options().how == collective::algorithm::direct;
+  // Nothing is to be waited for: the submitter opens, so that it wakes a worker for each
+  // step, not one that wakes the next on its own processor.
+  const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
+                       to.session().all_ended();
+  std::vector<runtime::access> held;
+  for (unsigned i = 0; i < groups_.size(); ++i) {
+    const collective_group& g = groups_[i];
+    held.clear();
+    held.reserve(g.lanes.size());
+    for (const lane* of : g.lanes) {
+      held.push_back(holds(*of));
+    }
+    if (steps.size() <= 1) {
+      to.add(*this, i, whole, held);
+      continue;
+    }
+    std::vector<runtime::task_id> opened;
+    if (at_once) {
+      step(to.lanes(), i, opening);
+    } else {
+      opened.push_back(to.add(*this, i, opening, held));
+    }
+    std::vector<runtime::task_id> ids;
+    for (std::uint32_t s = 0; s < steps.size(); ++s) {
+      std::vector<runtime::task_id> after = opened;
+      for (const std::uint32_t before : plan_->after(steps[s])) {
+        after.push_back(ids[before]);
+      }
+      const unsigned worker = in_place ? 1 + s % own : runtime::submit_options::anywhere;
+      ids.push_back(to.add(*this, i, s, {}, after, static_cast<std::uint8_t>(worker)));
+    }
+    to.add(*this, i, closing, held, ids);
+  }
+}
+
+void collective_operation::open(collective_group& g) noexcept {
+  failure poison;
+  for (lane* of : g.lanes) {
+    poison.merge(of->poison);
+  }
+  g.skip = static_cast<bool>(poison);
+  g.broken = {};
+  bool& turn = g.lanes.front()->backwards;
+  g.backwards = std::exchange(turn, !turn);
+  if (g.skip) {
+    return;
+  }
+  if (auto ready = guarded([&] { return prepare(g); }); !ready) {
+    g.broken = {std::make_shared<const error>(std::move(ready).error()), number};
+  }
+}
+
+result<void> collective_operation::prepare(collective_group& g) {
+  const std::size_t scratch = plan_->scratch_bytes();
+  if (scratch > scratch_limit_) {
+    return error(errc::out_of_memory,
+                 fmt::format("collective not run: expected scratch of at most {} bytes, "
+                             "which the stream's limit leaves, found {}",
+                             scratch_limit_, scratch));
+  }
+  try {
+    if (verify_ != nullptr) {
+      keep_inputs(g);
+    }
+    if (scratch != 0) {
+      g.scratch.reset(new std::byte[scratch + scratch_alignment]);
+    }
+  } catch (const std::bad_alloc&) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("collective not run: expected {} bytes of scratch", scratch));
+  }
+  return {};
+}
+
+void collective_operation::keep_inputs(collective_group& g) {
+  const std::size_t bytes = extent(plan_->call(), 1, false);
+  g.before.resize(bytes * g.inputs.size());
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    std::memcpy(g.before.data() + r * bytes, g.inputs[r], bytes);
+  }
+}
+
+result<void> collective_operation::verify(collective_group& g) const {
+  const collective::collective_call& call = plan_->call();
+  const std::size_t bytes = extent(call, 1, false);
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    outputs.push_back(g.before.data() + r * bytes);
+    inputs.push_back(outputs.back());
+  }
+  std::vector<std::byte> scratch(verify_->scratch_bytes() + scratch_alignment);
+  collective::collective_buffers buffers;
+  buffers.inputs = inputs;
+  buffers.outputs = outputs;
+  buffers.scratch = aligned(scratch.data());
+  for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
+    WEIR_CHECK(collective::run_step(*verify_, i, buffers));
+  }
+  const auto ranks = g.inputs.size();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (call.kind == collective::collective_kind::reduce &&
+        static_cast<int>(r) != call.root) {
+      continue;
+    }
+    const bool shard = call.kind == collective::collective_kind::reduce_scatter;
+    const std::size_t length = shard ? bytes / ranks : bytes;
+    const std::size_t at = shard ? r * length : 0;
+    const std::size_t there = shard && call.packed_shards ? 0 : at;
+    if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
+      return error(errc::determinism_violation,
+                   fmt::format("collective not verified \"{}\": expected the bits of "
+                               "algorithm {}, found others by {} on rank {}",
+                               collective::name_of(call.kind),
+                               collective::name_of(verify_->options().how),
+                               collective::name_of(plan_->options().how), r));
+    }
+  }
+  return {};
+}
+
+void collective_operation::close(collective_group& g) {
+  if (verify_ != nullptr && !g.skip && !g.broken) {
+    if (auto same = guarded([&] { return verify(g); }); !same) {
+      g.broken = {std::make_shared<const error>(std::move(same).error()), number};
+    }
+  }
+  failure poison = g.broken;
+  for (lane* of : g.lanes) {
+    poison.merge(of->poison);
+  }
+  if (poison) {
+    for (lane* of : g.lanes) {
+      of->poison.merge(poison);
+    }
+  }
+  g.scratch = nullptr;
+  if (trial_ && !poison && &g == &groups_.front()) {
+    static_cast<void>(guarded([&]() -> result<void> {
+      measured_by_->took(*trial_, now_ns() - g.started);
+      return {};
+    }));
+  }
+  if (!g.skip && g.started != 0) {
+    for (const int rank : g.ranks) {
+      observe(static_cast<unsigned>(rank), g.started);
+    }
+  }
+}
+
+result<void> collective_operation::run_step_of(collective_group& g, std::uint32_t index) {
+  collective::collective_buffers buffers;
+  buffers.inputs = g.inputs;
+  buffers.outputs = g.outputs;
+  buffers.scratch = g.scratch == nullptr ? nullptr : aligned(g.scratch.get());
+  buffers.backwards = g.backwards;
+  return collective::run_step(*plan_, index, buffers);
+}
+
+void collective_operation::step(lane_set& lanes, unsigned group,
+                                std::uint32_t index) noexcept {
+  collective_group& g = groups_[group];
+  if (index == opening || index == whole) {
+    for (const int rank : g.ranks) {
+      if (static_cast<unsigned>(rank) < lanes.devices() && !waits.empty()) {
+        static_cast<void>(may_run(lanes, static_cast<unsigned>(rank)));
+      }
+    }
+    open(g);
+    g.started = trial_ ? now_ns() : begin();
+  }
+  if (index < whole || (index == whole && !plan_->steps().empty())) {
+    if (!g.skip && !g.broken) {
+      auto outcome = guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
+      if (!outcome) {
+        const std::lock_guard lock(mutex_);
+        g.broken.merge(
+            {std::make_shared<const error>(std::move(outcome).error()), number});
+      }
+    }
+  }
+  if (index == closing || index == whole) {
+    close(g);
+  }
+}
+
+namespace {
+
+/// The ranks of the mesh that a send on a stream of one of them is between.
+result<std::vector<int>> pair_of(const stream& on, const collective_request& what) {
+  const int own = on.options().rank;
+  WEIR_TRY(const std::vector<int> group, on.on()->shape.group_of(what.axes, own));
+  const int source = group[static_cast<std::size_t>(what.call.root)];
+  const int target = group[static_cast<std::size_t>(what.call.peer)];
+  if (own != source && own != target) {
+    return error(errc::invalid_argument,
+                 fmt::format("send not posted: expected the stream of rank {} or {}, "
+                             "found one of rank {}",
+                             source, target, own));
+  }
+  return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
+}
+
+room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
+                                      const std::optional<memory_place>& from,
+                                      const std::optional<memory_place>& to) {
+  const auto all = m.shape.groups(axes);
+  room_list<collective_group> groups;
+  groups.reserve(all.size());
+  for (const auto& ranks : all) {
+    collective_group& g = groups.emplace_back();
+    g.ranks.assign(ranks.begin(), ranks.end());
+    g.inputs.reserve(ranks.size());
+    g.outputs.reserve(ranks.size());
+    for (const int rank : ranks) {
+      g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
+      g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
+    }
+    g.memory.reserve(2);
+    for (const auto* place : {&from, &to}) {
+      if (*place) {
+        g.memory.push_back((*place)->memory);
+      }
+    }
+  }
+  return groups;
+}
+
+/// A share with its buffers, unless its group is broken.
+result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
+                             buffer_places buffers) {
+  share->source = std::move(buffers.input);
+  share->target = std::move(buffers.output);
+  share->scratch_limit = on.budget()->room();
+  const auto in = on.of().port().enter();
+  WEIR_CHECK(on.of().meetings().check(*share, on));
+  return ref<operation>(share);
+}
+
+}  // namespace
+
+result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
+  collective_request what = asked;
+  const numerics_policy policy = on.of().policy();
+  what.call.level = policy.level();
+  what.call.wide = on.of().settings().numerics == numerics_mode::promote;
+  const mesh& m = *on.on();
+  int ranks = m.shape.group_size(what.axes);
+  WEIR_CHECK(collective::check_call(what.call, ranks));
+  std::vector<int> pair;
+  if (what.call.kind == collective::collective_kind::send && on.options().rank >= 0) {
+    WEIR_TRY(pair, pair_of(on, what));
+    ranks = static_cast<int>(pair.size());
+    what.call.root = 0;
+    what.call.peer = ranks - 1;
+  }
+  const bool needs_memory =
+      what.call.count > 0 && what.call.kind != collective::collective_kind::barrier;
+  if (!needs_memory && what.call.kind != collective::collective_kind::barrier &&
+      on.options().rank < 0) {
+    return ref<operation>();  // but a rank's share of nothing is one that others expect
+  }
+  buffer_places buffers;
+  if (needs_memory) {
+    WEIR_TRY(buffers, places_of(on, what, ranks));
+  }
+  WEIR_TRY(planned p, plan_for(on, what, ranks));
+  std::shared_ptr<const collective::collective_plan> verify;
+  if (on.of().settings().verify_determinism && needs_memory &&
+      collective::reduces(what.call.kind) && what.call.level > 0) {
+    WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
+  }
+  if (on.options().rank >= 0) {
+    std::vector<int> group = std::move(pair);
+    if (group.empty()) {
+      WEIR_TRY(group, m.shape.group_of(what.axes, on.options().rank));
+    }
+    const auto share =
+        make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
+                             digest_of_descriptor(on, policy));
+    share->verify = std::move(verify);
+    return ready(on, share, std::move(buffers));
+  }
+  const auto out = make_ref<collective_operation>(
+      std::move(p.plan), p.how, groups_of(m, what.axes, buffers.input, buffers.output),
+      on.budget()->room());
+  out->verify_by(std::move(verify));
+  if (p.trial) {
+    out->measure(*p.trial, on.of());
+  }
+  return ref<operation>(out);
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Several collectives that begin together.
+#include <algorithm>
+#include <utility>
+
+#include "stream/collectives/rank_share.hpp"
+#include "weir/tessera/stream/collective.hpp"
+
+namespace weir::tessera {
+namespace {
+
+struct made_call {
+  std::shared_ptr<stream> on;
+  ref<operation> what;
+};
+
+/// Shares of one rank as one operation each, in the place of the first.
+std::vector<made_call> gather_shares(std::vector<made_call> calls) {
+  std::vector<made_call> out;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (!calls[i].what) {
+      continue;
+    }
+    if (calls[i].on->options().rank < 0) {
+      out.push_back(std::move(calls[i]));
+      continue;
+    }
+    std::vector<ref<rank_share>> shares;
+    for (std::size_t j = i; j < calls.size(); ++j) {
+      if (calls[j].on == calls[i].on && calls[j].what) {
+        // A stream of one rank gets nothing else from `make_collective`.
+        shares.emplace_back(static_cast<rank_share*>(calls[j].what.get()));
+        calls[j].what = {};
+      }
+    }
+    out.push_back({calls[i].on, make_ref<share_group>(std::move(shares))});
+  }
+  return out;
+}
+
+result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
+  std::uint32_t tasks = 0;
+  for (const made_call& c : calls) {
+    tasks += &c.on->of() == &of ? c.what->tasks(c.on->lanes()) : 0;
+  }
+  auto in = of.port().enter();
+  in.make_room(tasks);
+  for (const made_call& c : calls) {
+    if (&c.on->of() == &of) {
+      WEIR_CHECK(c.on->check_caller());
+    }
+  }
+  for (const made_call& c : calls) {
+    if (&c.on->of() == &of) {
+      c.on->enqueue(in, c.what);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> enqueue_group(std::span<const grouped_call> calls) {
+  std::vector<made_call> made;
+  for (const grouped_call& c : calls) {
+    WEIR_TRY(auto what, make_collective(*c.on, c.what));
+    made.push_back({c.on, std::move(what)});
+  }
+  made = gather_shares(std::move(made));
+  std::vector<context*> seen;
+  for (const made_call& c : made) {
+    context& of = c.on->of();
+    if (std::find(seen.begin(), seen.end(), &of) == seen.end()) {
+      seen.push_back(&of);
+      WEIR_CHECK(enqueue_all(of, made));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Where ranks that call a collective each for themselves meet.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/collective/rendezvous.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/operation.hpp"
+
+namespace weir::tessera {
+
+class rank_share;
+
+/// Ranks whose collectives go together: those of one axis group, by whichever axes they
+/// name it, or the two ranks of a send.
+struct rank_group {
+  std::uint64_t number = 0;  ///< at the rendezvous
+  std::vector<int> ranks;    ///< in the mesh, in the order of the group
+  /// The reason why its ranks do not meet any more. It is empty as long as they meet.
+  std::optional<error> over;
+  /// A meeting whose ranks have called different collectives. It is kept until every rank
+  /// has been told.
+  struct mismatch {
+    std::string what;     ///< the descriptions of two calls that differ
+    std::size_t unheard;  ///< number of ranks that have not been told
+  };
+  std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
+};
+
+/// Ranks meet in the order in which each of them has called its collectives on the group.
+/// A share gets its number when it is called; its stream may run it much later. A rank
+/// that does not come in time breaks the group, because nobody can know whether its next
+/// call is the missing one. From then on every collective of the group fails, until every
+/// rank of the mesh has called `recover`.
+/// @threads{whoever has the session}
+class meeting_point {
+ public:
+  explicit meeting_point(context& of);
+
+  /// Gives a rank's share the next number of its group.
+  void number(rank_share& share, stream& on);
+  /// @error{timeout, the group of a rank's share is broken}
+  [[nodiscard]] result<void> check(const rank_share& share, const stream& on);
+  /// A rank has come with its share, which holds its stream until all are there, or until
+  /// something else ends the meeting.
+  void join(submission_port::session& in, const ref<rank_share>& share);
+  /// A rank of the mesh (-1: each of them) begins anew: what it calls from now on meets
+  /// what the others call after their own recovery. Once every rank has called this, all
+  /// that waits from before is told that it is over.
+  void recover(submission_port::session& in, mesh& m, int rank);
+  /// Ends every collective of the mesh that waits for ranks. Its ranks meet nobody until
+  /// each has recovered.
+  void abort(submission_port::session& in, mesh& m);
+  /// @error{timeout, some of the groups that the rank is in do not meet any more}
+  [[nodiscard]] result<void> state(const mesh& m, int rank) const;
+  /// The mesh goes: whoever waits in one of its groups, or comes later, is told so.
+  void forget(submission_port::session& in, mesh& m);
+  /// Everybody who still waits is told that the time is over, and so is who comes later.
+  void end_all(submission_port::session& in);
+
+ private:
+  struct group_key {
+    std::uint64_t mesh = 0;
+    std::uint64_t era = 0;  ///< how often the rank has recovered
+    bool pair = false;      ///< of a send
+    std::vector<int> ranks;
+    auto operator<=>(const group_key&) const = default;
+  };
+
+  [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
+  void tell(submission_port::session& in, const collective::meeting_outcome& what);
+  /// All shares of a meeting are there and ask for the same.
+  void run(submission_port::session& in, const std::vector<ref<rank_share>>& shares);
+  /// Ends the group, and tells everybody who waits in it.
+  void end(submission_port::session& in, const std::shared_ptr<rank_group>& group,
+           const error& why);
+  /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
+  void end_before(submission_port::session& in, const mesh& m, std::uint64_t era,
+                  const char* why);
+  void look_later();
+
+  context& of_;
+  collective::rendezvous meetings_;
+  std::map<group_key, std::shared_ptr<rank_group>> groups_;
+  std::uint64_t numbers_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace weir::tessera

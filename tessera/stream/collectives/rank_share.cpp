@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Meetings of ranks: who comes, who is told what.
+#include "stream/collectives/rank_share.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/janitor.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/tessera/stream/work.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr unsigned wire_bits = 56;
+constexpr const char* how_to_recover =
+    "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
+
+std::string words_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// Digest of what the ranks of a group have to agree on. The type that numbers travel in
+/// is part of it, because the result depends on it.
+std::uint64_t call_digest(const rank_share& share) {
+  collective::collective_call same = share.request.call;
+  same.level = 0;  // a matter of the policy, which has a digest of its own
+  return collective::digest_of(same) ^
+         static_cast<std::uint64_t>(share.plan->options().wire) << wire_bits;
+}
+
+error not_run(errc code, const rank_share& share, std::string_view expected,
+              std::string_view found) {
+  return {code, fmt::format("collective not run \"{}\": expected {}, found {}",
+                            share.call_name(), expected, found)};
+}
+
+error aborted() {
+  return {errc::timeout, "that the collectives of the mesh were aborted"};
+}
+
+/// The error of a share whose group does not meet any more.
+error out_of_step(const rank_share& share, const error& why) {
+  return not_run(why.code(), share,
+                 fmt::format("{} to meet", words_of(share.group->ranks)), why.text());
+}
+
+}  // namespace
+
+rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
+                       collective::collective_choice how_to,
+                       const collective_request& what, std::vector<int> ranks_of,
+                       std::uint64_t descriptor_of)
+    : meeting_operation(kind::collective),
+      plan(std::move(plan_of)),
+      how(how_to),
+      request(what),
+      ranks(std::move(ranks_of)),
+      descriptor(descriptor_of) {}
+
+void rank_share::taken(submission_port::session&, stream& of) {
+  of.of().meetings().number(*this, of);
+}
+
+void rank_share::admitted(submission_port::session& in, stream& of) {
+  on = of.shared_from_this();
+  of.hold();
+  of.of().meetings().join(in, ref<rank_share>(this));
+}
+
+ref<operation> rank_share::clone() const {
+  const auto out = make_ref<rank_share>(plan, how, request, ranks, descriptor);
+  out->verify = verify;
+  out->source = source;
+  out->target = target;
+  return out;
+}
+
+result<void> rank_share::check(const stream& of) const {
+  return of.of().meetings().check(*this, of);
+}
+
+std::string rank_share::details() const {
+  return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
+}
+
+std::string rank_share::description() const {
+  const collective::collective_call& c = request.call;
+  std::string out = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
+                                info_of(c.type).tessera);
+  if (collective::reduces(c.kind)) {
+    out += fmt::format(", {}", collective::name_of(c.op));
+  }
+  out += fmt::format(", root {}", c.root);
+  if (c.packed_shards) {
+    out += ", packed shards";
+  }
+  if (plan->options().wire != collective::wire_format::plain) {
+    out += fmt::format(", {} between ranks", collective::name_of(plan->options().wire));
+  }
+  return out;
+}
+
+void rank_share::end(submission_port::session& in, const error& why) {
+  const auto report = make_failing(why);
+  report->number = number;
+  submission to(in, on->chain(), report);
+  report->submit(to);
+}
+
+void rank_share::proceed(submission_port::session& in) {
+  std::exchange(on, nullptr)->proceed(in);
+}
+
+void share_group::taken(submission_port::session& in, stream& of) {
+  for (const ref<rank_share>& share : shares_) {
+    share->taken(in, of);
+  }
+}
+
+ref<operation> share_group::clone() const {
+  std::vector<ref<rank_share>> copies;
+  for (const ref<rank_share>& share : shares_) {
+    const ref<operation> copy = share->clone();
+    copies.emplace_back(static_cast<rank_share*>(copy.get()));
+  }
+  return make_ref<share_group>(std::move(copies));
+}
+
+result<void> share_group::check(const stream& of) const {
+  for (const ref<rank_share>& share : shares_) {
+    WEIR_CHECK(share->check(of));
+  }
+  return {};
+}
+
+memory_need share_group::needs() const noexcept {
+  memory_need out;  // its collectives may run at the same time
+  for (const ref<rank_share>& share : shares_) {
+    out.scratch += share->needs().scratch;
+  }
+  return out;
+}
+
+void share_group::admitted(submission_port::session& in, stream& of) {
+  of.hold();  // nothing passes between two of them
+  std::uint64_t next = number - shares_.size();
+  for (const ref<rank_share>& share : shares_) {
+    share->number = ++next;
+    share->stream_number = stream_number;
+    share->on_devices = on_devices;
+    share->observer = observer;
+    share->enqueued_ns = enqueued_ns;
+    share->enqueued_by = enqueued_by;
+    share->admitted(in, of);
+  }
+  of.proceed(in);
+}
+
+meeting_point::meeting_point(context& of)
+    : of_(of),
+      meetings_(of.settings().rendezvous_limit_ms > 0
+                    ? of.settings().rendezvous_limit_ms * 1'000'000
+                    : std::numeric_limits<std::int64_t>::max() / 2) {}
+
+meeting_point::group_key meeting_point::key_of(const rank_share& share,
+                                               const stream& on) {
+  const mesh& m = *on.on();
+  return {m.number, m.recoveries[static_cast<std::size_t>(on.options().rank)],
+          share.request.call.kind == collective::collective_kind::send, share.ranks};
+}
+
+void meeting_point::number(rank_share& share, stream& on) {
+  if (on.on()->gone) {
+    return;  // `join` tells it so
+  }
+  auto& group = groups_[key_of(share, on)];
+  if (group == nullptr) {
+    group = std::make_shared<rank_group>();
+    group->number = ++numbers_;
+    group->ranks = share.ranks;
+    if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+      group->over = aborted();
+    } else {
+      const auto made =
+          meetings_.add_group(group->number, static_cast<int>(group->ranks.size()));
+      WEIR_EXPECT(made.has_value());  // its number is new
+    }
+  }
+  share.group = group;
+  if (!group->over) {
+    const int place = share.place_in_group(on.options().rank);
+    const auto next = meetings_.next_sequence(group->number, place);
+    WEIR_EXPECT(next.has_value());  // the group is known as long as it is not over
+    share.sequence = *next;
+  }
+}
+
+result<void> meeting_point::check(const rank_share& share, const stream& on) {
+  const auto found = groups_.find(key_of(share, on));
+  std::optional<error> why;
+  if (found != groups_.end()) {
+    why = found->second->over;
+  } else if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+    why = aborted();
+  }
+  if (!why) {
+    return {};
+  }
+  return error(why->code(),
+               fmt::format("collective not posted \"{}\": expected {} to meet, found {}",
+                           share.call_name(), words_of(share.ranks), why->text()))
+      .hint(how_to_recover);
+}
+
+result<void> meeting_point::state(const mesh& m, int rank) const {
+  const auto place = static_cast<std::size_t>(rank);
+  const auto broken = [&](std::string_view group, const error& why) {
+    return error(why.code(),
+                 fmt::format("collectives of rank {} do not meet: expected {} to meet, "
+                             "found {}",
+                             rank, group, why.text()))
+        .hint(how_to_recover);
+  };
+  if (m.is_aborted(place)) {
+    return broken("all ranks of the mesh", aborted());
+  }
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && key.era == m.recoveries[place] && group->over &&
+        std::find(key.ranks.begin(), key.ranks.end(), rank) != key.ranks.end()) {
+      return broken(words_of(key.ranks), *group->over);
+    }
+  }
+  return {};
+}
+
+void meeting_point::abort(submission_port::session& in, mesh& m) {
+  for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
+    m.aborted[r] = m.recoveries[r] + 1;
+  }
+  std::vector<std::shared_ptr<rank_group>> all;
+  for (const auto& [key, group] : groups_) {
+    if (key.mesh == m.number && !group->over) {
+      all.push_back(group);
+    }
+  }
+  for (const auto& group : all) {
+    end(in, group, aborted());
+  }
+}
+
+void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
+  if (over_ || share->on->on()->gone) {
+    share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
+                           "that they will not come: the mesh is gone"));
+    share->proceed(in);
+    return;
+  }
+  const rank_group& group = *share->group;
+  if (group.over) {
+    share->end(in, out_of_step(*share, *group.over));
+    share->proceed(in);
+    return;
+  }
+  collective::arrival who;
+  who.group = group.number;
+  who.sequence = share->sequence;
+  who.rank = share->place_in_group(share->on->options().rank);
+  who.call = call_digest(*share);
+  who.descriptor = share->descriptor;
+  who.patience_ns = share->request.patience_ns;
+  share->retain();
+  who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
+  auto outcome = meetings_.join(who, now_ns());
+  if (!outcome) {
+    share->release();
+    share->end(in, outcome.error());
+    share->proceed(in);
+  } else if (outcome->state == collective::meeting_state::waiting) {
+    look_later();
+  } else {
+    tell(in, *outcome);
+  }
+}
+
+void meeting_point::run(submission_port::session& in,
+                        const std::vector<ref<rank_share>>& shares) {
+  room_list<collective_group> groups(1);
+  collective_group& g = groups.front();
+  const rank_share& first = *shares.front();
+  std::size_t scratch_limit = first.scratch_limit;
+  g.ranks.assign(first.ranks.begin(), first.ranks.end());
+  for (const ref<rank_share>& s : shares) {
+    const int rank = s->on->options().rank;
+    scratch_limit = std::min(scratch_limit, s->scratch_limit);
+    for (const auto& place : {s->source, s->target}) {
+      if (place) {
+        g.memory.push_back(place->memory);
+      }
+    }
+    g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
+    g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
+    g.lanes.push_back(&s->on->chain().of(0));
+    g.streams.push_back(s->stream_number);
+  }
+  const auto all = make_ref<collective_operation>(first.plan, first.how,
+                                                  std::move(groups), scratch_limit);
+  all->verify_by(first.verify);
+  all->number = first.number;
+  all->stream_number = first.stream_number;
+  all->on_devices = first.on->on()->devices.data();
+  all->observer = first.observer;
+  all->enqueued_ns = first.enqueued_ns;
+  all->enqueued_by = first.enqueued_by;
+  submission to(in, first.on->chain(), all);
+  all->submit_groups(to);
+}
+
+namespace {
+
+/// The two first shares that differ, in words. @pre there are two
+std::string differing(const std::vector<ref<rank_share>>& shares) {
+  const auto words = [](const rank_share& s) {
+    return fmt::format("\"{}\" by rank {}", s.description(), s.on->options().rank);
+  };
+  const rank_share& one = *shares.front();
+  const auto other = std::find_if(
+      shares.begin(), shares.end(),
+      [&](const ref<rank_share>& s) { return call_digest(*s) != call_digest(one); });
+  return fmt::format("{} and {}", words(one),
+                     words(other == shares.end() ? *shares.back() : **other));
+}
+
+/// What a rank of a mismatch is told. Ranks that come after the mismatch was found are
+/// told the same.
+std::string mismatch_told(rank_group& group, std::uint64_t sequence,
+                          const std::vector<ref<rank_share>>& shares) {
+  const auto [known, first] = group.mismatches.try_emplace(sequence);
+  if (first) {
+    known->second = {differing(shares), group.ranks.size()};
+  }
+  std::string out = known->second.what;
+  known->second.unheard -= shares.size();
+  if (known->second.unheard == 0) {
+    group.mismatches.erase(known);
+  }
+  return out;
+}
+
+std::vector<int> missing_of(const rank_group& group,
+                            const std::vector<ref<rank_share>>& shares) {
+  std::vector<int> out = group.ranks;
+  for (const ref<rank_share>& s : shares) {
+    std::erase(out, s->on->options().rank);
+  }
+  return out;
+}
+
+}  // namespace
+
+void meeting_point::tell(submission_port::session& in,
+                         const collective::meeting_outcome& what) {
+  std::vector<ref<rank_share>> shares;
+  for (const std::uint64_t ticket : what.tickets) {
+    auto* const share = reinterpret_cast<rank_share*>(ticket);  // NOLINT: as put in
+    shares.emplace_back(share);
+    share->release();
+  }
+  if (shares.empty()) {
+    return;
+  }
+  const std::shared_ptr<rank_group> group = shares.front()->group;
+  const auto end_each = [&](errc code, std::string_view expected,
+                            std::string_view found) {
+    for (const ref<rank_share>& s : shares) {
+      s->end(in, not_run(code, *s, expected, found));
+    }
+  };
+  switch (what.state) {
+    case collective::meeting_state::complete: run(in, shares); break;
+    case collective::meeting_state::collective_mismatch:
+      end_each(errc::collective_mismatch,
+               fmt::format("{} to call the same as their collective {}",
+                           words_of(group->ranks), what.sequence + 1),
+               mismatch_told(*group, what.sequence, shares));
+      break;
+    case collective::meeting_state::determinism_violation:
+      end_each(errc::determinism_violation,
+               "all ranks of the group under one policy, seed and set of toggles",
+               "policies that differ");
+      break;
+    case collective::meeting_state::timeout: {
+      const std::string who = fmt::format(
+          "that {} {} not come to {} {}", words_of(missing_of(*group, shares)),
+          missing_of(*group, shares).size() == 1 ? "has" : "have",
+          shares.front()->call_name(), what.sequence + 1);
+      end_each(errc::timeout, fmt::format("{} in time", words_of(group->ranks)), who);
+      if (!over_) {
+        end(in, group, {errc::timeout, who + " in time"});
+      }
+      break;
+    }
+    default:
+      for (const ref<rank_share>& s : shares) {
+        s->end(in, group->over ? out_of_step(*s, *group->over)
+                               : not_run(errc::timeout, *s, "all ranks of the group",
+                                         "that they will not come: the mesh is gone"));
+      }
+  }
+  for (const ref<rank_share>& s : shares) {
+    s->proceed(in);
+  }
+}
+
+void meeting_point::end(submission_port::session& in,
+                        const std::shared_ptr<rank_group>& group, const error& why) {
+  group->over = why;
+  for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
+    tell(in, over);
+  }
+}
+
+void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
+  for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
+    if (rank < 0 || r == static_cast<std::size_t>(rank)) {
+      ++m.recoveries[r];
+    }
+  }
+  const std::uint64_t oldest =
+      *std::min_element(m.recoveries.begin(), m.recoveries.end());
+  end_before(in, m, oldest, "that all ranks of the mesh have recovered since");
+}
+
+void meeting_point::forget(submission_port::session& in, mesh& m) {
+  m.gone = true;
+  end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
+             "that they will not come: the mesh is gone");
+}
+
+void meeting_point::end_before(submission_port::session& in, const mesh& m,
+                               std::uint64_t era, const char* why) {
+  std::vector<std::shared_ptr<rank_group>> past;
+  for (auto at = groups_.begin(); at != groups_.end();) {
+    if (at->first.mesh == m.number && at->first.era < era) {
+      past.push_back(std::move(at->second));
+      at = groups_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (const auto& group : past) {
+    if (!group->over) {
+      end(in, group, {errc::timeout, why});
+    }
+  }
+}
+
+void meeting_point::look_later() {
+  const std::int64_t when = meetings_.next_deadline();
+  if (when >= std::numeric_limits<std::int64_t>::max() / 2) {
+    return;
+  }
+  of_.cleaner().later(
+      [self = of_.weak_from_this()] {
+        if (const auto alive = self.lock()) {
+          auto in = alive->port().enter();
+          meeting_point& here = alive->meetings();
+          for (const collective::meeting_outcome& over :
+               here.meetings_.expire(now_ns())) {
+            here.tell(in, over);
+          }
+        }
+      },
+      when);
+}
+
+void meeting_point::end_all(submission_port::session& in) {
+  over_ = true;
+  for (const collective::meeting_outcome& over :
+       meetings_.expire(std::numeric_limits<std::int64_t>::max())) {
+    tell(in, over);
+  }
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One rank's share of a collective.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stream/collectives/meeting_point.hpp"
+#include "weir/tessera/stream/collective.hpp"
+
+namespace weir::tessera {
+
+/// What ranks meet in, each on a stream of its own.
+class meeting_operation : public lane_operation {
+ public:
+  using lane_operation::lane_operation;
+  [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
+  /// Whether its ranks meet where it is called on this stream. With the session in hand.
+  /// @error{timeout, they do not meet any more}
+  [[nodiscard]] virtual result<void> check(const stream& on) const = 0;
+};
+
+/// Comes to the meeting in its turn, and lets its stream go on when that has ended.
+class rank_share final : public meeting_operation {
+ public:
+  rank_share(std::shared_ptr<const collective::collective_plan> plan,
+             collective::collective_choice how, const collective_request& what,
+             std::vector<int> ranks, std::uint64_t descriptor);
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
+  /// What it joins.
+  [[nodiscard]] std::string_view call_name() const noexcept {
+    return collective::name_of(request.call.kind);
+  }
+  void taken(submission_port::session& in, stream& on) override;
+  void admitted(submission_port::session& in, stream& on) override;
+  [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] memory_need needs() const noexcept override {
+    return {plan->scratch_bytes(), 0};
+  }
+  [[nodiscard]] std::string details() const override;
+
+  /// Where a rank of the mesh stands in the group.
+  [[nodiscard]] int place_in_group(int rank) const noexcept {
+    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  }
+  /// What the rank asks for, in words.
+  [[nodiscard]] std::string description() const;
+  /// Puts the outcome into its stream and lets that go on.
+  void end(submission_port::session& in, const error& why);
+  void proceed(submission_port::session& in);
+
+  std::shared_ptr<const collective::collective_plan> plan;
+  std::shared_ptr<const collective::collective_plan> verify;  ///< may be null
+  collective::collective_choice how;
+  collective_request request;
+  std::optional<memory_place>
+      source;  ///< of its buffers, as they were when it was posted
+  std::optional<memory_place> target;
+  std::vector<int> ranks;             ///< of the group, in the mesh
+  std::shared_ptr<rank_group> group;  ///< once its stream has taken it
+  std::uint64_t sequence = 0;         ///< in the group
+  std::uint64_t descriptor;
+  std::size_t scratch_limit = static_cast<std::size_t>(-1);
+  std::shared_ptr<class stream> on;  ///< while it waits
+
+ protected:
+  result<void> run(unsigned) override { return {}; }
+};
+
+/// Shares of one rank that come to their meetings all at once, so that ranks need not
+/// agree on the order in which they ask for them.
+class share_group final : public meeting_operation {
+ public:
+  explicit share_group(std::vector<ref<rank_share>> shares)
+      : meeting_operation(kind::other), shares_(std::move(shares)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
+  [[nodiscard]] std::uint32_t numbers() const noexcept override {
+    return static_cast<std::uint32_t>(shares_.size());
+  }
+  void taken(submission_port::session& in, stream& on) override;
+  void admitted(submission_port::session& in, stream& on) override;
+  [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] memory_need needs() const noexcept override;
+
+ protected:
+  result<void> run(unsigned) override { return {}; }
+
+ private:
+  std::vector<ref<rank_share>> shares_;
+};
+
+}  // namespace weir::tessera

@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Contexts: what they own, in which order it comes and goes.
+#include "weir/tessera/stream/context.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device/cpu.hpp"
+#include "stream/block_tuner.hpp"
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/doorbell.hpp"
+#include "stream/janitor.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/tessera/stream/stream.hpp"
+
+namespace weir::tessera {
+namespace {
+
+constexpr std::uint32_t window = 1U << 15;
+constexpr std::int64_t stop_limit_ns = 5'000'000'000;
+
+/// Tells several observers.
+class observers final : public operation_observer {
+ public:
+  explicit observers(std::vector<std::shared_ptr<operation_observer>> all)
+      : all_(std::move(all)) {}
+  void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+             std::int64_t end_ns) noexcept override {
+    for (const auto& one : all_) {
+      one->ended(what, lane, start_ns, end_ns);
+    }
+  }
+  void called(const observed_call& what) noexcept override {
+    for (const auto& one : all_) {
+      one->called(what);
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<operation_observer>> all_;
+};
+
+collective::algorithm algorithm_of(const plan_record& plan) {
+  switch (plan.algorithm) {
+    case 1: return collective::algorithm::ring;
+    case 2: return collective::algorithm::tree;
+    case 3: return collective::algorithm::hierarchical;
+    default: return collective::algorithm::direct;
+  }
+}
+
+/// What travels between ranks by a plan; nothing where no wire format is of that type.
+std::optional<collective::wire_format> wire_of(const plan_record& plan) {
+  const auto type = [&](dtype t) { return static_cast<std::uint32_t>(t); };
+  if (plan.wire_dtype == 0 || plan.wire_dtype == plan.dtype) {
+    return collective::wire_format::plain;
+  }
+  return plan.wire_dtype == type(dtype::bf16)
+             ? std::optional(collective::wire_format::bf16)
+         : plan.wire_dtype == type(dtype::fp8_e4m3)
+             ? std::optional(collective::wire_format::fp8_e4m3)
+         : plan.wire_dtype == type(dtype::fp8_e5m2)
+             ? std::optional(collective::wire_format::fp8_e5m2)
+             : std::nullopt;
+}
+
+/// What a module's plan says, one hint per kind of collective.
+std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
+  const std::optional<collective::wire_format> wire = wire_of(plan);
+  if (!wire || (plan.algorithm == 0 && *wire == collective::wire_format::plain)) {
+    return {};
+  }
+  constexpr collective::collective_kind kinds[] = {
+      collective::collective_kind::all_reduce,
+      collective::collective_kind::reduce_scatter,
+      collective::collective_kind::all_gather, collective::collective_kind::broadcast};
+  std::vector<collective::collective_hint> out;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    if (plan.collective == 0 || plan.collective == i + 1) {
+      collective::collective_hint hint;
+      hint.kind = kinds[i];
+      hint.type = static_cast<int>(plan.dtype);
+      hint.least_bytes = plan.least_bytes;
+      hint.most_bytes = plan.most_bytes;
+      // Rounding happens once per phase, which only this one has.
+      hint.how = *wire == collective::wire_format::plain ? algorithm_of(plan)
+                                                         : collective::algorithm::direct;
+      hint.wire = *wire;
+      hint.chunk_bytes = plan.chunk_bytes;
+      out.push_back(hint);
+    }
+  }
+  return out;
+}
+
+cache_key cache_key_of(const collective::tuning_key& key) {
+  cache_key out;
+  out.kind = cache_kind::collective_tuning;
+  out.kernel = collective::name_of(key.kind);
+  for (const int part : {static_cast<int>(key.op), key.level, key.wide ? 1 : 0, key.ranks,
+                         key.domains, key.workers, key.size_class}) {
+    out.shape.push_back(static_cast<std::uint64_t>(part));
+  }
+  out.dtypes = {static_cast<std::uint32_t>(key.type)};
+  out.arch = cpu_arch();
+  return out;
+}
+
+/// What was measured, in files of the cache.
+collective::tuning_store store_in(module_cache& cache) {
+  collective::tuning_store out;
+  out.load = [&cache](const collective::tuning_key& key)
+      -> result<std::optional<collective::algorithm>> {
+    WEIR_TRY(const auto found, cache.get(cache_key_of(key)));
+    if (!found) {
+      return std::optional<collective::algorithm>();
+    }
+    const auto how = collective::algorithm_named(as_text(*found));
+    return how ? std::optional(*how) : std::nullopt;
+  };
+  out.keep = [&cache](const collective::tuning_key& key, collective::algorithm how) {
+    static_cast<void>(cache.put(cache_key_of(key), as_view(collective::name_of(how))));
+  };
+  return out;
+}
+
+}  // namespace
+
+mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
+           std::span<const std::int32_t> ids, const collective::mesh_shape& s)
+    : of(std::move(context_of)),
+      number(number_of),
+      devices(ids.begin(), ids.end()),
+      shape(s),
+      pool(of->memory(), devices, number),
+      recoveries(devices.size()),
+      aborted(devices.size()) {
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    block_facts& told = places.emplace_back();
+    told.rank = rank;
+    told.ranks = shape.ranks();
+    const auto sizes = shape.sizes();
+    std::copy(sizes.begin(), sizes.end(), told.axis_size.begin());
+    if (const auto at = shape.coordinates(rank)) {
+      std::copy(at->begin(), at->end(), told.axis_index.begin());
+    }
+  }
+}
+
+result<std::shared_ptr<const collective::collective_plan>> plan_cache::get(
+    const collective::collective_call& call, int ranks, const collective::topology& shape,
+    const collective::plan_options& options) {
+  const key k{collective::digest_of(call),
+              ranks,
+              shape.domains,
+              shape.workers,
+              static_cast<int>(options.how),
+              static_cast<int>(options.wire),
+              options.chunk_bytes,
+              call.level,
+              call.wide,
+              call.packed_shards};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(k); found != plans_.end()) {
+      return found->second;
+    }
+  }
+  WEIR_TRY(auto made, collective::plan_collective(call, ranks, shape, options));
+  auto out = std::make_shared<const collective::collective_plan>(std::move(made));
+  const std::lock_guard lock(mutex_);
+  if (plans_.size() >= most) {
+    plans_.clear();
+  }
+  plans_.emplace(k, out);
+  return out;
+}
+
+context::context(runtime_settings settings)
+    : settings_(std::move(settings)),
+      bell_(std::make_unique<doorbell>()),
+      policy_(settings_.policy),
+      cleaner_(std::make_unique<janitor>()) {}
+
+context::~context() = default;
+
+void context::destroy(context* what) noexcept {
+  if (!on_worker()) {
+    delete what;
+    return;
+  }
+  // After a shutdown that has timed out, the last operation that ends releases the
+  // context, and its worker cannot wait for itself.
+  try {
+    std::thread([what] { delete what; }).detach();
+  } catch (...) {
+    // Without a thread the context is never destroyed. That is better than to end the
+    // process.
+  }
+}
+
+result<std::shared_ptr<context>> context::make(runtime_settings settings) {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned threads = settings.threads != 0 ? settings.threads : cores;
+  runtime::engine_options options;
+  // Threads of the program only submit: the submitter's place among the workers is idle.
+  options.workers = threads + 1;
+  options.window = window;
+  options.heap = 0;
+  options.kernel_time = false;
+  WEIR_TRY(auto made, runtime::engine::create(options));
+  std::shared_ptr<context> out(new context(std::move(settings)), &context::destroy);
+  out->workers_ = threads;
+  out->own_engine_ = std::move(made);
+  WEIR_CHECK(out->open(*out->own_engine_));
+  return out;
+}
+
+result<std::shared_ptr<context>> context::over(runtime::engine& workers,
+                                               runtime_settings settings) {
+  std::shared_ptr<context> out(new context(std::move(settings)));
+  out->workers_ = workers.workers();
+  WEIR_CHECK(out->open(workers));
+  return out;
+}
+
+std::function<void(std::string_view)> context::log_at(log_level level) {
+  return [self = weak_from_this(), level](std::string_view text) {
+    if (const auto alive = self.lock()) {
+      alive->log(level, text);
+    }
+  };
+}
+
+result<void> context::open(runtime::engine& workers) {
+  port_ = std::make_unique<submission_port>(workers);
+  cpu_options options;
+  options.devices = settings_.devices;
+  options.memory = settings_.device_memory;
+  options.source = settings_.source;
+  options.log = [to = log_at(log_level::info)](std::int32_t device,
+                                               std::string_view text) {
+    to(fmt::format("device {}: {}", device, text));
+  };
+  WEIR_TRY(trust_.keys, read_trusted_keys(settings_.trusted_keys));
+  trust_.required = settings_.require_signed;
+  if (!settings_.cache_folder.empty()) {
+    cache_options cached;
+    cached.folder = settings_.cache_folder;
+    cached.strict = settings_.cache_strict;
+    cached.environment = environment_digest(cpu_arch());
+    cached.on_log = log_at(log_level::info);
+    if (logs(log_level::debug)) {
+      cached.on_decision = log_at(log_level::debug);
+    }
+    auto made = module_cache::open(std::move(cached));
+    if (!made && settings_.cache_strict) {
+      return std::move(made).error();
+    }
+    if (made) {
+      cache_ = std::move(*made);
+    } else {
+      warnings_.push_back(
+          error(errc::invalid_argument,
+                fmt::format("no cache on disk: expected TESS_CACHE_DIR, or else "
+                            "XDG_CACHE_HOME, to say where one may be, found \"{}\"",
+                            settings_.cache_folder))
+              .because(std::move(made).error())
+              .message());
+    }
+  }
+  tuner_ = std::make_unique<collective::collective_tuner>(
+      cache_ == nullptr ? collective::tuning_store() : store_in(*cache_));
+  blocks_ = std::make_unique<block_tuner>(cache_ == nullptr ? block_tuner::store()
+                                                            : block_store_in(*cache_));
+  WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
+  backend_ = std::move(backend);
+  meetings_ = std::make_unique<meeting_point>(*this);
+  memory_ = std::make_unique<symmetric_memory>(
+      backend_, [to = log_at(log_level::info)](const error& e) { to(e.message()); });
+  return {};
+}
+
+void context::log(log_level level, std::string_view text) const {
+  if (!logs(level)) {
+    return;
+  }
+  if (settings_.on_log) {
+    const program_callback calls;
+    settings_.on_log(level, text);
+  } else {
+    std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()), text.data());
+  }
+}
+
+result<std::shared_ptr<mesh>> context::make_mesh(std::span<const std::int32_t> devices,
+                                                 const collective::mesh_axes& axes) {
+  WEIR_TRY(const collective::mesh_shape shape,
+           collective::mesh_shape::make(devices, backend_->device_count(), axes));
+  std::shared_ptr<mesh> out;
+  {
+    const std::lock_guard lock(mutex_);
+    out = std::make_shared<mesh>(shared_from_this(), ++mesh_numbers_, devices, shape);
+    std::erase_if(meshes_, [](const auto& m) { return m.expired(); });
+    meshes_.push_back(out);
+  }
+  log(log_level::debug, "mesh {} created on {} devices", out->number, devices.size());
+  return out;
+}
+
+std::vector<std::shared_ptr<mesh>> context::open_meshes() {
+  std::vector<std::shared_ptr<mesh>> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : meshes_) {
+    if (auto m = weak.lock()) {
+      out.push_back(std::move(m));
+    }
+  }
+  return out;
+}
+
+std::vector<std::shared_ptr<stream>> context::streams_of(const mesh& m) {
+  const auto in = port_->enter();
+  std::vector<std::shared_ptr<stream>> out;
+  for (const auto& weak : m.streams) {
+    if (auto s = weak.lock()) {
+      out.push_back(std::move(s));
+    }
+  }
+  return out;
+}
+
+bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
+  const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
+  std::vector<ref<point>> ends;
+  for (const auto& s : streams_of(*m)) {
+    ends.push_back(make_ref<point>(s->lanes(), *bell_));
+    s->enqueue_beside(ends.back());
+  }
+  return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
+    return bell_->wait([&] { return p->reached(); }, deadline);
+  });
+}
+
+void context::drop_mesh(const std::shared_ptr<mesh>& m) {
+  {
+    auto in = port_->enter();
+    meetings_->forget(in, *m);
+  }
+  static_cast<void>(drain(m, -1));
+  static_cast<void>(memory_->remove_all(m->number));
+  m->pool.set_keep(0);
+}
+
+result<void> context::shut_down() {
+  const std::vector<std::shared_ptr<mesh>> open = open_meshes();
+  {
+    auto in = port_->enter();
+    meetings_->end_all(in);
+  }
+  result<void> out;
+  for (const auto& m : open) {
+    for (const auto& s : streams_of(*m)) {
+      s->stop_persistent();
+    }
+    if (!drain(m, stop_limit_ns)) {
+      out = error(errc::timeout,
+                  "context not drained: expected its streams to end within 5 s");
+      continue;
+    }
+    static_cast<void>(memory_->remove_all(m->number));
+    m->pool.set_keep(0);
+  }
+  // Steps that have done their work still let go of what they used.
+  const std::int64_t deadline = now_ns() + stop_limit_ns;
+  const auto busy = [this] {
+    const runtime::engine_counters c = port_->of().counters();
+    return c.submitted != c.finished;
+  };
+  while (out && busy() && now_ns() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return out;
+}
+
+result<void> context::set_policy(numerics_policy policy) {
+  const char* locked = nullptr;
+  if (settings_.lock_deterministic && !policy.deterministic) {
+    locked = "deterministic=1";
+  } else if (settings_.lock_stable && !policy.stable_reductions) {
+    locked = "stableReductions=1";
+  } else if (settings_.lock_fast_math && policy.fast_math) {
+    locked = "allowFastMath=0";
+  }
+  if (locked != nullptr) {
+    return error(errc::determinism_violation,
+                 fmt::format("policy not set: expected {}, which is locked", locked))
+        .hint("TESS_POLICY_LOCK locks it");
+  }
+  const std::lock_guard lock(mutex_);
+  policy_ = policy;
+  policy_set_ = true;
+  return {};
+}
+
+result<void> context::set_determinism(std::uint64_t seed, std::uint32_t toggles) {
+  constexpr std::uint32_t all = 7;
+  if ((toggles & ~all) != 0) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("determinism not set: expected stable toggles of {:#x}, found {:#x}",
+                    all, toggles));
+  }
+  if (settings_.lock_stable && toggles != all) {
+    return error(errc::determinism_violation,
+                 fmt::format("determinism not set: expected all stable toggles, which "
+                             "are locked, found {:#x}",
+                             toggles))
+        .hint("TESS_POLICY_LOCK locks them");
+  }
+  seed_ = seed;
+  toggles_ = toggles;
+  return {};
+}
+
+void context::tell(tessDeterminism& d) const noexcept {
+  if (const std::uint32_t toggles = toggles_; toggles != not_set) {
+    d.stableToggles = toggles;
+    d.seed = seed_;
+  }
+}
+
+void context::suggest_policy() {
+  if (policy_set_) {
+    return;
+  }
+  numerics_policy now = settings_.policy;
+  for (const module_wishes& m : wishes_) {
+    now = m.policy.value_or(now);
+  }
+  policy_ = now;
+}
+
+numerics_policy context::policy() const {
+  numerics_policy out = policy_;
+  out.deterministic |= settings_.deterministic_floor || settings_.lock_deterministic;
+  out.stable_reductions |= settings_.lock_stable;
+  out.fast_math &=
+      !settings_.lock_fast_math && settings_.numerics != numerics_mode::strict;
+  return out;
+}
+
+result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view image) {
+  load_options options;
+  options.trust = trust_;
+  options.cache = cache_.get();
+  options.from_files = settings_.code_from_cache;
+  WEIR_TRY(auto out, tessera::load_module(image, options));
+  module_wishes wishes;
+  wishes.of = out.get();
+  if (const auto& p = out->policy()) {
+    wishes.policy = {p->stable_reductions, p->deterministic, p->rng_stateless,
+                     p->fast_math};
+  }
+  for (const plan_record& plan : out->plans()) {
+    if (plan.wire_dtype != 0 && out->policy() && !out->policy()->wire_quantisation) {
+      continue;  // the module's own policy forbids what the plan proposes
+    }
+    std::optional<collective::axis_set> axes;
+    if (!plan.axis.empty()) {
+      WEIR_TRY(axes, collective::parse_axes(std::string_view(plan.axis)));
+    }
+    for (const collective::collective_hint& hint : hints_of(plan)) {
+      wishes.hints.emplace_back(axes, hint);
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.push_back(std::move(wishes));
+    suggest_policy();
+  }
+  log(log_level::debug, "module loaded: {} kernels, {} plans{}", out->kernels().size(),
+      out->plans().size(), out->policy() ? ", a policy" : "");
+  return out;
+}
+
+void context::forget_module(const loaded_module& what) {
+  log(log_level::debug, "module unloaded: {} kernels, {} plans", what.kernels().size(),
+      what.plans().size());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(wishes_, [&](const module_wishes& m) { return m.of == &what; });
+  suggest_policy();
+}
+
+std::vector<collective::collective_hint> context::hints(collective::axis_set axes) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<collective::collective_hint> out;
+  for (const module_wishes& m : wishes_) {
+    for (const auto& [only, hint] : m.hints) {
+      if (!only || *only == axes) {
+        out.push_back(hint);
+      }
+    }
+  }
+  return out;
+}
+
+void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
+  if (tuner_->took(trial, ns) && cache_ != nullptr) {
+    // A worker does not wait for files.
+    cleaner_->later([self = weak_from_this(), key = trial.key] {
+      if (const auto alive = self.lock()) {
+        alive->tuner_->keep(key);
+      }
+    });
+  }
+}
+
+void context::took(const block_trial& trial, std::int64_t ns) {
+  if (!blocks_->took(trial.key, trial.block, ns)) {
+    return;
+  }
+  // A worker neither writes lines of the log nor waits for files.
+  cleaner_->later([self = weak_from_this(), key = trial.key] {
+    if (const auto alive = self.lock()) {
+      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
+                 key.kernel);
+      alive->blocks_->keep(key);
+    }
+  });
+}
+
+result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(spare_lanes_.begin(), spare_lanes_.end(),
+                     [&](const auto& lanes) { return lanes->devices() == devices; });
+    if (found != spare_lanes_.end()) {
+      auto out = std::move(*found);
+      spare_lanes_.erase(found);
+      return out;
+    }
+  }
+  auto in = port_->enter();
+  return lane_set::make(in.to(), devices);
+}
+
+void context::return_lanes(std::unique_ptr<lane_set> lanes) {
+  static_cast<void>(lanes->take_failures());
+  const std::lock_guard lock(mutex_);
+  spare_lanes_.push_back(std::move(lanes));
+}
+
+void context::observe(std::shared_ptr<operation_observer> by) {
+  const std::lock_guard lock(mutex_);
+  observers_.push_back(std::move(by));
+  listening_ = std::make_shared<observers>(observers_);
+  observed_.store(true, std::memory_order_release);
+}
+
+void context::unobserve(const operation_observer* by) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(observers_, [&](const auto& one) { return one.get() == by; });
+  listening_ = observers_.empty() ? nullptr : std::make_shared<observers>(observers_);
+  observed_.store(!observers_.empty(), std::memory_order_release);
+}
+
+std::shared_ptr<operation_observer> context::observer() const {
+  if (!observed_.load(std::memory_order_acquire)) {
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  return listening_;
+}
+
+}  // namespace weir::tessera

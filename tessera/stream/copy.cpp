@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Copies, fills, functions of the host, and operations that only fail.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/tessera/stream/work.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// One side of a copy.
+struct end_of_copy {
+  std::optional<memory_place> place;  ///< if the table knows it
+  std::byte* at = nullptr;
+  /// Which lane's memory it is; nothing: each lane has an instance of its own.
+  std::optional<touched_memory> owner;
+
+  [[nodiscard]] bool on_device() const noexcept {
+    return place && place->device() != allocation::host_device;
+  }
+  [[nodiscard]] std::byte* on_rank(int rank) const noexcept {
+    return place ? place->on_rank(rank) : at;
+  }
+  [[nodiscard]] bool everywhere() const noexcept { return !owner; }
+  /// The lane that it belongs to; -1: to none, or to each.
+  [[nodiscard]] int lane() const noexcept {
+    return owner ? owner->owner : touched_memory::no_lane;
+  }
+  /// The device that a copy is told where rank `rank` carries it out.
+  [[nodiscard]] std::int32_t device(const mesh& m, int rank) const noexcept {
+    return on_device() && !everywhere() ? place->device()
+                                        : m.devices[static_cast<std::size_t>(rank)];
+  }
+  /// Adds it unless it is the lane's own.
+  void touch(unsigned lane, std::vector<touched_memory>& all) const {
+    if (owner && owner->owner != static_cast<int>(lane)) {
+      all.push_back(*owner);
+    }
+  }
+};
+
+error refused(std::string_view what, std::string_view expected, std::string_view found) {
+  return {errc::invalid_argument,
+          fmt::format("{}: expected {}, found {}", what, expected, found)};
+}
+
+result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes,
+                             bool device, bool writes, std::string_view what) {
+  end_of_copy out;
+  if (at == nullptr) {
+    return refused(what, "an address", "null");
+  }
+  out.at = static_cast<std::byte*>(const_cast<void*>(at));
+  out.place = on.of().memory().find(at);
+  if (out.place && bytes > out.place->bytes_left()) {
+    return refused(what,
+                   fmt::format("at most {} bytes to the end of the allocation",
+                               out.place->bytes_left()),
+                   fmt::format("{}", bytes));
+  }
+  if (out.place && out.place->memory->symmetric() && !on.fits(*out.place)) {
+    return refused(what, "memory of the stream's mesh", "another mesh's");
+  }
+  out.owner = on.owner_of(out.place, at, bytes, writes);
+  if (device && !out.on_device()) {
+    return refused(what, "memory of a device", "memory of the host");
+  }
+  if (!device && out.on_device()) {
+    return refused(what, "memory of the host", "memory of a device");
+  }
+  return out;
+}
+
+/// Rows of bytes, and where they begin on both sides.
+struct copy_shape {
+  std::size_t bytes = 0;  ///< of a row
+  std::size_t rows = 1;
+  std::size_t to_pitch = 0;
+  std::size_t from_pitch = 0;
+
+  /// Bytes from the beginning of the first row to the end of the last.
+  [[nodiscard]] std::size_t span(std::size_t pitch) const noexcept {
+    return (rows - 1) * pitch + bytes;
+  }
+};
+
+class copy_operation final : public lane_operation {
+ public:
+  /// `only`: the lane that copies, -1: all of them. `bound`: the rank of a stream that is
+  /// bound to one, or -1.
+  copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
+                 end_of_copy from, const copy_shape& shape, int only)
+      : lane_operation(kind::copy),
+        mesh_(std::move(on)),
+        bound_(bound),
+        direction_(direction),
+        to_(std::move(to)),
+        from_(std::move(from)),
+        shape_(shape) {
+    only_lane = only;
+    touches_more = !to_.everywhere() || !from_.everywhere();
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept override {
+    switch (direction_) {
+      case copy_kind::host_to_device: return "copy host to device";
+      case copy_kind::device_to_host: return "copy device to host";
+      case copy_kind::device_to_device: return "copy device to device";
+      case copy_kind::host_to_host: break;
+    }
+    return "copy host to host";
+  }
+  [[nodiscard]] std::uint64_t bytes() const noexcept override {
+    return std::uint64_t{shape_.bytes} * shape_.rows;
+  }
+  [[nodiscard]] ref<operation> clone() const override {
+    return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, shape_,
+                                    only_lane);
+  }
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    to_.touch(lane, all);
+    from_.touch(lane, all);
+  }
+
+ protected:
+  result<void> run(unsigned lane) override {
+    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
+    copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
+                   shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
+    if (work.to == work.from) {
+      return {};
+    }
+    for (std::size_t row = 0; row < shape_.rows; ++row) {
+      WEIR_CHECK(mesh_->of->backend().copy(work));
+      work.to += shape_.to_pitch;
+      work.from += shape_.from_pitch;
+    }
+    return {};
+  }
+
+ private:
+  std::shared_ptr<mesh> mesh_;
+  int bound_;
+  copy_kind direction_;
+  end_of_copy to_;
+  end_of_copy from_;
+  copy_shape shape_;
+};
+
+class fill_operation final : public lane_operation {
+ public:
+  fill_operation(std::shared_ptr<mesh> on, int bound, end_of_copy to,
+                 const fill_request& what)
+      : lane_operation(kind::fill),
+        mesh_(std::move(on)),
+        bound_(bound),
+        to_(std::move(to)),
+        what_(what) {
+    touches_more = !to_.everywhere();
+    only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "fill"; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept override { return what_.bytes; }
+  [[nodiscard]] ref<operation> clone() const override {
+    return make_ref<fill_operation>(mesh_, bound_, to_, what_);
+  }
+  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
+    to_.touch(lane, all);
+  }
+
+ protected:
+  result<void> run(unsigned lane) override {
+    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
+    return mesh_->of->backend().fill({to_.on_rank(rank), what_.bytes,
+                                      to_.device(*mesh_, rank), what_.pattern_bytes,
+                                      what_.pattern});
+  }
+
+ private:
+  std::shared_ptr<mesh> mesh_;
+  int bound_;
+  end_of_copy to_;
+  fill_request what_;
+};
+
+class host_function final : public joining_operation {
+ public:
+  explicit host_function(std::function<void()> call)
+      : joining_operation(kind::host_function), call_(std::move(call)) {}
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return "host function";
+  }
+  [[nodiscard]] ref<operation> clone() const override {
+    return make_ref<host_function>(call_);
+  }
+
+ protected:
+  void run(lane_set& lanes) override {
+    if (lanes.first_failure()) {
+      return;
+    }
+    auto outcome = guarded([&]() -> result<void> {
+      call_();
+      return {};
+    });
+    if (!outcome) {
+      fail(lanes.of(0), std::move(outcome).error());
+    }
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+class failing final : public lane_operation {
+ public:
+  explicit failing(error why) : lane_operation(kind::other), why_(std::move(why)) {}
+  [[nodiscard]] ref<operation> clone() const override { return make_ref<failing>(why_); }
+
+ protected:
+  result<void> run(unsigned) override { return why_; }
+
+ private:
+  error why_;
+};
+
+/// The lane of a mesh stream that carries the copy out; -1: each of them its own.
+int lane_that_copies(const copy_request& what, const end_of_copy& to,
+                     const end_of_copy& from) noexcept {
+  if (what.rank >= 0) {
+    return what.rank;
+  }
+  if (to.everywhere()) {
+    return -1;
+  }
+  // To read a symmetric place means to read instance 0, unless the target has a rank.
+  return std::max(to.lane() >= 0 ? to.lane() : from.lane(), 0);
+}
+
+/// The bytes of one side of a copy, as offsets from `base`.
+result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
+                                    const std::byte* at, const std::byte* base) {
+  const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
+                                              static_cast<std::int64_t>(shape.bytes)};
+  const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
+  return runtime::footprint::of({1, 1}, at - base, counts, strides, 1);
+}
+
+/// @error{invalid_argument, a rank would read bytes that it writes}
+result<void> check_apart(const stream& on, const copy_shape& shape, const end_of_copy& to,
+                         const end_of_copy& from, int only) {
+  const int first = only >= 0 ? only : on.rank_of(0);
+  const int end = only >= 0 ? only + 1 : first + static_cast<int>(on.lanes());
+  for (int rank = first; rank < end; ++rank) {
+    const std::byte* const a = to.on_rank(rank);
+    const std::byte* const b = from.on_rank(rank);
+    const bool same = a == b && (shape.rows == 1 || shape.to_pitch == shape.from_pitch);
+    if (same || a >= b + shape.span(shape.from_pitch) ||
+        b >= a + shape.span(shape.to_pitch)) {
+      continue;
+    }
+    const std::byte* const base = std::min(a, b);
+    WEIR_TRY(const runtime::footprint written, bytes_of(shape, shape.to_pitch, a, base));
+    WEIR_TRY(const runtime::footprint read, bytes_of(shape, shape.from_pitch, b, base));
+    if (runtime::decide_overlap(written, read) != runtime::overlap::no) {
+      return refused("copy within an allocation", "ranges that do not overlap",
+                     fmt::format("{} rows of {} bytes at a distance of {}", shape.rows,
+                                 shape.bytes, a - b));
+    }
+  }
+  return {};
+}
+
+/// @error{invalid_argument, rows that overlap, or more than can be addressed}
+result<copy_shape> shape_of(const copy_request& what) {
+  if (what.rows == 1) {
+    return copy_shape{what.bytes, 1, 0, 0};
+  }
+  for (const std::size_t pitch : {what.to_pitch, what.from_pitch}) {
+    if (pitch < what.bytes) {
+      return refused(
+          "copy of rows",
+          fmt::format("rows of {} bytes to begin at least as far apart", what.bytes),
+          fmt::format("{}", pitch));
+    }
+    constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
+    if (what.bytes > most || pitch > (most - what.bytes) / (what.rows - 1)) {
+      return refused("copy of rows", "rows that fit into memory",
+                     fmt::format("{} at a distance of {} bytes", what.rows, pitch));
+    }
+  }
+  return copy_shape{what.bytes, what.rows, what.to_pitch, what.from_pitch};
+}
+
+bool has_device_target(copy_kind kind) noexcept {
+  return kind == copy_kind::host_to_device || kind == copy_kind::device_to_device;
+}
+bool has_device_source(copy_kind kind) noexcept {
+  return kind == copy_kind::device_to_host || kind == copy_kind::device_to_device;
+}
+
+}  // namespace
+
+result<ref<operation>> make_copy(stream& on, const copy_request& what) {
+  if (what.bytes == 0 || what.rows == 0) {
+    return ref<operation>();
+  }
+  if (what.rank < -1 || what.rank >= static_cast<int>(on.on()->ranks())) {
+    return refused("copy to a rank", fmt::format("one in [0, {})", on.on()->ranks()),
+                   fmt::format("{}", what.rank));
+  }
+  if (what.rank >= 0 && on.options().rank >= 0 && what.rank != on.options().rank) {
+    return refused("copy to a rank",
+                   fmt::format("{}, whose stream this is", on.options().rank),
+                   fmt::format("{}", what.rank));
+  }
+  WEIR_TRY(const copy_shape shape, shape_of(what));
+  WEIR_TRY(end_of_copy to,
+           find_end(on, what.to, shape.span(shape.to_pitch), has_device_target(what.kind),
+                    true, "copy to its target"));
+  WEIR_TRY(end_of_copy from,
+           find_end(on, what.from, shape.span(shape.from_pitch),
+                    has_device_source(what.kind), false, "copy from its source"));
+  if (to.at == from.at && (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
+    return ref<operation>();
+  }
+  const bool bound = on.options().rank >= 0;
+  const int only = bound ? -1 : lane_that_copies(what, to, from);
+  WEIR_CHECK(check_apart(on, shape, to, from, only));
+  return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
+                                                 std::move(to), std::move(from), shape,
+                                                 only));
+}
+
+result<ref<operation>> make_fill(stream& on, const fill_request& what) {
+  if (what.bytes == 0) {
+    return ref<operation>();
+  }
+  if (what.pattern_bytes == 0 || what.bytes % what.pattern_bytes != 0) {
+    return refused(
+        "fill", "a multiple of the pattern's size",
+        fmt::format("{} bytes of patterns of {}", what.bytes, what.pattern_bytes));
+  }
+  WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes, true, true, "fill"));
+  return ref<operation>(
+      make_ref<fill_operation>(on.on(), on.options().rank, std::move(to), what));
+}
+
+ref<operation> make_host_function(std::function<void()> function) {
+  return make_ref<host_function>(std::move(function));
+}
+
+ref<operation> make_failing(error why) {
+  return make_ref<failing>(std::move(why));
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Nodes as tasks: what runs before, between and behind them.
+#include "stream/graphs/graph_body.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/graphs/graph_memory.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/tessera/stream/stream.hpp"
+
+namespace weir::tessera {
+
+// The nodes.
+
+graph_body::graph_body(context& of) : of_(of.shared_from_this()) {}
+
+result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& from,
+                                                     const graph_run_facts* top) {
+  std::shared_ptr<graph_body> out(new graph_body(of));
+  out->top_ = top != nullptr ? top : &out->run;
+  out->streams = from.streams;
+  for (const auto& s : from.streams) {
+    WEIR_TRY(auto made, of.take_lanes(s->lanes()));
+    made->urgent = s->options().priority < 0;
+    out->lanes.push_back(std::move(made));
+  }
+  std::map<const operation*, ref<point>> points;
+  const auto take_waits = [&](operation& to, const operation& recorded) {
+    for (const ref<point>& p : recorded.waits) {
+      if (const auto found = points.find(p.get()); found != points.end()) {
+        to.waits.push_back(found->second);
+      }
+    }
+  };
+  for (const graph_node& node : from.nodes) {
+    graph_node copy{{}, {}, node.chain, node.after};
+    if (node.before) {
+      copy.before = make_ref<point>(out->lanes[node.chain]->devices(), of.bell());
+      take_waits(*copy.before, *node.before);
+      out->adopt(*copy.before, node.chain, out->nodes.size());
+    }
+    WEIR_TRY(copy.what, copy_for_graph(*node.what, of, out->top_));
+    take_waits(*copy.what, *node.what);
+    out->adopt(*copy.what, node.chain, out->nodes.size());
+    copy.what->urgent = node.what->urgent;
+    if (node.what->what() == operation::kind::marker) {
+      points.emplace(node.what.get(), ref<point>(static_cast<point*>(copy.what.get())));
+    }
+    if (node.what->what() == operation::kind::memory) {
+      const auto& memory = static_cast<const memory_node&>(*node.what).memory();
+      if (std::find(out->memories.begin(), out->memories.end(), memory) ==
+          out->memories.end()) {
+        out->memories.push_back(memory);
+      }
+    }
+    out->nodes.push_back(std::move(copy));
+  }
+  out->sum_needs();
+  return out;
+}
+
+graph_body::~graph_body() {
+  for (auto& l : lanes) {
+    of_->return_lanes(std::move(l));
+  }
+}
+
+void graph_body::adopt(operation& what, std::size_t chain, std::size_t node) const {
+  what.number = node + 1;
+  what.graph_of = of_.get();
+  what.run_of_graph = top_;
+  what.stream_number = streams[chain]->number();
+  what.on_devices = streams[chain]->devices();
+}
+
+void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
+  const auto put = [&](const ref<operation>& what, lane_set& into) {
+    if (to.runs_once()) {
+      submission inside(to.session(), into, what);
+      what->submit(inside);
+    } else {
+      submission inside(to.session(), into);
+      what->submit(inside);
+    }
+  };
+  put(frame[0], to.lanes());
+  for (const graph_node& node : nodes) {
+    if (node.before) {
+      put(node.before, *lanes[node.chain]);
+    }
+    put(node.what, *lanes[node.chain]);
+  }
+  put(frame[1], to.lanes());
+}
+
+void graph_body::replace(std::size_t node, ref<operation> what) {
+  graph_node& here = nodes[node];
+  std::vector<ref<point>>& waits = here.before ? here.before->waits : here.what->waits;
+  if (!here.before && !waits.empty() &&
+      !what->on_all_lanes(lanes[here.chain]->devices())) {
+    here.before = make_ref<point>(lanes[here.chain]->devices(), of_->bell());
+    here.before->waits = waits;
+    adopt(*here.before, here.chain, node);
+  } else if (!here.before) {
+    what->waits = waits;
+  }
+  adopt(*what, here.chain, node);
+  here.what = std::move(what);
+  sum_needs();
+}
+
+std::uint32_t graph_body::tasks() const {
+  std::uint32_t out = 2;
+  for (const graph_node& node : nodes) {
+    const unsigned devices = lanes[node.chain]->devices();
+    out += node.what->tasks(devices) + (node.before ? devices : 0);
+  }
+  return out;
+}
+
+void graph_body::sum_needs() {
+  // Operations of different chains may run at the same time.
+  std::vector<std::size_t> scratch(lanes.size());
+  needs_ = {};
+  for (const graph_node& node : nodes) {
+    const memory_need need = node.what->needs();
+    scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
+    needs_.in_graph += need.in_graph;
+  }
+  needs_.scratch = std::accumulate(scratch.begin(), scratch.end(), std::size_t{0});
+}
+
+std::uint32_t graph_body::counted_launches() const noexcept {
+  std::uint32_t out = 0;
+  for (const graph_node& node : nodes) {
+    out += node.what->counted_launches();
+  }
+  return out;
+}
+
+void graph_body::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
+  for (const graph_node& node : nodes) {
+    node.what->count_from(stream, next);
+  }
+}
+
+std::vector<std::shared_ptr<graph_memory>> memory_left_by(
+    std::span<const graph_node> nodes) {
+  std::vector<std::shared_ptr<graph_memory>> out;
+  for (const graph_node& node : nodes) {
+    if (node.what->what() == operation::kind::memory) {
+      const auto& what = static_cast<const memory_node&>(*node.what);
+      std::erase(out, what.memory());
+      if (what.takes()) {
+        out.push_back(what.memory());
+      }
+    }
+  }
+  return out;
+}
+
+result<ref<operation>> copy_for_graph(const operation& what, context& of,
+                                      const graph_run_facts* top) {
+  ref<operation> copy = what.clone();
+  if (!copy) {
+    return error(errc::unsupported,
+                 fmt::format("graph not instantiated: expected operations that can be "
+                             "in a graph, found \"{}\"",
+                             what.name()));
+  }
+  if (copy->what() == operation::kind::graph) {
+    return static_cast<const child_graph&>(*copy).instance(of, top);
+  }
+  return copy;
+}
+
+// The tasks around them.
+
+std::array<ref<operation>, 2> graph_frame::pair(lane_set& outside, graph_body& inside) {
+  return {make_ref<graph_frame>(side::enters, outside, inside),
+          make_ref<graph_frame>(side::leaves, outside, inside)};
+}
+
+void graph_frame::submit(submission& to) {
+  std::vector<runtime::access> accesses;
+  for (unsigned i = 0; i < outside_.devices(); ++i) {
+    accesses.push_back(holds(outside_.of(i)));
+  }
+  for (const auto& lanes : inside_.lanes) {
+    for (unsigned i = 0; i < lanes->devices(); ++i) {
+      accesses.push_back(holds(lanes->of(i)));
+    }
+  }
+  for (const auto& memory : inside_.memories) {
+    accesses.push_back(memory->held());
+  }
+  to.add(*this, 0, 0, accesses);
+}
+
+void graph_frame::expect(const graph_run_facts& run) {
+  const std::lock_guard lock(mutex_);
+  runs_.push_back(run);
+}
+
+void graph_frame::step(lane_set&, unsigned, std::uint32_t) noexcept {
+  if (side_ == side::enters) {
+    take_next_run();
+    enter();
+  } else {
+    leave();
+  }
+}
+
+void graph_frame::take_next_run() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (runs_.empty()) {
+      return;  // the graph is a node: the facts are those of the graph that has it
+    }
+    inside_.run = runs_.front();
+    runs_.pop_front();
+  }
+  if (inside_.run.called_ns == 0) {
+    inside_.run.called_ns = now_ns();  // nobody observed when it was launched
+  }
+  std::uint64_t next = inside_.run.ordinal;
+  inside_.count_from(inside_.run.stream, next);
+}
+
+void graph_frame::enter() {
+  const failure any = outside_.first_failure();
+  for (const auto& lanes : inside_.lanes) {
+    for (unsigned i = 0; i < lanes->devices(); ++i) {
+      lanes->of(i).poison = corresponds(*lanes) ? outside_.of(i).poison : any;
+    }
+    if (corresponds(*lanes)) {
+      lanes->outside().add_all(outside_.outside(), 0);
+    }
+  }
+}
+
+void graph_frame::leave() {
+  // Of a graph that is a node this is the node's number in the graph that has it.
+  const std::uint64_t run = number != 0 ? number : inside_.run.number;
+  for (const auto& lanes : inside_.lanes) {
+    if (corresponds(*lanes)) {
+      outside_.outside().add_all(lanes->outside(), run);
+    }
+    for (unsigned i = 0; i < lanes->devices(); ++i) {
+      failure left = std::exchange(lanes->of(i).poison, {});
+      left.operation = run;  // inside, numbers are those of nodes
+      outside_.of(corresponds(*lanes) ? i : 0).poison.merge(left);
+    }
+    static_cast<void>(lanes->take_failures());
+  }
+}
+
+// A graph as a node.
+
+result<ref<operation>> child_graph::instance(context& of,
+                                             const graph_run_facts* top) const {
+  auto out = make_ref<child_graph>(what_);
+  WEIR_TRY(out->body_, graph_body::make(of, *what_, top));
+  return ref<operation>(std::move(out));
+}
+
+ref<operation> child_graph::clone() const {
+  return make_ref<child_graph>(what_);
+}
+
+std::string child_graph::details() const {
+  return fmt::format("\"nodes\":{}", what_->nodes.size());
+}
+
+void child_graph::submit(submission& to) {
+  if (!waits.empty()) {
+    for (unsigned d = 0; d < to.lanes().devices(); ++d) {
+      to.add(*this, d, 0, {&holds(to.lanes().of(d)), 1});
+    }
+  }
+  auto frame = graph_frame::pair(to.lanes(), *body_);
+  for (const ref<operation>& side : frame) {
+    side->number = number;
+    side->keeps = body_;
+  }
+  body_->submit(to, frame);
+  if (!to.runs_once()) {
+    frames_.insert(frames_.end(), frame.begin(), frame.end());
+  }
+}
+
+void child_graph::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
+  static_cast<void>(may_run(lanes, lane));
+}
+
+}  // namespace weir::tessera

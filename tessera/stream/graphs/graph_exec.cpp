@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Executable graphs: launching and changing them.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/doorbell.hpp"
+#include "stream/graphs/graph_body.hpp"
+#include "stream/graphs/graph_memory.hpp"
+#include "stream/graphs/graph_reissue.hpp"
+#include "weir/tessera/stream/stream.hpp"
+#include "weir/tessera/stream/work.hpp"
+
+namespace weir::tessera {
+namespace {
+
+error not_launched(errc code, std::string_view expected, std::string_view found) {
+  return {code,
+          fmt::format("graph not launched: expected {}, found {}", expected, found)};
+}
+
+error not_updated(std::string_view expected, std::string_view found) {
+  return {
+      errc::invalid_argument,
+      fmt::format("node of a graph not updated: expected {}, found {}", expected, found)};
+}
+
+bool has_ranks_that_meet(const graph& what) {
+  return std::any_of(what.nodes.begin(), what.nodes.end(),
+                     [](const graph_node& n) { return n.what->waits_for_ranks(); });
+}
+
+}  // namespace
+
+/// One run of a graph, as an operation of the stream that it is launched on.
+class graph_run final : public operation {
+ public:
+  /// `recorded`: what a recording of the stream gets; may be null.
+  graph_run(std::shared_ptr<graph_exec> what, ref<operation> recorded)
+      : operation(kind::graph), what_(std::move(what)), recorded_(std::move(recorded)) {}
+
+  [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
+    return what_->body_->tasks() + devices;
+  }
+  [[nodiscard]] std::string_view name() const noexcept override { return "graph"; }
+  [[nodiscard]] ref<operation> clone() const override {
+    return recorded_ ? recorded_->clone() : ref<operation>();
+  }
+  void submit(submission& to) override {
+    if (!waits.empty()) {
+      for (unsigned d = 0; d < to.lanes().devices(); ++d) {
+        to.add(*this, d, 0, {&holds(to.lanes().of(d)), 1});
+      }
+    }
+    const auto found = what_->captures_.find(stream_number);
+    WEIR_EXPECT(found != what_->captures_.end());
+    static_cast<graph_frame&>(*found->second.frame.front())
+        .expect({number, enqueued_ns, enqueued_by, stream_number, first_ordinal});
+    auto first = to.session().to().replay(found->second.tasks, &graph_runs);
+    WEIR_EXPECT(first.has_value());
+  }
+  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
+    static_cast<void>(may_run(lanes, lane));
+  }
+
+  std::uint64_t first_ordinal = 0;  ///< of its launches that take numbers of the stream
+
+ private:
+  std::shared_ptr<graph_exec> what_;
+  ref<operation> recorded_;
+};
+
+result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph> from) {
+  if (from->streams.empty()) {
+    return error(errc::invalid_argument,
+                 "graph not instantiated: expected at least one operation, found none");
+  }
+  std::shared_ptr<graph_exec> out(new graph_exec);
+  out->of_ = from->streams.front()->of().shared_from_this();
+  if (has_ranks_that_meet(*from)) {
+    WEIR_TRY(out->reissue_, graph_reissue::make(*out->of_, *from));
+  } else {
+    WEIR_TRY(out->body_, graph_body::make(*out->of_, *from));
+  }
+  out->left_ = memory_left_by(from->nodes);
+  out->from_ = std::move(from);
+  return out;
+}
+
+graph_exec::~graph_exec() = default;
+
+std::vector<graph_node>& graph_exec::nodes() const noexcept {
+  return reissue_ != nullptr ? reissue_->nodes : body_->nodes;
+}
+
+memory_need graph_exec::needs() const {
+  return reissue_ != nullptr ? reissue_->needs() : body_->needs();
+}
+
+result<const runtime::capture*> graph_exec::capture_for(submission_port::session& in,
+                                                        stream& on) {
+  std::erase_if(captures_, [](const auto& c) { return c.second.on.expired(); });
+  made_capture& made = captures_[on.number()];
+  if (made.tasks.valid()) {
+    return &made.tasks;
+  }
+  made.on = on.weak_from_this();
+  const auto frame = graph_frame::pair(on.chain(), *body_);
+  made.frame.assign(frame.begin(), frame.end());
+  WEIR_CHECK(in.to().begin_capture(&graph_is_made));
+  submission to(in, on.chain());
+  body_->submit(to, made.frame);
+  auto tasks = in.to().end_capture();
+  if (!tasks) {
+    captures_.erase(on.number());
+    return std::move(tasks).error();
+  }
+  made.tasks = std::move(*tasks);
+  return &made.tasks;
+}
+
+result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
+  if (&on->of() != of_.get()) {
+    return not_launched(errc::invalid_argument, "a stream of its context", "another's");
+  }
+  std::vector<ref<operation>> copies;
+  if (reissue_ != nullptr) {
+    WEIR_TRY(copies, reissue_->copies());
+  }
+  auto in = of_->port().enter();
+  // First: others may update it or begin a capture meanwhile.
+  in.make_room((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) + on->lanes());
+  WEIR_CHECK(on->check_caller());
+  ref<operation> recorded;
+  if (on->recording() != nullptr) {
+    WEIR_TRY(recorded, as_node());
+    if (on->recording_only()) {
+      on->enqueue(in, std::move(recorded));
+      return {};
+    }
+  }
+  if (reissue_ != nullptr) {
+    WEIR_CHECK(reissue_->check());
+  } else {
+    WEIR_TRY(const runtime::capture* const tasks, capture_for(in, *on));
+    static_cast<void>(tasks);
+  }
+  const memory_need need = needs();
+  const std::size_t room = on->budget()->room();
+  if (need.in_graph > room || need.scratch > room - need.in_graph) {
+    on->enqueue(in, make_failing(error(
+                        errc::out_of_memory,
+                        fmt::format("graph not run: expected scratch, shared memory and "
+                                    "arguments within the {} bytes that the stream's "
+                                    "limit leaves, found {} and {}",
+                                    room, need.scratch, need.in_graph))));
+    return {};
+  }
+  WEIR_TRY(auto first, lend_memory(*on));
+  ++runs_;
+  for (ref<point>& p : first) {
+    on->wait(in, std::move(p));
+  }
+  if (reissue_ != nullptr) {
+    reissue_->run(in, *on, std::move(copies));
+    return {};
+  }
+  auto run = make_ref<graph_run>(shared_from_this(), std::move(recorded));
+  run->first_ordinal = on->take_ordinals(body_->counted_launches());
+  on->enqueue(in, std::move(run));
+  return {};
+}
+
+result<ref<operation>> graph_exec::as_node() const {
+  if (reissue_ != nullptr) {
+    return not_launched(errc::unsupported, "a graph that can be a node of another",
+                        "one with collectives of streams that are bound to ranks");
+  }
+  if (!left_.empty()) {
+    return not_launched(errc::unsupported, "a graph that can be a node of another",
+                        "one that does not give back all memory that it takes");
+  }
+  auto now = std::make_shared<graph>();
+  now->nodes = body_->nodes;
+  now->streams = from_->streams;
+  return ref<operation>(make_ref<child_graph>(std::move(now)));
+}
+
+result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
+  for (const auto& memory : left_) {
+    if (memory->lent()) {
+      return not_launched(
+          errc::invalid_argument, "memory that its last run has left to be given back",
+          fmt::format("{} bytes at {} that are not", memory->bytes(), memory->data()));
+    }
+  }
+  std::vector<ref<point>> behind;
+  for (const auto& memory : left_) {
+    const auto ends = memory->ends();
+    behind.insert(behind.end(), ends.begin(), ends.end());
+    if (auto lent = memory->lend(to.budget()); !lent) {
+      for (const auto& before : left_) {
+        if (before == memory) {
+          break;
+        }
+        before->take_back();
+      }
+      return std::move(lent).error();
+    }
+  }
+  return behind;
+}
+
+void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
+  if (what->reissue_ != nullptr) {
+    what->reissue_->close();
+    return;
+  }
+  auto in = what->of_->port().enter();
+  for (const auto& [number, made] : what->captures_) {
+    if (const auto s = made.on.lock()) {
+      auto end = make_ref<point>(s->lanes(), what->of_->bell());
+      end->when_reached([what] {});
+      s->enqueue_beside(in, std::move(end));
+    }
+  }
+}
+
+result<void> graph_exec::check_update(std::size_t node, const operation& what,
+                                      const stream& made_on) const {
+  const auto in = of_->port().enter();
+  if (node >= nodes().size()) {
+    return not_updated(fmt::format("one in [0, {})", nodes().size()),
+                       fmt::format("{}", node));
+  }
+  const operation& recorded = *nodes()[node].what;
+  if (what.what() != recorded.what()) {
+    return error(errc::invalid_argument,
+                 fmt::format("node {} of a graph not updated: expected an operation like "
+                             "its \"{}\", found \"{}\"",
+                             node, recorded.name(), what.name()));
+  }
+  const stream& recorded_on = *from_->streams[nodes()[node].chain];
+  if (&made_on.of() != of_.get() ||
+      made_on.options().rank != recorded_on.options().rank ||
+      made_on.on()->devices != recorded_on.on()->devices) {
+    return not_updated("a stream on the devices that it was recorded on", "another");
+  }
+  if (!what.clone()) {
+    return error(errc::unsupported,
+                 fmt::format("node of a graph not updated: expected an operation that "
+                             "can be in a graph, found \"{}\"",
+                             what.name()));
+  }
+  return {};
+}
+
+result<void> graph_exec::update(std::size_t node, const operation& what,
+                                const stream& made_on) {
+  WEIR_CHECK(check_update(node, what, made_on));
+  // Runs in flight have the old operation: let them end, then make the captures anew.
+  for (;;) {
+    const std::uint64_t seen = wait_for_runs();
+    const auto in = of_->port().enter();
+    if (seen == runs_) {
+      return replace(node, what);
+    }
+  }
+}
+
+std::uint64_t graph_exec::wait_for_runs() {
+  std::vector<std::shared_ptr<stream>> used;
+  std::uint64_t seen = 0;
+  {
+    const auto in = of_->port().enter();
+    seen = runs_;
+    for (const auto& [number, made] : captures_) {
+      if (auto s = made.on.lock()) {
+        used.push_back(std::move(s));
+      }
+    }
+  }
+  for (const auto& s : used) {
+    auto end = make_ref<point>(s->lanes(), of_->bell());
+    s->enqueue_beside(end);
+    of_->bell().wait([&] { return end->reached(); }, -1);
+  }
+  return seen;
+}
+
+result<void> graph_exec::replace(std::size_t node, const operation& what) {
+  if (reissue_ != nullptr) {
+    graph_node& here = reissue_->nodes[node];
+    ref<operation> copy = what.clone();
+    copy->waits = here.what->waits;
+    copy->urgent = what.urgent;
+    here.what = std::move(copy);
+    return {};
+  }
+  WEIR_TRY(ref<operation> copy, copy_for_graph(what, *of_, &body_->run));
+  copy->urgent = what.urgent;
+  body_->replace(node, std::move(copy));
+  captures_.clear();
+  return {};
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs whose nodes are enqueued one by one.
+#include "stream/graphs/graph_reissue.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/collectives/rank_share.hpp"
+#include "stream/graphs/graph_body.hpp"
+#include "weir/tessera/stream/stream.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// The end of a run in one of its streams: failures have gone to the stream that the
+/// graph was launched on, and are none of the next run's.
+class sweeping final : public joining_operation {
+ public:
+  sweeping() : joining_operation(kind::other) {}
+
+ protected:
+  void run(lane_set& lanes) override { static_cast<void>(lanes.take_failures()); }
+};
+
+}  // namespace
+
+result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
+                                                           const graph& from) {
+  std::unique_ptr<graph_reissue> out(new graph_reissue(of));
+  for (const auto& s : from.streams) {
+    WEIR_TRY(auto made, s->stand_in());
+    out->streams_.push_back(std::move(made));
+  }
+  out->nodes = from.nodes;
+  for (const graph_node& node : from.nodes) {
+    if (!node.what->clone()) {
+      return error(errc::unsupported,
+                   fmt::format("graph not instantiated: expected operations that can be "
+                               "in a graph, found \"{}\"",
+                               node.what->name()));
+    }
+  }
+  return out;
+}
+
+result<void> graph_reissue::check() const {
+  for (const graph_node& node : nodes) {
+    if (node.what->waits_for_ranks()) {
+      const auto& meets = static_cast<const meeting_operation&>(*node.what);
+      WEIR_CHECK(meets.check(*streams_[node.chain]));
+    }
+  }
+  return {};
+}
+
+std::uint32_t graph_reissue::tasks() const {
+  std::uint32_t out = 0;
+  for (const auto& s : streams_) {
+    out += 4 * s->lanes();
+  }
+  for (const graph_node& node : nodes) {
+    out += node.what->tasks(streams_[node.chain]->lanes());
+  }
+  return out;
+}
+
+memory_need graph_reissue::needs() const {
+  std::vector<std::size_t> scratch(streams_.size());
+  memory_need out;
+  for (const graph_node& node : nodes) {
+    const memory_need need = node.what->needs();
+    scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
+    out.in_graph += need.in_graph;
+  }
+  out.scratch = std::accumulate(scratch.begin(), scratch.end(), std::size_t{0});
+  return out;
+}
+
+void graph_reissue::begin(submission_port::session& in, stream& on) {
+  const auto here = make_ref<point>(on.lanes(), of_.bell());
+  on.enqueue(in, here);
+  for (const auto& s : streams_) {
+    s->wait(in, here);
+    for (const ref<point>& end : ends_) {
+      s->wait(in, end);  // runs go one after another
+    }
+  }
+}
+
+void graph_reissue::end(submission_port::session& in, stream& on) {
+  ends_.clear();
+  for (const auto& s : streams_) {
+    auto done = make_ref<point>(s->lanes(), of_.bell());
+    s->enqueue(in, done);
+    on.wait(in, std::move(done));
+    s->enqueue(in, make_ref<sweeping>());
+    auto clean = make_ref<point>(s->lanes(), of_.bell());
+    clean->order_only = true;  // a run is none of the failures of the one before
+    s->enqueue(in, clean);
+    ends_.push_back(std::move(clean));
+  }
+  on.flush_waits(in);
+}
+
+result<std::vector<ref<operation>>> graph_reissue::copies() const {
+  std::vector<ref<operation>> recorded;
+  {
+    const auto in = of_.port().enter();
+    for (const graph_node& node : nodes) {
+      recorded.push_back(node.what);
+    }
+  }
+  std::vector<ref<operation>> out;
+  for (const ref<operation>& what : recorded) {
+    WEIR_TRY(auto copy, copy_for_graph(*what, of_, nullptr));
+    out.push_back(std::move(copy));
+  }
+  return out;
+}
+
+void graph_reissue::run(submission_port::session& in, stream& on,
+                        std::vector<ref<operation>> copies) {
+  begin(in, on);
+  std::map<const operation*, ref<point>> points;
+  std::uint64_t next = on.take_ordinals(std::accumulate(
+      copies.begin(), copies.end(), 0U,
+      [](std::uint32_t sum, const auto& c) { return sum + c->counted_launches(); }));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    ref<operation>& copy = copies[i];
+    const operation& recorded = *nodes[i].what;
+    stream& s = *streams_[nodes[i].chain];
+    for (const ref<point>& p : recorded.waits) {
+      if (const auto found = points.find(p.get()); found != points.end()) {
+        s.wait(in, found->second);
+      }
+    }
+    if (recorded.what() == operation::kind::marker) {
+      points.emplace(&recorded, ref<point>(static_cast<point*>(copy.get())));
+    }
+    copy->urgent = recorded.urgent;
+    copy->count_from(on.number(), next);
+    s.enqueue(in, std::move(copy));
+  }
+  end(in, on);
+}
+
+void graph_reissue::close() {
+  for (const auto& s : streams_) {
+    s->close();
+  }
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A thread that does what workers must not wait for: taking the session when a
+/// persistent kernel has ended, ending meetings whose time is over.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace weir::tessera {
+
+/// Has no thread before there is something to do.
+/// @threads{safe from any thread}
+class janitor {
+ public:
+  janitor() = default;
+  ~janitor();
+  janitor(const janitor&) = delete;
+  janitor& operator=(const janitor&) = delete;
+
+  /// Calls `what` once the monotonic clock shows `when_ns`; 0: as soon as possible.
+  void later(std::function<void()> what, std::int64_t when_ns = 0);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multimap<std::int64_t, std::function<void()>> calls_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weir::tessera

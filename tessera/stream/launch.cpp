@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// From requests to launches: arguments, shapes, checks.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "stream/block_tuner.hpp"
+#include "stream/launch_operation.hpp"
+#include "stream/persistent_launch.hpp"
+#include "weir/tessera/stream/work.hpp"
+
+namespace weir::tessera {
+namespace {
+
+std::size_t rank_in(const memory_place& place) noexcept {
+  return static_cast<std::size_t>(place.rank);
+}
+
+/// Null where the kernel takes no arguments.
+result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
+                                           const launch_request& what) {
+  auto fits = check_arguments(record.parameters, what.args, what.args_bytes);
+  if (!fits) {
+    return std::move(fits.error()).at(fmt::format("kernel \"{}\"", record.name));
+  }
+  if (record.parameters.empty()) {
+    return ref<launch_arguments>();
+  }
+  auto out = make_ref<launch_arguments>();
+  WEIR_TRY(out->bytes, copy_arguments(record.parameters, what.args, what.args_bytes));
+  for (const kernel_parameter& p : record.parameters) {
+    if (p.kind != parameter_kind::pointer) {
+      continue;
+    }
+    void* pointer = nullptr;
+    std::memcpy(&pointer, out->bytes.data() + p.offset, sizeof pointer);
+    if (pointer == nullptr) {
+      continue;
+    }
+    auto place = on.of().memory().find(pointer);
+    if (place && place->memory->symmetric() && !on.fits(*place)) {
+      return error(errc::invalid_argument,
+                   fmt::format("kernel not launched \"{}\": expected memory of the "
+                               "stream's mesh as {}, found another mesh's",
+                               record.name, p.name));
+    }
+    // A kernel may touch every byte of an allocation that it is given. If no table knows
+    // the address, it may touch any byte of the host.
+    const auto reached =
+        place ? on.owner_of(place, place->memory->instances()[rank_in(*place)],
+                            place->memory->bytes(), true)
+              : on.owner_of(place, nullptr, 0, true);
+    if (reached && on.lanes() > 1) {
+      out->reached.push_back(*reached);
+    }
+    if (place && place->memory->symmetric()) {
+      out->pointers.push_back({p.offset, std::move(*place)});
+    }
+  }
+  return out;
+}
+
+result<grid_launch> grid_of(stream& on, const launch_request& what) {
+  const kernel_record& record = what.kernel.kernel->record;
+  grid_launch grid;
+  grid.code = what.kernel.code();
+  grid.device = on.device_of(0);
+  grid.grid = what.grid;
+  grid.block = what.block;
+  if (is_zero(what.block)) {
+    grid.block = usual_block(record);
+  }
+  constexpr std::int64_t too_many = std::int64_t{1} << 31;
+  std::int64_t threads = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (grid.block[i] == 0) {
+      grid.block[i] = std::max(static_cast<std::int32_t>(record.default_block[i]), 1);
+    }
+    threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
+  }
+  if (threads > record.most_threads) {
+    return error(errc::invalid_argument,
+                 fmt::format("kernel not launched \"{}\": expected at most {} threads in "
+                             "a block, found {}",
+                             record.name, record.most_threads, threads));
+  }
+  if (what.shared_bytes > SIZE_MAX - record.shared_bytes) {
+    return error(errc::invalid_argument,
+                 fmt::format("kernel not launched \"{}\": expected shared memory that "
+                             "can be counted, found {} bytes",
+                             record.name, what.shared_bytes));
+  }
+  grid.shared_bytes = what.shared_bytes + record.shared_bytes;
+  WEIR_CHECK(on.of().backend().check(grid, what.persistent));
+  return grid;
+}
+
+result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
+                                   const numerics_policy& policy) {
+  auto out = make_ref<launch_shape>();
+  WEIR_TRY(grid_launch grid, grid_of(on, what));
+  out->kernel = what.kernel;
+  out->mesh = on.on();
+  out->backend = &on.of().backend();
+  out->rank = on.options().rank;
+  const auto& of_module = what.kernel.module->policy();
+  out->told = on.describe(policy, of_module ? of_module->seed : 0);
+  for (unsigned lane = 0; lane < on.lanes(); ++lane) {
+    grid.device = on.device_of(lane);
+    grid.facts = on.on()->places[static_cast<std::size_t>(on.rank_of(lane))];
+    out->grids.push_back(grid);
+  }
+  // Cut for so many workers that all devices keep all of them busy.
+  const unsigned workers = (on.of().workers() + on.lanes() - 1) / on.lanes();
+  const std::int64_t blocks = grid.blocks();
+  out->slices =
+      blocks <= 1 ? slice_plan{blocks, 1, 1} : out->backend->plan(grid, workers);
+  return out;
+}
+
+bool fits_shared(const stream& on, const launch_request& what, std::int64_t blocks) {
+  return what.shared_bytes == 0 ||
+         on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
+}
+
+/// A recording is not run now: what it needs is looked at when it is.
+bool only_records(stream& on) {
+  const auto in = on.of().port().enter();
+  return on.recording_only();
+}
+
+ref<operation> over_limit(const stream& on, const kernel_record& record,
+                          std::size_t bytes) {
+  return make_failing(
+      error(errc::out_of_memory,
+            fmt::format("kernel not run \"{}\": expected shared memory of all blocks at "
+                        "work within the {} bytes that the stream's limit leaves, found "
+                        "{} bytes for each",
+                        record.name, on.budget()->room(), bytes)));
+}
+
+/// `trial`: the launch is to be measured; may be null.
+result<ref<operation>> make_launch(stream& on, const launch_request& what,
+                                   const numerics_policy& policy, block_trial* trial) {
+  const launch_terms terms{what.key,          what.grid,       what.block,
+                           what.shared_bytes, what.persistent, on.describe(policy)};
+  ref<launch_arguments> args;
+  std::uint64_t ordinal = 0;
+  const auto make = [&]() -> result<ref<launch_shape>> {
+    return what.kernel.kernel == nullptr ? result<ref<launch_shape>>()
+                                         : shape_of(on, what, policy);
+  };
+  const auto accept = [&](const launch_shape& of, std::uint64_t number) -> result<void> {
+    WEIR_TRY(args, arguments_of(on, of.kernel.kernel->record, what));
+    ordinal = number;
+    return {};
+  };
+  // By the counter, only runs take numbers: of what is recorded, each run of the graph.
+  const bool counts =
+      policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
+  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));
+  if (!shape) {
+    return ref<operation>();
+  }
+  const kernel_record& record = shape->kernel.kernel->record;
+  if (what.persistent && on.records()) {
+    return error(errc::unsupported,
+                 fmt::format("kernel not launched \"{}\": expected a launch that can be "
+                             "captured, found a persistent one on a stream that captures",
+                             record.name));
+  }
+  ref<operation> out;
+  if (what.persistent && !fits_shared(on, what, shape->grid().blocks())) {
+    out = over_limit(on, record, what.shared_bytes);
+  } else if (what.persistent) {
+    out = make_persistent_launch(std::move(shape), std::move(args), ordinal, on);
+  } else if (policy.deterministic && (record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
+    out = make_failing(
+        error(errc::determinism_violation,
+              fmt::format("kernel not run \"{}\": expected one that is marked "
+                          "deterministic, as the policy asks, found one that is not",
+                          record.name)));
+  } else if (!fits_shared(on, what, shape->slices.slices) && !only_records(on)) {
+    out = over_limit(on, record, what.shared_bytes);
+  } else if (trial) {
+    out = make_ref<measured_launch>(std::move(shape), std::move(args), ordinal,
+                                    std::move(*trial), on.lanes());
+  } else {
+    out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
+  }
+  out->urgent = what.urgent;
+  return out;
+}
+
+result<ref<operation>> make_launch_in_any_block(stream& on, const launch_request& what,
+                                                const numerics_policy& policy) {
+  WEIR_TRY(auto choice, choose_block(on, what, policy));
+  launch_request chosen = what;
+  chosen.block = choice.block;
+  return make_launch(on, chosen, policy, choice.trial ? &*choice.trial : nullptr);
+}
+
+}  // namespace
+
+result<ref<operation>> make_launch(stream& on, const launch_request& what) {
+  numerics_policy policy = on.of().policy();
+  policy.deterministic |= what.deterministic;
+  if (leaves_block(what)) {
+    return make_launch_in_any_block(on, what, policy);
+  }
+  return make_launch(on, what, policy, nullptr);
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Launches as tasks, and what each of them does.
+#include "stream/launch_operation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// Random numbers depend on how many launches the stream has run before.
+bool draws_by_counter(const tessDeterminism& told) noexcept {
+  constexpr std::uint32_t stateless = 1U << 2;
+  return (told.policy & stateless) == 0;
+}
+
+}  // namespace
+
+void launch_operation::touched(unsigned lane, std::vector<touched_memory>& all) const {
+  if (!args_) {
+    return;
+  }
+  for (const touched_memory& one : args_->reached) {
+    if (one.owner != static_cast<int>(lane)) {
+      all.push_back(one);
+    }
+  }
+}
+
+memory_need launch_operation::needs() const noexcept {
+  const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
+  return {(shape_->grid().shared_bytes - own) * static_cast<std::size_t>(resident()),
+          args_ ? args_->bytes.size() : 0};
+}
+
+std::string launch_operation::details() const {
+  const grid_launch& g = shape_->grid();
+  return fmt::format(
+      "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
+      "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
+      g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
+      occupancy(), told().digest, listed_arguments());
+}
+
+std::uint32_t launch_operation::counted_launches() const noexcept {
+  return draws_by_counter(shape_->told) ? 1 : 0;
+}
+
+void launch_operation::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
+  if (!draws_by_counter(shape_->told)) {
+    return;
+  }
+  ordinal_ = next++;
+  prepared_->told.stream = stream;
+  prepared_->told.ordinal = ordinal_;
+  stream::seal(prepared_->told);
+}
+
+ref<operation> launch_operation::clone() const {
+  auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
+  out->prepared_ =
+      std::make_unique<prepared_launch>(prepared_launch{told(), shape_->grids});
+  for (grid_launch& grid : out->prepared_->grids) {
+    grid.facts.determinism = &out->prepared_->told;
+  }
+  return out;
+}
+
+void launch_operation::submit(submission& to) {
+  lane_set& lanes = to.lanes();
+  const unsigned devices = lanes.devices();
+  if (shape_->slices.slices > 1 && cut_ == nullptr) {
+    cut_ = std::make_unique<cut[]>(devices);
+  }
+  for (unsigned d = 0; d < devices; ++d) {
+    submit_on(to, d, to.held(*this, d), d + 1 == devices);
+  }
+}
+
+void launch_operation::submit_on(submission& to, unsigned d,
+                                 std::span<const runtime::access> held, bool last) {
+  const std::int64_t slices = shape_->slices.slices;
+  if (slices <= 1) {
+    if (last) {
+      to.add_last(*this, d, whole, held);
+    } else {
+      to.add(*this, d, whole, held);
+    }
+    return;
+  }
+  const runtime::task_id first = to.add(*this, d, opening, held);
+  std::vector<runtime::task_id> all;
+  for (std::uint32_t i = 0; i < slices; ++i) {
+    all.push_back(to.add(*this, d, i, {}, {&first, 1}));
+  }
+  to.add(*this, d, closing, held, all);
+}
+
+void launch_operation::step(lane_set& lanes, unsigned lane,
+                            std::uint32_t index) noexcept {
+  if (index == whole) {
+    run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
+  } else if (index == opening) {
+    cut& of = cut_[lane];
+    of.skip = !may_run(lanes, lane);
+    of.failed.store(no_slice, std::memory_order_relaxed);
+    of.started = begin();
+  } else if (index == closing) {
+    cut& of = cut_[lane];
+    if (of.failed.load(std::memory_order_relaxed) != no_slice) {
+      fail(lanes.of(lane), std::move(*of.why));
+      of.why.reset();
+    }
+    if (!of.skip) {
+      observe(lane, of.started);
+    }
+    pass_failure_on(lanes, lane);
+  } else {
+    run_slice(lane, index);
+  }
+}
+
+std::string launch_operation::listed_arguments() const {
+  std::string out;
+  if (!args_) {
+    return out;
+  }
+  for (const kernel_parameter& p : shape_->kernel.kernel->record.parameters) {
+    out += fmt::format("{}\"{}\":\"0x", out.empty() ? "" : ",", p.name);
+    for (std::size_t i = p.size; i > 0; --i) {
+      out += fmt::format("{:02x}", static_cast<unsigned>(args_->bytes[p.offset + i - 1]));
+    }
+    out += '"';
+  }
+  return out;
+}
+
+double launch_operation::occupancy() const {
+  const auto workers = static_cast<double>(shape_->mesh->of->workers());
+  return std::min(1.0, static_cast<double>(resident()) / workers);
+}
+
+void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
+  cut& of = cut_[lane];
+  if (of.skip) {
+    return;
+  }
+  const slice_plan& slices = shape_->slices;
+  auto outcome =
+      guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
+  if (!outcome) {
+    const std::lock_guard lock(of.mutex);
+    if (index < of.failed.load(std::memory_order_relaxed)) {
+      of.failed.store(index, std::memory_order_relaxed);
+      of.why.emplace(std::move(outcome).error());
+    }
+  }
+}
+
+result<void> launch_operation::run(unsigned lane, std::int64_t first,
+                                   std::int64_t last) const {
+  if (prepared_ && !args_) {
+    return shape_->backend->run_blocks(prepared_->grids[lane], first, last);
+  }
+  const std::size_t bytes = args_ ? args_->bytes.size() : 0;
+  std::byte* args = nullptr;
+  alignas(16) std::array<std::byte, 512> small;
+  std::vector<std::byte> large;
+  if (bytes > small.size()) {
+    large.resize(bytes);
+    args = large.data();
+  } else {
+    args = small.data();
+  }
+  const tessDeterminism of_numbers = told();
+  return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
+}
+
+grid_launch launch_operation::placed(unsigned lane, std::byte* args,
+                                     const tessDeterminism& of_numbers) const {
+  grid_launch grid = shape_->grids[lane];
+  grid.facts.determinism = &of_numbers;
+  if (args_) {
+    const int rank = shape_->rank < 0 ? static_cast<int>(lane) : shape_->rank;
+    std::memcpy(args, args_->bytes.data(), args_->bytes.size());
+    for (const translated& p : args_->pointers) {
+      const std::byte* const there = p.place.on_rank(rank);
+      std::memcpy(args + p.offset, &there, sizeof there);
+    }
+    grid.args = {args, args_->bytes.size()};
+  }
+  return grid;
+}
+
+tessDeterminism launch_operation::told() const noexcept {
+  if (prepared_) {
+    return prepared_->told;
+  }
+  tessDeterminism out = shape_->told;
+  out.ordinal = ordinal_;
+  stream::seal(out);
+  return out;
+}
+
+void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept {
+  if (index == whole || index == opening) {
+    std::int64_t none = 0;  // the first of the lanes
+    began_.compare_exchange_strong(none, now_ns());
+  }
+  launch_operation::step(lanes, lane, index);
+  if (index != whole && index != closing) {
+    return;
+  }
+  if (lanes.of(lane).poison) {
+    failed_ = true;
+  }
+  if (left_.fetch_sub(1) == 1 && !failed_) {
+    static_cast<void>(guarded([&]() -> result<void> {
+      shape_->mesh->of->took(trial_, now_ns() - began_);
+      return {};
+    }));
+  }
+}
+
+}  // namespace weir::tessera

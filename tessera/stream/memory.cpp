@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory of meshes and streams: from where it comes, when it goes back.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/graphs/graph_memory.hpp"
+#include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/stream.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// Lets go of memory with the last point that holds this.
+class last_use : public counted {
+ public:
+  last_use(allocation_ptr memory, std::shared_ptr<std::atomic<int>> pending)
+      : memory_(std::move(memory)), pending_(std::move(pending)) {
+    ++*pending_;
+  }
+  ~last_use() override {
+    memory_ = nullptr;
+    --*pending_;
+  }
+
+ private:
+  allocation_ptr memory_;
+  std::shared_ptr<std::atomic<int>> pending_;
+};
+
+/// What a stream has when memory goes back to it.
+ref<point> end_of(stream& s, const ref<last_use>& user) {
+  auto end = make_ref<point>(s.lanes(), s.of().bell());
+  end->order_only = true;  // who takes the memory next did not fail
+  end->when_reached([user] {});
+  s.enqueue_beside(end);
+  return end;
+}
+
+/// The capture that a stream records into, as a call about memory finds it.
+struct seen_capture {
+  std::shared_ptr<graph_recording> what;
+  bool only = false;  ///< the stream does not run what it records
+};
+
+/// @error{invalid_argument, the stream has none any more, or that of another thread}
+result<seen_capture> capture_of(stream& by) {
+  const auto in = by.of().port().enter();
+  WEIR_CHECK(by.check_caller());
+  if (by.recording() == nullptr) {
+    return error(errc::invalid_argument,
+                 "memory not taken or given back: expected the capture of the stream to "
+                 "go on, found that it has ended meanwhile");
+  }
+  return seen_capture{by.recording(), by.recording_only()};
+}
+
+/// The capture gets a node. @error{invalid_argument, it has ended meanwhile}
+result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
+  auto in = by.of().port().enter();
+  in.make_room(node->tasks(by.lanes()));
+  if (by.recording() != seen.what) {
+    return error(errc::invalid_argument,
+                 "memory not taken or given back: expected the capture of the stream to "
+                 "go on, found that it has ended meanwhile");
+  }
+  by.enqueue(in, std::move(node));
+  return {};
+}
+
+/// What `take` gives; if devices are full, what it gives with less in the way.
+template <class Take>
+auto insist(context& of, const std::shared_ptr<mesh>& m, bool pending, Take&& take)
+    -> decltype(take()) {
+  auto made = take();
+  if (made || made.error().code() != errc::out_of_memory) {
+    return made;
+  }
+  of.trim_pools();
+  if (pending) {
+    // What another mesh gives back may lie on the same devices.
+    for (const auto& other : of.open_meshes()) {
+      const auto& ids = other->devices;
+      if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
+                             m->devices.end()) != ids.end()) {
+        static_cast<void>(of.drain(other, -1));
+      }
+    }
+  }
+  return take();
+}
+
+}  // namespace
+
+void context::trim_pools() {
+  for (const auto& m : open_meshes()) {
+    m->pool.trim(0);
+  }
+}
+
+result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t bytes) {
+  return insist(*this, m, frees_pending(), [&]() -> result<void*> {
+    WEIR_TRY(const auto made, memory_->allocate(m->devices, bytes, m->number));
+    return made == nullptr ? nullptr : static_cast<void*>(made->data());
+  });
+}
+
+result<void*> context::allocate(stream& by, std::size_t bytes) {
+  if (bytes == 0) {
+    return nullptr;
+  }
+  if (by.records()) {
+    return allocate_in_capture(by, bytes);
+  }
+  const auto& budget = by.budget();
+  if (!budget->charge(bytes)) {
+    return error(errc::out_of_memory,
+                 fmt::format("memory not allocated: expected at most {} bytes beside the "
+                             "{} that stream {} has, found {}",
+                             budget->room(), budget->used(), by.number(), bytes))
+        .hint("the stream's limit is " + std::to_string(budget->limit()) + " bytes");
+  }
+  auto made = insist(*this, by.on(), frees_pending(),
+                     [&] { return by.on()->pool.take(by.number(), bytes, budget); });
+  if (!made) {
+    budget->discharge(bytes);
+  }
+  return made;
+}
+
+result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
+  WEIR_TRY(const seen_capture seen, capture_of(by));
+  std::shared_ptr<graph_memory> memory = [&] {
+    const auto in = port_->enter();
+    return seen.what->reusable(by, bytes);
+  }();
+  const bool first = memory == nullptr;
+  if (first) {
+    WEIR_TRY(memory, insist(*this, by.on(), frees_pending(),
+                            [&] { return graph_memory::take(by.on(), bytes); }));
+  } else {
+    WEIR_CHECK(memory->show());
+  }
+  void* const at = memory->data();
+  if (!seen.only) {  // what the stream records, it also runs
+    WEIR_CHECK(memory->lend(by.budget()));
+  }
+  auto recorded = record_memory(
+      by, seen,
+      make_ref<memory_node>(memory_node::direction::takes, std::move(memory), first));
+  if (!recorded) {
+    if (!seen.only) {
+      static_cast<void>(free_behind(by, at));
+    }
+    return std::move(recorded).error();
+  }
+  return at;
+}
+
+result<void> context::check_free(const mesh& m, const void* at) const {
+  if (!m.pool.recorded(at)) {
+    return {};
+  }
+  return error(
+             errc::invalid_argument,
+             fmt::format("memory not freed: expected memory that the program has, found "
+                         "that a capture took it at {}",
+                         at))
+      .hint("give it back by tessFreeAsync on a stream of the capture");
+}
+
+result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
+  WEIR_CHECK(check_free(*m, at));
+  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
+  const std::shared_ptr<graph_memory> of_graph = m->pool.forget(memory);
+  const auto user = make_ref<last_use>(std::move(memory), frees_);
+  std::vector<ref<point>> ends;
+  for (const auto& s : streams_of(*m)) {
+    ends.push_back(end_of(*s, user));
+  }
+  if (of_graph != nullptr) {
+    of_graph->given_back(std::move(ends));
+  }
+  return {};
+}
+
+result<void> context::free_later(stream& by, void* at) {
+  if (by.records()) {
+    return free_in_capture(by, at);
+  }
+  const std::shared_ptr<mesh>& m = by.on();
+  WEIR_CHECK(check_free(*m, at));
+  return free_behind(by, at);
+}
+
+result<void> context::free_behind(stream& by, void* at) {
+  const std::shared_ptr<mesh>& m = by.on();
+  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
+  ref<point> end = end_of(by, make_ref<last_use>(memory, frees_));
+  m->pool.give_back(by.number(), memory, std::move(end));
+  return {};
+}
+
+result<void> context::free_in_capture(stream& by, void* at) {
+  WEIR_TRY(const seen_capture seen, capture_of(by));
+  std::shared_ptr<graph_memory> memory = [&] {
+    const auto in = port_->enter();
+    return seen.what->memory_at(at);
+  }();
+  if (!seen.only) {  // what the stream records, it also runs
+    WEIR_CHECK(free_behind(by, at));
+    if (memory == nullptr) {
+      return {};  // the graph does not have it
+    }
+  } else if (memory == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("memory not freed: expected memory that was taken in the "
+                             "capture of the stream, found none at {}",
+                             at));
+  } else {
+    memory->hide();
+  }
+  return record_memory(by, seen,
+                       make_ref<memory_node>(memory_node::direction::gives_back,
+                                             std::move(memory), false));
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Launches of persistent kernels.
+#pragma once
+
+#include "stream/launch_operation.hpp"
+
+namespace weir::tessera {
+
+/// A launch whose blocks have threads of their own. It ends when these have, and holds
+/// its stream until then.
+[[nodiscard]] ref<operation> make_persistent_launch(ref<launch_shape> shape,
+                                                    ref<launch_arguments> args,
+                                                    std::uint64_t ordinal, stream& on);
+
+}  // namespace weir::tessera

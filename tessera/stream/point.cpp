@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Markers on lanes.
+#include "weir/tessera/stream/point.hpp"
+
+#include <utility>
+
+#include "stream/doorbell.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::tessera {
+
+point::point(unsigned lanes, doorbell& bell)
+    : operation(kind::marker),
+      bell_(bell),
+      left_(lanes),
+      ids_(lanes, 0),
+      failures_(lanes) {}
+
+ref<point> point::over_now(doorbell& bell) {
+  auto out = make_ref<point>(0U, bell);
+  out->submitted_ = true;
+  out->when_.store(now_ns(), std::memory_order_relaxed);
+  return out;
+}
+
+bool point::over_again(const doorbell& bell) noexcept {
+  if (!ids_.empty() || &bell_ != &bell) {
+    return false;
+  }
+  when_.store(now_ns(), std::memory_order_relaxed);
+  return true;
+}
+
+ref<operation> point::clone() const {
+  return make_ref<point>(static_cast<unsigned>(ids_.size()), bell_);
+}
+
+void point::submit(submission& to) {
+  lane_set& lanes = to.lanes();
+  for (unsigned d = 0; d < lanes.devices(); ++d) {
+    ids_[d] = to.add(*this, d, 0, {&holds(lanes.of(d)), 1});
+  }
+  submitted_ = true;
+  for (const auto& call : std::exchange(waiting_, {})) {
+    call(to.session());
+  }
+}
+
+void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
+  static_cast<void>(may_run(lanes, lane));
+  if (!order_only) {
+    failures_[lane] = lanes.of(lane).poison;
+  }
+  const std::int64_t now = now_ns();
+  std::int64_t last = when_.load(std::memory_order_relaxed);
+  while (last < now &&
+         !when_.compare_exchange_weak(last, now, std::memory_order_relaxed)) {
+  }
+  if (left_.fetch_sub(1, std::memory_order_seq_cst) == 1) {
+    if (reached_call_) {
+      std::exchange(reached_call_, {})();
+    }
+    bell_.ring();
+  }
+}
+
+failure point::first_failure() const {
+  failure out;
+  for (const failure& f : failures_) {
+    out.merge(f);
+  }
+  return out;
+}
+
+}  // namespace weir::tessera

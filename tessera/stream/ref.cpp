@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Room for counted objects. A thread keeps what it lets go of, and passes it on by the
+/// handful: those who make and those who end meet once in many objects.
+#include "weir/tessera/stream/ref.hpp"
+
+#include <array>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "weir/base/system/fork.hpp"
+#include "weir/base/system/prefetch.hpp"
+
+namespace weir::tessera {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool recycles = false;  // who comes too late is to be caught
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool recycles = false;
+#else
+constexpr bool recycles = true;
+#endif
+#else
+constexpr bool recycles = true;
+#endif
+
+constexpr std::size_t step = 64;   ///< sizes are multiples of it
+constexpr std::size_t kinds = 12;  ///< larger objects are not kept
+constexpr std::align_val_t line{step};
+
+/// Rooms of one size. They are not linked through themselves: who takes one need not wait
+/// for what another processor has written there.
+struct handful {
+  static constexpr std::uint32_t most = 32;
+  std::array<void*, most> rooms{};
+  std::uint32_t count = 0;
+
+  [[nodiscard]] bool full() const noexcept { return count == most; }
+};
+
+/// Full handfuls on their way from thread to thread.
+class exchange {
+ public:
+  /// Leaves it empty.
+  void give(std::size_t kind, handful& all) noexcept {
+    try {
+      const std::lock_guard lock(mutex_);
+      handfuls_[kind].push_back(all);
+      all.count = 0;
+    } catch (const std::bad_alloc&) {
+      drop(all);
+    }
+  }
+  /// `all` stays empty if there is none.
+  void take(std::size_t kind, handful& all) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!handfuls_[kind].empty()) {
+      all = handfuls_[kind].back();
+      handfuls_[kind].pop_back();
+    }
+  }
+  bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
+  static void drop(handful& all) noexcept {
+    while (all.count != 0) {
+      ::operator delete(all.rooms[--all.count], line);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::vector<handful>, kinds> handfuls_;
+};
+
+/// Outlives all threads.
+exchange& between_threads() {
+  static auto* const all = new exchange;
+  static const bool watched = all->open_in_children();
+  static_cast<void>(watched);
+  return *all;
+}
+
+/// What one thread has. Two handfuls of a kind, so that who goes back and forth between
+/// making and ending does not meet others each time.
+class own_rooms {
+ public:
+  ~own_rooms() {
+    gone_ = true;
+    for (auto* const all : {&now_, &spare_}) {
+      for (std::size_t kind = 0; kind < kinds; ++kind) {
+        if ((*all)[kind].full()) {
+          between_threads().give(kind, (*all)[kind]);
+        }
+        exchange::drop((*all)[kind]);
+      }
+    }
+  }
+
+  /// Null if there is none.
+  [[nodiscard]] void* get(std::size_t kind) noexcept {
+    handful& now = now_[kind];
+    if (now.count == 0) {
+      std::swap(now, spare_[kind]);
+    }
+    if (now.count == 0) {
+      between_threads().take(kind, now);
+    }
+    if (now.count == 0) {
+      return nullptr;
+    }
+    void* const out = now.rooms[--now.count];
+    if (now.count != 0) {  // the next one, which another processor may have
+      const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
+      for (std::size_t i = 0; i <= kind; ++i) {
+        prefetch_to_write(next + i * step);
+      }
+    }
+    return out;
+  }
+  void keep(std::size_t kind, void* at) noexcept {
+    handful& now = now_[kind];
+    if (now.full()) {
+      if (spare_[kind].count != 0) {
+        between_threads().give(kind, spare_[kind]);
+      }
+      std::swap(now, spare_[kind]);
+    }
+    now.rooms[now.count++] = at;
+  }
+
+  /// The thread ends, and objects that its other variables hold end after this.
+  [[nodiscard]] static bool gone() noexcept { return gone_; }
+
+ private:
+  std::array<handful, kinds> now_;
+  std::array<handful, kinds> spare_;
+  static thread_local bool gone_;
+};
+thread_local bool own_rooms::gone_ = false;
+thread_local own_rooms rooms_here;  // NOLINT: of the thread is what is asked for
+
+constexpr std::size_t kind_of(std::size_t bytes) noexcept {
+  return (bytes - 1) / step;
+}
+
+}  // namespace
+
+void* counted::operator new(std::size_t bytes) {
+  const std::size_t kind = kind_of(bytes);
+  if (!recycles || kind >= kinds) {
+    return ::operator new(bytes, line);
+  }
+  void* const found = own_rooms::gone() ? nullptr : rooms_here.get(kind);
+  return found != nullptr ? found : ::operator new((kind + 1) * step, line);
+}
+
+void counted::operator delete(void* at, std::size_t bytes) noexcept {
+  const std::size_t kind = kind_of(bytes);
+  if (!recycles || kind >= kinds || own_rooms::gone()) {
+    ::operator delete(at, line);
+  } else {
+    rooms_here.keep(kind, at);
+  }
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading the environment.
+#include "weir/tessera/stream/settings.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "weir/base/text.hpp"
+#include "weir/collective/call.hpp"
+
+namespace weir::tessera {
+namespace {
+
+class reader {
+ public:
+  reader(const std::function<const char*(const char*)>& variable,
+         std::vector<std::string>& warnings)
+      : variable_(variable), warnings_(warnings) {}
+
+  [[nodiscard]] std::optional<std::string_view> text(const char* name) const {
+    asked_.insert(name);
+    const char* value = variable_(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
+  }
+  void take(const char* name, std::string& into) const {
+    if (const auto value = text(name)) {
+      into = *value;
+    }
+  }
+  /// A number in [least, most], if it is set and is one; sizes may end in k, m, g or t
+  /// for powers of 1024.
+  template <class T>
+  bool take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
+    const auto value = text(name);
+    if (!value || value->empty()) {
+      return false;
+    }
+    std::uint64_t number = 0;
+    const char* const end = value->data() + value->size();
+    auto [at, problem] = std::from_chars(value->data(), end, number);
+    unsigned shift = 0;
+    if (at + 1 == end) {
+      const char* const units = "kmgt";
+      const char* const unit =
+          static_cast<const char*>(std::memchr(units, *at | 0x20, 4));
+      if (unit != nullptr) {
+        shift = 10 * static_cast<unsigned>(unit - units + 1);
+        ++at;
+      }
+    }
+    if (problem != std::errc() || at != end || number > (most >> shift) ||
+        (number << shift) < least) {
+      warn(name, fmt::format("a number in [{}, {}]", least, most), *value);
+      return false;
+    }
+    into = static_cast<T>(number << shift);
+    return true;
+  }
+  [[nodiscard]] bool flag(const char* name, bool otherwise) const {
+    const auto value = text(name);
+    if (!value || value->empty()) {
+      return otherwise;
+    }
+    if (*value != "0" && *value != "1") {
+      warn(name, "0 or 1", *value);
+      return otherwise;
+    }
+    return *value == "1";
+  }
+  /// Warns of names that no setting has, once all settings have been asked for.
+  void warn_of_unknown(std::span<const std::string> set) const {
+    const std::vector<std::string> known(asked_.begin(), asked_.end());
+    for (const std::string& name : set) {
+      if (name.starts_with("TESS_") && asked_.count(name) == 0) {
+        warnings_.push_back(fmt::format(
+            "environment variable {} ignored: expected one that the runtime knows{}",
+            name, did_you_mean(name, known)));
+      }
+    }
+  }
+  void warn(const char* name, std::string_view expected, std::string_view found) const {
+    warnings_.push_back(
+        fmt::format("environment variable {} ignored: expected {}, found \"{}\"", name,
+                    expected, found));
+  }
+
+ private:
+  const std::function<const char*(const char*)>& variable_;
+  mutable std::set<std::string> asked_;
+  std::vector<std::string>& warnings_;
+};
+
+template <class T, std::size_t N>
+void take_name(const reader& from, const char* name,
+               const std::pair<std::string_view, T> (&names)[N], T& into) {
+  const auto value = from.text(name);
+  if (!value || value->empty()) {
+    return;
+  }
+  std::string expected;
+  for (const auto& [text, id] : names) {
+    if (*value == text) {
+      into = id;
+      return;
+    }
+    expected += expected.empty() ? "" : ", ";
+    expected += text;
+  }
+  from.warn(name, expected, *value);
+}
+
+void take_lock(const reader& from, runtime_settings& s) {
+  std::string_view rest = from.text("TESS_POLICY_LOCK").value_or("");
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view word = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (word == "nofastmath") {
+      s.lock_fast_math = true;
+    } else if (word == "deterministic") {
+      s.lock_deterministic = true;
+    } else if (word == "stable") {
+      s.lock_stable = true;
+    } else if (!word.empty()) {
+      from.warn("TESS_POLICY_LOCK", "nofastmath, deterministic, stable", word);
+    }
+  }
+}
+
+void take_collectives(const reader& from, runtime_settings& s) {
+  from.take("TESS_TOPOLOGY", s.topology);
+  if (!s.topology.empty() && !collective::parse_topology(s.topology)) {
+    from.warn("TESS_TOPOLOGY", "domains by ranks, e.g. 2x4", s.topology);
+    s.topology.clear();
+  }
+  from.take("TESS_COLL_ALGO", s.algorithm);
+  if (!s.algorithm.empty() && !collective::algorithm_named(s.algorithm)) {
+    from.warn("TESS_COLL_ALGO", "direct, ring, tree or hierarchical", s.algorithm);
+    s.algorithm.clear();
+  }
+}
+
+void take_cache(const reader& from, runtime_settings& s) {
+  if (const auto folder = from.text("TESS_CACHE_DIR")) {
+    s.cache_folder = *folder;
+  } else if (const auto home = from.text("XDG_CACHE_HOME"); home && !home->empty()) {
+    s.cache_folder = fmt::format("{}/tessera", *home);
+  }
+  s.cache_strict = from.flag("TESS_CACHE_STRICT", false);
+  s.code_from_cache = from.flag("TESS_CODE_FROM_CACHE", false);
+}
+
+/// What is locked, as the variable says it.
+std::string locks_of(const runtime_settings& s) {
+  std::string out;
+  for (const auto& [locked, word] :
+       {std::pair<bool, std::string_view>{s.lock_fast_math, "nofastmath"},
+        {s.lock_deterministic, "deterministic"},
+        {s.lock_stable, "stable"}}) {
+    if (locked) {
+      out += out.empty() ? "" : ",";
+      out += word;
+    }
+  }
+  return out;
+}
+
+std::string_view name_of(numerics_mode mode) {
+  switch (mode) {
+    case numerics_mode::strict: return "strict";
+    case numerics_mode::promote: return "promote";
+    case numerics_mode::downcast: return "downcast";
+    case numerics_mode::standard: break;
+  }
+  return "standard";
+}
+
+}  // namespace
+
+result<runtime_settings> read_settings(
+    const std::function<const char*(const char*)>& variable,
+    std::vector<std::string>& warnings, std::span<const std::string> set) {
+  const reader from(variable, warnings);
+  runtime_settings s;
+  constexpr auto any = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+  from.take("TESS_BACKEND", s.backend);
+  if (s.backend == "auto" || s.backend.empty()) {
+    s.backend = "cpu";
+  }
+  if (s.backend != "cpu") {
+    return error(errc::unsupported,
+                 fmt::format("backend not available \"{}\": expected cpu or auto",
+                             s.backend))
+        .hint("TESS_BACKEND names it");
+  }
+  from.take("TESS_CPU_DEVICES", s.devices, 1, 4096);
+  from.take("TESS_CPU_DEVICE_MEMORY", s.device_memory, 1, any);
+  from.take("TESS_NUM_THREADS", s.threads, 1, 512);
+  take_collectives(from, s);
+  if (from.text("TESS_TIMEOUT_MS")) {
+    from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
+    // Ranks give up before whoever waits for their stream, so that the status says which
+    // rank is missing.
+    s.rendezvous_limit_ms = s.wait_limit_ms - s.wait_limit_ms / 10;
+  }
+  from.take("TESS_COLL_TIMEOUT_MS", s.rendezvous_limit_ms, 0, any / 1'000'000);
+  from.take("TESS_STREAM_MEM_LIMIT", s.stream_memory, 0, any);
+  if (std::uint64_t seed = 0;
+      from.take("TESS_SEED", seed, 0, std::numeric_limits<std::uint64_t>::max())) {
+    s.seed = seed;
+  }
+  take_name(from, "TESS_NUMERICS",
+            {std::pair<std::string_view, numerics_mode>{"strict", numerics_mode::strict},
+             {"promote", numerics_mode::promote},
+             {"downcast", numerics_mode::downcast}},
+            s.numerics);
+  take_name(from, "TESS_LOG_LEVEL",
+            {std::pair<std::string_view, log_level>{"info", log_level::info},
+             {"debug", log_level::debug},
+             {"trace", log_level::trace}},
+            s.log);
+  if (from.text("TESS_AUTOTUNE")) {
+    s.autotune = from.flag("TESS_AUTOTUNE", false);
+  }
+  s.deterministic_floor = from.flag("TESS_DETERMINISTIC", false);
+  take_lock(from, s);
+  s.verify_determinism = from.flag("TESS_VERIFY_DETERMINISM", false);
+  s.require_signed = from.flag("TESS_REQUIRE_SIGNED", false);
+  from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
+  take_cache(from, s);
+  from.take("TESS_PROFILER_RECORDS", s.profiler_records, 1, any);
+  from.warn_of_unknown(set);
+  return s;
+}
+
+std::vector<std::pair<std::string, std::string>> runtime_settings::listed() const {
+  const auto yes = [](bool b) { return std::string(b ? "1" : "0"); };
+  return {
+      {"TESS_BACKEND", backend},
+      {"TESS_CPU_DEVICES", std::to_string(devices)},
+      {"TESS_CPU_DEVICE_MEMORY", std::to_string(device_memory)},
+      {"TESS_NUM_THREADS", std::to_string(threads)},
+      {"TESS_TOPOLOGY", topology},
+      {"TESS_COLL_ALGO", algorithm},
+      {"TESS_TIMEOUT_MS", std::to_string(wait_limit_ms)},
+      {"TESS_COLL_TIMEOUT_MS", std::to_string(rendezvous_limit_ms)},
+      {"TESS_STREAM_MEM_LIMIT", std::to_string(stream_memory)},
+      {"TESS_SEED", seed ? std::to_string(*seed) : ""},
+      {"TESS_NUMERICS", std::string(name_of(numerics))},
+      {"TESS_AUTOTUNE", yes(autotune.value_or(!policy.deterministic))},
+      {"TESS_DETERMINISTIC", yes(deterministic_floor)},
+      {"TESS_VERIFY_DETERMINISM", yes(verify_determinism)},
+      {"TESS_REQUIRE_SIGNED", yes(require_signed)},
+      {"TESS_CACHE_DIR", cache_folder},
+      {"TESS_CACHE_STRICT", yes(cache_strict)},
+      {"TESS_CODE_FROM_CACHE", yes(code_from_cache)},
+      {"TESS_POLICY_LOCK", locks_of(*this)},
+      {"TESS_PROFILER_RECORDS", std::to_string(profiler_records)},
+  };
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Streams: order of enqueueing, waits, holding back.
+#include "weir/tessera/stream/stream.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stream/collectives/meeting_point.hpp"
+#include "stream/doorbell.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/tessera/stream/graph.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// Waits without an operation between them before those are looked for that are over, and
+/// again each time there are twice as many.
+constexpr std::size_t many_waits = 16;
+
+/// Takes the failures of all lanes and leaves them clean, for one who waits.
+class collector final : public joining_operation {
+ public:
+  explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
+
+  [[nodiscard]] bool done() const noexcept {
+    return state_.load(std::memory_order_seq_cst) == state::done;
+  }
+  /// Nobody waits any more: failures stay for the next. False if it was too late.
+  [[nodiscard]] bool give_up() noexcept {
+    state expected = state::waiting;
+    return state_.compare_exchange_strong(expected, state::given_up);
+  }
+  [[nodiscard]] const failure& found() const noexcept { return found_; }
+  [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
+
+ protected:
+  void run(lane_set& lanes) override {
+    state expected = state::waiting;
+    if (!state_.compare_exchange_strong(expected, state::takes)) {
+      return;
+    }
+    found_ = lanes.take_failures();
+    state_.store(state::done, std::memory_order_seq_cst);
+    bell_.ring();
+  }
+
+ private:
+  enum class state : std::uint8_t { waiting, given_up, takes, done };
+
+  doorbell& bell_;
+  failure found_;
+  std::atomic<state> state_{state::waiting};
+};
+
+/// The last operation: keeps its stream until everything before has ended.
+class closing final : public joining_operation {
+ public:
+  explicit closing(std::shared_ptr<stream> of)
+      : joining_operation(kind::other), of_(std::move(of)) {}
+
+ protected:
+  void run(lane_set& lanes) override {
+    if (const failure left = lanes.first_failure()) {
+      of_->of().log(log_level::info,
+                    fmt::format("stream {} destroyed with a failure that nobody asked "
+                                "for: {}",
+                                of_->number(), left.what->message()));
+    }
+  }
+
+ private:
+  std::shared_ptr<stream> of_;
+};
+
+}  // namespace
+
+result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
+                                             const stream_options& options) {
+  if (options.rank < -1 || options.rank >= static_cast<int>(on->ranks())) {
+    return error(errc::invalid_argument,
+                 fmt::format("stream not created: expected a rank in [0, {}), found {}",
+                             on->ranks(), options.rank));
+  }
+  std::shared_ptr<stream> out(new stream(std::move(on), options));
+  WEIR_CHECK(out->open());
+  out->number_ = out->of().next_stream();
+  out->budget_->set_limit(out->of().settings().stream_memory);
+  out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
+  out->of().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
+                out->number_, out->lanes(), out->mesh_->number);
+  return out;
+}
+
+result<std::shared_ptr<stream>> stream::stand_in() const {
+  std::shared_ptr<stream> out(new stream(mesh_, options_));
+  WEIR_CHECK(out->open());
+  out->number_ = number_;
+  return out;
+}
+
+result<void> stream::open() {
+  WEIR_TRY(lanes_, of().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
+  lanes_->urgent = options_.priority < 0;
+  const auto in = of().port().enter();
+  std::erase_if(mesh_->streams, [](const auto& s) { return s.expired(); });
+  mesh_->streams.push_back(weak_from_this());
+  return {};
+}
+
+stream::~stream() {
+  if (lanes_ != nullptr) {
+    of().return_lanes(std::move(lanes_));
+  }
+}
+
+result<void> stream::check_caller() {
+  if (recording_ == nullptr || !recording_only_ ||
+      recording_->takes_calls_of_this_thread()) {
+    return {};
+  }
+  recording_->refuse("another thread called on a stream of it");
+  return error(errc::invalid_argument,
+               fmt::format("stream {} not called: expected a call of the thread that "
+                           "captures it, found one of another thread",
+                           number_))
+      .hint("tessStreamBeginCaptureEx begins a capture that takes calls of all threads");
+}
+
+result<void> stream::post(ref<operation> what) {
+  const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
+  {
+    auto in = of().port().enter();
+    in.make_room(what->tasks(lanes()));
+    WEIR_CHECK(check_caller());
+    enqueue(in, std::move(what));
+  }
+  if (traced) {
+    of().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_, traced->number,
+             traced->name());
+  }
+  return {};
+}
+
+void stream::enqueue(ref<operation> what) {
+  auto in = of().port().enter();
+  in.make_room(what->tasks(lanes()));
+  enqueue(in, std::move(what));
+}
+
+void stream::number(operation& what) {
+  operations_ += what.numbers();
+  what.number = operations_;
+  what.stream_number = number_;
+  what.on_devices = devices();
+  if (closed_) {
+    what.keeps = shared_from_this();  // the closing operation does so no longer
+  }
+}
+
+void stream::enqueue(submission_port::session& in, ref<operation> what) {
+  if (!what->on_all_lanes(lanes())) {
+    flush_waits(in);  // which all lanes have to carry out
+  }
+  number(*what);
+  if (!pending_waits_.empty()) {
+    what->waits = std::exchange(pending_waits_, {});
+  }
+  if (auto by = of().observer()) {
+    what->observer = std::move(by);
+    what->enqueued_ns = now_ns();
+    what->enqueued_by = number_of_this_thread();
+  }
+  if (recording_ != nullptr) {
+    recording_->add(*this, what);
+    if (recording_only_) {
+      return;
+    }
+  }
+  what->taken(in, *this);
+  pass(in, std::move(what));
+}
+
+void stream::enqueue_beside(ref<operation> what) {
+  auto in = of().port().enter();
+  in.make_room(what->tasks(lanes()));
+  enqueue_beside(in, std::move(what));
+}
+
+void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
+  if (recording_ == nullptr) {
+    enqueue(in, std::move(what));
+    return;
+  }
+  number(*what);  // what the stream waits for is the recording's
+  pass(in, std::move(what));
+}
+
+void stream::pass(submission_port::session& in, ref<operation> what) {
+  if (holds_ > 0 || !held_.empty()) {
+    held_.push_back(std::move(what));
+  } else {
+    admit(in, std::move(what));
+  }
+}
+
+point* stream::held_point(const operation& what) {
+  for (const ref<point>& p : what.waits) {
+    if (!p->submitted()) {
+      return p.get();
+    }
+  }
+  return nullptr;
+}
+
+void stream::admit(submission_port::session& in, ref<operation> what) {
+  if (point* const first = held_point(*what); first != nullptr) {
+    held_.push_front(std::move(what));
+    hold();
+    first->when_submitted([self = shared_from_this()](submission_port::session& then) {
+      self->proceed(then);
+    });
+    return;
+  }
+  operation& here = *what;
+  submission to(in, *lanes_, std::move(what));
+  here.submit(to);
+  if (operation* const left = to.pending(); left != nullptr) {
+    left->admitted(in, *this);
+  }
+}
+
+void stream::proceed(submission_port::session& in) {
+  --holds_;
+  if (std::exchange(proceeds_, true)) {
+    return;  // an operation let go at once: the loop below goes on, however many do
+  }
+  while (holds_ == 0 && !held_.empty()) {
+    ref<operation> next = std::move(held_.front());
+    held_.pop_front();
+    admit(in, std::move(next));
+  }
+  proceeds_ = false;
+}
+
+bool stream::rests(submission_port::session& in) {
+  if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
+    return false;
+  }
+  if (ended_ != operations_) {
+    if (!in.all_ended()) {
+      return false;
+    }
+    ended_ = operations_;
+  }
+  return !lanes_->poisoned();
+}
+
+result<void> stream::post(event& into) {
+  WEIR_CHECK(mark(into, true));
+  of().log(log_level::trace, "stream {}: event recorded", number_);
+  return {};
+}
+
+void stream::record(event& into) {
+  static_cast<void>(mark(into, false));
+}
+
+result<void> stream::mark(event& into, bool posted) {
+  ref<point> here;
+  {
+    auto in = of().port().enter();
+    if (!rests(in)) {
+      if (posted) {
+        WEIR_CHECK(check_caller());
+      }
+      here = make_ref<point>(lanes(), of().bell());
+      in.make_room(lanes());
+      enqueue(in, here);
+    }
+  }
+  // What was there goes with the port open.
+  if (here) {
+    into.set(std::move(here));
+  } else {
+    into.set_over(of().bell());
+  }
+  return {};
+}
+
+result<void> stream::wait(ref<point> p) {
+  if (!p) {
+    return {};
+  }
+  auto in = of().port().enter();
+  if (recording_ == nullptr) {
+    WEIR_CHECK(graph_recording::join(in, *p, *this));
+  }
+  WEIR_CHECK(check_caller());
+  if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
+    return error(errc::invalid_argument,
+                 "event not waited for: expected one that was recorded in the capture of "
+                 "the stream, found one that was recorded outside of it")
+        .hint(
+            "a graph cannot wait for it: record it inside the capture, or wait for it "
+            "before the capture begins");
+  }
+  if (p->over() && !p->captured) {
+    return {};
+  }
+  if (p->captured && (recording_ == nullptr || recording_ != p->capture.lock())) {
+    return error(errc::invalid_argument,
+                 "event not waited for: expected one that will be reached, found one of "
+                 "another capture");
+  }
+  if (pending_waits_.size() >= many_waits && std::has_single_bit(pending_waits_.size())) {
+    std::erase_if(pending_waits_, [](const ref<point>& w) { return w->over(); });
+  }
+  pending_waits_.push_back(std::move(p));
+  return {};
+}
+
+void stream::wait(submission_port::session&, ref<point> p) {
+  pending_waits_.push_back(std::move(p));
+}
+
+result<void> stream::synchronize(std::int64_t limit_ns) {
+  auto last = make_ref<collector>(of().bell());
+  {
+    auto in = of().port().enter();
+    in.make_room(1);  // first: others may begin a capture meanwhile
+    if (recording_ != nullptr && recording_only_) {
+      WEIR_CHECK(check_caller());
+      recording_->refuse("a stream was synchronized");
+      return error(errc::invalid_argument,
+                   "stream not synchronized: expected no capture, found one that has "
+                   "begun; it is lost");
+    }
+    if (recording_ != nullptr) {
+      recording_->close();
+      last_recording_ = recording_;
+      record_into(nullptr, false);
+    }
+    enqueue(in, last);
+  }
+  const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
+  const auto done = [&] { return last->done(); };
+  if (!of().bell().wait(done, doorbell::deadline_in(limit))) {
+    if (last->give_up()) {
+      return error(errc::timeout,
+                   fmt::format(
+                       "stream {} not synchronized: expected it to end within {} ms",
+                       number_, limit / 1'000'000))
+          .hint("its work goes on");
+    }
+    of().bell().wait(done, -1);
+  }
+  {
+    const auto in = of().port().enter();
+    ended_ = std::max(ended_, last->number);
+  }
+  forget_launches();
+  if (last->found()) {
+    note(*last->found().what);
+    return error(*last->found().what);
+  }
+  return {};
+}
+
+result<bool> stream::idle() {
+  auto in = of().port().enter();
+  if (operations_ == ended_) {
+    return true;
+  }
+  if (!looked_for_ || looked_at_ != operations_) {
+    looked_for_ = make_ref<point>(lanes(), of().bell());
+    in.make_room(lanes());
+    enqueue_beside(in, looked_for_);
+    looked_at_ = operations_;
+  }
+  if (!looked_for_->reached()) {
+    return false;
+  }
+  if (const failure found = looked_for_->first_failure()) {
+    return error(*found.what);
+  }
+  return true;
+}
+
+void stream::close() {
+  auto in = of().port().enter();
+  in.make_room(1);
+  if (!std::exchange(closed_, true)) {
+    record_into(nullptr, false);
+    forget_recording();  // which keeps its streams
+    forget_launches();
+    enqueue(in, make_ref<closing>(shared_from_this()));
+  }
+}
+
+void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) {
+  recording_ = std::move(recording);
+  recording_only_ = only;
+  captures_.store(recording_ != nullptr, std::memory_order_release);
+  if (recording_ == nullptr) {
+    // Of points that are in a capture alone nobody hears outside of it.
+    std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
+  }
+}
+
+void stream::flush_waits(submission_port::session& in) {
+  if (!pending_waits_.empty()) {
+    enqueue(in, make_ref<point>(lanes(), of().bell()));
+  }
+}
+
+std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>& place,
+                                               const void* at, std::size_t bytes,
+                                               bool writes) const {
+  if (place && place->memory->symmetric() && place->rank == 0 && fits(*place)) {
+    return std::nullopt;
+  }
+  if (place && place->device() != allocation::host_device) {
+    const auto& ids = mesh_->devices;
+    const auto found = std::find(ids.begin(), ids.end(), place->device());
+    if (options_.rank < 0 && found != ids.end()) {
+      return touched_memory{static_cast<int>(found - ids.begin()), 0, 0, writes};
+    }
+  }
+  return touched_memory::outside(at, bytes, writes);
+}
+
+std::string stream::last_message() const {
+  const std::lock_guard lock(small_mutex_);
+  return last_message_;
+}
+
+void stream::note(const error& e) {
+  const std::lock_guard lock(small_mutex_);
+  last_message_ = e.message();
+}
+
+tessDeterminism stream::last_determinism() const {
+  tessDeterminism out{};
+  {
+    const std::lock_guard lock(small_mutex_);
+    out = determinism_;
+  }
+  if (out.structSize != 0) {
+    seal(out);
+  }
+  return out;
+}
+
+tessDeterminism stream::describe(const numerics_policy& policy,
+                                 std::uint64_t module_seed) const noexcept {
+  tessDeterminism out{};
+  out.structSize = sizeof out;
+  out.version = 1;
+  out.level = static_cast<std::uint32_t>(policy.level());
+  out.tree = 1;
+  out.stableToggles = policy.stable_reductions ? 7 : 0;
+  out.fastMath = policy.fast_math ? 1 : 0;
+  out.seed = of().settings().seed.value_or(module_seed);
+  of().tell(out);
+  out.stream = number_;
+  out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |
+               (policy.stateless_rng ? 4U : 0U) | (policy.fast_math ? 8U : 0U);
+  return out;
+}
+
+void stream::seal(tessDeterminism& d) noexcept {
+  d.digest = 0;
+  std::array<std::byte, sizeof d> bytes{};
+  std::memcpy(bytes.data(), &d, sizeof d);
+  constexpr std::size_t first = sizeof d.structSize;
+  d.digest = xxh3_64({bytes.data() + first, sizeof d - first});
+}
+
+void stream::note(tessDeterminism& d) {
+  seal(d);
+  const std::lock_guard lock(small_mutex_);
+  determinism_ = d;
+}
+
+void stream::forget_launches() {
+  prepaid_refs before;
+  const std::lock_guard lock(small_mutex_);
+  before = std::exchange(launches_, {});
+  launched_ = {};
+}
+
+void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
+                             std::uint64_t number) {
+  const std::lock_guard lock(small_mutex_);
+  std::erase_if(persistent_, [](const auto& r) { return r.expired(); });
+  persistent_.push_back(run);
+  if (number <= stopped_) {
+    run->request_stop();
+  }
+}
+
+void stream::stop_persistent() {
+  const auto in = of().port().enter();
+  const std::lock_guard lock(small_mutex_);
+  stopped_ = operations_;
+  for (const auto& weak : persistent_) {
+    if (const auto run = weak.lock()) {
+      run->request_stop();
+    }
+  }
+}
+
+}  // namespace weir::tessera

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives of every axis of every mesh of 1 to 16 devices, through the C interface,
+/// against a scalar oracle. WEIR_TEST_SWEEP=all takes every type, operation and count for
+/// each; otherwise they take turns.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "runtime/collective/meshes.hpp"
+#include "runtime/collective/plans.hpp"
+#include "support.hpp"
+#include "weir/collective/choice.hpp"
+
+namespace weir::test {
+namespace {
+
+using collective::collective_call;
+using collective::collective_kind;
+using collective::reduction_op;
+using collective::test::bytes;
+
+constexpr std::size_t most_elements = 16 * 7;
+
+/// A mesh with two buffers on every device, which the test reads and writes directly:
+/// devices of the processor have memory that it can reach.
+class swept_mesh {
+ public:
+  swept_mesh(tessContext_t context, const collective::mesh_axes& axes)
+      : shape(collective::test::shape_of(axes)) {
+    std::vector<int> ids(static_cast<std::size_t>(shape.ranks()));
+    std::iota(ids.begin(), ids.end(), 0);
+    EXPECT_TESS(tessMeshCreate(context, ids.data(), shape.ranks(),
+                               {axes.tp, axes.pp, axes.dp, axes.ep}, &mesh));
+    EXPECT_TESS(tessStreamCreate(mesh, 0, &stream));
+    for (auto* at : {&from, &to}) {
+      EXPECT_TESS(tessMalloc(mesh, most_elements * 16, at));
+    }
+  }
+  ~swept_mesh() { EXPECT_TESS(tessMeshDestroy(mesh)); }
+  swept_mesh(const swept_mesh&) = delete;
+  swept_mesh& operator=(const swept_mesh&) = delete;
+
+  void put(void* buffer, const std::vector<bytes>& what) const {
+    for (std::size_t r = 0; r < what.size(); ++r) {
+      std::copy(what[r].begin(), what[r].end(),
+                static_cast<std::byte*>(on_rank(buffer, r)));
+    }
+  }
+  [[nodiscard]] std::vector<bytes> get(void* buffer, std::size_t size) const {
+    std::vector<bytes> out(static_cast<std::size_t>(shape.ranks()), bytes(size));
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      std::copy_n(static_cast<const std::byte*>(on_rank(buffer, r)), size,
+                  out[r].begin());
+    }
+    return out;
+  }
+
+  collective::mesh_shape shape;
+  tessMesh_t mesh = nullptr;
+  tessStream_t stream = nullptr;
+  void* from = nullptr;
+  void* to = nullptr;
+
+ private:
+  [[nodiscard]] void* on_rank(void* buffer, std::size_t rank) const {
+    void* out = nullptr;
+    EXPECT_TESS(tessMemGetRankPtr(mesh, buffer, static_cast<int>(rank), &out));
+    return out;
+  }
+};
+
+/// One collective of one axis.
+struct swept_call {
+  collective_call call;
+  const char* axis;
+  collective::axis_set axes;
+  bool in_place;
+  const char* algorithm;
+  std::uint64_t seed;
+};
+
+/// The calls of the specification where they can say it, else the general one.
+tessStatus_t post(const swept_mesh& m, const swept_call& what) {
+  const collective_call& c = what.call;
+  const int type = static_cast<int>(c.type);
+  const bool of_the_specification =
+      c.op == reduction_op::sum || c.op == reduction_op::max || c.op == reduction_op::min;
+  if (of_the_specification && what.in_place && what.algorithm == nullptr &&
+      !c.packed_shards) {
+    const auto op = static_cast<tessCollOp>(c.op);
+    switch (c.kind) {
+      case collective_kind::all_reduce:
+        return tessAllReduce(m.mesh, m.to, c.count, type, op, what.axis, m.stream);
+      case collective_kind::reduce_scatter:
+        return tessReduceScatter(m.mesh, m.to, c.count, type, op, what.axis, m.stream);
+      case collective_kind::all_gather:
+        return tessAllGather(m.mesh, m.to, c.count, type, what.axis, m.stream);
+      default: break;
+    }
+  }
+  tessCollectiveDesc d{};
+  d.structSize = sizeof d;
+  d.kind = static_cast<int32_t>(c.kind);
+  d.sendbuf = what.in_place ? m.to : m.from;
+  d.recvbuf = m.to;
+  d.count = c.count;
+  d.dtype = type;
+  d.op = static_cast<int32_t>(c.op);
+  d.axis = what.axis;
+  d.root = c.root;
+  d.peer = c.peer;
+  d.algorithm = what.algorithm;
+  d.packedShards = c.packed_shards ? 1 : 0;
+  return tessCollective(m.mesh, &d, m.stream);
+}
+
+/// What a type does not have; the check of the library is not asked.
+bool has_operation(const collective_call& c) {
+  const bool complex = c.type == dtype::complex64 || c.type == dtype::complex128;
+  const bool integer = c.type >= dtype::int8 && c.type <= dtype::boolean;
+  switch (c.op) {
+    case reduction_op::max:
+    case reduction_op::min: return !complex;
+    case reduction_op::product: return c.level < 2 || integer;
+    case reduction_op::average: return c.type != dtype::boolean;
+    case reduction_op::sum: break;
+  }
+  return true;
+}
+
+std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
+                               const std::vector<bytes>& from, std::vector<bytes> to) {
+  for (const std::vector<int>& group : m.shape.groups(what.axes)) {
+    std::vector<bytes> inputs;
+    std::vector<bytes> outputs;
+    for (const int rank : group) {
+      const auto r = static_cast<std::size_t>(rank);
+      inputs.push_back(what.in_place ? to[r] : from[r]);
+      outputs.push_back(to[r]);
+    }
+    outputs = collective::test::expected_outputs(what.call, inputs, std::move(outputs));
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      to[static_cast<std::size_t>(group[i])] = std::move(outputs[i]);
+    }
+  }
+  return to;
+}
+
+void expect_swept(const swept_mesh& m, const swept_call& what) {
+  const int ranks = m.shape.group_size(what.axes);
+  const std::size_t size = what.call.count * info_of(what.call.type).size;
+  std::mt19937_64 dice(what.seed);
+  const auto flavour = static_cast<collective::test::flavour>(dice() % 4);
+  const auto from = collective::test::random_buffers(dice, what.call.type,
+                                                     m.shape.ranks(), size, flavour);
+  const auto to = collective::test::random_buffers(dice, what.call.type, m.shape.ranks(),
+                                                   size, flavour);
+  m.put(m.from, from);
+  m.put(m.to, to);
+  const auto text = [&] {
+    return collective::test::text_of(what.call, ranks) + " along " + what.axis + " of " +
+           std::to_string(m.shape.ranks()) + (what.in_place ? " in place " : " ") +
+           (what.algorithm == nullptr ? "" : what.algorithm) + " seed " +
+           std::to_string(what.seed);
+  };
+  const bool reduces = collective::reduces(what.call.kind);
+  const bool there = !reduces || has_operation(what.call);
+  ASSERT_EQ(post(m, what), there ? TESS_OK : TESS_ERR_UNSUPPORTED) << text();
+  ASSERT_TESS(tessStreamSynchronize(m.stream));
+  const auto expected = there ? expected_of(m, what, from, to) : to;
+  ASSERT_EQ(collective::test::first_difference(m.get(m.to, size), expected), -1)
+      << text();
+  if (!what.in_place) {
+    ASSERT_EQ(m.get(m.from, size), from) << "input of " << text();
+  }
+}
+
+constexpr std::array<std::pair<const char*, collective::axis_set>, 7> swept_axes = {
+    {{"tp", 1},
+     {"pp", 2},
+     {"dp", 4},
+     {"ep", 8},
+     {"world", 15},
+     {"tp+dp", 5},
+     {"ep+pp", 10}}};
+
+/// The calls of a kind on one axis; counts are 0, 1 and a prime, or so many per shard.
+std::vector<collective_call> calls_of(collective_kind kind, std::size_t ranks) {
+  std::vector<collective_call> out;
+  const bool shards =
+      kind == collective_kind::reduce_scatter || kind == collective_kind::all_gather ||
+      kind == collective_kind::gather || kind == collective_kind::scatter ||
+      kind == collective_kind::all_to_all;
+  for (const dtype type : collective::test::all_types) {
+    for (const reduction_op op : collective::test::all_ops) {
+      for (const int level : {1, 2}) {
+        for (const std::size_t count : {0U, 1U, 7U}) {
+          if (!collective::reduces(kind) && (op != reduction_op::sum || level != 1)) {
+            continue;
+          }
+          collective_call c;
+          c.kind = kind;
+          c.type = type;
+          c.op = op;
+          c.level = level;
+          c.count = shards ? count * ranks : count;
+          out.push_back(c);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+class Sweep : public testing::TestWithParam<collective_kind> {};
+
+TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
+  const char* const asked = std::getenv("WEIR_TEST_SWEEP");
+  const bool all = asked != nullptr && std::string_view(asked) == "all";
+  const environment many({{"TESS_CPU_DEVICES", "16"}, {"TESS_NUM_THREADS", "2"}});
+  constexpr std::array<const char*, 5> algorithms = {nullptr, "direct", "ring", "tree",
+                                                     nullptr};
+  const collective_kind kind = GetParam();
+  tessContext_t context = nullptr;
+  ASSERT_TESS(tessInit(&context));
+  std::uint64_t seed = 1000 * (1 + static_cast<std::uint64_t>(kind));
+  int level = 2;
+  std::size_t done = 0;
+  for (const collective::mesh_axes& axes : collective::test::all_meshes(16)) {
+    const swept_mesh m(context, axes);
+    for (const auto& [axis, set] : swept_axes) {
+      const auto ranks = static_cast<std::size_t>(m.shape.group_size(set));
+      const auto calls = calls_of(kind, ranks);
+      const std::size_t turns = all ? calls.size() : 2;
+      for (std::size_t i = 0; i < turns; ++i, ++seed) {
+        swept_call what{
+            calls[all ? i : seed * 31 % calls.size()], axis, set, seed % 2 == 0,
+            algorithms[seed / 2 % algorithms.size()],  seed};
+        if (what.algorithm != nullptr &&
+            !is_legal(or_throw(collective::algorithm_named(what.algorithm)), what.call,
+                      static_cast<int>(ranks), {1, 2, true})) {
+          what.algorithm = nullptr;
+        }
+        what.call.root = static_cast<int>(seed % ranks);
+        what.call.peer = static_cast<int>((seed / 3 + 1) % ranks);
+        if (what.call.level != level) {
+          level = what.call.level;
+          const tessNumericsPolicy policy{level - 1, 1, 1, 0};
+          ASSERT_TESS(tessSetNumericsPolicy(context, &policy));
+        }
+        ASSERT_NO_FATAL_FAILURE(expect_swept(m, what));
+        ++done;
+      }
+    }
+  }
+  EXPECT_GE(done, 204U * 7 * 2);
+  EXPECT_TESS(tessShutdown(context));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Sweep, testing::ValuesIn(collective::test::all_kinds),
+                         [](const auto& kind) {
+                           return std::string(collective::name_of(kind.param));
+                         });
+
+}  // namespace
+}  // namespace weir::test

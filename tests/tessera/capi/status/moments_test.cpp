@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What outlives what, and which status a program gets when it asks in an unusual moment:
+/// after a fork, after an unloaded module, behind a failure, with a damaged cache.
+/// @source{Tessera Runtime & ABI, sections 4, 7 and 8}
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/tessera/device/dlpack.hpp"
+#include "weir/tessera/stream/settings.hpp"
+
+namespace weir::test {
+namespace {
+
+constexpr tessLaunchConfig one_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
+
+int refusing_kernel(const tessBlockContext*, const void*) {
+  return 7;
+}
+
+/// A module of this policy and of one plan for all-reduces along `axis`, without kernels.
+tessStatus_t load_plans(const session& s, const tessNumericsPolicy& policy,
+                        const char* axis, tessModule_t* out) {
+  tessFatbin_t fatbin = nullptr;
+  EXPECT_TESS(tessFatbinCreate(&fatbin));
+  tessFatbinPlan plan{};
+  plan.structSize = sizeof plan;
+  plan.collective = 1;
+  plan.algorithm = 1;  // ring
+  plan.axis = axis;
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan));
+  EXPECT_TESS(tessFatbinSetPolicy(fatbin, &policy, 0, 0));
+  std::size_t size = 0;
+  EXPECT_TESS(tessFatbinBuild(fatbin, nullptr, nullptr, &size));
+  std::vector<char> image(size);
+  EXPECT_TESS(tessFatbinBuild(fatbin, nullptr, image.data(), &size));
+  EXPECT_TESS(tessFatbinDestroy(fatbin));
+  return tessModuleLoad(s.context, image.data(), image.size(), out);
+}
+int level_of(const session& s) {
+  tessNumericsPolicy p{};
+  EXPECT_TESS(tessGetNumericsPolicy(s.context, &p));
+  return p.deterministic == 0 ? 0 : p.stableReductions == 0 ? 1 : 2;
+}
+/// Number of the algorithm of an all-reduce over all ranks.
+std::uint32_t algorithm_of_a_sum(session& s) {
+  auto* const x = s.memory<float>(1024);
+  EXPECT_TESS(tessAllReduce(s.mesh, x, 1024, TESS_FP32, TESS_COLL_SUM, "dp", s.stream));
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+  tessDeterminism told{};
+  told.structSize = sizeof told;
+  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &told));
+  EXPECT_TESS(tessFree(s.mesh, x));
+  return told.algorithm;
+}
+
+TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
+  session s(4);
+  constexpr std::uint32_t ring = 1;
+  const std::uint32_t before = algorithm_of_a_sum(s);
+  ASSERT_NE(before, ring);
+  tessModule_t loose = nullptr;
+  tessModule_t firm = nullptr;
+  ASSERT_TESS(load_plans(s, {0, 0, 1, 0}, "dp", &loose));
+  EXPECT_EQ(level_of(s), 0);
+  ASSERT_TESS(load_plans(s, {0, 1, 1, 0}, "tp", &firm));
+  EXPECT_EQ(level_of(s), 1) << "that of the last one";
+  EXPECT_EQ(algorithm_of_a_sum(s), ring);
+  ASSERT_TESS(tessModuleUnload(firm));
+  EXPECT_EQ(level_of(s), 0) << "that of the one that is left";
+  ASSERT_TESS(tessModuleUnload(loose));
+  EXPECT_EQ(level_of(s), 2);
+  EXPECT_EQ(algorithm_of_a_sum(s), before);
+}
+
+TEST(TesseraModules, ThatCannotBeLoadedChangeNothing) {
+  session s(2);
+  const std::uint32_t before = algorithm_of_a_sum(s);
+  tessera::fatbin_builder builder;
+  builder.set_policy({false, false, true, false, false, 0});
+  tessera::plan_record plan;
+  plan.collective = 1;
+  plan.algorithm = 1;  // ring
+  builder.add_plan(plan);
+  plan.axis = "zz";
+  builder.add_plan(plan);
+  const byte_vector image = or_throw(builder.build());
+  tessModule_t none = nullptr;
+  EXPECT_EQ(tessModuleLoad(s.context, image.data(), image.size(), &none),
+            TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(level_of(s), 2);
+  EXPECT_EQ(algorithm_of_a_sum(s), before);
+}
+
+TEST(TesseraModules, PlansAlongUnknownAxesAreRefusedWhenTheyAreAdded) {
+  tessFatbin_t fatbin = nullptr;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  tessFatbinPlan plan{};
+  plan.structSize = sizeof plan;
+  plan.axis = "zz";
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan), TESS_ERR_INVALID_VALUE);
+  plan.axis = "tp+dp";
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
+}
+
+TEST(TesseraModules, LeaveThePolicyThatAProgramHasSet) {
+  const session s(2);
+  const tessNumericsPolicy own{0, 1, 1, 0};
+  ASSERT_TESS(tessSetNumericsPolicy(s.context, &own));
+  tessModule_t loose = nullptr;
+  ASSERT_TESS(load_plans(s, {0, 0, 1, 0}, "dp", &loose));
+  EXPECT_EQ(level_of(s), 1);
+  ASSERT_TESS(tessModuleUnload(loose));
+  EXPECT_EQ(level_of(s), 1);
+}
+
+TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
+  session s(2);
+  auto* const x = s.memory<char>(64);
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);  // ends a child that hangs
+    tessMesh_t mesh = nullptr;
+    void* memory = nullptr;
+    const int device = 0;
+    const tessStatus_t all[] = {
+        tessMemsetAsync(x, 0, 64, s.stream),
+        tessStreamSynchronize(s.stream),
+        tessStreamDestroy(s.stream),
+        tessMalloc(s.mesh, 64, &memory),
+        tessFree(s.mesh, x),
+        tessMeshDestroy(s.mesh),
+        tessHostAlloc(64, &memory, TESS_MEM_PINNED_HOST),
+        tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &mesh),
+        tessShutdown(s.context)};
+    int wrong = 0;
+    for (const tessStatus_t status : all) {
+      wrong += status == TESS_ERR_NOT_INITIALIZED ? 0 : 1;
+    }
+    wrong += std::strstr(tessGetLastErrorMessage(), "forked") == nullptr ? 16 : 0;
+    _exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(s.read(x, 1)[0], 0) << "the parent goes on";
+}
+
+/// Memory of the system, and how often some was given back.
+struct counted_source {
+  static std::atomic<int>& given_back() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+  static void* take(std::size_t bytes, std::size_t alignment, void*) {
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  }
+  static void give_back(void* at, std::size_t, void*) {
+    ++given_back();
+    std::free(at);
+  }
+};
+
+TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) {
+  ASSERT_TESS(
+      tessSetAllocator(&counted_source::take, &counted_source::give_back, nullptr));
+  void* tensor = nullptr;
+  {
+    session s;
+    auto* const x = s.memory<float>(16);
+    const std::int64_t extent = 16;
+    tessTensorDesc desc{};
+    desc.structSize = sizeof desc;
+    desc.dtype = TESS_FP32;
+    desc.ndim = 1;
+    desc.shape = &extent;
+    ASSERT_TESS(tessMemExportDlpack(s.context, x, &desc, &tensor));
+  }
+  ASSERT_TESS(tessSetAllocator(nullptr, nullptr, nullptr));
+  auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(tensor);
+  const int before = counted_source::given_back();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    managed->deleter(managed);
+    _exit(counted_source::given_back() - before);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  managed->deleter(managed);
+  EXPECT_EQ(counted_source::given_back() - before, 1);
+}
+
+TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
+  static std::atomic<bool> open{false};
+  static std::atomic<bool> through{false};
+  session s;
+  ASSERT_TESS(tessLaunchHostFunc(
+      s.stream,
+      [](void*) {
+        open.wait(false);
+        through = true;
+      },
+      nullptr));
+  const tessContext_t context = std::exchange(s.context, nullptr);
+  EXPECT_EQ(tessShutdown(context), TESS_ERR_TIMEOUT);
+  // Its worker is the last that has the context, and lets go of it now.
+  open = true;
+  open.notify_all();
+  while (!through) {
+    std::this_thread::yield();
+  }
+  session next;
+  auto* const x = next.memory<char>(1);
+  EXPECT_EQ(next.read(x, 1)[0], 0);
+}
+
+/// A run of a graph may outlast the call, and needs its nodes to the end.
+TEST(TesseraShutdown, ThatTimesOutLeavesTheGraphThatRuns) {
+  static std::atomic<bool> open{false};
+  static std::atomic<int> through{0};
+  session s;
+  const auto wait = [](void*) {
+    open.wait(false);
+    ++through;
+  };
+  tessGraph_t graph = nullptr;
+  tessGraphExec_t exec = nullptr;
+  ASSERT_TESS(tessStreamBeginCapture(s.stream));
+  ASSERT_TESS(tessLaunchHostFunc(s.stream, wait, nullptr));
+  ASSERT_TESS(tessLaunchHostFunc(s.stream, wait, nullptr));
+  ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
+  ASSERT_TESS(tessGraphInstantiate(graph, &exec));
+  ASSERT_TESS(tessGraphDestroy(graph));
+  ASSERT_TESS(tessGraphLaunch(exec, s.stream));
+  EXPECT_EQ(tessShutdown(std::exchange(s.context, nullptr)), TESS_ERR_TIMEOUT);
+  open = true;
+  open.notify_all();
+  while (through < 2) {
+    std::this_thread::yield();
+  }
+}
+
+TEST(TesseraQuery, SaysTheFailureOfWhatHasEndedAndLeavesItToTheSynchronization) {
+  session s;
+  const registered_module m(s.context, {{"q_refusing", refusing_kernel, {}}});
+  tessEvent_t behind = nullptr;
+  ASSERT_TESS(tessEventCreate(&behind));
+  ASSERT_TESS(tessLaunch(m["q_refusing"], s.mesh, one_thread, nullptr, 0, s.stream));
+  ASSERT_TESS(tessEventRecord(behind, s.stream));
+  const auto poll = [](const auto& ask) {
+    int done = 0;
+    tessStatus_t status = TESS_OK;
+    while (done == 0) {
+      status = ask(&done);
+      std::this_thread::yield();
+    }
+    return status;
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(poll([&](int* done) { return tessStreamQuery(s.stream, done); }),
+              TESS_ERR_LAUNCH_FAILED);
+    EXPECT_EQ(poll([&](int* done) { return tessEventQuery(behind, done); }),
+              TESS_ERR_LAUNCH_FAILED);
+  }
+  EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
+  int done = 0;
+  EXPECT_TESS(tessStreamQuery(s.stream, &done));
+  EXPECT_EQ(done, 1);
+}
+
+TEST(TesseraDescriptions, CountAsFarAsTheirSizeSaysAndHideNothing) {
+  const session s(2);
+  tessStream_t stream = nullptr;
+  tessStreamDesc old{sizeof old, 0, 0, 0, 4096, 0};
+  old.structSize = offsetof(tessStreamDesc, timeoutMs);
+  ASSERT_TESS(tessStreamCreateEx(s.mesh, &old, &stream));
+  void* memory = nullptr;
+  EXPECT_EQ(tessMallocAsync(&memory, 8192, stream), TESS_ERR_OUT_OF_MEMORY)
+      << "the limit lies inside the size";
+  struct longer {
+    tessStreamDesc known;
+    std::uint64_t unknown;
+  } grown{{sizeof grown, 0, 0, 0, 0, -1}, 0};
+  EXPECT_TESS(tessStreamCreateEx(s.mesh, &grown.known, &stream));
+  grown.unknown = 1;
+  EXPECT_EQ(tessStreamCreateEx(s.mesh, &grown.known, &stream), TESS_ERR_INVALID_VALUE);
+  tessStreamDesc reserved{sizeof reserved, 0, 0, 5, 0, -1};
+  EXPECT_EQ(tessStreamCreateEx(s.mesh, &reserved, &stream), TESS_ERR_INVALID_VALUE);
+  tessStreamDesc endless{0xffffffff, 0, 0, 0, 0, -1};
+  EXPECT_EQ(tessStreamCreateEx(s.mesh, &endless, &stream), TESS_ERR_INVALID_VALUE);
+  tessCollectiveDesc c{};
+  c.structSize = sizeof c;
+  c.kind = TESS_COLLECTIVE_BARRIER;
+  EXPECT_TESS(tessCollective(s.mesh, &c, s.stream));
+  c.packedShards = 77;
+  EXPECT_EQ(tessCollective(s.mesh, &c, s.stream), TESS_ERR_INVALID_VALUE);
+}
+
+/// Followed by a member of a later version.
+template <class Desc>
+struct later_version {
+  Desc known;
+  std::uint64_t unknown;
+};
+
+TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
+  tessFatbin_t fatbin = nullptr;
+  ASSERT_TESS(tessFatbinCreate(&fatbin));
+  later_version<tessFatbinPlan> plan{};
+  plan.known.structSize = sizeof plan;
+  EXPECT_TESS(tessFatbinAddPlan(fatbin, &plan.known));
+  plan.unknown = 1;
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan.known), TESS_ERR_INVALID_VALUE);
+  plan = {};
+  plan.known.structSize = sizeof plan.known;
+  plan.known.reserved = 1;
+  EXPECT_EQ(tessFatbinAddPlan(fatbin, &plan.known), TESS_ERR_INVALID_VALUE);
+
+  tessParamInfo x = pointer_to("x", TESS_FP32);
+  later_version<tessFatbinKernel> kernel{};
+  kernel.known.structSize = sizeof kernel;
+  kernel.known.name = "of_two_versions";
+  kernel.known.params = &x;
+  kernel.known.paramCount = 1;
+  kernel.unknown = 1;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE);
+  kernel.unknown = 0;
+  x.reserved = 1;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE);
+  x.reserved = 0;
+  x.structSize = sizeof x + 8;
+  EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE)
+      << "the next of an array would be elsewhere";
+  x.structSize = sizeof x;
+  EXPECT_TESS(tessFatbinAddKernel(fatbin, &kernel.known));
+  ASSERT_TESS(tessFatbinDestroy(fatbin));
+
+  session s;
+  auto* const at = s.memory<float>(4);
+  const std::int64_t extent = 4;
+  later_version<tessTensorDesc> tensor{};
+  tensor.known.structSize = sizeof tensor;
+  tensor.known.dtype = TESS_FP32;
+  tensor.known.ndim = 1;
+  tensor.known.shape = &extent;
+  void* made = nullptr;
+  tensor.unknown = 1;
+  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+            TESS_ERR_INVALID_VALUE);
+  tensor.unknown = 0;
+  tensor.known.flags = 1U << 31;
+  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+            TESS_ERR_INVALID_VALUE);
+  tensor.known.flags = 0;
+  ASSERT_TESS(tessMemExportDlpack(s.context, at, &tensor.known, &made));
+  auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(made);
+  managed->deleter(managed);
+}
+
+TEST(TesseraMemory, OfAnotherMeshOverTheSameDeviceIsWaitedForBeforeThereIsNone) {
+  gate before;
+  const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"}});
+  session s;
+  tessMesh_t other = nullptr;
+  tessStream_t busy = nullptr;
+  const int device = 0;
+  ASSERT_TESS(tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &other));
+  ASSERT_TESS(tessStreamCreate(other, 0, &busy));
+  void* x = nullptr;
+  void* y = nullptr;
+  ASSERT_TESS(tessMalloc(other, 700'000, &x));
+  before.put_into(busy);
+  ASSERT_TESS(tessFree(other, x));
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    before.open();
+  });
+  EXPECT_TESS(tessMalloc(s.mesh, 700'000, &y));
+  opens.join();
+}
+
+TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
+  const temp_folder folder;
+  const std::string path = folder / "trace.json";
+  session s;
+  tessProfiler_t profiler = nullptr;
+  ASSERT_TESS(tessProfilerStart(s.context, &profiler));
+  auto* const x = s.memory<char>(64);
+  ASSERT_TESS(tessMemsetAsync(x, 1, 64, s.stream));
+  ASSERT_TESS(tessStreamSynchronize(s.stream));
+  ASSERT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
+  { const session another; }  // which comes and goes
+  ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("\"fill\""), std::string::npos) << text;
+}
+
+TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
+  const std::map<std::string, std::string> set = {
+      {"TESS_TOPOLOGY", "abc"}, {"TESS_COLL_ALGO", "foo"},   {"TESS_DETERMINSTIC", "1"},
+      {"TESS_SEED", "0"},       {"TESS_TIMEOUT_MS", "1000"}, {"PATH", "/bin"}};
+  std::vector<std::string> names;
+  for (const auto& [name, value] : set) {
+    names.push_back(name);
+  }
+  std::vector<std::string> warnings;
+  const auto read = or_throw(tessera::read_settings(
+      [&](const char* name) {
+        const auto found = set.find(name);
+        return found == set.end() ? nullptr : found->second.c_str();
+      },
+      warnings, names));
+  ASSERT_EQ(warnings.size(), 3U);
+  EXPECT_NE(warnings[0].find("TESS_TOPOLOGY"), std::string::npos);
+  EXPECT_NE(warnings[1].find("TESS_COLL_ALGO"), std::string::npos);
+  EXPECT_NE(warnings[2].find("TESS_DETERMINSTIC"), std::string::npos);
+  EXPECT_NE(warnings[2].find("did you mean \"TESS_DETERMINISTIC\"?"), std::string::npos)
+      << warnings[2];
+  EXPECT_EQ(read.topology, "");
+  EXPECT_EQ(read.algorithm, "");
+  EXPECT_EQ(read.seed, std::optional<std::uint64_t>(0)) << "0 is a seed like others";
+  EXPECT_EQ(read.wait_limit_ms, 1000);
+  EXPECT_EQ(read.rendezvous_limit_ms, 900)
+      << "a missing rank is named before the wait ends";
+}
+
+}  // namespace
+}  // namespace weir::test

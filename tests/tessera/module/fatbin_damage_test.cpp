@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Containers with every byte changed, cut at every length, and damaged behind right
+// hashes.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "module/cpu_level.hpp"
+#include "module_support.hpp"
+#include "weir/tessera/module/loader.hpp"
+
+namespace weir::tessera {
+namespace {
+
+namespace lay = fatbin_layout;
+
+// A module that loads and runs, small enough for all its bytes to be tried.
+byte_vector small_module(const secret_key* key) {
+  fatbin_builder b;
+  kernel_record k;
+  k.name = "store_number";
+  k.parameters = {pointer_parameter("to", 9, parameter_direction::out)};
+  k.flags = TESS_KERNEL_DETERMINISTIC;
+  EXPECT_TRUE(b.add_kernel(k));
+  const byte_vector code = test::bytes_of_file(WEIR_PROBE_FOLDER "/probe_small.so");
+  b.add_code(section_kind::cpu_so, host_levels().back(), code);
+  byte_vector image = or_throw(b.build(key));
+  EXPECT_TRUE(load_module(image));
+  return image;
+}
+
+// The demo's kernels with the code of one level alone.
+byte_vector one_level(const secret_key* key) {
+  const byte_vector all = test::demo_fatbin();
+  fatbin f = or_throw(parse_fatbin(all));
+  f.code.resize(1);
+  for (kernel_record& k : f.kernels) {
+    k.targets = 1;
+  }
+  return or_throw(fatbin_builder(f).build(key));
+}
+
+void flip_every(std::size_t step, byte_vector image) {
+  ASSERT_TRUE(parse_fatbin(image));
+  for (std::size_t i = 0; i < image.size(); i += step) {
+    const auto flip = static_cast<std::byte>(1U << (i % 8));
+    image[i] ^= flip;
+    ASSERT_FALSE(parse_fatbin(image)) << "byte " << i;
+    image[i] ^= flip;
+  }
+  ASSERT_TRUE(parse_fatbin(image));
+}
+
+TEST(FatbinDamage, OfAnySingleByteIsFound) {
+  const key_pair keys = test::test_keys();
+  flip_every(1, small_module(&keys.secret));
+  flip_every(1, small_module(nullptr));
+  flip_every(1, test::golden_fatbin("small"));
+}
+
+// Every byte in `make soak`.
+TEST(FatbinDamage, OfAnyByteOfTheDemosKernelsIsFound) {
+  const key_pair keys = test::test_keys();
+  const char* step = std::getenv("WEIR_TEST_BYTE_STEP");
+  flip_every(step == nullptr ? 61 : std::strtoul(step, nullptr, 10),
+             one_level(&keys.secret));
+}
+
+TEST(FatbinDamage, OfAnyBitOfASignatureIsFoundThoughNoneIsRequired) {
+  byte_vector image = test::golden_fatbin("full");
+  const std::size_t at = test::find_section(image, section_kind::signature);
+  for (std::size_t bit = 0; bit < std::size_t{8} * lay::signature_section_bytes; ++bit) {
+    const auto flip = static_cast<std::byte>(1U << (bit % 8));
+    image[at + bit / 8] ^= flip;
+    ASSERT_EQ(parse_fatbin(image).error().code(), errc::corrupt) << "bit " << bit;
+    image[at + bit / 8] ^= flip;
+  }
+  EXPECT_TRUE(parse_fatbin(image));
+}
+
+TEST(FatbinDamage, BehindASignatureIsFoundThoughTheHashesAreRight) {
+  byte_vector image = test::golden_fatbin("full");
+  const std::size_t code = test::find_section(image, section_kind::cpu_so);
+  image[code] ^= std::byte(1);
+  test::reseal(image);
+  EXPECT_EQ(parse_fatbin(image).error().code(), errc::corrupt);
+}
+
+TEST(FatbinDamage, ByTruncationIsFoundAtEveryLength) {
+  const key_pair keys = test::test_keys();
+  const byte_vector image = small_module(&keys.secret);
+  for (std::size_t bytes = 0; bytes < image.size(); ++bytes) {
+    // A copy of that length, so that a sanitizer sees a read behind it.
+    const byte_vector cut(image.begin(),
+                          image.begin() + static_cast<std::ptrdiff_t>(bytes));
+    ASSERT_EQ(parse_fatbin(cut).error().code(), errc::corrupt) << bytes << " bytes";
+  }
+  byte_vector longer = image;
+  longer.push_back(std::byte(0));
+  EXPECT_FALSE(parse_fatbin(longer));
+}
+
+TEST(FatbinDamage, OfTheWholeLibraryKeepsItFromLoading) {
+  byte_vector image = test::demo_fatbin();
+  ASSERT_TRUE(load_module(image));
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t i = random() % image.size();
+    const auto flip = static_cast<std::byte>(1U << (random() % 8));
+    image[i] ^= flip;
+    ASSERT_FALSE(load_module(image)) << "byte " << i;
+    image[i] ^= flip;
+  }
+}
+
+// Anything behind right hashes: an error or a container that can be built again, never a
+// crash, whatever stands in the fields.
+TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
+  const std::array<std::uint64_t, 12> nasty{0,
+                                            1,
+                                            7,
+                                            8,
+                                            0x7F,
+                                            0xFF,
+                                            0xFFFF,
+                                            0x7FFFFFFF,
+                                            0xFFFFFFFF,
+                                            0x100000000,
+                                            0x7FFFFFFFFFFFFFFF,
+                                            ~std::uint64_t{0}};
+  std::size_t accepted = 0;
+  for (const char* name : {"small", "full"}) {
+    const byte_vector image = test::golden_fatbin(name);
+    // Up to the code, which is no matter of the reader.
+    const std::size_t end = std::min<std::size_t>(image.size(), 2300);
+    for (std::uint32_t seed = 0; seed < 10000; ++seed) {
+      std::mt19937 engine(seed);
+      const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
+      byte_vector damaged = image;
+      for (std::uint32_t changes = 1 + random() % 3; changes > 0; --changes) {
+        const std::size_t at = (16 + random() % (end - 24)) / 4 * 4;
+        if (random() % 2 == 0) {
+          store_le(damaged.data() + at, static_cast<std::uint32_t>(nasty[random() % 12]));
+        } else if (random() % 2 == 0) {
+          store_le(damaged.data() + at, nasty[random() % 12]);
+        } else {
+          damaged[at + random() % 4] = static_cast<std::byte>(random());
+        }
+      }
+      test::reseal(damaged);
+      const auto read = parse_fatbin(damaged);
+      if (read && !read->signature) {
+        ++accepted;
+        EXPECT_TRUE(fatbin_builder(*read).build()) << name << ", seed " << seed;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 100U);
+}
+
+}  // namespace
+}  // namespace weir::tessera

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of modules share: files as bytes, damage that keeps the hashes right.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "module/fatbin_layout.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/tessera/module/fatbin.hpp"
+
+namespace weir::tessera::test {
+
+inline byte_vector bytes_of_file(const std::string& path) {
+  return or_throw(read_file(posix_file_system(), path));
+}
+inline byte_vector demo_fatbin() {
+  return bytes_of_file(WEIR_KERNELS_FATBIN);
+}
+
+/// One line of golden.hex.
+inline byte_vector golden_fatbin(const std::string& wanted) {
+  std::ifstream in(WEIR_SOURCE_DIR "/tests/tessera/module/golden.hex");
+  std::string name;
+  std::string hex;
+  while (in >> name >> hex) {
+    if (name == wanted) {
+      byte_vector out(hex.size() / 2);
+      or_throw(from_hex(hex, out));
+      return out;
+    }
+  }
+  throw std::runtime_error("golden.hex has no line " + wanted);
+}
+
+inline std::uint32_t u32_of(const byte_vector& image, std::size_t at) {
+  return load_le<std::uint32_t>(image.data() + at);
+}
+inline std::uint64_t u64_of(const byte_vector& image, std::size_t at) {
+  return load_le<std::uint64_t>(image.data() + at);
+}
+
+/// Offset of the entry of a section; the sections of the builder come behind the header.
+inline std::size_t entry_of(std::size_t section) {
+  return fatbin_layout::header_bytes + section * fatbin_layout::entry_bytes;
+}
+/// Offset of the first section of a kind, or of its entry.
+inline std::size_t find_entry(const byte_vector& image, section_kind kind) {
+  for (std::size_t i = 0; i < u32_of(image, fatbin_layout::header::sections); ++i) {
+    if (u32_of(image, entry_of(i)) == static_cast<std::uint32_t>(kind)) {
+      return entry_of(i);
+    }
+  }
+  throw std::runtime_error("no such section");
+}
+inline std::size_t find_section(const byte_vector& image, section_kind kind) {
+  return u64_of(image, find_entry(image, kind) + fatbin_layout::entry::offset);
+}
+
+/// Makes the hashes of a damaged container right again, as far as they can be found, so
+/// that what is behind them gets tested. Drops no signature.
+inline void reseal(byte_vector& image) {
+  namespace lay = fatbin_layout;
+  std::uint64_t hole = image.size();
+  std::uint64_t hole_bytes = 0;
+  const std::uint64_t table = u64_of(image, lay::header::table);
+  for (std::uint64_t i = 0; i < u32_of(image, lay::header::sections); ++i) {
+    const std::uint64_t entry = table + i * lay::entry_bytes;
+    if (entry > image.size() - lay::entry_bytes) {
+      return;
+    }
+    const std::uint64_t at = u64_of(image, entry + lay::entry::offset);
+    const std::uint64_t bytes = u64_of(image, entry + lay::entry::bytes);
+    if (at > image.size() || bytes > image.size() - at || at < lay::header_bytes) {
+      return;
+    }
+    if (u32_of(image, entry) == static_cast<std::uint32_t>(section_kind::signature)) {
+      hole = at;
+      hole_bytes = bytes;
+      continue;
+    }
+    const digest256 hash = sha256(bytes_view(image).subspan(at, bytes));
+    std::copy_n(hash.begin(), lay::entry::hash_bytes,
+                image.data() + entry + lay::entry::hash);
+  }
+  const digest256 hash = lay::content_hash_of(image, hole, hole_bytes);
+  std::copy(hash.begin(), hash.end(), image.data() + lay::header::content_hash);
+}
+
+/// Stores a number, reseals, and says how reading ends.
+template <class T>
+errc code_after(byte_vector image, std::size_t at, T value) {
+  store_le(image.data() + at, value);
+  reseal(image);
+  const auto read = parse_fatbin(image);
+  return read ? errc{} : read.error().code();
+}
+
+inline key_pair test_keys(std::uint8_t first = 100) {
+  std::array<std::byte, 32> seed;
+  for (std::size_t i = 0; i < seed.size(); ++i) {
+    seed[i] = static_cast<std::byte>(first + i);
+  }
+  return or_throw(key_pair_from_seed(seed));
+}
+
+}  // namespace weir::tessera::test
