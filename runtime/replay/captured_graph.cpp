@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "map/conflict_search.hpp"
 #include "replay/reduction.hpp"
 
@@ -132,6 +134,26 @@ void captured_graph::finish() {
       roots.push_back(i);
     }
   }
+}
+
+result<void> captured_graph::rebind(std::size_t index, const void* values,
+                                    std::size_t bytes, task::call_fn fn) {
+  if (index >= size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("captured values not replaced: expected a task below {}, found {}",
+                    size(), index));
+  }
+  if (nodes[index].fn != fn) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("captured values not replaced: expected a kernel of the type of task "
+                    "{} \"{}\", found another",
+                    index, nodes[index].name));
+  }
+  std::memcpy(captures[index].data(), values, bytes);
+  ++version;
+  return {};
 }
 
 std::vector<outer_edge> captured_graph::all_edges() const {

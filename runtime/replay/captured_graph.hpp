@@ -85,6 +85,10 @@ struct captured_graph {
            const submit_options& with, bool manual);
   /// Works out who waits for whom.
   void finish();
+  /// Gives task `index` other captured values from the next replay on.
+  /// @error{invalid_argument, no such task, or its kernel is another function}
+  [[nodiscard]] result<void> rebind(std::size_t index, const void* values,
+                                    std::size_t bytes, task::call_fn fn);
   /// Every edge that was found, before those that others imply were dropped; by `to`.
   [[nodiscard]] std::vector<outer_edge> all_edges() const;
   /// What this graph's tasks wait for in a replay of `earlier` that ran before.

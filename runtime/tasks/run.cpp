@@ -129,9 +129,9 @@ template <bool Alone>
     task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns, freed_tasks freed) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   const successor_block* block = nullptr;
-  for (std::uint32_t done = 0; done < count; done += successor_block::room) {
+  for (std::uint32_t done = 0; done < count; done += successor_block::capacity) {
     block = done == 0 ? &successors_of(t) : block->next;
-    const std::uint32_t here = std::min(count - done, successor_block::room);
+    const std::uint32_t here = std::min(count - done, successor_block::capacity);
     for (std::uint32_t i = 0; i < here; ++i) {
       const successor s = block->tasks[i];
       if (release_one<Alone>(s.waits(), s.carries_failure() ? root : 0, t, ended_ns)) {

@@ -26,6 +26,9 @@ class storage_table {
                                    std::uint64_t scope);
   /// No new task may use fresh memory any more; `release` is to follow. @pre valid(id)
   void give_up(storage_id id) noexcept { end(slots_[id.index]); }
+  /// How often a storage stopped being valid. What was known to be valid still is while
+  /// this number stays the same.
+  [[nodiscard]] std::uint64_t releases() const noexcept { return releases_; }
   /// The index may be used again, with the next generation. @pre valid(id), or it has
   /// been given up
   void release(storage_id id);
@@ -95,7 +98,8 @@ class storage_table {
 
   static constexpr std::size_t unowned = SIZE_MAX;
 
-  static void end(slot& s) noexcept {
+  void end(slot& s) noexcept {
+    releases_ += static_cast<std::uint64_t>(s.live);
     s.live = false;
     s.usable = 0;
   }
@@ -103,6 +107,7 @@ class storage_table {
   std::size_t owner_index(std::string_view owner);
 
   std::uint32_t count_ = 0;  ///< of slots
+  std::uint64_t releases_ = 0;
   bool any_fresh_ = false;
   std::vector<slot> slots_;
   std::vector<rest_of_slot> rest_;  ///< likewise

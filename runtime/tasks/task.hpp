@@ -41,11 +41,11 @@ class successor {
 /// Successors of one task: a first block that it always has, and more if it needs them.
 /// Written by the submitter; who ends the task reads as many as there are by then.
 struct alignas(128) successor_block {
-  static constexpr std::uint32_t room = 14;
+  static constexpr std::uint32_t capacity = 14;
 
   successor_block* next = nullptr;    ///< if the task has more
   successor_block* newest = nullptr;  ///< of the first block, likewise
-  std::array<successor, room> tasks;
+  std::array<successor, capacity> tasks;
 };
 static_assert(sizeof(successor_block) == 128);
 
@@ -144,7 +144,8 @@ struct alignas(64) task {
   /// Whether it has ended and leaves nothing to do, as most tasks of a replay. Of the
   /// submitter.
   [[nodiscard]] bool is_spent() const noexcept {
-    return successors.load(std::memory_order_acquire) - over <= successor_block::room &&
+    return successors.load(std::memory_order_acquire) - over <=
+               successor_block::capacity &&
            accesses == 0 && !exclusive && root.load(std::memory_order_relaxed) == 0;
   }
   /// Remembers the oldest failure among the predecessors, so that the answer does not
