@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mesh, memory and stream of the sum, and where they meet the model's tasks.
+/// The parts of the sum and their all-reduce.
 #include "prose/device_sum.hpp"
 
-#include <cstring>
-#include <numeric>
+#include <utility>
 
 namespace weir::models {
 
@@ -12,65 +11,39 @@ result<std::unique_ptr<device_sum>> device_sum::create(runtime::engine& engine,
                                                        std::uint32_t devices,
                                                        std::int64_t count) {
   std::unique_ptr<device_sum> s(new device_sum(engine));
-  runtime::runtime_settings settings;
-  settings.devices = static_cast<std::int32_t>(devices);
-  settings.policy.stable_reductions = false;  // level 1: the tree over lanes goes on
-  WEIR_TRY(s->context_, runtime::context::over(engine, std::move(settings)));
-  std::vector<std::int32_t> ids(devices);
-  std::iota(ids.begin(), ids.end(), 0);
-  runtime::mesh_axes axes;
-  axes.dp = static_cast<int>(devices);
-  WEIR_TRY(s->mesh_, s->context_->make_mesh(ids, axes));
-  const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
-  WEIR_TRY(s->memory_, s->context_->memory().allocate(ids, bytes, s->mesh_->number));
-  for (std::byte* const at : s->memory_->instances()) {
-    std::memset(at, 0, bytes);
-    s->parts_.push_back({reinterpret_cast<float*>(at),
-                         engine.adopt(at, static_cast<std::int64_t>(bytes), "gradients"),
-                         0, count});
+  const auto bytes = count * static_cast<std::int64_t>(sizeof(float));
+  std::vector<runtime::tensor> parts;
+  for (std::uint32_t d = 0; d < devices; ++d) {
+    WEIR_TRY(const runtime::storage memory, engine.allocate(bytes, "gradients"));
+    s->parts_.push_back({reinterpret_cast<float*>(memory.base), memory, 0, count});
+    WEIR_TRY(parts.emplace_back(),
+             runtime::tensor::over(memory, dtype::fp32, {&count, 1}));
   }
-  WEIR_TRY(s->stream_, runtime::stream::make(s->mesh_, {}));
+  runtime::collective_call call;
+  call.count = static_cast<std::size_t>(count);
+  call.level = 1;  // the tree over lanes goes on
+  WEIR_TRY(s->sum_, runtime::region_collective::create(engine, call, parts, parts));
   return s;
 }
 
 device_sum::~device_sum() {
+  sum_.reset();
   for (const buffer<float>& part : parts_) {
     static_cast<void>(engine_.release(part.store.id));
   }
 }
 
-result<void> device_sum::submit(std::span<const runtime::task_id> ready) {
-  using runtime::access;
-  using runtime::access_mode;
-  runtime::collective_request sum;
-  sum.call.count = static_cast<std::size_t>(parts_.front().count);
-  sum.input = sum.output = memory_->data();
-  WEIR_TRY(auto all_reduce, runtime::make_collective(*stream_, sum));
-
-  auto in = context_->port().enter();
-  runtime::lane_set& lanes = stream_->chain();
-  for (unsigned d = 0; d < parts_.size(); ++d) {
-    // Only ordered behind the part: were the failure of a task to come along, the stream
-    // would never run again. Nobody reads a sum of parts that failed.
-    runtime::submit_options behind;
-    behind.after = {&ready[d], 1};
-    const access token{lanes.of(d).token, access_mode::read_write};
-    WEIR_CHECK(engine_.submit(
-        "part of sum", {&token, 1}, [](const runtime::task_context&) {}, behind));
+result<void> device_sum::submit() {
+  if (recorded_.valid()) {
+    return engine_.replay(recorded_).map([](runtime::task_id) {});
   }
-  stream_->enqueue(in, std::move(all_reduce));
-  // One task writes all parts: one that failed is missing in the sum of every device.
-  std::vector<access> held;
-  for (unsigned d = 0; d < parts_.size(); ++d) {
-    held.push_back({lanes.of(d).token, access_mode::read});
-    held.push_back({parts_[d].all(), access_mode::read_write});
+  WEIR_CHECK(engine_.begin_capture());
+  auto submitted = sum_->submit();
+  auto tasks = engine_.end_capture();
+  if (submitted && tasks) {
+    recorded_ = std::move(*tasks);
   }
-  const runtime::lane* first = &lanes.of(0);  // a collective's failure is in all lanes
-  WEIR_CHECK(
-      engine_.submit("sum", held, [first](const runtime::task_context&) -> result<void> {
-        return first->poison ? result<void>(error(*first->poison.what)) : result<void>();
-      }));
-  return {};
+  return submitted;
 }
 
 }  // namespace weir::models

@@ -1,54 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sum of the devices' gradients: an all-reduce in a stream over the model's engine.
+/// The sum of the devices' gradients: an all-reduce over regions of the model's engine.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "prose/buffers.hpp"
-#include "weir/runtime/stream/collective.hpp"
+#include "weir/runtime/collective/region_collective.hpp"
 
 namespace weir::models {
 
-/// A mesh of devices, a part of a sum in the memory of each, and the stream that adds
-/// them. Its operations are tasks of the model's own engine.
+/// A part of a sum for each device, and the all-reduce that adds the parts.
 ///
-/// The stream knows order tokens, the model's tasks know regions. They meet in tasks that
-/// hold both: the one behind the all-reduce writes all parts as far as the engine is
-/// concerned, so what reads a part waits for the sum, and fails if one of them has.
+/// The parts are regions of the engine, so the sum waits for the tasks that write them
+/// and the tasks that read them wait for the sum. If one of the former fails, the latter
+/// are not run.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 class device_sum {
  public:
-  /// `count` elements on each device, all zero.
-  /// @error{out_of_memory}
+  /// `count` elements on each device, all zero. @error{out_of_memory}
   [[nodiscard]] static result<std::unique_ptr<device_sum>> create(runtime::engine& engine,
                                                                   std::uint32_t devices,
                                                                   std::int64_t count);
-  /// No task that uses a part may be left.
+  /// Waits for the tasks that use a part.
   ~device_sum();
   device_sum(const device_sum&) = delete;
   device_sum& operator=(const device_sum&) = delete;
 
-  /// Memory of a device: its part before the sum, and the sum behind it.
+  /// Memory of a device: its part before the sum, and the sum after it.
   [[nodiscard]] const buffer<float>& part(std::size_t device) const {
     return parts_[device];
   }
-  /// Submits a level 1 all-reduce of the parts, where device d's is ready when task
-  /// `ready[d]` has ended. @error{what the engine or the stream refuses}
-  [[nodiscard]] result<void> submit(std::span<const runtime::task_id> ready);
+  /// Submits a level 1 all-reduce of the parts. The first time, the tasks are recorded;
+  /// after that they are replayed.
+  /// @error{as engine::submit; as engine::replay}
+  [[nodiscard]] result<void> submit();
 
  private:
   explicit device_sum(runtime::engine& engine) : engine_(engine) {}
 
   runtime::engine& engine_;
-  std::shared_ptr<runtime::context> context_;
-  std::shared_ptr<runtime::mesh> mesh_;
-  runtime::allocation_ptr memory_;
   std::vector<buffer<float>> parts_;
-  std::shared_ptr<runtime::stream> stream_;
+  std::optional<runtime::region_collective> sum_;
+  runtime::capture recorded_;
 };
 
 }  // namespace weir::models
