@@ -31,13 +31,18 @@ namespace weir::runtime {
 struct engine::impl {
   explicit impl(const engine_options& o);
 
-  /// Whether a submission takes the straight path: no mode is on that needs a further
+  /// Whether a submission can take the straight path: no mode is on that needs a further
   /// step, no predecessor was named, and all accesses are plain and allowed.
   [[nodiscard]] bool is_usual(std::span<const access> accesses,
                               const submit_options& with) const noexcept {
     return with.after.empty() && !window.has_batches() && !captured.is_recording() &&
            !fresh.is_manual() && workers.board() == nullptr && checks.all_plain(accesses);
   }
+  /// Submits on the straight path. @pre is_usual(accesses, with)
+  [[nodiscard]] result<task_id> submit_usual(const char* name,
+                                             std::span<const access> accesses,
+                                             const erased_kernel& kernel,
+                                             const submit_options& with);
   /// Submits with all the steps that modes ask for: predecessors that the program named,
   /// replays in flight, a capture under way, a manual scope, a watchdog, and accesses
   /// that commute or ask for no order.
@@ -45,6 +50,16 @@ struct engine::impl {
                                                std::span<const access> accesses,
                                                const erased_kernel& kernel,
                                                const submit_options& with);
+
+  /// Lets a wired task start once the predecessors that it waits for have ended. The
+  /// record may be used again from then on.
+  void publish(task& t, std::uint32_t waits_for) {
+    if (waits_for == 0) {
+      workers.publish(t);
+    } else {
+      workers.publish(t, wiring_guard - static_cast<std::int32_t>(waits_for));
+    }
+  }
 
   /// Tasks of all kinds that have ended. @threads{safe from any thread}
   [[nodiscard]] std::uint64_t ended_tasks() const noexcept;

@@ -41,33 +41,24 @@ engine::impl::impl(const engine_options& o)
 
 /// The straight path. It is short because each step that a rare mode needs is in
 /// `submit_special`, which has the same steps in the same order.
-result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
-                                      const erased_kernel& kernel,
-                                      const submit_options& with) {
-  impl& s = *impl_;
-  if (!s.is_usual(accesses, with)) {
-    return s.submit_special(name, accesses, kernel, with);
+[[gnu::always_inline]] inline result<task_id> engine::impl::submit_usual(
+    const char* name, std::span<const access> accesses, const erased_kernel& kernel,
+    const submit_options& with) {
+  if (!window.has_room(accesses.size())) {
+    window.make_room(1, accesses.size());
   }
-  if (!s.window.has_room(accesses.size())) {
-    s.window.make_room(1, accesses.size());
-  }
-  task& t = s.window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
-  s.edges.enter_plain(t, accesses);
-  s.window.advance();
+  task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
+  edges.enter_plain(t, accesses);
+  window.advance();
   const task_id id = t.id;
-  const std::uint32_t edges = s.edges.connect_in_slots(t);
-  if (edges == 0) {
-    s.workers.publish(t);
-  } else {
-    s.workers.publish(t, wiring_guard - static_cast<std::int32_t>(edges));
-  }
+  const std::uint32_t waits_for = edges.connect_in_slots(t);
+  publish(t, waits_for);
   return id;
 }
 
-result<task_id> engine::impl::submit_special(const char* name,
-                                             std::span<const access> accesses,
-                                             const erased_kernel& kernel,
-                                             const submit_options& with) {
+[[gnu::always_inline]] inline result<task_id> engine::impl::submit_special(
+    const char* name, std::span<const access> accesses, const erased_kernel& kernel,
+    const submit_options& with) {
   const bool plain = checks.all_plain(accesses);
   if (!plain && !checks.allowed(accesses)) {
     return checks.refusal(accesses);
@@ -104,12 +95,17 @@ result<task_id> engine::impl::submit_special(const char* name,
                     kernel.captures, accesses, with, manual);
   }
   const task_id id = t.id;
-  if (waits_for == 0) {
-    workers.publish(t);
-  } else {
-    workers.publish(t, wiring_guard - static_cast<std::int32_t>(waits_for));
-  }
+  publish(t, waits_for);
   return id;
+}
+
+/// Both paths are compiled into this function: a call would cost as much as a step.
+result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
+                                      const erased_kernel& kernel,
+                                      const submit_options& with) {
+  return impl_->is_usual(accesses, with)
+             ? impl_->submit_usual(name, accesses, kernel, with)
+             : impl_->submit_special(name, accesses, kernel, with);
 }
 
 }  // namespace weir::runtime

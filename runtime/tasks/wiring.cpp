@@ -41,27 +41,12 @@ void wiring::enter_any(task& t, std::span<const access> accesses) {
   keep_storages(t, accesses, false);
 }
 
-void wiring::enter_manual(task& t, std::span<const access> accesses) {
-  search_.start(t.id);
-  t.accesses = 0;
-  keep_storages(t, accesses, true);
-}
-
 void wiring::keep_storages(const task& t, std::span<const access> accesses, bool manual) {
   for (const access& a : accesses) {
     const bool ordered = !manual && a.mode != access_mode::none;
     if (!a.bytes.empty() && (!ordered || storages_.fresh(a.bytes.id))) {
       storages_.keep(a.bytes.id, t.id);
     }
-  }
-}
-
-void wiring::add_asked(task& t, task_id before, bool manual) {
-  if (before >= window_.oldest()) {
-    search_.add(before, manual ? hazard::told : hazard::asked);
-  } else if (const task_id root = manual ? failures_.retired_root(before) : 0;
-             root != 0) {
-    t.poison(root);
   }
 }
 

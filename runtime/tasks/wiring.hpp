@@ -159,6 +159,21 @@ class wiring {
   }
 }
 
+inline void wiring::enter_manual(task& t, std::span<const access> accesses) {
+  search_.start(t.id);
+  t.accesses = 0;
+  keep_storages(t, accesses, true);
+}
+
+inline void wiring::add_asked(task& t, task_id before, bool manual) {
+  if (before >= window_.oldest()) {
+    search_.add(before, manual ? hazard::told : hazard::asked);
+  } else if (const task_id root = manual ? failures_.retired_root(before) : 0;
+             root != 0) {
+    t.poison(root);
+  }
+}
+
 [[gnu::always_inline]] inline bool wiring::add_successor(task& t, task& before,
                                                          successor_block& successors,
                                                          hazard why) {
