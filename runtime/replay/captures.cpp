@@ -213,7 +213,8 @@ void captures::show_waits(const replay_instance& instance, std::size_t count) co
 std::uint32_t& captures::edges_of(live_replay& r, std::uint32_t index) {
   task& t = r.tasks[index];
   const std::int32_t waits_for = r.graph->waits_for[index];
-  // No task of the replay runs before all are linked, so this is its first edge.
+  // No task of the replay runs before all are linked, so nothing has been taken from a
+  // count without a guard: if it is still what the graph says, this is the first edge.
   if (t.pending.load(std::memory_order_relaxed) == waits_for) {
     t.pending.store(waits_for + wiring_guard, std::memory_order_relaxed);
     touched_.push_back(index);
@@ -258,8 +259,9 @@ void captures::link(live_replay& r) {
   if (edge_counts_.size() < r.graph->size()) {
     edge_counts_.resize(r.graph->size());
   }
-  // Three replays of one graph: what the last waits for in the first, the second has
-  // written again, or has waited for itself.
+  // Of several replays of this graph in flight, only the newest is linked to. The edges
+  // of the new one to an older one are implied: the same tasks of the newest have the
+  // same accesses, and were linked to the older one themselves.
   bool again = false;
   for (auto earlier = replays_.rbegin() + 1; earlier != replays_.rend(); ++earlier) {
     const bool same = earlier->graph == r.graph;
@@ -276,8 +278,7 @@ void captures::link(live_replay& r) {
 void captures::publish(live_replay& r) {
   task* const first = r.tasks;
   unsigned started = 0;
-  // Tasks with edges to the outside still have their guard, so they are not taken for
-  // ready ones.
+  // Roots with edges to the outside still have their guard, so their count is not zero.
   for (const std::uint32_t i : r.graph->roots) {
     if (first[i].pending.load(std::memory_order_relaxed) == 0) {
       workers_.start(first[i]);

@@ -106,8 +106,8 @@ void fresh_memory::reclaim() noexcept {
 result<void> fresh_memory::make_room(std::uint64_t bytes, storage_id replaced) {
   window_.retire_ended();
   reclaim();
-  // A block goes once its token is given up and its tasks have ended. Tasks end by
-  // themselves; the token is given up by this thread alone, which would wait here.
+  // A block goes back once its scope does not hold it and its tasks have ended. Tasks end
+  // by themselves; scopes are closed by this thread alone, which would wait here.
   for (std::size_t i = heap_.in_the_way(bytes); i-- > 0;) {
     const storage_id id = heap_.blocks()[i].id;
     if (id != replaced && storages_.valid(id)) {
