@@ -106,15 +106,13 @@ result<void> replicas::submit_pulse(std::vector<pulse_record>& records) {
   if (!sum_) {
     return graphs_.front()->submit_pulse(records.front());
   }
-  std::vector<runtime::task_id> ready;
   for (std::size_t d = 0; d < graphs_.size(); ++d) {
     WEIR_CHECK(graphs_[d]->submit_gradients(records[d]));
-    ready.push_back(records[d].last);
   }
   if (!records.front().builds) {
     return {};
   }
-  WEIR_CHECK(sum_->submit(ready));
+  WEIR_CHECK(sum_->submit());
   for (std::size_t d = 0; d < graphs_.size(); ++d) {
     WEIR_CHECK(graphs_[d]->submit_step(records[d]));
   }

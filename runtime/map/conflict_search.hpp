@@ -24,7 +24,16 @@ namespace weir::runtime {
   return !a.bytes.empty() && a.mode <= access_mode::read_write;
 }
 
-/// A TensorMap and what a submission needs beside it.
+/// A TensorMap, and the predecessors that one submission has found in it.
+///
+/// A read waits for earlier writers of its bytes (RAW). A write waits for earlier writers
+/// (WAW, or RAW if it reads as well) and for earlier readers (WAR). The newest writer
+/// that covers all bytes of the access is the *floor*: whatever is older was ordered
+/// before that writer, so an edge to it would be implied and is left out (`implied`).
+///
+/// The functions for plain accesses of dense regions are written out, with one comparison
+/// for an index that holds a single entry, because nearly all accesses of a program are
+/// of this kind. They find the same predecessors as the general `look_up`.
 /// @threads{thread-compatible}
 class conflict_search {
  public:

@@ -16,8 +16,24 @@
 
 namespace weir::runtime {
 
-/// Accesses of tasks that have not been retired, by storage and kind. Tasks register
-/// their accesses one after another and retire in the same order.
+/// Accesses of tasks that have not been retired, by storage and kind (read or written).
+///
+/// Each access gets a number when it is registered. Tasks register their accesses one
+/// after another and retire in the same order, so the live accesses are always the last
+/// numbers of one ring (`access_ring`), and "is this access gone" is one comparison.
+/// Retirement therefore removes nothing from the lists: a look-up drops what is gone when
+/// it meets it.
+///
+/// An index (`region_index`) holds up to eight accesses of one kind to one storage side
+/// by side, which are compared four or eight at a time. When it is full, it moves to the
+/// grid that all storages share (`region_grid`).
+///
+/// **Writes take bytes from older accesses.** A task that comes after a write, and
+/// conflicts with an access that the write covers, conflicts with the write as well. The
+/// edge to the write is then enough, because the write waits for the older access itself.
+/// `take` therefore removes the bytes of a new write from older entries, as far as the
+/// rest is a footprint again. Without it, a loop that overwrites a tensor would compare
+/// with all its past readers.
 ///
 /// What a failed task wrote stays, without its task, until `forget_failures`: later
 /// readers must learn of it.

@@ -8,14 +8,17 @@
 #include <bit>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "map/conflict_search.hpp"
 #include "replay/reduction.hpp"
 
 namespace weir::runtime {
 namespace {
 
-/// Earlier graphs whose edges are remembered; after that all are worked out anew.
-constexpr std::size_t most_remembered = 64;
+/// Number of earlier graphs whose edges are remembered. When it is reached, all are
+/// forgotten and derived again as they are needed.
+constexpr std::size_t max_remembered = 64;
 constexpr access_ref none = ~ref_mask;
 
 std::uint32_t storages_of(const captured_graph& g) {
@@ -26,9 +29,9 @@ std::uint32_t storages_of(const captured_graph& g) {
   return most;
 }
 
-/// Submits the accesses of a graph to a map of its own, its tasks having ids from `first`
-/// on. `visit(index, predecessors)` follows each task; `entries` gets the map's number of
-/// every access, or none for those of no bytes.
+/// Enters the accesses of a graph into the map of `in`, with ids from `first` on. Calls
+/// `visit(index, predecessors)` after each task. `entries`, if not null, gets the
+/// reference of every access in the map, or `none` for accesses without bytes or order.
 template <class Visit>
 void walk(const captured_graph& g, conflict_search& in, task_id first,
           std::vector<access_ref>* entries, Visit&& visit) {
@@ -58,7 +61,7 @@ void walk(const captured_graph& g, conflict_search& in, task_id first,
   }
 }
 
-/// A power of two that is no less than the ids of so many tasks need.
+/// Returns a window that is large enough for this many tasks: a power of two.
 std::uint32_t window_for(std::size_t tasks) {
   return std::bit_ceil(static_cast<std::uint32_t>(tasks + 1));
 }
@@ -72,7 +75,7 @@ void captured_graph::add(node kernel, const void* values, std::span<const access
   kernel.worker = with.worker;
   const auto index = static_cast<std::uint32_t>(nodes.size());
   for (const task_id before : with.after) {
-    if (before >= first_id) {  // others have to do with this one run
+    if (before >= first_id) {  // older tasks matter to this run alone, not to replays
       asked.push_back({static_cast<std::uint32_t>(before - first_id), index,
                        manual ? hazard::told : hazard::asked});
     }
@@ -134,6 +137,26 @@ void captured_graph::finish() {
   }
 }
 
+result<void> captured_graph::rebind(std::size_t index, const void* values,
+                                    std::size_t bytes, task::call_fn fn) {
+  if (index >= size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("captured values not replaced: expected a task below {}, found {}",
+                    size(), index));
+  }
+  if (nodes[index].fn != fn) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("captured values not replaced: expected a kernel of the type of task "
+                    "{} \"{}\", found another",
+                    index, nodes[index].name));
+  }
+  std::memcpy(captures[index].data(), values, bytes);
+  ++version;
+  return {};
+}
+
 std::vector<outer_edge> captured_graph::all_edges() const {
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
   search.map().add_storage(storages_of(*this));
@@ -154,7 +177,7 @@ const std::vector<outer_edge>& captured_graph::edges_after(
   if (known != after.end()) {
     return known->second;
   }
-  if (after.size() >= most_remembered) {
+  if (after.size() >= max_remembered) {
     after.clear();
   }
   std::vector<outer_edge>& out = after[earlier.serial];

@@ -6,11 +6,11 @@
 namespace weir::runtime {
 namespace {
 
-/// Larger graphs keep all their edges: the sets would need more memory than they save
-/// time.
-constexpr std::size_t most_reduced = 8192;
+/// Larger graphs keep all their edges. Two bits per pair of tasks would need more memory
+/// than the saved edges are worth.
+constexpr std::size_t max_reduced = 8192;
 
-/// One bit per task and task.
+/// One bit for each pair of tasks: whether the second can be reached from the first.
 class bit_rows {
  public:
   explicit bit_rows(std::size_t n) : words_((n + 63) / 64), bits_(words_ * n) {}
@@ -20,7 +20,7 @@ class bit_rows {
   void set(std::size_t row, std::size_t bit) noexcept {
     bits_[row * words_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
   }
-  /// What is reachable from `other`, which lies behind `row`.
+  /// Adds all that can be reached from `other`. @pre other > row
   void merge(std::size_t row, std::size_t other) noexcept {
     for (std::size_t w = other / 64; w < words_; ++w) {
       bits_[row * words_ + w] |= bits_[other * words_ + w];
@@ -36,15 +36,15 @@ class bit_rows {
 
 void graph_edges::reduce() {
   const std::size_t n = after_.size();
-  if (n > most_reduced) {
+  if (n > max_reduced) {
     return;
   }
-  bit_rows ordered(n);  // by any path
-  bit_rows carried(n);  // by paths that failures take
+  bit_rows ordered(n);  // reached by any path
+  bit_rows carried(n);  // reached by a path that carries failures
   std::vector<edge> kept;
   for (std::size_t from = n; from-- > 0;) {
     kept.clear();
-    // Successors are in order: one that another implies lies behind that one.
+    // Successors are in the order of ids, so an edge comes after those that imply it.
     for (const edge& e : after_[from]) {
       const bool carries = carries_failure(e.why);
       if (!(carries ? carried : ordered).test(from, e.to)) {

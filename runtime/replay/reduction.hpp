@@ -26,10 +26,10 @@ class graph_edges {
   void add(std::uint32_t from, std::uint32_t to, hazard why) {
     after_[from].push_back({to, why});
   }
-  /// Drops every edge whose order follows from others and, if it carries failures, whose
-  /// failures come along those as well.
+  /// Drops every edge that other edges imply: they order the two tasks, and if the edge
+  /// carries failures, they carry them as well.
   void reduce();
-  /// Successors, oldest first.
+  /// Returns the edges to the successors of a task, oldest successor first.
   [[nodiscard]] std::span<const edge> of(std::uint32_t from) const noexcept {
     return after_[from];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Places in the ring of fresh memory.
+/// Where blocks lie in the ring, and how large a ring would do.
 #include "scopes/heap_ring.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::uint64_t heap_ring::enough(std::size_t first, std::uint64_t bytes) const no
   for (std::size_t i = first; i < blocks_.size(); ++i) {
     sum += blocks_[i].end - blocks_[i].begin;
   }
-  // What is left free at the end of the ring is less than one block.
+  // The part of the ring that stays free at its end is smaller than one block.
   return std::max(sum, capacity_) + std::max(largest_, bytes);
 }
 

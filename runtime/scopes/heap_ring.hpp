@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which bytes of a ring belong to which block of fresh memory.
+/// The places of blocks of fresh memory in a ring.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace weir::runtime {
 
-/// Blocks are made at the head and go at the tail, in the same order. None lies across
-/// the end of the ring. Positions count on and on, so that full and empty differ.
+/// Blocks are added at the head and removed at the tail, in the same order. No block lies
+/// across the end of the ring. Positions grow without wrapping around (a byte lies at its
+/// position modulo the capacity), so that a full ring differs from an empty one.
 /// @source{TensorMap design, 2.2 and 6.2}
 /// @threads{thread-compatible}
 class heap_ring {
@@ -25,7 +26,7 @@ class heap_ring {
     storage_id id;
   };
 
-  /// Bytes, rounded up to the alignment.
+  /// Rounds the capacity up to the alignment.
   explicit heap_ring(std::uint64_t capacity) : capacity_(rounded(capacity)) {}
 
   [[nodiscard]] static constexpr std::uint64_t rounded(std::uint64_t bytes) noexcept {
@@ -34,20 +35,19 @@ class heap_ring {
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] const std::deque<block>& blocks() const noexcept { return blocks_; }
 
-  /// How many of the oldest blocks are in the way of one of `bytes`.
+  /// Number of the oldest blocks that must be removed before a block of `bytes` fits.
   /// @pre 0 < bytes <= capacity(), a multiple of the alignment
   [[nodiscard]] std::size_t in_the_way(std::uint64_t bytes) const noexcept;
-  /// Where a block of `bytes` will lie, in bytes from the start of the ring. @pre nothing
-  /// is in its way
+  /// Offset in the ring at which a block of `bytes` will lie. @pre in_the_way(bytes) == 0
   [[nodiscard]] std::uint64_t next(std::uint64_t bytes) const noexcept {
     return begin_of(bytes) % capacity_;
   }
-  /// Adds the block that `next` has told of.
+  /// Adds a block at the offset that `next(bytes)` returns.
   void add(std::uint64_t bytes, storage_id id);
-  /// The oldest block goes. @pre there is one
+  /// Removes the oldest block. @pre there is one
   void pop() noexcept;
-  /// Size of a ring in which a block of `bytes` would have fitted with the blocks from
-  /// number `first` on still there, and whatever has fitted into this one as well.
+  /// Capacity of a ring in which a block of `bytes` would fit beside the blocks from
+  /// index `first` on, and in which all that fitted into this ring fits as well.
   [[nodiscard]] std::uint64_t enough(std::size_t first,
                                      std::uint64_t bytes) const noexcept;
 
@@ -59,7 +59,7 @@ class heap_ring {
 
   std::uint64_t capacity_;
   std::uint64_t head_ = 0;
-  std::uint64_t largest_ = 0;  ///< block so far
+  std::uint64_t largest_ = 0;  ///< bytes of the largest block so far
   std::deque<block> blocks_;
 };
 

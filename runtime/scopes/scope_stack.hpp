@@ -36,7 +36,7 @@ class scope_stack {
     open_.push_back({++last_, std::string(name), kind, {}, 0});
     return last_;
   }
-  /// Null if it has been closed.
+  /// Finds an open scope by its serial number; null if it has been closed.
   [[nodiscard]] open_scope* find(std::uint64_t serial) noexcept {
     const auto found = std::lower_bound(
         open_.begin(), open_.end(), serial,
@@ -44,7 +44,8 @@ class scope_stack {
     return found == open_.end() || found->serial != serial ? nullptr : &*found;
   }
   void close_innermost() noexcept { open_.pop_back(); }
-  /// Names from the engine's down to this one: "engine/step/layer".
+  /// Returns the names of the scopes from the outermost to this one:
+  /// "engine/step/layer".
   [[nodiscard]] std::string path(std::uint64_t serial) const {
     std::string out;
     for (const open_scope& s : open_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which kernels failed, why, and which tasks were not run because of it.
+/// Which kernels failed and why, and which tasks were not run because of it.
 #pragma once
 
 #include <map>
@@ -15,25 +15,27 @@ namespace weir::runtime {
 /// @threads{safe from any thread}
 class failure_log {
  public:
-  /// A kernel failed. Called before its task ends.
+  /// Notes that a kernel failed. Called before its task ends.
   void kernel_failed(task_id id, const char* name, error cause);
-  /// What a wait for the task answers, `root` being the oldest failure that it depends on
-  /// or itself.
+  /// Returns the error for a wait for the task. `root` is the oldest failed task that it
+  /// depends on, or the task itself.
   [[nodiscard]] error answer(task_id id, const char* name, task_id root) const;
-  /// What a wait for a tensor answers that was written by a task with this failure.
+  /// Returns the error for a wait for a tensor that a task with this failure should have
+  /// written.
   [[nodiscard]] error tensor_answer(task_id root) const;
-  /// Keeps the answer for a task whose slot is about to be used again.
+  /// Keeps the error of a task that is being retired, whose record will be used again.
   void retire(task_id id, const char* name, task_id root);
-  /// Answer for a task that has been retired, if it did not end well.
+  /// Returns the error of a retired task, if it failed or was poisoned.
   [[nodiscard]] std::optional<error> retired(task_id id) const;
-  /// Failure behind a task that has been retired; 0 if it ended well.
+  /// Returns the failed task that a retired task depended on; 0 if it succeeded.
   [[nodiscard]] task_id retired_root(task_id id) const;
-  /// Oldest failure since the last call, which it forgets; later waits for single tasks
-  /// still find theirs.
+  /// Returns the oldest failure since the last call and counts all failures so far as
+  /// reported. Waits for single tasks still find their errors later.
   [[nodiscard]] std::optional<error> take_first();
 
  private:
-  /// Failed tasks are few; poisoned ones can be many, so old ones are forgotten.
+  /// Number of errors that are kept. Failed tasks are few, but poisoned ones can be many,
+  /// so old errors are forgotten.
   static constexpr std::size_t kept = 65536;
 
   [[nodiscard]] error answer_locked(task_id id, const char* name, task_id root) const;

@@ -26,8 +26,9 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
             timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
 }
 
-/// The system often wakes a thread where its waker runs, although another processor
-/// idles, and a thread that sleeps again soon stays there for tens of milliseconds.
+/// Moves this thread to another processor. The system often wakes a thread on the
+/// processor of the thread that woke it, although another processor is idle, and a thread
+/// that sleeps again soon stays there for tens of milliseconds.
 void leave(int processor) noexcept {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where one thread sleeps until another one wakes it.
+/// A place where one thread sleeps until another one wakes it.
 #pragma once
 
 #include <atomic>
@@ -8,17 +8,19 @@
 
 namespace weir::runtime {
 
-/// A parking place with room for one. `announce`, look once more for a reason to stay
-/// awake, then `sleep` or `retract`: a `wake` that comes after `announce` is never lost.
+/// The owner calls `announce`, looks once more for a reason to stay awake, and then calls
+/// `sleep` or `retract`. A `wake` that comes after `announce` is never lost: it clears
+/// the flag that `sleep` waits for.
 /// @threads{announce, retract, sleep: the owner; wake, parked: any thread}
 class parking_place {
  public:
   void announce() noexcept { parked_.store(1, std::memory_order_seq_cst); }
   void retract() noexcept { parked_.store(0, std::memory_order_relaxed); }
-  /// Sleeps until `wake` or for `timeout_ns`; negative means for ever. `moves`: a thread
-  /// that wakes on the processor of who woke it goes to another one.
+  /// Sleeps until `wake`, or for `timeout_ns`; a negative time means for ever. With
+  /// `moves`, a thread that wakes on the processor of the thread that woke it moves to
+  /// another processor.
   void sleep(std::int64_t timeout_ns, bool moves) noexcept;
-  /// True if the owner was parked and is awake now.
+  /// Wakes the owner. Returns true if it was parked.
   bool wake() noexcept;
   [[nodiscard]] bool parked() const noexcept {
     return parked_.load(std::memory_order_relaxed) != 0;
@@ -26,7 +28,7 @@ class parking_place {
 
  private:
   std::atomic<std::uint32_t> parked_{0};
-  std::atomic<int> woken_from_{-1};  ///< processor
+  std::atomic<int> woken_from_{-1};  ///< processor of the thread that woke it
 };
 
 /// A hint to the processor that this thread spins.

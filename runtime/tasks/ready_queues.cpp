@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ready queues over moodycamel::ConcurrentQueue: one producer token each; urgent tasks
-/// and those sent to a worker come from any thread and are few.
+/// Ready queues over moodycamel::ConcurrentQueue. The queue of a worker has one producer
+/// token. Urgent tasks and those sent to a worker come from any thread and are few.
 #include "tasks/ready_queues.hpp"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace weir::runtime {
 namespace {
 
-/// Every look at another's queue takes a cache line from its owner, so that one look is
-/// to be worth several tasks.
-constexpr std::size_t most_moved = 16;
+/// Looking at the queue of another worker takes a cache line from it. One look should
+/// therefore bring several tasks.
+constexpr std::size_t max_moved = 16;
 constexpr std::size_t few = 15;
 constexpr std::size_t many = 64;
 
@@ -27,8 +27,8 @@ struct ready_queues::shared_queue {
 };
 
 struct ready_queues::special_queues {
-  /// Tasks of any thread. `count` goes up before a task can be taken, so that a queue
-  /// with a task is never taken for empty.
+  /// A queue that any thread may push to. `count` goes up before the task can be taken,
+  /// so that a queue with a task never looks empty.
   struct open_queue {
     std::atomic<std::int32_t> count{0};
     moodycamel::ConcurrentQueue<task*> items{32};
@@ -51,7 +51,8 @@ struct ready_queues::special_queues {
   std::vector<open_queue> sent;  ///< to each worker
   std::vector<open_queue> sent_urgent;
 
-  /// For the worker, for anyone, for another worker.
+  /// Takes an urgent task: one sent to this worker, one for any worker, or one sent to
+  /// another worker, in this order.
   [[nodiscard]] task* pop_urgent(unsigned worker) {
     task* t = sent_urgent[worker].pop();
     if (t == nullptr) {
@@ -101,7 +102,7 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   if (there < least) {
     return {};
   }
-  std::array<task*, most_moved> got;
+  std::array<task*, max_moved> got;
   const std::size_t count = from.items.try_dequeue_bulk_from_producer(
       from.owner, got.data(), std::min(got.size(), (there + 1) / 2));
   if (count == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ready tasks: one queue per worker, first in, first out; who has none takes some from
-/// another one, or is handed one.
+/// Queues of ready tasks, one per worker, first in, first out. A worker without tasks
+/// takes some from the queue of another one, or is handed one.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,9 @@ namespace weir::runtime {
 /// @threads{push(w), pop(w): worker w; send, empty: any thread}
 class ready_queues {
  public:
-  /// A task is in at most one queue, so `window` bounds their content. Hints count
-  /// modulo `hinted`, which are there all the time.
+  /// A task is in at most one queue, so `window` bounds the length of each. The worker
+  /// that a task asks for is taken modulo `hinted`, the number of workers that never
+  /// leave.
   ready_queues(unsigned workers, unsigned hinted, std::uint32_t window);
   ~ready_queues();
   ready_queues(const ready_queues&) = delete;
@@ -28,28 +29,28 @@ class ready_queues {
   /// Sends the task to a worker. @pre there are several
   void send(unsigned worker, task& t);
   struct taken {
-    task* first = nullptr;  ///< or nothing
-    unsigned moved = 0;     ///< others that are in the worker's own queue now
+    task* first = nullptr;  ///< null if there was none
+    unsigned moved = 0;     ///< further tasks that were moved into the worker's own queue
   };
-  /// What may be taken beside what is urgent or was sent to the worker.
+  /// Which tasks may be taken, beside urgent ones and those sent to the worker.
   enum class scope {
     any,
-    unless_few,  ///< from the submitter's queue only if there are more than a few tasks
-    own,         ///< from the worker's own queue
-    surplus,     ///< that, and from others' if there are many tasks
+    unless_few,  ///< from the submitter's queue only if it has more than a few tasks
+    own,         ///< from the worker's own queue only
+    surplus,     ///< from the worker's own queue, and from others that have many tasks
   };
-  /// An urgent task, first of those sent to the worker; else what was sent to it; else
-  /// the oldest of its own queue, of another's, of what was sent to others. Of another's
-  /// queue up to half goes to the worker's own.
+  /// Takes the first task that there is of: urgent ones, beginning with those sent to the
+  /// worker; others sent to it; its own queue; the queue of another worker, of which up
+  /// to half moves to the worker's own queue; tasks sent to other workers.
   [[nodiscard]] taken pop(unsigned worker, scope what = scope::any);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;
-  /// Of one worker's own queue; may be out of date likewise.
+  /// Says the same of one worker's own queue.
   [[nodiscard]] bool empty(unsigned worker) const noexcept;
 
  private:
-  /// Of one thread alone.
+  /// A queue that one thread uses alone.
   class ring {
    public:
     void push(task& t, std::uint32_t window) {
@@ -71,7 +72,7 @@ class ready_queues {
   struct shared_queue;
   struct special_queues;
 
-  /// From a queue with at least so many tasks.
+  /// Takes up to half of the queue of `victim`, if it has at least `least` tasks.
   [[nodiscard]] taken take_half(unsigned worker, unsigned victim, std::size_t least);
 
   std::uint32_t window_;
@@ -84,8 +85,8 @@ class ready_queues {
   std::unique_ptr<special_queues> special_;
 };
 
-/// Where a worker that looks for a task is handed one. Fewer cache lines travel than
-/// through a queue.
+/// A place for one task, where a worker that looks for a task is handed one. Fewer cache
+/// lines travel than through a queue.
 /// @threads{open, full, close: the owner; offer: any thread}
 class inbox {
  public:
@@ -93,12 +94,12 @@ class inbox {
   [[nodiscard]] bool full() const noexcept {
     return task_.load(std::memory_order_relaxed) != nobody();
   }
-  /// What was handed over, or null.
+  /// Returns the task that was handed over, or null.
   [[nodiscard]] task* close() noexcept {
     task* const t = task_.exchange(nullptr, std::memory_order_acquire);
     return t == nobody() ? nullptr : t;
   }
-  /// False unless it is open.
+  /// Hands a task over. Returns false if the inbox is closed or full.
   [[nodiscard]] bool offer(task& t) noexcept {
     task* expected = nobody();
     return task_.load(std::memory_order_relaxed) == expected &&
@@ -107,7 +108,7 @@ class inbox {
   }
 
  private:
-  /// Open and empty; closed is null.
+  /// Stands for "open and empty"; null stands for "closed".
   [[nodiscard]] static task* nobody() noexcept {
     static task none;
     return &none;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One task from ready to released.
+/// The way of one task from ready to released, compiled for one worker and for several.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace weir::runtime {
 namespace {
 
-/// Successors of a task whose records are asked for while it runs.
+/// Number of successors whose records are prefetched while the task runs.
 constexpr std::uint32_t successors_ahead = 4;
 
 }  // namespace
@@ -129,9 +129,9 @@ template <bool Alone>
     task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns, freed_tasks freed) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   const successor_block* block = nullptr;
-  for (std::uint32_t done = 0; done < count; done += successor_block::room) {
+  for (std::uint32_t done = 0; done < count; done += successor_block::capacity) {
     block = done == 0 ? &successors_of(t) : block->next;
-    const std::uint32_t here = std::min(count - done, successor_block::room);
+    const std::uint32_t here = std::min(count - done, successor_block::capacity);
     for (std::uint32_t i = 0; i < here; ++i) {
       const successor s = block->tasks[i];
       if (release_one<Alone>(s.waits(), s.carries_failure() ? root : 0, t, ended_ns)) {
@@ -163,7 +163,7 @@ template <bool Alone>
   if (count != 0) {
     freed = release_blocks<Alone>(t, count, w, ended_ns, freed);
   }
-  // From here on the submitter may use the record again.
+  // From now on the submitter may use the record again.
   t.successors.store(task::over | count, std::memory_order_release);
   if constexpr (!Alone) {
     std::atomic<std::uint64_t>& released = state_[w]->done.released;
@@ -178,7 +178,7 @@ template <bool Alone>
 template <bool Alone>
 [[gnu::always_inline]] inline void scheduler::look_ahead(
     const task& t, std::span<const follower> followers) noexcept {
-  if (!followers.empty()) {  // most often what runs next
+  if (!followers.empty()) {  // the first of them usually runs next
     const std::uint32_t next = followers.front().index();
     prefetch_to_write(t.batch->tasks + next);
     __builtin_prefetch(t.batch->values_of(next));
@@ -191,7 +191,7 @@ template <bool Alone>
       const task& next = first.tasks[i].waits();
       prefetch_to_write(&next);
       const std::size_t index = t.batch->index_of(next);
-      if (i == 0 && index < t.batch->size) {  // most often what runs next
+      if (i == 0 && index < t.batch->size) {  // usually runs next
         __builtin_prefetch(t.batch->values_of(index));
         __builtin_prefetch(t.batch->successors + index);
       }

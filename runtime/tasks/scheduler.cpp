@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Workers: publishing, taking, waiting, parking.
+/// How workers publish, take, wait and sleep.
 #include "tasks/scheduler.hpp"
 
 #include <algorithm>
@@ -13,11 +13,12 @@
 namespace weir::runtime {
 namespace {
 
-/// More than it takes a sleeping thread of a virtual machine to run again, and than most
-/// gaps between the stages of a graph.
+/// How long a worker looks for tasks before it sleeps: longer than a sleeping thread of a
+/// virtual machine needs to run again, and longer than most gaps between the stages of a
+/// graph.
 constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
-/// How long a worker with tiny kernels watches the others between two looks.
+/// Time between two looks of a worker with tiny kernels at the others.
 constexpr std::int64_t watch_ns = 3'000;
 
 /// Sets a flag for its own lifetime.
@@ -131,7 +132,7 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
 
 task* scheduler::take(unsigned w, ready_queues::scope what) {
   const ready_queues::taken some = ready_.pop(w, what);
-  // Who went to sleep in between may not have seen them.
+  // A worker that went to sleep meanwhile may have seen neither queue with these tasks.
   wake_for_tasks(some.moved);
   return some.first;
 }
@@ -213,7 +214,7 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
   if (alone_ || count == 0) {
     return;
   }
-  // Either the sleeper sees the task in its last look or we see the sleeper.
+  // Either the sleeper sees the task in its last look, or this thread sees the sleeper.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_relaxed) == 0) {
     return;
@@ -226,7 +227,8 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
 }
 
 void scheduler::wake_waiter(task_id ended) noexcept {
-  // The seal before and the announcement of the waiter are both sequentially consistent.
+  // The task was closed before this, and the waiter announces itself before it looks at
+  // the task; both are sequentially consistent, so one of the two sees the other.
   const task_id awaited = awaited_.load(std::memory_order_seq_cst);
   if (awaited == ended || awaited == waits_for_any) {
     state_[0]->place.wake();
@@ -252,7 +254,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
       }
       return t;
     }
-    // At the second look a few tasks of a submitter that goes on submitting will do.
+    // From the second look on, a few tasks are enough, even of a submitter at work.
     what = ready_queues::scope::any;
   } while (now_ns() < end_ns);
   return mine.close();
@@ -329,7 +331,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
   if (next != nullptr) {
     queue(*next, w);
   }
-  if (!ready_.empty()) {  // this thread may have been woken for what others must do now
+  if (!ready_.empty()) {  // this thread may have been woken for a task that it leaves
     wake_for_tasks(places_);
   }
 }
@@ -355,7 +357,7 @@ void scheduler::help_until_ended(const task& t) {
   }
   const raised helping(helping_);
   const fp_scope scope;
-  // Who ends it closes it before it looks for somebody to wake.
+  // The worker that ends the task closes it before it looks for a thread to wake.
   const auto closed = [&t] {
     return t.successors.load(std::memory_order_seq_cst) >= task::closed;
   };
@@ -365,12 +367,11 @@ void scheduler::help_until_ended(const task& t) {
       next = take(0, at_first(0));
     }
     if (next == nullptr) {
-      WEIR_EXPECT(!alone_);  // a task that waits has a predecessor that is ready, or
-                             // waits for one
+      WEIR_EXPECT(!alone_);  // of the tasks in flight, the oldest is always ready
       awaited_.store(t.id, std::memory_order_seq_cst);
       next = spin_or_park(0, -1, closed);
       awaited_.store(waits_for_none, std::memory_order_relaxed);
-      continue;  // what is in hand now is somebody else's if the wait is over
+      continue;  // if the wait is over, the task in hand is queued for others
     }
     next = alone_ ? run_alone(*next, t) : run(*next, 0);
   }
@@ -394,8 +395,8 @@ std::uint64_t scheduler::sum_of_others(
 
 void scheduler::idle(std::int64_t timeout_ns) {
   start_batch();
-  // A task that was about to end when the caller looked is in the first sum and not in
-  // the second, so that nobody sleeps on it.
+  // A task that was about to end when the caller last looked is counted in `finished` and
+  // was not in `released_seen_`, so this thread does not sleep through its end.
   const auto reason = [this] {
     return woken_.load(std::memory_order_seq_cst) ||
            sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
@@ -409,7 +410,7 @@ void scheduler::idle(std::int64_t timeout_ns) {
     }
     awaited_.store(waits_for_none, std::memory_order_relaxed);
   }
-  // What was done before the wake-up that is taken here is seen by the caller.
+  // The exchange makes the caller see what was done before the wake-up that it consumes.
   woken_.exchange(false, std::memory_order_seq_cst);
   released_seen_ = sum_of_others(&worker_tally::released);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs ready tasks on k threads: the submitter, which is worker 0, and k - 1 of its own;
-/// others join and leave as they like.
+/// Runs ready tasks on the submitter's thread, on threads of the engine, and on threads
+/// of the program that join and leave.
 #pragma once
 
 #include <atomic>
@@ -26,42 +26,92 @@
 
 namespace weir::runtime {
 
-/// What one worker has done. Written by it alone, read by anyone.
+/// What one worker has done. The worker alone writes it; any thread may read it.
 struct worker_tally {
-  std::atomic<std::uint64_t> finished{0};   ///< counted before others can see the end
-  std::atomic<std::uint64_t> published{0};  ///< by the submitter, beside other workers
-  std::atomic<std::uint64_t> released{0};   ///< after; not with a single worker
+  std::atomic<std::uint64_t> finished{
+      0};  ///< counted before others can see that the task ended
+  std::atomic<std::uint64_t> published{
+      0};  ///< submissions, counted only if there are other workers
+  std::atomic<std::uint64_t> released{
+      0};  ///< counted after others can see it; not with one worker
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> parks{0};
   std::atomic<std::int64_t> kernel_ticks{0};
   std::atomic<std::int64_t> kernel_ns{
-      0};  ///< of traced tasks, whose times are in ns anyway
+      0};  ///< of traced tasks, whose times are taken in nanoseconds
 };
 
+/// Runs tasks whose last predecessor has ended.
+///
+/// Worker 0 is the submitter: it runs tasks while it waits. Workers 1 to k - 1 are
+/// threads of the engine, the further ones are threads of the program inside `serve`.
+/// Each worker has a queue of ready tasks and takes from the queues of others when its
+/// own is empty.
+///
+/// **The way of a task.** `publish` lets a wired task start. When `task::pending` reaches
+/// zero, whoever took the last 1 away queues the task or runs it. `run` calls the kernel,
+/// closes the task (no more successors), takes 1 from `pending` of each successor, runs
+/// one of those that became ready next and hands the others on (`dispatch`), and stores
+/// `task::over`. See `wiring` for the order of these steps against the submitter.
+///
+/// **Two compiled paths.** The functions on the way of a task are templates over `Alone`.
+/// With `Alone = true` the engine has one worker and no place for another: the submitter
+/// does everything, so counters are loaded and stored without atomic exchanges, no other
+/// thread is looked for, and a chain of tasks is run in one loop (`run_alone`). With
+/// `Alone = false` the same code uses atomic exchanges. The choice is made once per call
+/// from outside, by `alone_`, and not at each step.
+///
+/// **Tiny kernels.** Taking a task from another processor costs about `move_ns`, because
+/// several cache lines travel. If kernels take less than that, two workers are slower
+/// than one. Each worker therefore measures one kernel in 64 (`kernel_lengths`), and
+/// calls its kernels tiny while their mean is below `worth_moving_ns`. A worker with tiny
+/// kernels
+///
+/// * takes only from queues that hold many tasks (`at_first`), and the submitter takes
+///   from its own queue only;
+/// * gives a task that it is about to run to the submitter if `is_in_the_way`: its
+/// kernels
+///   are tiny, the submitter does not wait, and has submitted since the last question.
+///   The worker is then right behind the submitter, and both write the same lines;
+/// * looks every 3 microseconds how many tasks each other worker has ended
+///   (`watch_until`). `somebody_lags` if tasks lie in the queue of a worker that ended
+///   fewer tasks than tiny ones in that time, and that is not the submitter at work: that
+///   worker is in a long kernel, and its tasks are worth taking. All workers being slow
+///   counts as well, if any queue has tasks;
+/// * after about 100 microseconds takes whatever it finds and measures again
+///   (`kernel_lengths::ask_again`), because kernels may have become longer.
+///
+/// **Sleeping.** A worker that finds no task looks for one for `spin_ns`, then sleeps. To
+/// lose no task, it announces that it will sleep, and looks once more after a
+/// sequentially consistent fence; a thread that queues a task has such a fence between
+/// the task and its look at `sleepers_`. One of the two sees the other. The submitter
+/// that waits for a task writes its id into `awaited_` before its last look, and the
+/// worker that ends the task closes it before it reads `awaited_`.
 /// @threads{all but wake, serve, board and tally_of: the submitter}
 class scheduler {
  public:
   scheduler(const engine_options& options, failure_log& failures, trace& tracer);
-  /// Running kernels end; tasks that have not started never run.
+  /// Waits for running kernels. Tasks that have not started never run.
   ~scheduler();
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
 
-  /// Takes one from `t.pending` for each of `satisfied`; the task runs once it is zero.
-  /// Called by the submitter when a task is wired, with the guard that kept it from
-  /// starting.
+  /// Takes `satisfied` away from `t.pending`, and lets the task start if that leaves
+  /// zero. The submitter calls it with the wiring guard less the number of edges when the
+  /// edges of the task are written.
   void publish(task& t, std::int32_t satisfied);
-  /// From here to `end_batch`, published tasks are kept back until this thread waits.
+  /// From now on to `end_batch`, published tasks are kept back until this thread waits.
   void begin_batch() noexcept { batching_ = true; }
   void end_batch();
-  /// A task that waits for nothing; likewise.
+  /// Lets a task start that waits for no other.
   void publish(task& t);
-  /// Queues a task that waits for nothing. `wake_for_tasks` is to follow.
+  /// Queues a task that waits for no other. The caller calls `wake_for_tasks` later, once
+  /// for several tasks.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
-  /// One more successor of `before`, which has `count` and whose next is written; false
-  /// if there can be no more.
+  /// Counts one more successor of `before`, after the submitter has written it behind the
+  /// `count` that there are. Returns false if `before` has been closed.
   [[nodiscard]] bool count_successor(task& before, std::uint32_t count) const noexcept {
     if (alone_) {
       before.successors.store(count + 1, std::memory_order_relaxed);
@@ -76,10 +126,11 @@ class scheduler {
   void help_until_ended(const task& t);
   void idle(std::int64_t timeout_ns);
   void wake() noexcept;
-  /// Runs tasks on this thread until it is asked to leave. False if no place is free.
+  /// Runs tasks on this thread until it is asked to leave. Returns false if no place for
+  /// a worker is free.
   [[nodiscard]] bool serve(const std::stop_token& leave);
 
-  /// Where it is noted who waits for whom; null if nobody watches.
+  /// The notes for the watchdog; null if the engine has none.
   [[nodiscard]] wait_board* board() const noexcept { return board_.get(); }
 
   /// Places for workers.
@@ -90,7 +141,7 @@ class scheduler {
  private:
   struct alignas(64) worker {
     worker_tally done;
-    // Of its own thread.
+    // The worker alone uses the next three.
     alignas(64) kernel_lengths lengths;
     std::vector<std::uint64_t> seen_finished;  ///< by each worker
     std::uint64_t seen_published = 0;
@@ -98,57 +149,58 @@ class scheduler {
     alignas(64) inbox from_others;
   };
 
-  /// Until `stopping()`; what is in hand then is left to others.
+  /// Runs tasks until `stopping()`, and then leaves the rest to other workers.
   template <class Stopping>
   void work(unsigned w, Stopping&& stopping);
   void start_batch();
   void stop() noexcept;
-  /// Runs the task, beside other workers, and releases its successors: the oldest of
-  /// those that became ready is returned, the others are queued. What is on its way knows
-  /// at compile time whether there is a single worker.
+  /// Runs the task beside other workers and releases its successors. Returns the oldest
+  /// successor that became ready, for this worker to run; the others are handed on.
   [[nodiscard]] task* run(task& t, unsigned w);
-  /// With a single worker: likewise, and goes on with what it would return until there is
-  /// none or `until` has ended.
+  /// Does the same for a single worker, and goes on with the task that became ready until
+  /// there is none or `until` has ended.
   [[nodiscard]] task* run_alone(task& first, const task& until);
-  /// Asks for cache lines that are needed when the kernel has run: of the follower or
-  /// successor that most often runs next, and of some successors, which other workers may
-  /// have.
+  /// Prefetches cache lines that are needed after the kernel: those of the follower or
+  /// successor that usually runs next, and those of some further successors, which may
+  /// lie in caches of other processors.
   template <bool Alone>
   static void look_ahead(const task& t, std::span<const follower> followers) noexcept;
-  /// Returns when it ended, if the task is traced and was run; else 0.
+  /// Calls the kernel, unless the task is poisoned. Returns the time at which the kernel
+  /// ended if the task is traced, else 0.
   template <bool Alone>
   std::int64_t execute(task& t, unsigned w);
-  /// Likewise, with all that somebody may want to know of it.
+  /// Does the same with all notes and times that the options ask for.
   std::int64_t execute_observed(task& t, unsigned w, bool samples);
-  /// The task's kernel failed.
+  /// Notes the failure of the task's kernel.
   void fail(task& t, unsigned w, result<void>&& outcome);
   [[nodiscard]] result<void> call(task& t, unsigned w);
-  /// Tasks that the end of one has made ready.
+  /// Tasks that became ready when another one ended.
   struct freed_tasks {
-    task* in_hand = nullptr;  ///< the one that its worker runs next
+    task* in_hand = nullptr;  ///< the task that this worker runs next
     unsigned queued = 0;
   };
-  /// Releases all that wait for a task that has run: its followers in the same replay and
-  /// other successors. Returns the one that is to run next, if there is one.
+  /// Releases all tasks that wait for one that has run: its followers in the same replay,
+  /// and its successors. Returns the task that is to run next, or null.
   template <bool Alone>
   [[nodiscard]] task* release_successors(task& t, std::span<const follower> followers,
                                          unsigned w, std::int64_t ended_ns);
-  /// The part about others than followers: `freed` and what it adds.
+  /// Releases the successors alone. Returns `freed` with what became ready in addition.
   template <bool Alone>
   [[nodiscard]] freed_tasks release_blocks(task& t, std::uint32_t count, unsigned w,
                                            std::int64_t ended_ns, freed_tasks freed);
-  /// A task became ready: it is in hand now, or another worker's, or in a queue.
+  /// Decides where a task that became ready goes: it becomes the task in hand, or another
+  /// worker that looks for a task gets it, or it is queued.
   template <bool Alone>
   void dispatch(task& t, unsigned w, freed_tasks& freed);
-  /// `before` has ended, with a failure that passes on unless it is 0; true if it was the
-  /// last one that `after` waited for.
+  /// Takes the predecessor `before`, which has ended, from what `after` waits for, and
+  /// passes a failure on unless it is 0. Returns true if `after` is ready.
   template <bool Alone>
   bool release_one(task& after, task_id failure, const task& before,
                    std::int64_t ended_ns);
-  /// No more successors: how many there are.
+  /// Closes the task, so that it gets no more successors. Returns how many it has.
   template <bool Alone>
   [[nodiscard]] static std::uint32_t close(task& t) noexcept;
-  /// True if the task waits for nothing more.
+  /// Takes `count` from `pending`. Returns true if the task waits for nothing more.
   template <bool Alone>
   [[nodiscard]] bool satisfy(task& t, std::int32_t count) const noexcept {
     if constexpr (Alone) {
@@ -156,8 +208,9 @@ class scheduler {
       t.pending.store(left, std::memory_order_relaxed);
       return left == 0;
     }
-    // Who is the last need not count. Beside other workers, the look would cost as much:
-    // the line of the record has to come twice.
+    // With threads that only serve, the last predecessor is often seen by a plain load,
+    // which saves the exchange. With workers of the engine it is not worth it: the load
+    // brings the cache line to read, and the exchange would bring it again to write.
     if (workers_ == 1 && t.pending.load(std::memory_order_acquire) == count) {
       t.pending.store(0, std::memory_order_relaxed);
       return true;
@@ -165,15 +218,18 @@ class scheduler {
     return t.pending.fetch_sub(count, std::memory_order_acq_rel) == count;
   }
   void queue(task& t, unsigned w) { ready_.push(w, t); }
-  /// Gives a task that worker `w` has freed to one that looks for any.
+  /// Gives a task that worker `w` has released to a worker that is looking for one.
+  /// Returns false if there is none.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
   [[nodiscard]] task* take(unsigned w, ready_queues::scope what);
-  /// What worker w may take before it has watched the others.
+  /// Says from which queues worker `w` may take before it has watched the others.
   [[nodiscard]] ready_queues::scope at_first(unsigned w) const noexcept;
-  /// True if tasks lie in the queue of somebody who neither ends short ones all the time
-  /// nor submits, or anywhere and all others are so. `passed_ns`: since the call before.
+  /// Returns true if tasks lie in the queue of a worker that is slow: that ended less
+  /// than one task per `move_ns` since the last call, `passed_ns` ago, and is not the
+  /// submitter at work. Also returns true if all others are slow and tasks lie in any
+  /// queue.
   [[nodiscard]] bool somebody_lags(unsigned w, std::int64_t passed_ns) noexcept;
-  /// The submitter is at work.
+  /// Tells the workers that the submitter is at work.
   void note_submission() noexcept {
     if (!alone_) {
       tally<std::uint64_t>(state_[0]->done.published);
@@ -181,44 +237,45 @@ class scheduler {
   }
   /// Whether the submitter has submitted since this was asked last.
   [[nodiscard]] bool submits(unsigned w) noexcept;
-  /// Whether the worker runs tiny kernels right behind the submitter, who would have run
-  /// them sooner than it takes to send for them.
+  /// Whether worker `w` runs tiny kernels right behind the submitter, which would run
+  /// them sooner than their cache lines travel.
   [[nodiscard]] bool is_in_the_way(unsigned w) noexcept {
     return state_[w]->lengths.tiny() && !helping_.load(std::memory_order_relaxed) &&
            submits(w);
   }
-  /// Looks for a task for about two wake-ups' time, then sleeps once. Null after a sleep.
+  /// Looks for a task for about as long as two wake-ups take, then sleeps once. Returns
+  /// null after a sleep.
   template <class Reason>
   [[nodiscard]] task* spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake);
-  /// Looks for a task until then.
+  /// Looks for a task until `end_ns`, open to tasks that others hand over.
   template <class Reason>
   [[nodiscard]] task* look_until(unsigned w, std::int64_t end_ns, Reason&& awake);
-  /// Likewise, while others run tiny kernels.
+  /// Waits until a task is worth taking, while this worker's kernels are tiny.
   template <class Reason>
   [[nodiscard]] task* watch_until(unsigned w, std::int64_t end_ns, Reason&& awake);
   void wake_waiter(task_id ended) noexcept;
   [[nodiscard]] std::uint64_t sum_of_others(
       std::atomic<std::uint64_t> worker_tally::*counter) const noexcept;
 
-  /// Nobody waits / any task's end is waited for.
+  /// Values of `awaited_` beside ids: the submitter waits for no task, or for any.
   static constexpr task_id waits_for_none = 0;
   static constexpr task_id waits_for_any = UINT64_MAX;
 
-  unsigned workers_;  ///< the submitter and the own threads
-  unsigned places_;
-  bool alone_;
+  unsigned workers_;  ///< the submitter and the engine's own threads
+  unsigned places_;   ///< workers, and room for threads that serve
+  bool alone_;        ///< places_ == 1
   bool batching_ = false;
   bool times_;
-  bool observes_;  ///< every task
-  bool moves_;     ///< there is a processor for every own thread
+  bool observes_;  ///< whether every task takes `execute_observed`
+  bool moves_;     ///< whether there is a processor for every thread of the engine
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;
   ready_queues ready_;
   std::vector<std::unique_ptr<worker>> state_;
-  std::unique_ptr<wait_board> board_;  ///< if somebody watches
-  std::uint64_t released_seen_ = 0;    ///< by others, when `idle` returned last
-  std::vector<task*> batch_;           ///< ready, to be started together
+  std::unique_ptr<wait_board> board_;  ///< null without a watchdog
+  std::uint64_t released_seen_ = 0;    ///< of other workers, when `idle` returned last
+  std::vector<task*> batch_;           ///< ready tasks that will start together
   std::mutex guests_;
   std::condition_variable guest_left_;
   std::vector<unsigned> free_places_;
@@ -226,7 +283,7 @@ class scheduler {
   std::atomic<task_id> awaited_{waits_for_none};
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
-  /// The submitter waits, and runs tasks itself.
+  /// Whether the submitter waits, and runs tasks meanwhile.
   std::atomic<bool> helping_{false};
   std::vector<std::thread> threads_;
 };

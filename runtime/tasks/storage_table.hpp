@@ -15,37 +15,45 @@
 
 namespace weir::runtime {
 
+/// The storages of an engine. An index may be used again with the next generation, so an
+/// id of a released storage is recognised.
+///
+/// Invariant: `slot::usable` is the size of a live storage and 0 of all others, so that
+/// one comparison says whether bytes lie inside a live storage.
 /// @threads{thread-compatible}
 class storage_table {
  public:
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   [[nodiscard]] storage adopt(std::byte* base, std::int64_t bytes,
                               std::string_view owner);
-  /// A part of memory that another storage owns, held by a scope.
+  /// Makes a storage of memory that belongs to another storage; a scope holds it.
   [[nodiscard]] storage fresh_part(std::byte* base, std::int64_t bytes,
                                    std::uint64_t scope);
-  /// No new task may use fresh memory any more; `release` is to follow. @pre valid(id)
+  /// Makes the id of fresh memory invalid, so that no new task can use it. `release`
+  /// follows later. @pre valid(id)
   void give_up(storage_id id) noexcept { end(slots_[id.index]); }
-  /// The index may be used again, with the next generation. @pre valid(id), or it has
-  /// been given up
+  /// How often a storage stopped being valid. What was known to be valid still is while
+  /// this number stays the same.
+  [[nodiscard]] std::uint64_t releases() const noexcept { return releases_; }
+  /// Frees the memory and the index. @pre valid(id), or it has been given up
   void release(storage_id id);
   [[nodiscard]] bool valid(storage_id id) const noexcept {
     return id.generation != 0 && id.index < slots_.size() &&
            slots_[id.index].generation == id.generation && slots_[id.index].live;
   }
-  /// Whether it is a storage that has these bytes, and they are not none.
+  /// Whether the id is valid and [lo, hi) lies inside the storage and is not empty.
   [[nodiscard]] bool holds(storage_id id, std::int64_t lo,
                            std::int64_t hi) const noexcept {
     if (id.index >= count_) {
       return false;
     }
     const slot& s = slots_[id.index];
-    // Nothing below zero: as a number without a sign it is above all that there is.
+    // A negative number without its sign is larger than any size.
     const auto end = static_cast<std::uint64_t>(hi);
     return s.generation == id.generation && end <= s.usable &&
            static_cast<std::uint64_t>(lo) < end;
   }
-  /// Whether this was a storage at some time.
+  /// Whether the id named a storage at some time.
   [[nodiscard]] bool known(storage_id id) const noexcept {
     return id.generation != 0 && id.index < slots_.size() &&
            id.generation <= slots_[id.index].generation;
@@ -53,7 +61,7 @@ class storage_table {
   [[nodiscard]] bool fresh(storage_id id) const noexcept {
     return slots_[id.index].fresh;
   }
-  /// Whether there has been any.
+  /// Whether fresh memory was ever made.
   [[nodiscard]] bool any_fresh() const noexcept { return any_fresh_; }
   /// Serial number of the scope that fresh memory belongs to.
   [[nodiscard]] std::uint64_t scope_of(storage_id id) const noexcept {
@@ -63,12 +71,12 @@ class storage_table {
   [[nodiscard]] std::int64_t size(storage_id id) const noexcept {
     return slots_[id.index].size;
   }
-  /// A task keeps the storage whose accesses to it are not in the map, or will not be
-  /// asked for there. @pre valid(id)
+  /// Notes the newest task that uses the storage although its accesses are not in the
+  /// map, or will not be looked for there. @pre valid(id)
   void keep(storage_id id, std::uint64_t task) noexcept {
     slots_[id.index].kept_by = task;
   }
-  /// The newest task that does, or 0. @pre valid(id)
+  /// Returns that task, or 0. @pre valid(id), or it has been given up
   [[nodiscard]] std::uint64_t kept_by(storage_id id) const noexcept {
     return slots_[id.index].kept_by;
   }
@@ -78,9 +86,9 @@ class storage_table {
   }
 
  private:
-  /// What every access of every task asks for.
+  /// The data that every access of every task needs.
   struct slot {
-    std::uint64_t usable = 0;  ///< its size while it is live
+    std::uint64_t usable = 0;  ///< the size while the storage is live, else 0
     std::int64_t size = 0;
     std::uint64_t kept_by = 0;
     std::uint32_t generation = 0;
@@ -95,17 +103,19 @@ class storage_table {
 
   static constexpr std::size_t unowned = SIZE_MAX;
 
-  static void end(slot& s) noexcept {
+  void end(slot& s) noexcept {
+    releases_ += static_cast<std::uint64_t>(s.live);
     s.live = false;
     s.usable = 0;
   }
   storage add(std::byte* base, std::int64_t bytes, std::size_t owner);
   std::size_t owner_index(std::string_view owner);
 
-  std::uint32_t count_ = 0;  ///< of slots
+  std::uint32_t count_ = 0;  ///< slots_.size()
+  std::uint64_t releases_ = 0;
   bool any_fresh_ = false;
   std::vector<slot> slots_;
-  std::vector<rest_of_slot> rest_;  ///< likewise
+  std::vector<rest_of_slot> rest_;  ///< in the order of `slots_`
   std::vector<std::uint32_t> free_;
   std::vector<std::pair<std::string, std::int64_t>> owners_;
 };

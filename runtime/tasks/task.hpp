@@ -21,8 +21,8 @@ namespace weir::runtime {
 struct task;
 class exclusion;
 
-/// A task that waits for another one, and whether failures pass to it: whether it reads
-/// or extends what the other wrote.
+/// A task that waits for another one, and whether failures pass to it, which they do if
+/// it reads or extends the bytes that the other one wrote.
 class successor {
  public:
   successor() = default;
@@ -38,18 +38,19 @@ class successor {
   std::uintptr_t bits_ = 0;  ///< tasks are aligned, so the lowest bit is free
 };
 
-/// Successors of one task: a first block that it always has, and more if it needs them.
-/// Written by the submitter; who ends the task reads as many as there are by then.
+/// Successors of one task. The first block lies beside the record; further ones come from
+/// the `successor_pool`. The submitter writes the successors; the worker that ends the
+/// task reads as many as `task::successors` counts by then.
 struct alignas(128) successor_block {
-  static constexpr std::uint32_t room = 14;
+  static constexpr std::uint32_t capacity = 14;
 
-  successor_block* next = nullptr;    ///< if the task has more
-  successor_block* newest = nullptr;  ///< of the first block, likewise
-  std::array<successor, room> tasks;
+  successor_block* next = nullptr;    ///< set if the task has more successors
+  successor_block* newest = nullptr;  ///< last block of the list; in the first block only
+  std::array<successor, capacity> tasks;
 };
 static_assert(sizeof(successor_block) == 128);
 
-/// A successor inside the same replay: its number there, and whether failures pass.
+/// A successor inside the same replay: its index there, and whether failures pass to it.
 struct follower {
   std::uint32_t code = 0;
   follower() = default;
@@ -59,8 +60,8 @@ struct follower {
   [[nodiscard]] bool carries_failure() const noexcept { return (code & 1) != 0; }
 };
 
-/// What kernels have captured, in places of equal size: a power of two, so that each is
-/// aligned as its kernel's size allows.
+/// Captured values of kernels, in places of equal size. The size is a power of two, so
+/// that each place is aligned as far as its kernel can ask for.
 class captured_values {
  public:
   captured_values(std::size_t count, std::size_t most_bytes)
@@ -68,7 +69,7 @@ class captured_values {
             std::bit_width(std::max<std::size_t>(most_bytes, 16) - 1))),
         lines_(std::make_unique_for_overwrite<line[]>((count << shift_) / sizeof(line) +
                                                       1)) {}
-  /// Their place: of task i, `first() + (i << shift())`.
+  /// The values of task i lie at `first() + (i << shift())`.
   [[nodiscard]] std::byte* first() const noexcept { return lines_[0].bytes.data(); }
   [[nodiscard]] unsigned shift() const noexcept { return shift_; }
 
@@ -80,16 +81,16 @@ class captured_values {
   std::unique_ptr<line[]> lines_;
 };
 
-/// What tasks have in common that lie side by side: the window, or one replay.
+/// Data that tasks share whose records lie side by side: in the window, or in one replay.
 struct task_batch {
   const void* argument = nullptr;
   task* tasks = nullptr;
   std::size_t size = 0;
   successor_block* successors = nullptr;  ///< the first block of each
-  std::byte* values = nullptr;  ///< captured by each, in `1 << value_shift` bytes
+  std::byte* values = nullptr;  ///< captured values, `1 << value_shift` bytes per task
   unsigned value_shift = 0;
-  exclusion** groups = nullptr;  ///< of exclusive tasks; replays have none
-  const std::uint32_t* follower_begin = nullptr;  ///< of a replay, else null
+  exclusion** groups = nullptr;                   ///< of exclusive tasks; null in replays
+  const std::uint32_t* follower_begin = nullptr;  ///< null outside replays
   const follower* followers = nullptr;
 
   [[nodiscard]] inline std::size_t index_of(const task& t) const noexcept;
@@ -100,8 +101,9 @@ struct task_batch {
       const task& t) const noexcept;
 };
 
-/// What is known of a traced task before it runs: the submitter, who releases it and who
-/// runs it hand one cache line on.
+/// The part of a traced task's history from before it runs. It is one cache line, which
+/// goes from the submitter to the worker that releases the task and on to the worker that
+/// runs it.
 struct alignas(64) task_history {
   std::int64_t submitted = 0;
   std::int64_t ready = 0;
@@ -111,24 +113,25 @@ struct alignas(64) task_history {
   bool keep = false;
 };
 
-/// One task: a slot of the window, or one place of a replay. What every task needs, in
-/// one cache line.
+/// The record of one task, in a slot of the window or in a replay. It is one cache line
+/// with the data that every task needs.
 ///
-/// Life: prepared by the submitter, reachable through predecessors once it is one of
-/// their successors, ready when `pending` reaches zero, closed when its kernel has ended,
-/// ended when its successors know; after that only the submitter touches it.
+/// The submitter prepares the record. Other threads reach it once it is a successor of
+/// another task or in a queue. The task is ready when `pending` reaches zero, closed when
+/// its kernel has ended, and ended when its successors know. After that only the
+/// submitter touches the record.
 struct alignas(64) task {
   using call_fn = result<void> (*)(const void* captures, const task_context&);
-  /// There will be no more successors.
+  /// Bit of `successors`: the task gets no more of them.
   static constexpr std::uint32_t closed = std::uint32_t{1} << 30;
-  /// Likewise, and they know.
+  /// Bits of `successors`: the task is closed, and all its successors know that it ended.
   static constexpr std::uint32_t over = closed | std::uint32_t{1} << 31;
 
   std::atomic<std::int32_t> pending{0};
   std::uint16_t accesses = 0;  ///< registered in the map
   bool urgent = false;
   std::uint8_t worker = submit_options::anywhere;
-  std::atomic<std::uint32_t> successors{over};  ///< how many; `closed`, `over`
+  std::atomic<std::uint32_t> successors{over};  ///< their number, and the bits above
   bool exclusive = false;                       ///< commutes with others in any order
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none
@@ -141,10 +144,11 @@ struct alignas(64) task {
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) >= over;
   }
-  /// Whether it has ended and leaves nothing to do, as most tasks of a replay. Of the
-  /// submitter.
+  /// Whether the task has ended and its retirement has nothing to give back, which holds
+  /// for most tasks of a replay. @threads{the submitter}
   [[nodiscard]] bool is_spent() const noexcept {
-    return successors.load(std::memory_order_acquire) - over <= successor_block::room &&
+    return successors.load(std::memory_order_acquire) - over <=
+               successor_block::capacity &&
            accesses == 0 && !exclusive && root.load(std::memory_order_relaxed) == 0;
   }
   /// Remembers the oldest failure among the predecessors, so that the answer does not
@@ -180,7 +184,7 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
   return t.batch->groups[t.batch->index_of(t)];
 }
 
-/// What the trace is to show of a traced task that has run.
+/// The record that the trace keeps of a task that has run.
 [[nodiscard]] inline task_record record_of(const task& t, unsigned worker,
                                            std::int64_t started, std::int64_t ended) {
   const task_history& known = *t.history;
@@ -197,14 +201,15 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
           .keep = known.keep};
 }
 
-/// Records of so many tasks that capture at most so many bytes.
+/// Memory for the records of tasks, their first blocks of successors, and their captured
+/// values.
 struct task_records {
   task_records(std::size_t count, std::size_t most_captured)
       : size(count),
         tasks(std::make_unique<task[]>(count)),
         successors(std::make_unique<successor_block[]>(count)),
         values(count, most_captured) {}
-  /// They belong to the batch from now on.
+  /// Makes these the records of the batch.
   void join(task_batch& batch) noexcept {
     batch.tasks = tasks.get();
     batch.size = size;

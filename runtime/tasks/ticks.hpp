@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A cheap clock for kernel times, which is the processor's constant-rate counter where
-/// there is one; and whether kernels are so short that tasks had better stay where they
-/// are.
+/// A cheap clock for kernel times, and the mean length of a worker's kernels, which
+/// decides whether moving tasks to other processors is worth it.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,9 @@
 
 namespace weir::runtime {
 
-/// Counts in a unit that is fixed but unknown until two readings are compared with the
-/// monotonic clock.
+/// Reads the constant-rate counter of the processor, or the monotonic clock where there
+/// is no such counter. The unit is fixed but unknown until two readings are compared with
+/// the monotonic clock.
 /// @threads{const after construction}
 class tick_clock {
  public:
@@ -32,12 +32,12 @@ class tick_clock {
 #endif
     return now_ns();
   }
-  /// Nanoseconds that `ticks` are, by the rate since construction (at least 0.1 ms of
-  /// it).
+  /// Converts ticks to nanoseconds by the rate since construction. Waits until that was
+  /// 0.1 ms ago.
   [[nodiscard]] std::int64_t to_ns(std::int64_t ticks) const noexcept {
     return static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick());
   }
-  /// Likewise.
+  /// Converts nanoseconds to ticks in the same way.
   [[nodiscard]] std::int64_t to_ticks(std::int64_t ns) const noexcept {
     return static_cast<std::int64_t>(static_cast<double>(ns) / ns_per_tick());
   }
@@ -70,23 +70,25 @@ class tick_clock {
   std::int64_t start_;
 };
 
-/// What it may cost to get a task and its operands from another processor.
+/// Cost of getting a task and its operands from another processor, in nanoseconds.
 inline constexpr std::int64_t move_ns = 150;
-/// Kernels shorter than this are run faster one after another where their tasks are.
+/// Kernels shorter than this are done sooner if one worker runs all of them, in
+/// nanoseconds.
 inline constexpr std::int64_t worth_moving_ns = 100;
 
-/// The mean length of the kernels of one worker, from samples.
+/// The mean length of the kernels of one worker, from samples. Kernels are called tiny
+/// while the mean is below `worth_moving_ns`.
 /// @threads{its worker}
 class kernel_lengths {
  public:
-  /// Before this, kernels count as long.
+  /// Learns the unit of the clock. Until this is called, kernels count as long.
   void calibrate(const tick_clock& clock) noexcept {
     if (worth_moving_ == 0) {
       worth_moving_ = clock.to_ticks(worth_moving_ns);
       ask_again();
     }
   }
-  /// True for one kernel in so many, whose length is to be added.
+  /// Returns true for one kernel in 64: its length is to be measured and added.
   [[nodiscard]] bool sample() noexcept {
     if (until_sample_ != 0) {
       --until_sample_;
@@ -100,8 +102,8 @@ class kernel_lengths {
     mean_ += (ticks - mean_) / 4;
     tiny_ = mean_ < worth_moving_;
   }
-  /// Kernels may have become longer: they count as long until the next ones say
-  /// otherwise.
+  /// Makes kernels count as long until the next eight have been measured, because they
+  /// may have become longer.
   void ask_again() noexcept {
     mean_ = 4 * worth_moving_;
     tiny_ = false;

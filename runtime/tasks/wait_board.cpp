@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who runs what and who waits for whom, in words.
+/// Descriptions of what runs and what waits.
 #include "tasks/wait_board.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace weir::runtime {
 namespace {
 
-constexpr std::size_t most_described = 8;
+constexpr std::size_t max_described = 8;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void wait_board::add(task_id id, const char* name) noexcept {
 void wait_board::add_wait(task_id id, task_id before) noexcept {
   place& p = places_[id & mask_];
   const std::uint32_t count = p.waits.load(std::memory_order_relaxed);
-  if (count < most_waits) {
+  if (count < max_waits) {
     p.before[count].store(before, std::memory_order_release);
   }
   p.waits.store(count + 1, std::memory_order_release);
@@ -44,12 +44,12 @@ std::string wait_board::named(task_id id) const {
 std::string wait_board::reasons_of(const place& p) const {
   const std::uint32_t count = p.waits.load(std::memory_order_acquire);
   std::string out;
-  for (std::uint32_t i = 0; i < std::min(count, most_waits); ++i) {
+  for (std::uint32_t i = 0; i < std::min(count, max_waits); ++i) {
     const std::string one = named(p.before[i].load(std::memory_order_acquire));
     out += one.empty() || out.empty() ? one : " and " + one;
   }
   if (out.empty()) {
-    return count > most_waits ? "older tasks" : "a worker or its turn";
+    return count > max_waits ? "older tasks" : "a worker or its turn";
   }
   return out;
 }
@@ -104,13 +104,13 @@ std::string wait_board::describe_waits() const {
   }
   std::sort(waiting.begin(), waiting.end());
   std::string out;
-  for (std::size_t i = 0; i < std::min(waiting.size(), most_described); ++i) {
+  for (std::size_t i = 0; i < std::min(waiting.size(), max_described); ++i) {
     const std::string reasons = reasons_of(places_[waiting[i] & mask_]);
     const std::string who = named(waiting[i]);
     out += who.empty() ? "" : fmt::format("; {} waits for {}", who, reasons);
   }
-  if (waiting.size() > most_described) {
-    out += fmt::format("; and {} more wait", waiting.size() - most_described);
+  if (waiting.size() > max_described) {
+    out += fmt::format("; and {} more wait", waiting.size() - max_described);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who runs what and who waits for whom, for who watches from another thread.
+/// Which worker runs which task, and which tasks wait for which, for a thread that
+/// watches.
 #pragma once
 
 #include <array>
@@ -14,9 +15,9 @@
 
 namespace weir::runtime {
 
-/// The tasks in flight and some of those that each was told to wait for. A place is
-/// emptied before it is filled again, and every field is published, so that who finds the
-/// same task before and after has read what belongs to it.
+/// The tasks in flight, and some of the predecessors of each. A place is emptied before
+/// it is filled again, and each field is stored with release order. A reader that finds
+/// the same task id before and after has therefore read data of this task.
 /// @threads{add, add_wait, submitter_waits: the submitter; runs: the worker; ended,
 /// describe_*: any thread}
 class wait_board {
@@ -27,31 +28,32 @@ class wait_board {
         places_(std::make_unique<place[]>(window)),
         workers_(workers) {}
 
-  /// A new task. `name` outlives the board.
+  /// Adds a new task. `name` outlives the board.
   void add(task_id id, const char* name) noexcept;
-  /// The task waits for another one, which is older.
+  /// Notes that the task waits for an older one.
   void add_wait(task_id id, task_id before) noexcept;
   void ended(task_id id) noexcept {
     places_[id & mask_].id.store(0, std::memory_order_release);
   }
 
-  /// From now on the worker runs this, or nothing: null.
+  /// Notes what the worker runs from now on; null for nothing.
   void runs(unsigned worker, const task* t) noexcept;
-  /// Likewise what the submitter waits for.
+  /// Notes what the submitter waits for; null for nothing.
   void submitter_waits(const task* t) noexcept;
 
-  /// What each worker runs, and what the submitter waits for.
+  /// Says what each worker runs, and what the submitter waits for.
   [[nodiscard]] std::string describe_workers() const;
-  /// The oldest tasks that do not run, and for which live ones each of them waits.
+  /// Says which tasks do not run, oldest first, and what each of them waits for.
   [[nodiscard]] std::string describe_waits() const;
 
  private:
-  static constexpr std::uint32_t most_waits = 6;  ///< of one task that are kept
+  static constexpr std::uint32_t max_waits =
+      6;  ///< predecessors that are kept of one task
   struct place {
-    std::atomic<task_id> id{0};  ///< 0: none, or it has ended
+    std::atomic<task_id> id{0};  ///< 0: no task, or it has ended
     std::atomic<const char*> name{nullptr};
     std::atomic<std::uint32_t> waits{0};
-    std::array<std::atomic<task_id>, most_waits> before{};
+    std::array<std::atomic<task_id>, max_waits> before{};
   };
 
   /// Names outlive the board.
@@ -61,9 +63,9 @@ class wait_board {
     std::atomic<std::int64_t> since{0};
   };
 
-  /// "task N "name"", or nothing if it has ended.
+  /// Returns `task N "name"`, or an empty string if the task has ended.
   [[nodiscard]] std::string named(task_id id) const;
-  /// What it waits for, in words.
+  /// Says what the task waits for.
   [[nodiscard]] std::string reasons_of(const place& p) const;
 
   std::uint64_t mask_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Notices that nothing goes on although there is something to do.
+/// Notices that no task ends although tasks are in flight.
 #pragma once
 
 #include <condition_variable>
@@ -12,15 +12,15 @@
 
 namespace weir::runtime {
 
-/// A thread of its own that looks at a counter now and then. All functions are called on
-/// that thread.
+/// A thread that looks at a counter several times per period. All functions of the view
+/// are called on that thread.
 /// @threads{construction and destruction: one thread}
 class watchdog {
  public:
   struct view {
-    std::function<bool()> busy;             ///< something is in flight
-    std::function<std::uint64_t()> ended;   ///< counts what has been done
-    std::function<std::string()> describe;  ///< who does what, who waits for whom
+    std::function<bool()> busy;             ///< whether tasks are in flight
+    std::function<std::uint64_t()> ended;   ///< number of tasks that have ended
+    std::function<std::string()> describe;  ///< what runs, and what waits for what
     std::function<void(const std::string&)> report;
   };
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of accesses and named predecessors, with what is wrong in words.
+#include "engine/admission.hpp"
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+
+error admission::refusal(std::span<const access> accesses) const {
+  for (const access& a : accesses) {
+    const footprint& bytes = a.bytes;
+    if (bytes.empty() || storages_.holds(bytes.id, bytes.lo, bytes.hi)) {
+      continue;
+    }
+    if (!storages_.valid(bytes.id)) {
+      return error(
+          errc::not_found,
+          fmt::format("submission with an unknown storage: expected a live one, found "
+                      "index {} generation {}",
+                      bytes.id.index, bytes.id.generation));
+    }
+    return error(
+        errc::out_of_range,
+        fmt::format("submission leaves its storage: expected bytes below {}, found "
+                    "[{}, {})",
+                    storages_.size(bytes.id), bytes.lo, bytes.hi));
+  }
+  return error(errc::out_of_range,
+               fmt::format("submission with many accesses: expected at most {}, found {}",
+                           max_accesses(), accesses.size()));
+}
+
+result<void> admission::check_predecessors(std::span<const task_id> after, task_id next) {
+  for (const task_id id : after) {
+    if (id == 0 || id >= next) {
+      return error(errc::invalid_argument,
+                   fmt::format("submission after an unknown task: expected an id in "
+                               "[1, {}), found {}",
+                               next, id));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whether a submission is allowed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "map/dependency_map.hpp"
+#include "tasks/storage_table.hpp"
+#include "weir/runtime/engine.hpp"
+
+namespace weir::runtime {
+
+/// Checks submissions before anything is changed for them, so that a refused submission
+/// leaves no trace.
+/// @threads{the submitter}
+class admission {
+ public:
+  admission(const storage_table& storages, const dependency_map& map) noexcept
+      : storages_(storages), map_(map) {}
+
+  /// Whether the accesses are allowed, and all are `is_plain`: the usual case, decided in
+  /// one pass.
+  [[nodiscard]] bool all_plain(std::span<const access> accesses) const noexcept {
+    for (const access& a : accesses) {
+      if (a.mode > access_mode::read_write ||
+          !storages_.holds(a.bytes.id, a.bytes.lo, a.bytes.hi)) {
+        return false;
+      }
+    }
+    return !too_many(accesses);
+  }
+  /// Whether accesses of any mode are allowed.
+  [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept {
+    for (const access& a : accesses) {
+      if (!a.bytes.empty() && !storages_.holds(a.bytes.id, a.bytes.lo, a.bytes.hi)) {
+        return false;
+      }
+    }
+    return !too_many(accesses);
+  }
+  /// Says why they are not: not_found for a stale storage id; out_of_range for bytes
+  /// outside their storage, or for more accesses than a task may have.
+  [[nodiscard]] error refusal(std::span<const access> accesses) const;
+  /// Checks the predecessors that the program named.
+  /// @error{invalid_argument, one is not in [1, next)}
+  [[nodiscard]] static result<void> check_predecessors(std::span<const task_id> after,
+                                                       task_id next);
+
+ private:
+  [[nodiscard]] std::uint32_t max_accesses() const noexcept {
+    return map_.most() < UINT16_MAX ? map_.most() : UINT16_MAX;
+  }
+  [[nodiscard]] bool too_many(std::span<const access> accesses) const noexcept {
+    return accesses.size() > max_accesses();
+  }
+
+  const storage_table& storages_;
+  const dependency_map& map_;
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What can be seen of an engine from outside: counters, and the watchdog's view.
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "engine/engine_impl.hpp"
+
+namespace weir::runtime {
+
+engine_counters engine::counters() const noexcept {
+  const impl& s = *impl_;
+  const auto get = [](const auto& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  engine_counters out;
+  out.submitted = get(s.window.submitted());
+  out.replayed = get(s.captured.replayed());
+  out.edges_raw = s.edges.edges(hazard::raw);
+  out.edges_war = s.edges.edges(hazard::war);
+  out.edges_waw = s.edges.edges(hazard::waw);
+  out.edges_asked = s.edges.edges(hazard::asked) + s.edges.edges(hazard::told);
+  out.lookups = get(s.edges.lookups());
+  const dependency_map::counters& found = s.search.map().counted();
+  out.candidates = get(found.candidates);
+  out.exact_tests = get(found.tests);
+  out.maybe = get(found.maybe);
+  out.pruned = get(found.pruned);
+  out.edges_pruned = s.search.implied();
+  out.window_stalls = get(s.window.window_stalls());
+  out.access_stalls = get(s.window.access_stalls());
+  out.edge_stalls = get(s.edges.edge_stalls());
+  out.heap_stalls = get(s.fresh.stalls());
+  std::int64_t ticks = 0;
+  for (unsigned w = 0; w < s.workers.workers(); ++w) {
+    const worker_tally& t = s.workers.tally_of(w);
+    out.finished += t.finished.load(std::memory_order_acquire);
+    out.failed += get(t.failed);
+    out.poisoned += get(t.poisoned);
+    out.parks += get(t.parks);
+    out.kernel_ns += get(t.kernel_ns);
+    ticks += get(t.kernel_ticks);
+  }
+  out.kernel_ns += s.workers.clock().to_ns(ticks);
+  return out;
+}
+
+std::uint64_t engine::impl::ended_tasks() const noexcept {
+  std::uint64_t out = 0;
+  for (unsigned w = 0; w < workers.workers(); ++w) {
+    out += workers.tally_of(w).finished.load(std::memory_order_relaxed);
+  }
+  return out;
+}
+
+std::uint64_t engine::impl::in_flight() const noexcept {
+  return window.submitted().load(std::memory_order_relaxed) - ended_tasks();
+}
+
+void engine::impl::start_watchdog() {
+  watchdog::view view;
+  view.ended = [this] { return ended_tasks(); };
+  view.busy = [this] { return in_flight() != 0; };
+  view.describe = [this] {
+    const std::uint64_t left = in_flight();
+    return fmt::format("{}; {} tasks have not ended{}",
+                       workers.board()->describe_workers(), left,
+                       workers.board()->describe_waits());
+  };
+  view.report = options.on_stall;
+  if (view.report == nullptr) {
+    view.report = [](const std::string& text) {
+      std::fprintf(stderr, "weir: %s\n", text.c_str());
+    };
+  }
+  dog = std::make_unique<watchdog>(options.watchdog_ns, std::move(view));
+}
+
+}  // namespace weir::runtime

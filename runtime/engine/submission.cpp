@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One submission: a record in the window, predecessors, edges, publication.
+#include <algorithm>
+
+#include "engine/engine_impl.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::uint32_t usual_accesses = 16;  // of a task
+constexpr std::uint32_t usual_edges = 16;     // of a task, beyond its first block
+
+std::uint32_t accesses_of(const engine_options& o) {
+  return o.accesses != 0 ? o.accesses : o.window * usual_accesses;
+}
+
+std::size_t blocks_of(const engine_options& o) {
+  const std::size_t edges = o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges};
+  return (edges + successor_block::capacity - 1) / successor_block::capacity;
+}
+
+}  // namespace
+
+engine::impl::impl(const engine_options& o)
+    : options(o),
+      tracer(o.trace, std::max(o.workers, o.most_workers)),
+      search(accesses_of(o), o.window),
+      checks(storages, search.map()),
+      blocks(blocks_of(o)),
+      groups(o.window),
+      window(o, search.map(), blocks, groups, failures, tracer, workers),
+      edges(search, storages, window, groups, blocks, failures, workers),
+      fresh(o.heap, storages, search.map(), window),
+      captured(window, search, edges, storages, workers, tracer),
+      workers(o, failures, tracer) {
+  if (o.watchdog_ns > 0) {
+    start_watchdog();
+  }
+}
+
+/// The straight path. It is short because each step that a rare mode needs is in
+/// `submit_special`, which has the same steps in the same order.
+[[gnu::always_inline]] inline result<task_id> engine::impl::submit_usual(
+    const char* name, std::span<const access> accesses, const erased_kernel& kernel,
+    const submit_options& with) {
+  if (!window.has_room(accesses.size())) {
+    window.make_room(1, accesses.size());
+  }
+  task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
+  edges.enter_plain(t, accesses);
+  window.advance();
+  const task_id id = t.id;
+  const std::uint32_t waits_for = edges.connect_in_slots(t);
+  publish(t, waits_for);
+  return id;
+}
+
+[[gnu::always_inline]] inline result<task_id> engine::impl::submit_special(
+    const char* name, std::span<const access> accesses, const erased_kernel& kernel,
+    const submit_options& with) {
+  const bool plain = checks.all_plain(accesses);
+  if (!plain && !checks.allowed(accesses)) {
+    return checks.refusal(accesses);
+  }
+  if (!with.after.empty()) {
+    WEIR_CHECK(admission::check_predecessors(with.after, window.next()));
+  }
+  if (!window.has_room(accesses.size())) {
+    window.make_room(1, accesses.size());
+  }
+  if (window.has_batches()) {
+    captured.show(accesses.size());
+  }
+  task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
+  const bool manual = fresh.is_manual();
+  if (manual) {
+    edges.enter_manual(t, accesses);
+  } else if (plain) {
+    edges.enter_plain(t, accesses);
+  } else {
+    edges.enter_any(t, accesses);
+  }
+  for (const task_id before : with.after) {
+    edges.add_asked(t, before, manual);
+  }
+  window.advance();
+  if (workers.board() != nullptr) {
+    workers.board()->add(t.id, name);
+    edges.show_waits(t);
+  }
+  const std::uint32_t waits_for = edges.connect(t);
+  if (captured.is_recording()) {
+    captured.record({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
+                    kernel.captures, accesses, with, manual);
+  }
+  const task_id id = t.id;
+  publish(t, waits_for);
+  return id;
+}
+
+/// Both paths are compiled into this function: a call would cost as much as a step.
+result<task_id> engine::submit_erased(const char* name, std::span<const access> accesses,
+                                      const erased_kernel& kernel,
+                                      const submit_options& with) {
+  return impl_->is_usual(accesses, with)
+             ? impl_->submit_usual(name, accesses, kernel, with)
+             : impl_->submit_special(name, accesses, kernel, with);
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Waiting for tasks, for the writers of a tensor, and for the users of a storage.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "engine/engine_impl.hpp"
+
+namespace weir::runtime {
+
+result<void> engine::release(storage_id id) {
+  impl& s = *impl_;
+  if (!s.storages.valid(id)) {
+    return error(
+        errc::not_found,
+        fmt::format("release of an unknown storage: expected a live one, found index {} "
+                    "generation {}",
+                    id.index, id.generation));
+  }
+  s.wait_for_users(id);
+  if (s.storages.fresh(id)) {
+    return give_up(id);  // its block goes back to the ring after older ones
+  }
+  s.search.map().remove_storage(id.index);
+  s.storages.release(id);
+  return {};
+}
+
+void engine::impl::wait_for_users(storage_id id) {
+  footprint all;
+  all.id = id;
+  all.hi = all.run = storages.size(id);
+  task_id failed = 0;
+  if (!all.empty()) {
+    // A pruned access was ordered before the write that covers it, so waiting for the
+    // rest waits for all.
+    for (const task_id user : users(all, true, failed)) {
+      static_cast<void>(wait_for(user));
+    }
+  }
+  window.retire_ended();
+  // A user may have ended behind an older task that still runs: its entries must leave
+  // the map before the storage does.
+  while (!all.empty() && !users(all, true, failed).empty()) {
+    window.run_oldest();
+  }
+  // Tasks that only keep the storage are not in the map.
+  while (window.oldest() <= storages.kept_by(id)) {
+    window.run_oldest();
+  }
+}
+
+std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
+                                         task_id& failed) {
+  captured.show(0);
+  std::vector<task_id> out;
+  const auto note = [&](access_ref, const access_entry& e) { out.push_back(e.task); };
+  failed = search.map().failure_in(bytes);
+  search.map().conflicts(bytes, true, note);
+  if (readers_too) {
+    search.map().conflicts(bytes, false, note);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+result<void> engine::impl::wait_for(task_id id) {
+  if (id == 0 || id >= window.next()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("wait for an unknown task: expected an id in [1, {}), found {}",
+                    window.next(), id));
+  }
+  if (id < window.oldest()) {
+    if (auto failed = failures.retired(id)) {
+      return std::move(*failed);
+    }
+    return {};
+  }
+  task& t = window.find(id);
+  workers.help_until_ended(t);
+  if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
+    return failures.answer(id, t.name, root);
+  }
+  return {};
+}
+
+result<void> engine::wait(task_id id) {
+  return impl_->wait_for(id);
+}
+
+result<void> engine::wait(const tensor& t) {
+  if (t.bytes().empty()) {
+    return {};
+  }
+  if (!impl_->storages.valid(t.bytes().id)) {
+    return error(
+        errc::not_found,
+        fmt::format("wait for a tensor of an unknown storage: expected a live one, found "
+                    "index {} generation {}",
+                    t.bytes().id.index, t.bytes().id.generation));
+  }
+  task_id failed = 0;
+  result<void> out;
+  for (const task_id writer : impl_->users(t.bytes(), false, failed)) {
+    if (auto one = impl_->wait_for(writer); !one && out) {
+      out = std::move(one);
+    }
+  }
+  if (failed != 0 && out) {
+    return impl_->failures.tensor_answer(failed);
+  }
+  return out;
+}
+
+result<void> engine::wait_all() {
+  impl& s = *impl_;
+  if (!s.window.empty()) {  // going from task to task would mean many starts and stops
+    s.workers.help_until_ended(s.window.find(s.window.next() - 1));
+  }
+  while (!s.window.empty()) {
+    s.window.run_oldest();
+  }
+  s.search.map().forget_failures();
+  if (auto first = s.failures.take_first()) {
+    return std::move(*first);
+  }
+  return {};
+}
+
+}  // namespace weir::runtime

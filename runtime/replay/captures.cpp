@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Captures and their replays. A replay submits all tasks at once: edges among its tasks
+/// are known, edges to earlier replays are remembered, and all others are looked up.
+#include "replay/captures.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace weir::runtime {
+namespace {
+
+error capture_error(std::string text) {
+  return error(errc::invalid_argument, std::move(text));
+}
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
+  auto out = std::make_unique<replay_instance>(g.size(), g.most_captured);
+  out->batch.follower_begin = g.follower_begin.data();
+  out->batch.followers = g.followers.data();
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    task& t = out->records.tasks[i];
+    t.name = g.nodes[i].name;
+    t.fn = g.nodes[i].fn;
+    t.urgent = g.nodes[i].urgent;
+    t.worker = g.nodes[i].worker;
+    t.batch = &out->batch;
+  }
+  return out;
+}
+
+}  // namespace
+
+captures::captures(task_window& window, conflict_search& search, wiring& edges,
+                   storage_table& storages, scheduler& workers, trace& tracer)
+    : serial_(next_serial()),
+      window_(window),
+      search_(search),
+      edges_(edges),
+      storages_(storages),
+      workers_(workers),
+      tracer_(tracer) {
+  window_.set_batch_owner(*this);
+}
+
+result<void> captures::begin(const void* argument) {
+  if (recording_ != nullptr) {
+    return capture_error("capture not begun: expected none under way, found one");
+  }
+  while (!recordings_.empty() && recordings_.front().end <= window_.oldest()) {
+    recordings_.pop_front();
+  }
+  recording_ = std::make_shared<captured_graph>();
+  recording_->engine_serial = serial_;
+  recording_->first_id = window_.next();
+  recording_->recording = window_.slots();
+  recording_->recording.argument = argument;
+  window_.use_batch(recording_->recording);
+  return {};
+}
+
+result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
+  if (recording_ == nullptr) {
+    return capture_error("capture not ended: expected one under way, found none");
+  }
+  window_.use_batch(window_.slots());
+  const std::shared_ptr<captured_graph> graph = std::exchange(recording_, nullptr);
+  recordings_.push_back({graph, window_.next()});
+  graph->releases_seen = storages_.releases();
+  graph->finish();
+  for (const storage_id id : graph->storages) {
+    const auto& kept = graph->kept;
+    if (storages_.fresh(id) && std::find(kept.begin(), kept.end(), id) == kept.end()) {
+      graph->kept.push_back(id);
+    }
+  }
+  if (graph->size() > window_.capacity() && use == capture_use::replay) {
+    return error(
+        errc::out_of_range,
+        fmt::format("capture is too long: expected at most {} tasks, which is the "
+                    "window, found {}",
+                    window_.capacity(), graph->size()));
+  }
+  return graph;
+}
+
+result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
+                                 const void* argument) {
+  if (graph == nullptr || graph->engine_serial != serial_) {
+    return capture_error("replay failed: expected a capture of this engine, found none");
+  }
+  if (recording_ != nullptr) {
+    return capture_error("replay failed: expected no capture under way, found one");
+  }
+  captured_graph& g = *graph;
+  if (g.size() > window_.capacity()) {
+    return capture_error(
+        fmt::format("replay failed: expected a capture of at most {} tasks, which is the "
+                    "window, found one of {} for drawing",
+                    window_.capacity(), g.size()));
+  }
+  WEIR_CHECK(check_storages(g));
+  if (g.size() == 0) {
+    return task_id{0};
+  }
+  window_.make_room(static_cast<std::uint32_t>(g.size()), 0);
+  live_replay& r = start(graph, argument);
+  link(r);
+  tally<std::uint64_t>(replayed_, g.size());
+  for (std::size_t why = 0; why < hazards; ++why) {
+    edges_.count_edges(static_cast<hazard>(why), g.edges[why]);
+  }
+  for (const storage_id id : g.kept) {
+    storages_.keep(id, window_.next() - 1);
+  }
+  const task_id first = r.first;
+  publish(r);
+  return first;
+}
+
+result<void> captures::check_storages(captured_graph& g) const {
+  if (g.releases_seen == storages_.releases()) {
+    return {};
+  }
+  for (const storage_id id : g.storages) {
+    if (!storages_.valid(id)) {
+      return error(
+          errc::not_found,
+          fmt::format(
+              "replay with a storage that has been released: expected a live one, "
+              "found index {} generation {}",
+              id.index, id.generation));
+    }
+  }
+  g.releases_seen = storages_.releases();
+  return {};
+}
+
+captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& graph,
+                                       const void* argument) {
+  captured_graph& g = *graph;
+  std::unique_ptr<replay_instance> instance;
+  if (g.idle.empty()) {
+    instance = make_instance(g);
+  } else {
+    instance = std::move(g.idle.back());
+    g.idle.pop_back();
+  }
+  instance->batch.argument = argument;
+  const std::size_t count = g.size();
+  if (instance->version != g.version) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::copy_n(g.captures[i].data(), g.nodes[i].size, instance->batch.values_of(i));
+    }
+    instance->version = g.version;
+  }
+  const std::span tasks(instance->records.tasks.get(), count);
+  const std::int32_t* waits_for = g.waits_for.data();
+  task_id id = window_.next();
+  for (task& t : tasks) {
+    t.id = id++;
+    t.pending.store(*waits_for++, std::memory_order_relaxed);
+    t.root.store(0, std::memory_order_relaxed);
+    t.history = nullptr;
+    t.successors.store(0, std::memory_order_relaxed);
+  }
+  if (tracer_.recording()) {
+    begin_histories(*instance, count);
+  }
+  if (workers_.board() != nullptr) {
+    show_waits(*instance, count);
+  }
+  live_replay& r = replays_.emplace_back();
+  r.tasks = tasks.data();
+  r.first = window_.next();
+  r.end = r.first + count;
+  r.graph = graph;
+  r.instance = std::move(instance);
+  window_.add_batch(r);
+  return r;
+}
+
+void captures::begin_histories(replay_instance& instance, std::size_t count) const {
+  if (instance.histories == nullptr) {
+    instance.histories = std::make_unique<task_history[]>(count);
+  }
+  const std::int64_t now = now_ns();
+  for (std::size_t i = 0; i < count; ++i) {
+    window_.begin_history(instance.records.tasks[i], instance.histories[i], now);
+  }
+}
+
+void captures::show_waits(const replay_instance& instance, std::size_t count) const {
+  const std::span<const task> tasks(instance.records.tasks.get(), count);
+  for (const task& t : tasks) {
+    workers_.board()->add(t.id, t.name);
+  }
+  for (const task& t : tasks) {
+    for (const follower f : instance.batch.followers_of(t)) {
+      workers_.board()->add_wait(tasks[f.index()].id, t.id);
+    }
+  }
+}
+
+std::uint32_t& captures::edges_of(live_replay& r, std::uint32_t index) {
+  task& t = r.tasks[index];
+  const std::int32_t waits_for = r.graph->waits_for[index];
+  // No task of the replay runs before all are linked, so nothing has been taken from a
+  // count without a guard: if it is still what the graph says, this is the first edge.
+  if (t.pending.load(std::memory_order_relaxed) == waits_for) {
+    t.pending.store(waits_for + wiring_guard, std::memory_order_relaxed);
+    touched_.push_back(index);
+    edge_counts_[index] = 0;
+  }
+  return edge_counts_[index];
+}
+
+void captures::link_after(live_replay& r, const live_replay& earlier) {
+  for (const outer_edge& e : r.graph->edges_after(*earlier.graph)) {
+    if (earlier.first + e.from < window_.oldest()) {
+      continue;
+    }
+    std::uint32_t& edges = edges_of(r, e.to);
+    task& before = earlier.tasks[e.from];
+    if (workers_.board() != nullptr) {
+      workers_.board()->add_wait(r.first + e.to, before.id);
+    }
+    edges += static_cast<std::uint32_t>(edges_.connect_one(r.tasks[e.to], before, e.why));
+  }
+}
+
+void captures::link_looked_up(live_replay& r) {
+  const captured_graph& g = *r.graph;
+  for (std::uint32_t i = 0; i < g.size(); ++i) {
+    const std::uint32_t begin = g.nodes[i].first_access;
+    const std::uint32_t end = g.nodes[i + 1].first_access;
+    task& t = r.tasks[i];
+    edges_.look_up(t, std::span(g.accesses).subspan(begin, end - begin));
+    if (edges_.found_any()) {
+      if (workers_.board() != nullptr) {
+        edges_.show_waits(t);
+      }
+      std::uint32_t& edges = edges_of(r, i);
+      edges += edges_.connect(t);
+    }
+  }
+}
+
+void captures::link(live_replay& r) {
+  touched_.clear();
+  if (edge_counts_.size() < r.graph->size()) {
+    edge_counts_.resize(r.graph->size());
+  }
+  // Of several replays of this graph in flight, only the newest is linked to. The edges
+  // of the new one to an older one are implied: the same tasks of the newest have the
+  // same accesses, and were linked to the older one themselves.
+  bool again = false;
+  for (auto earlier = replays_.rbegin() + 1; earlier != replays_.rend(); ++earlier) {
+    const bool same = earlier->graph == r.graph;
+    if (!same || !again) {
+      link_after(r, *earlier);
+    }
+    again |= same;
+  }
+  if (!search_.map().empty()) {
+    link_looked_up(r);
+  }
+}
+
+void captures::publish(live_replay& r) {
+  task* const first = r.tasks;
+  unsigned started = 0;
+  // Roots with edges to the outside still have their guard, so their count is not zero.
+  for (const std::uint32_t i : r.graph->roots) {
+    if (first[i].pending.load(std::memory_order_relaxed) == 0) {
+      workers_.start(first[i]);
+      ++started;
+    }
+  }
+  for (const std::uint32_t i : touched_) {
+    workers_.publish(first[i], wiring_guard - static_cast<std::int32_t>(edge_counts_[i]));
+  }
+  workers_.wake_for_tasks(started);
+}
+
+std::size_t captures::unshown_accesses() const noexcept {
+  std::size_t out = 0;
+  for (const live_replay& r : replays_) {
+    if (!r.shown) {
+      const captured_graph& g = *r.graph;
+      out += g.accesses.size() -
+             g.nodes[std::max(window_.oldest(), r.first) - r.first].first_access;
+    }
+  }
+  return out;
+}
+
+void captures::show(std::size_t accesses) {
+  while (search_.map().room() < unshown_accesses() + accesses) {
+    window_.run_oldest();
+  }
+  for (live_replay& r : replays_) {
+    if (r.shown) {
+      continue;
+    }
+    const std::uint64_t retired = std::max(window_.oldest(), r.first) - r.first;
+    for (auto i = static_cast<std::uint32_t>(retired); i < r.graph->size(); ++i) {
+      show_task(r, i);
+    }
+    r.shown = true;
+  }
+}
+
+void captures::show_task(const live_replay& r, std::uint32_t index) {
+  const captured_graph& g = *r.graph;
+  task& t = r.tasks[index];
+  for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
+       ++a) {
+    if (g.stays[a] != 0) {
+      search_.insert(g.accesses[a], t.id);
+      ++t.accesses;
+    }
+  }
+}
+
+void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id root) {
+  const auto& r = static_cast<const live_replay&>(batch);
+  if (r.shown) {
+    return;  // the map has the accesses, and notes the failure when it retires them
+  }
+  const captured_graph& g = *r.graph;
+  for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
+       ++a) {
+    if (g.stays[a] != 0 && g.accesses[a].mode != access_mode::read) {
+      search_.map().add_failed(g.accesses[a].bytes, root);
+    }
+  }
+}
+
+void captures::retire_batch(live_batch& batch) {
+  auto& r = static_cast<live_replay&>(batch);
+  r.graph->idle.push_back(std::move(r.instance));
+  replays_.pop_front();
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Room for new tasks, and the retirement of those that have ended.
+#include "tasks/task_window.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace weir::runtime {
+namespace {
+
+/// Asking whether a task has ended takes its cache line from the worker that runs it. The
+/// newest tasks are therefore not asked. When tasks are asked, more of them are retired
+/// than have been submitted since the last time, so that a backlog shrinks.
+constexpr std::uint64_t newest_not_asked = 128;
+constexpr std::uint32_t max_retired_per_look = 64;
+/// Largest number of slots that a full window waits for at once.
+constexpr std::uint64_t max_freed_at_once = 64;
+
+}  // namespace
+
+task_window::task_window(const engine_options& options, dependency_map& map,
+                         successor_pool& blocks, exclusion_groups& groups,
+                         failure_log& failures, trace& tracer, scheduler& workers)
+    : capacity_(options.window),
+      mask_(options.window - 1),
+      next_(options.first_task),
+      oldest_(options.first_task),
+      records_(options.window, engine::max_capture),
+      map_(map),
+      blocks_(blocks),
+      groups_(groups),
+      failures_(failures),
+      tracer_(tracer),
+      workers_(workers) {
+  records_.join(slots_);
+  slots_.groups = groups.places();
+  if (options.trace.mode != trace_mode::off) {
+    histories_ = std::make_unique<task_history[]>(options.window);
+  }
+}
+
+void task_window::make_room(std::uint32_t tasks, std::size_t accesses) {
+  if (tasks == 1 && next_ % submissions_per_look == 0 &&
+      next_ - oldest_ >= newest_not_asked) {
+    retire(max_retired_per_look);
+  }
+  if (tasks != 1 || is_full(tasks) || map_.room() < accesses) {
+    retire_ended();
+  }
+  if (is_full(tasks) || map_.room() < accesses) {
+    wait_for_room(tasks, accesses);
+  }
+}
+
+void task_window::wait_for_room(std::uint32_t tasks, std::size_t accesses) {
+  if (is_full(tasks)) {
+    run_until_not_full(tasks);
+  }
+  if (map_.room() < accesses) {
+    tally<std::uint64_t>(access_stalls_);
+  }
+  while (is_full(tasks) || map_.room() < accesses) {
+    run_oldest();
+  }
+}
+
+void task_window::run_until_not_full(std::uint32_t tasks) {
+  tally<std::uint64_t>(window_stalls_);
+  // Several tasks are waited for at once: starting and stopping to run tasks on this
+  // thread costs more than many tasks do.
+  const std::uint64_t count = std::clamp<std::uint64_t>(
+      capacity_ / 8, tasks, std::max(max_freed_at_once, std::uint64_t{tasks}));
+  run_until_ended(std::min(oldest_ + count, next_) - 1);
+}
+
+void task_window::run_until_ended(task_id id) {
+  workers_.help_until_ended(find(id));
+  retire_ended();
+}
+
+void task_window::add_batch(live_batch& batch) noexcept {
+  const std::uint64_t count = batch.end - batch.first;
+  batch.newer = nullptr;
+  (oldest_batch_ == nullptr ? oldest_batch_ : newest_batch_->newer) = &batch;
+  newest_batch_ = &batch;
+  next_ += count;
+  tally(submitted_, count);
+}
+
+void task_window::begin_history(task& t, task_history& h, std::int64_t now) const {
+  h = task_history{};
+  h.submitted = now;
+  h.pulse = tracer_.pulse();
+  h.keep = tracer_.keeps();
+  t.history = &h;
+}
+
+void task_window::retire(std::uint32_t max_tasks) {
+  while (oldest_ < next_) {
+    if (oldest_batch_ != nullptr && oldest_batch_->first <= oldest_) {
+      if (!retire_oldest_batch()) {
+        return;
+      }
+      continue;
+    }
+    task& t = slots_.tasks[oldest_ & mask_];
+    if (max_tasks-- == 0 || !t.ended()) {
+      return;
+    }
+    retire_one(t);
+  }
+}
+
+void task_window::clean_up(task& t) {
+  const task_id root = t.root.load(std::memory_order_relaxed);
+  if (root != 0) {
+    failures_.retire(t.id, t.name, root);
+  }
+  map_.retire(t.accesses, root);
+  t.accesses = 0;
+  if (t.exclusive) {
+    groups_.leave(t);
+  }
+  const std::uint32_t count =
+      t.successors.load(std::memory_order_relaxed) & (task::closed - 1);
+  if (count > successor_block::capacity) {
+    blocks_.give_back_all(t, count);
+  }
+}
+
+bool task_window::retire_oldest_batch() {
+  live_batch& batch = *oldest_batch_;
+  while (true) {
+    const std::span left(batch.tasks + (oldest_ - batch.first),
+                         batch.tasks + (batch.end - batch.first));
+    const auto next_left = std::find_if(left.begin(), left.end(),
+                                        [](const task& t) { return !t.is_spent(); });
+    oldest_ += static_cast<task_id>(next_left - left.begin());
+    if (next_left == left.end()) {
+      break;
+    }
+    task& t = *next_left;
+    if (!t.ended()) {
+      return false;
+    }
+    const task_id root = t.root.load(std::memory_order_relaxed);
+    if (root != 0) {
+      owner_->retire_failed(batch, static_cast<std::uint32_t>(oldest_ - batch.first),
+                            root);
+    }
+    retire_one(t);
+  }
+  oldest_batch_ = batch.newer;
+  owner_->retire_batch(batch);
+  return true;
+}
+
+}  // namespace weir::runtime
