@@ -35,7 +35,7 @@ inline tokens random_tokens(std::size_t count, std::uint64_t seed,
 inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_config config,
                                                             tokens corpus) {
   return or_throw(storage::context_stream::open(
-      config, or_throw(storage::memory_source(std::move(corpus)))));
+      config, or_throw(storage::open_memory_source(std::move(corpus)))));
 }
 
 /// All chunks of a rank, or `most` of them.
