@@ -132,6 +132,43 @@ TEST(Hn4Tensors, HeadersThatLieAreErrorsNotTensors) {
   EXPECT_EQ(raw->format(), container_format::raw);
 }
 
+TEST(Hn4Tensors, ErrorsOfHeadersSayWhatWasExpectedAtWhichByte) {
+  struct fault {
+    std::string header;
+    std::size_t taken;  // bytes of the header that the parser has taken
+    std::string expected;
+  };
+  const std::string begin = R"({"a":{"dtype":"U8","shape":)";
+  const fault faults[] = {
+      {begin + "true}}", begin.size() + 4, "expected dtype, shape and data_offsets"},
+      {begin + "[1.5]}}", begin.size() + 5, "expected dtype, shape and data_offsets"},
+      {begin + "[4]}}", begin.size() + 4, "expected dtype, shape and data_offsets"},
+      {R"({"a":7})", 7, "expected dtype, shape and data_offsets of tensor \"a\""},
+      {R"({"a":7)", 6, "expected dtype, shape and data_offsets of tensor \"a\""},
+      {R"({"__metadata__":{"x":nul}})", 25, "expected a value of the metadata"},
+      {"{7}", 3, "expected the name of a tensor"},
+      {R"({} x)", 4, "expected nothing behind the object"},
+      {std::string("{\"\xFF\":7}"), 3, "expected the name of a tensor"}};
+  for (const fault& f : faults) {
+    const auto d = tensor_directory::of_bytes(safetensors(f.header, 86));
+    ASSERT_FALSE(d) << f.header;
+    const std::string text = d.error().text();
+    EXPECT_NE(text.find(f.expected), std::string::npos) << f.header << ": " << text;
+    EXPECT_NE(text.find(fmt::format("at byte {}:", 8 + f.taken)), std::string::npos)
+        << f.header << ": " << text;
+  }
+}
+
+TEST(Hn4Tensors, ValuesThatAreNotReadMayBeNestedToALimit) {
+  const auto header = [](std::size_t depth) {
+    return R"({"__metadata__":)" + std::string(depth, '[') + std::string(depth, ']') +
+           R"(,"a":{"x":{"y":[1,null,true,-2,0.5,"z"]},"dtype":"U8","shape":[4],)"
+           R"("data_offsets":[0,4]}})";
+  };
+  EXPECT_TRUE(tensor_directory::of_bytes(safetensors(header(64), 4)));
+  EXPECT_FALSE(tensor_directory::of_bytes(safetensors(header(65), 4)));
+}
+
 TEST(Hn4Tensors, DamagedAndCutHeadersNeverGiveARangeOutsideTheFile) {
   constexpr std::uint64_t seed = 4;
   RecordProperty("seed", static_cast<int>(seed));
