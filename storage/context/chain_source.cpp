@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Several sources one after another.
+/// Joins several token sources into one, with a separator between them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,11 +11,13 @@ namespace weir::storage {
 
 namespace {
 
+/// Several sources, one after another, with `end_of_text` between two of them.
 class chained_tokens final : public token_source {
  public:
   explicit chained_tokens(std::vector<std::unique_ptr<token_source>> parts)
       : parts_(std::move(parts)) {}
 
+  /// Determines size and identity of the whole.
   result<void> attach() {
     std::vector<source_leaf> leaves;
     bool digested = true;
@@ -26,11 +28,13 @@ class chained_tokens final : public token_source {
       size_ += part->size() + 1;
       const source_identity& identity = part->identity();
       leaves.insert(leaves.end(), identity.leaves.begin(), identity.leaves.end());
-      // Parts too long to list their files still count, by the digest of their list.
+      // A part with too many files to list them is still covered: its list digest takes
+      // the place of a leaf.
       leaves.push_back({"", identity.list_digest, 0});
       digested = digested && identity.segment_tokens != 0;
       listed = listed && !identity.leaves.empty();
     }
+    // No separator follows the last part.
     --size_;
     identity_.tokens = size_;
     set_leaves(identity_, std::move(leaves), 2);
@@ -81,19 +85,21 @@ class chained_tokens final : public token_source {
     WEIR_TRY(const std::uint64_t inside,
              parts_[part]->next_document(index - starts_[part]));
     const std::uint64_t next = starts_[part] + inside;
-    // At the end of a part comes the separator, and then the next document.
+    // If the part holds no further document, the next one begins behind the separator.
     return next < end || next >= size_ ? std::min(next, size_) : end + 1;
   }
 
  private:
+  /// Returns the number of the part that holds a token. The separator behind a part
+  /// belongs to it.
   std::size_t part_of(std::uint64_t index) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
     return static_cast<std::size_t>(after - starts_.begin()) - 1;
   }
 
   std::vector<std::unique_ptr<token_source>> parts_;
-  std::vector<std::uint64_t> starts_;
-  std::vector<std::size_t> first_leaf_;
+  std::vector<std::uint64_t> starts_;  ///< index of the first token of each part
+  std::vector<std::size_t> first_leaf_;  ///< number of the first leaf of each part
   std::uint64_t size_ = 0;
   source_identity identity_;
 };

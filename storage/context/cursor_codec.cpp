@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a cursor, of a generator state and of the state of a source.
+/// Encodes and decodes cursors, generator states and source states.
 #include "context/cursor_codec.hpp"
 
 #include <fmt/core.h>
@@ -45,6 +45,8 @@ void put_eras(record_writer& to, const std::vector<era>& eras) {
   }
 }
 
+/// Reads the eras of a cursor. The count is compared with the remaining bytes before
+/// anything is allocated for it.
 result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
   const std::size_t count = from.get_count<std::uint32_t>(48 + 8 * lanes);
   bool clean = from.get<std::uint32_t>() == 0;
@@ -68,6 +70,7 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
   return out;
 }
 
+/// Writes a generator state: 32 bytes, of which 4 are reserved.
 void put_rng(record_writer& to, const rng_state& rng) {
   to.put(rng.algorithm);
   to.put(rng.version);
@@ -137,6 +140,7 @@ byte_vector encode(const stream_cursor& c) {
 
 namespace {
 
+/// Checks the remembered tokens against their count and hash. A cursor may lack them.
 result<void> check_ring(const stream_cursor& c) {
   if (c.ring.empty()) {
     return {};
@@ -166,6 +170,8 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
                              cursor_version, version));
   }
   stream_cursor c;
+  // Every count is checked against the bytes that are left; once a read fails, `from`
+  // returns zeros, and the failure is reported at the end.
   const auto lanes = from.get<std::uint32_t>();
   for (std::uint64_t* value :
        {&c.dataset_index, &c.chunk_id, &c.pulse_id, &c.content_hash, &c.content_count,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole cursor out of the marks of committed chunks.
+/// Makes a whole cursor from the marks of committed chunks.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace weir::storage {
 
 namespace {
 
-/// The first era that the windows of all lanes need; what lies before it is forgotten.
+/// Returns the index of the first era that the windows of all lanes need. A cursor does
+/// not store earlier eras.
 std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> at) {
   std::size_t first = eras.size() - 1;
   for (std::uint32_t l = 0; l < at.size(); ++l) {
@@ -24,6 +25,8 @@ std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> 
 
 }  // namespace
 
+/// Encodes where each lane reads next, as place in the source and as file and byte for
+/// people.
 byte_vector context_stream::state::source_state(std::span<const lane_state> at,
                                                 const era& current) {
   stored_source out;
@@ -37,6 +40,8 @@ byte_vector context_stream::state::source_state(std::span<const lane_state> at,
   return encode_source_state(out);
 }
 
+/// Makes the cursor for given lane states. It reads the last tokens of every lane again,
+/// so it depends on the states alone and not on what was read ahead.
 result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_state> at,
                                                          std::size_t current_era,
                                                          std::uint64_t pulse_id) {
@@ -50,6 +55,7 @@ result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_st
     c.chunk_id += at[l].chunks;
     const auto window = static_cast<std::size_t>(window_of(at.size(), at[l].position));
     const std::size_t before = c.ring.size();
+    // The window of this lane is appended to those of the lanes before it.
     c.ring.resize(before + window);
     WEIR_TRY(const std::size_t got, read_lane(all, l, at[l].position - window,
                                               std::span(c.ring).subspan(before)));
@@ -71,6 +77,8 @@ result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_st
   return c;
 }
 
+// Marks may come in any order; of several marks of one lane the furthest counts. Lanes
+// without a mark keep the state in which the stream was opened or restored.
 result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> committed,
                                                 std::uint64_t pulse_id) {
   state& s = *state_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names, sizes and digests by which a changed corpus is noticed.
+/// Names, sizes and digests by which a changed source is noticed.
 #include "context/identity.hpp"
 
 #include <fmt/core.h>
@@ -11,8 +11,10 @@ namespace weir::storage {
 
 namespace {
 
+/// Smallest number of tokens that one digest covers.
 constexpr std::uint64_t smallest_segment = 4096;
 
+/// Makes the error for a source that is not the one of the cursor.
 error other_corpus(std::string expected, std::string found, std::string where) {
   return error(errc::history_mismatch,
                fmt::format("cannot resume on another corpus: expected {}, found {}",
@@ -21,6 +23,7 @@ error other_corpus(std::string expected, std::string found, std::string where) {
       .hint("restore the files that the run began with, or start another run");
 }
 
+/// Compares the lists of files, and names the first file that differs.
 result<void> compare_leaves(const source_identity& expected, const source_identity& found,
                             const token_source& source) {
   const std::size_t common = std::min(expected.leaves.size(), found.leaves.size());
@@ -76,6 +79,8 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
   }
 }
 
+// The segments double in size until `max_segments` of them cover the source, so that an
+// identity stays small for any corpus.
 result<void> digest_content(token_source& source, source_identity& identity) {
   std::uint64_t segment = smallest_segment;
   while ((source.size() + segment - 1) / segment > max_segments) {
@@ -151,8 +156,8 @@ result<void> compare_identity(const source_identity& expected,
         fmt::format("{} tokens, list digest {}", found.tokens, hex64(found.list_digest)),
         source.where(0));
   }
-  // One of them was attached without a digest of its content: the window alone speaks
-  // then.
+  // If one of the two was opened without a digest of its content, only the tokens of the
+  // window prove that the content is the same.
   if (expected.segment_tokens != found.segment_tokens ||
       expected.segments.size() != found.segments.size()) {
     return {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which token of the source a lane reads, and the chain over what it has read.
+/// Maps the text of a lane to the source, and computes the hash chain over what a lane
+/// has read.
 #include <algorithm>
 #include <cstring>
 
@@ -15,6 +16,7 @@ location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
   if (lanes == 1) {
     return {e.source_offset + delta, position_limit};
   }
+  // The product may exceed 64 bits if the position comes from a damaged cursor.
   __extension__ using wide = unsigned __int128;
   const std::uint64_t block = e.chunk * e.lane_block;
   const std::uint64_t inside = delta % block;
@@ -33,6 +35,7 @@ std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
   return found;
 }
 
+// Continues a chain at a block that already holds the tokens `open`.
 lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> open)
     : chain_(chain), open_(open.size()) {
   WEIR_EXPECT(open.size() < history_block);
@@ -62,6 +65,7 @@ std::uint64_t window_of(std::size_t lanes, std::uint64_t position) {
                                  std::max<std::size_t>(1, cursor_window / lanes));
 }
 
+// Each pass reads one run of tokens: up to the end of a block, of the era, or of `to`.
 result<std::size_t> context_stream::state::read_lane(std::span<const era> within,
                                                      std::uint32_t l,
                                                      std::uint64_t position,
@@ -86,6 +90,8 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
   return done;
 }
 
+// Covers everything that was handed out: complete blocks by the chain, the tokens of the
+// incomplete block by reading them again.
 result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
                                       std::span<const lane_state> at) {
   record_writer out;

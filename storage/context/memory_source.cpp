@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokens in memory.
+/// Tokens in memory as a source.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@ result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint3
 
 namespace {
 
+/// A vector of tokens as a source.
 class memory_tokens final : public token_source {
  public:
   memory_tokens(std::vector<std::uint32_t> tokens, std::string name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pages of tokens under the end policy.
+/// Reads pages of tokens and repeats the source under the policy `loop`.
 #include "context/pages.hpp"
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace weir::storage {
 
 namespace {
 
-/// 16 Ki tokens: a page of u32 stays in the second-level cache and one read call serves
-/// 256 chunks of 64.
+/// 16 Ki tokens: such a page of u32 fits into the second-level cache, and one read of the
+/// source serves 256 chunks of 64 tokens.
 constexpr std::uint64_t page_tokens = 16384;
 constexpr std::size_t most_pages = 64;
 
@@ -20,7 +20,8 @@ token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lan
     : source_(source),
       loops_(end == end_policy::loop),
       period_(source.size() == unknown_size ? unknown_size : source.size() + 1),
-      // One page per lane that reads elsewhere, one for windows, one for what comes next.
+      // Lanes read far apart, so each has a page. One more serves the windows of cursors,
+      // one the lookahead.
       pages_(std::min<std::size_t>(most_pages, std::size_t{lanes} + 2)) {}
 
 std::uint64_t token_pages::end() const noexcept {
@@ -33,6 +34,8 @@ std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset / period_ : 0;
 }
 
+// Documents are found in the source; a round that has no further one continues in the
+// next round.
 result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   const std::uint64_t index = index_of(offset);
   if (index >= source_.size()) {
@@ -45,7 +48,7 @@ result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
 
 result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint32_t> to) {
   if (!source_.seekable()) {
-    return source_.read(offset, to);  // a page would wait for more than was asked for
+    return source_.read(offset, to);  // a page would wait for more than was requested
   }
   std::size_t done = 0;
   while (done < to.size() && offset + done < end()) {
@@ -61,6 +64,8 @@ result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint3
   return done;
 }
 
+// The last page is tried first, because most reads continue where the one before ended. A
+// page whose read fails must not be found later, so its number is set last.
 result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   if (pages_[last_].number == number) {
     return &pages_[last_];
@@ -86,6 +91,7 @@ result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   return &p;
 }
 
+// Reads a page from the source. Between two rounds of a loop stands `end_of_text`.
 result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint32_t> to) {
   std::size_t done = 0;
   while (done < to.size() && offset + done < end()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a descriptor that cannot seek.
+/// Reads the bytes of a file descriptor that cannot seek as tokens.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -15,10 +15,12 @@ namespace weir::storage {
 
 namespace {
 
-/// Tokens that stay readable behind the newest one: room for reading ahead and for the
-/// window of a cursor.
+/// Tokens that stay readable behind the newest one. They serve reads of chunks that were
+/// read ahead and the window of a cursor.
 constexpr std::size_t remembered = std::size_t{1} << 20;
 
+/// The bytes of a pipe. The newest ones are kept, so that a cursor can read its window
+/// again.
 class pipe_tokens final : public token_source {
  public:
   pipe_tokens(int descriptor, std::string name)
@@ -79,7 +81,8 @@ class pipe_tokens final : public token_source {
   }
 
  private:
-  /// Reads until `count` bytes are kept or the pipe ends.
+  /// Reads until `count` bytes are kept or the pipe ends. Waiting for all of them makes
+  /// chunks independent of how the writer cuts its output.
   result<void> fill(std::uint64_t count) {
     std::array<std::byte, 16384> piece{};
     while (!ended_ && kept_.size() < count) {
@@ -99,6 +102,8 @@ class pipe_tokens final : public token_source {
     }
     return {};
   }
+  /// Drops old bytes. It waits until half of the memory can be dropped, so that every
+  /// byte is moved once on average.
   void forget() {
     if (kept_.size() > 2 * remembered) {
       const std::size_t old = kept_.size() - remembered;
@@ -110,8 +115,8 @@ class pipe_tokens final : public token_source {
   int descriptor_;
   std::string name_;
   source_identity identity_;
-  byte_vector kept_;
-  std::uint64_t first_ = 0;  ///< index of kept_[0]
+  byte_vector kept_;  ///< the newest bytes, the oldest first
+  std::uint64_t first_ = 0;  ///< index of the first byte of `kept_`
   bool ended_ = false;
 };
 

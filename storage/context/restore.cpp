@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of a cursor against source and configuration, and the way back behind it.
+/// Checks a cursor against the source and the configuration, and continues the stream
+/// after it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,11 +15,13 @@ namespace weir::storage {
 
 namespace {
 
+/// Makes the error for a cursor whose parts contradict each other.
 error contradiction(std::string_view what) {
   return error(errc::corrupt, fmt::format("cannot restore the stream: {}", what));
 }
 
-/// Sums, counts and eras of a cursor must agree before anything is computed from them.
+/// Checks that sums, counts and eras of a cursor agree, before anything is computed from
+/// them: a cursor may come from a damaged file.
 result<void> check_inside(const stream_cursor& c) {
   std::uint64_t tokens = 0;
   std::uint64_t chunks = 0;
@@ -60,6 +63,8 @@ result<void> check_inside(const stream_cursor& c) {
   return {};
 }
 
+/// Checks lanes, lane block and chunk size. With one lane a new chunk size changes only
+/// where chunks end, so it is allowed.
 result<void> check_geometry(const stream_cursor& c, const stream_config& config) {
   if (c.lanes.size() != config.lanes) {
     return error(errc::lane_mismatch,
@@ -84,6 +89,7 @@ result<void> check_geometry(const stream_cursor& c, const stream_config& config)
   return {};
 }
 
+/// Describes a generator state for a message.
 std::string text_of(const std::optional<rng_state>& rng) {
   return rng ? fmt::format("algorithm {} version {} key {:#x} counter {:#x}:{:#x}",
                            rng->algorithm, rng->version, rng->key, rng->counter_high,
@@ -91,6 +97,7 @@ std::string text_of(const std::optional<rng_state>& rng) {
              : "none";
 }
 
+/// Checks that the random order, if any, is in the state of the cursor.
 result<void> check_rng(const stream_cursor& c, const token_source& source) {
   const std::optional<rng_state> found = source.rng();
   if (c.rng != found) {
@@ -102,6 +109,8 @@ result<void> check_rng(const stream_cursor& c, const token_source& source) {
   return {};
 }
 
+/// Checks that every token that was consumed lies inside the source, for every era of
+/// every lane.
 result<void> check_bounds(const stream_cursor& c, const context_stream::state& s) {
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
     for (std::size_t i = 0; i < c.eras.size(); ++i) {
@@ -123,6 +132,7 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
   return {};
 }
 
+/// Describes a token for a message.
 std::string text_of(std::uint32_t token) {
   if (token == end_of_text) {
     return "end of text";
@@ -132,6 +142,7 @@ std::string text_of(std::uint32_t token) {
              : fmt::format("token {}", token);
 }
 
+/// Returns file and byte of a token of a lane's text.
 std::string where_in_lane(const context_stream::state& s, std::span<const era> eras,
                           std::uint32_t l, std::uint64_t position) {
   const era& e = eras[era_at(eras, l, position)];
@@ -139,8 +150,8 @@ std::string where_in_lane(const context_stream::state& s, std::span<const era> e
   return s.source->where(std::min(s.pages.index_of(offset), s.source->size()));
 }
 
-/// Reads the windows of all lanes again and compares them with the ring, or their hash if
-/// there is no ring.
+/// Reads the windows of all lanes again and compares them with the remembered tokens, or
+/// only their hash if the cursor does not hold the tokens. `found` receives the windows.
 result<void> check_content(context_stream::state& s, const stream_cursor& c,
                            std::vector<std::uint32_t>& found) {
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
@@ -180,6 +191,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
   return {};
 }
 
+/// Compares the hash over everything that was consumed.
 result<void> check_history(context_stream::state& s, const stream_cursor& c) {
   WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes));
   if (found != c.history_hash) {
@@ -191,8 +203,8 @@ result<void> check_history(context_stream::state& s, const stream_cursor& c) {
   return {};
 }
 
-/// A pipe cannot be read again: what it said before is the ring, and its next byte is
-/// what follows.
+/// Continues a pipe. It cannot be read again, so the remembered tokens stand for what it
+/// delivered before, and its next byte is the next token.
 result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (s.source->seekable()) {
     return {};
@@ -208,6 +220,7 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   return s.source->continue_at(offset, c.ring);
 }
 
+/// Makes the state of a lane after the cursor, with the tokens of its incomplete block.
 result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
   lane out;
   out.at = c.lanes[l];
@@ -224,6 +237,8 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
 
 }  // namespace
 
+// The order of the checks is the order in which errors are reported. Nothing in the
+// stream changes until all have passed, except that a pipe accepts its position.
 result<void> context_stream::restore(const stream_cursor& c) {
   state& s = *state_;
   if (c.lanes.empty()) {
@@ -247,6 +262,7 @@ result<void> context_stream::restore(const stream_cursor& c) {
   s.lanes = std::move(lanes);
   s.base = c.lanes;
   s.eras = c.eras;
+  // A new chunk size begins a new era where the old one ends.
   if (s.eras.back().chunk != s.config.chunk) {
     const era& old = c.eras.back();
     era next;
@@ -257,7 +273,7 @@ result<void> context_stream::restore(const stream_cursor& c) {
     next.chunk = s.config.chunk;
     next.lane_block = s.config.lane_block;
     next.lane_positions = {c.lanes[0].position};
-    // Nothing read since a reset: the boundary is still ahead.
+    // If nothing was read since a reset, its boundary still lies ahead.
     next.boundary = old.boundary && old.lane_positions[0] == c.lanes[0].position;
     s.eras.push_back(std::move(next));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The settings of a context stream, and the rules that hold between several of them.
+/// The settings of a context stream, and the rules between several of them.
 #include "weir/base/settings.hpp"
 
 #include <fmt/core.h>
@@ -12,6 +12,7 @@ namespace weir::storage {
 
 namespace {
 
+/// Makes the table of settings: name, member, text for users and range of each.
 settings_table<stream_config> make_table() {
   using c = stream_config;
   constexpr std::int64_t most_lanes = 1 << 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handing out chunks, and reset.
+/// Hands out chunks and begins new contexts.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +15,8 @@ error bad_argument(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
+/// Checks the configuration, also against the source; returns a warning or an empty
+/// string.
 result<std::string> check_config_for(const stream_config& c, const token_source& source) {
   WEIR_TRY(std::string warning, check_config(c));
   if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
@@ -25,6 +27,7 @@ result<std::string> check_config_for(const stream_config& c, const token_source&
   return warning;
 }
 
+/// Makes the era with which a stream begins.
 era first_era(const stream_config& c) {
   era e;
   e.chunk = c.chunk;
@@ -33,6 +36,7 @@ era first_era(const stream_config& c) {
   return e;
 }
 
+/// Returns whether a document ends among the tokens.
 bool has_end_of_text(std::span<const std::uint32_t> tokens) {
   bool any = false;  // no early exit: this loop becomes vector code
   for (const std::uint32_t token : tokens) {
@@ -90,8 +94,8 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
   for (;;) {
     std::uint32_t next = s.config.lanes;
     for (std::uint32_t l = rank; l < s.config.lanes; l += s.config.ranks) {
-      // The lane with the fewest chunks: a function of the lanes alone, so it survives a
-      // restore.
+      // The turn goes to the lane with the fewest chunks. That depends on the states of
+      // the lanes alone, so a restored stream continues with the same lane.
       if (!s.lanes[l].ended &&
           (next == s.config.lanes || s.lanes[l].at.chunks < s.lanes[next].at.chunks)) {
         next = l;
@@ -109,7 +113,7 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
 
 namespace {
 
-/// Fills `chunk.tokens` with up to n tokens of a lane's text, and the lookahead.
+/// Reads up to `n` tokens of a lane's text into `chunk.tokens`, and the lookahead.
 result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n,
                         token_chunk& chunk) {
   const era& e = s.eras.back();
@@ -120,8 +124,8 @@ result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n
   while (done < n && ahead) {
     const location at = locate(e, l, delta + done);
     const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(at.run, n - done));
-    // One token more than the chunk takes: the lookahead, unless the next block
-    // overwrites it.
+    // Reads one token more than the chunk takes: it is the lookahead, unless the chunk
+    // goes on in another block, which overwrites it.
     WEIR_TRY(const std::size_t got,
              s.pages.read(at.offset, std::span(chunk.tokens).subspan(done, want + 1)));
     ahead = got > want;
@@ -134,6 +138,7 @@ result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n
   return {};
 }
 
+/// Ends a chunk with its first `end_of_text`; the token behind it becomes the lookahead.
 void cut_at_boundary(token_chunk& chunk) {
   const auto found = std::find(chunk.tokens.begin(), chunk.tokens.end(), end_of_text);
   const auto count = static_cast<std::size_t>(found - chunk.tokens.begin()) + 1;
@@ -143,6 +148,8 @@ void cut_at_boundary(token_chunk& chunk) {
   }
 }
 
+/// Lists where documents begin. `before` says that a boundary lies directly before the
+/// chunk.
 void note_boundaries(token_chunk& chunk, bool before) {
   if (before) {
     chunk.boundaries.push_back(0);
@@ -177,6 +184,7 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
     return std::optional<token_chunk>();
   }
   const era& e = s.eras.back();
+  // The first chunk of each lane after a reset has a boundary before it.
   const bool fresh = e.boundary && e.lane_positions[index] == l.at.position;
   const bool inside = has_end_of_text(chunk.tokens);
   if (inside && s.config.boundary == boundary_policy::split) {
@@ -199,6 +207,8 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   return std::optional<token_chunk>(std::move(chunk));
 }
 
+// The new context begins at the first document behind everything that any lane has read.
+// Lanes that are behind never read the blocks before it.
 result<void> context_stream::reset() {
   state& s = *state_;
   const era& e = s.eras.back();
@@ -212,7 +222,7 @@ result<void> context_stream::reset() {
     }
   }
   if (e.boundary && !read) {
-    return {};  // twice without a token between is once
+    return {};  // nothing was read since the last reset, so this one changes nothing
   }
   era next = first_era(s.config);
   WEIR_TRY(next.source_offset, s.pages.next_document(furthest));
