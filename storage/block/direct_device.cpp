@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file read past the page cache.
+/// A file that is read without the page cache (O_DIRECT).
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -18,18 +18,21 @@ namespace weir::storage {
 
 namespace {
 
-// Shorter reads are one transfer each; nothing is read ahead for them.
+/// Reads up to this size are one transfer each, and nothing is read ahead for them.
 constexpr std::uint64_t short_read = std::uint64_t{64} << 10;
+/// Largest number of sequential readers that one device keeps, each with its own
+/// read-ahead.
 constexpr std::size_t most_lanes = 16;
 
-/// Memory for one short read; one per thread, kept.
+/// Returns the memory of this thread for one short read. A direct transfer needs aligned
+/// memory, offset and length, which a caller's buffer rarely has.
 mutable_bytes bounce() {
   constexpr std::size_t bytes = short_read + 2 * direct_unit;
   thread_local const aligned_memory memory = allocate_aligned(bytes);
   return {memory.get(), bytes};
 }
 
-/// Hands bytes out to pieces in order.
+/// Copies consecutive bytes into several buffers, one after another.
 class scatter {
  public:
   explicit scatter(std::span<const mutable_bytes> pieces) : pieces_(pieces) {}
@@ -51,9 +54,10 @@ class scatter {
 
  private:
   std::span<const mutable_bytes> pieces_;
-  std::size_t filled_ = 0;  // of the first piece
+  std::size_t filled_ = 0;  ///< bytes of the first buffer that are filled
 };
 
+/// A device with two descriptors of one file: one for direct reads, one for the rest.
 class direct_device final : public over_file {
  public:
   direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads how)
@@ -63,7 +67,7 @@ class direct_device final : public over_file {
     direct_.name = name();
   }
   ~direct_device() override {
-    lanes_.clear();
+    lanes_.clear();  // waits for transfers in flight, which still use the descriptor
     ::close(direct_.descriptor);
   }
 
@@ -78,7 +82,7 @@ class direct_device final : public over_file {
       bytes += piece.size();
     }
     if (bytes == 0 || offset > size() || bytes > size() - offset) {
-      return file().read_scattered(offset, pieces);  // says what is wrong
+      return file().read_scattered(offset, pieces);  // reports what is wrong
     }
     if (bytes <= short_read) {
       return read_short(offset, static_cast<std::size_t>(bytes), scatter(pieces));
@@ -91,6 +95,7 @@ class direct_device final : public over_file {
   }
 
  private:
+  /// Reads a range by one transfer of all aligned units that it touches.
   result<void> read_short(std::uint64_t offset, std::size_t bytes, scatter take) const {
     const std::uint64_t begin = align_down<std::uint64_t>(offset, direct_unit);
     const auto skip = static_cast<std::size_t>(offset - begin);
@@ -101,7 +106,9 @@ class direct_device final : public over_file {
     return {};
   }
 
-  // The lane that stopped there, else a new one, else the one unused for longest.
+  /// Takes the reader that stopped at `offset`, else makes a new one; if there are too
+  /// many, takes the one that was unused longest. The caller has it for itself until it
+  /// gives it back.
   std::unique_ptr<read_lane> take_lane(std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
     auto found = std::find_if(lanes_.begin(), lanes_.end(),
@@ -116,6 +123,8 @@ class direct_device final : public over_file {
     lanes_.erase(found);
     return lane;
   }
+  /// Makes the queue of a new reader. After the kernel has refused one, threads are used
+  /// for good.
   std::unique_ptr<queued_reads> queue() {
     if (how_ == direct_reads::queue) {
       if (auto in_kernel = queue_in_kernel(direct_.descriptor, read_lane::depth)) {
@@ -133,7 +142,7 @@ class direct_device final : public over_file {
   std::mutex mutex_;
   direct_reads how_;
   std::shared_ptr<read_threads> threads_;
-  std::vector<std::unique_ptr<read_lane>> lanes_;  // not in use, longest unused first
+  std::vector<std::unique_ptr<read_lane>> lanes_;  ///< not in use, the oldest first
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file mapped into memory as a device for reading.
+/// A file that is mapped into memory for reading.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -17,6 +17,7 @@ namespace weir::storage {
 
 namespace {
 
+/// Reads by copying from the mapping; everything else is left to the file.
 class mapped_device final : public over_file {
  public:
   mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
@@ -27,7 +28,7 @@ class mapped_device final : public over_file {
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     if (offset > bytes_.size() || to.size() > bytes_.size() - offset) {
-      return file().read(offset, to);  // says what is wrong
+      return file().read(offset, to);  // reports what is wrong
     }
     if (!to.empty()) {
       std::memcpy(to.data(), bytes_.data() + offset, to.size());
@@ -46,6 +47,7 @@ class mapped_device final : public over_file {
   bytes_view bytes_;
 };
 
+/// Makes the error of a failed system call; `action` completes "cannot ... FILE".
 error failed(const char* what, const std::string& path) {
   return error(errc::io,
                fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(errno)));
@@ -56,7 +58,7 @@ error failed(const char* what, const std::string& path) {
 result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   if (file->size() == 0) {
-    return file;  // nothing can be mapped
+    return file;  // an empty file cannot be mapped
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {

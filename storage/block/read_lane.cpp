@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks on their way, and what to do with short ones.
+/// Reads ahead in chunks, and completes chunks whose transfers were short.
 #include "block/read_lane.hpp"
 
 #include <fmt/core.h>
@@ -43,9 +43,11 @@ result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size
   return {};
 }
 
+// A read that continues keeps the chunks in flight and extends them by a full queue. Any
+// other one drops them, because the file may have changed since they were requested.
 void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
   const bool goes_on = offset == next_;
-  next_ = UINT64_MAX;  // until the read has ended well
+  next_ = UINT64_MAX;  // an unfinished read cannot be continued
   if (!goes_on) {
     forget();
   }
@@ -53,6 +55,7 @@ void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
   last_ = std::min(last_, (file_.size - 1) / chunk);
 }
 
+// Chunk i has slot i modulo `depth`, so a chunk is requested when its slot is free.
 void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
   for (std::uint64_t index = first; index <= last; ++index) {
     slot& s = slots_[index % depth];
@@ -71,7 +74,8 @@ void read_lane::wait_for_one() {
   --running_;
 }
 
-// Bytes from `offset` on, at least one and at most `most`.
+// Returns bytes from `offset` on: at least one, at most `most`, all of one chunk. Chunks
+// before it are finished, which frees their slots for reading ahead.
 result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
   const std::uint64_t index = offset / chunk;
   for (slot& s : slots_) {
@@ -88,16 +92,19 @@ result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
   const auto skip = static_cast<std::size_t>(offset - begins);
   const auto count =
       static_cast<std::size_t>(std::min<std::uint64_t>(most, chunk - skip));
+  // An interrupted transfer has read nothing; `fill` below repeats it.
   if (s.got < 0 && s.got != -EINTR && s.got != -EAGAIN) {
     return file_.failed(offset, count, static_cast<int>(-s.got));
   }
   const auto have = static_cast<std::size_t>(std::max<std::int64_t>(s.got, 0));
+  // The transfer was short: read the rest directly.
   if (have < skip + count) {
     WEIR_CHECK(file_.fill(begins, memory_of(index), have, skip + count));
   }
   return bytes_view(memory_of(index)).subspan(skip, count);
 }
 
+// Waits for everything in flight, because it still writes into the memory of the slots.
 void read_lane::forget() {
   while (running_ > 0) {
     wait_for_one();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads that read where the kernel has no queue for it.
+/// Reads by threads, for systems that do not allow io_uring.
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +15,7 @@
 
 namespace weir::storage {
 
+/// A fixed number of threads that carry out tasks in the order in which they were added.
 class read_threads {
  public:
   explicit read_threads(unsigned count) {
@@ -32,6 +33,7 @@ class read_threads {
     changed_.notify_all();
     threads_.clear();
   }
+  /// Adds a task and wakes a thread for it.
   void add(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
@@ -41,6 +43,7 @@ class read_threads {
   }
 
  private:
+  /// Carries out tasks until the object is destroyed and no task is left.
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -65,6 +68,7 @@ class read_threads {
 
 namespace {
 
+/// Reads of one file, carried out by shared threads.
 class thread_queue final : public queued_reads {
  public:
   thread_queue(std::shared_ptr<read_threads> threads, int file)
@@ -76,7 +80,8 @@ class thread_queue final : public queued_reads {
       const ended e{number, n < 0 ? -errno : n};
       const std::lock_guard lock(mutex_);
       ended_.push_back(e);
-      changed_.notify_one();  // under the lock: its owner may be gone after it
+      // Notifies while the lock is held: afterwards the queue may be destroyed.
+      changed_.notify_one();
     });
   }
   ended wait() override {
