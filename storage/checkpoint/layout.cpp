@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preamble, table and footer to bytes and back.
+/// Encodes and decodes the preamble, the table and the footer of a checkpoint file.
 #include "checkpoint/layout.hpp"
 
 #include <fmt/core.h>
@@ -65,6 +65,7 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   return p;
 }
 
+// An entry is 32 bytes, the dimensions, and the name padded to a multiple of 8.
 byte_vector encode_table(std::span<const table_entry> entries) {
   record_writer out;
   for (const table_entry& e : entries) {
@@ -86,6 +87,8 @@ byte_vector encode_table(std::span<const table_entry> entries) {
 
 namespace {
 
+/// Decodes one entry and checks it. `offset` is where its section must begin,
+/// `after_sections` where all sections end.
 result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
                                  std::uint64_t after_sections, const std::string& path) {
   const auto wrong = [&](std::string text) {
@@ -121,8 +124,8 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
     return wrong(fmt::format("entry \"{}\" has no known type", e.name));
   }
   e.type = info->id;
-  // Where a section lies follows from those before it: a table that says otherwise is not
-  // of ours.
+  // The place of a section follows from the sections before it. A table that says
+  // otherwise was not written by this code.
   if (e.offset != offset || e.length > after_sections - offset) {
     return wrong(
         fmt::format("entry \"{}\" of {} bytes at {} does not fit: expected it at {}",
@@ -138,6 +141,8 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
 
 }  // namespace
 
+// The number of sections comes from a preamble whose hash was right. Memory is taken
+// entry by entry, so a false number costs nothing.
 result<std::vector<table_entry>> decode_table(bytes_view bytes, const preamble& p,
                                               const std::string& path) {
   record_reader from(bytes);
@@ -172,6 +177,8 @@ byte_vector encode_footer(const preamble& p, std::uint64_t root) {
   return std::move(out).take();
 }
 
+// The size of the table does not depend on the offsets in it, so it is encoded once to
+// learn the size and again with the offsets.
 byte_vector lay_out(std::vector<table_entry>& entries, preamble& p) {
   p.sections = static_cast<std::uint32_t>(entries.size());
   p.table_bytes = encode_table(entries).size();

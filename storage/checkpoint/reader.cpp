@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading and verifying one file.
+/// Reads and verifies one checkpoint file.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -57,13 +57,14 @@ namespace {
 
 constexpr std::align_val_t alignment{section_alignment};
 
-/// Page-aligned memory, so that sections are aligned in memory as in the file.
+/// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
 std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
   auto* const memory = ::operator new(static_cast<std::size_t>(count), alignment);
   return {static_cast<std::byte*>(memory),
           [](std::byte* p) { ::operator delete(p, alignment); }};
 }
 
+/// Checks that padding is zero: only then every byte of the file is covered.
 result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
                         std::string_view section, const std::string& path) {
   for (std::uint64_t i = from; i < to; ++i) {
@@ -74,6 +75,7 @@ result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
   return {};
 }
 
+/// Compares the footer with the one that follows from preamble and table.
 result<void> check_footer(bytes_view whole, const preamble& p, const std::string& path) {
   const std::uint64_t head = preamble_bytes + p.table_bytes;
   const byte_vector expected =
@@ -89,6 +91,7 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
   return {};
 }
 
+/// Checks the hash of the table and decodes it.
 result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p,
                                              const std::string& path) {
   const bytes_view table =
@@ -106,14 +109,18 @@ result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p
 
 }  // namespace
 
+/// Friend of `checkpoint` that fills its members.
 struct checkpoint_reader {
   static result<checkpoint> read(file& f) {
     WEIR_TRY(const preamble p, read_preamble(f));
+    // The whole file is read only after its length was compared with the preamble.
     const auto storage = aligned_bytes(p.file_bytes);
     const std::span<std::byte> bytes(storage.get(),
                                      static_cast<std::size_t>(p.file_bytes));
     WEIR_CHECK(read_exactly(f, 0, bytes));
     const bytes_view whole = bytes;
+    // The preamble is decoded again from the bytes that are kept, because the file may
+    // have changed between the two reads.
     WEIR_TRY(const preamble again, decode_preamble(whole, f.path()));
     if (again.file_bytes != p.file_bytes || again.table_bytes != p.table_bytes) {
       return damaged(f.path(), 0, "PREAMBLE", "it changed while it was read");
@@ -133,6 +140,7 @@ struct checkpoint_reader {
   }
 
  private:
+  /// Verifies the sections and lists them.
   static result<void> fill_sections(checkpoint& out, bytes_view whole,
                                     const std::vector<table_entry>& entries) {
     std::unordered_set<std::string_view> names;

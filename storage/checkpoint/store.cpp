@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Generations of a folder: saving, finding the newest, pruning.
+/// The generations of a folder: saves a new one, finds the newest, removes old ones.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ constexpr std::string_view suffix = ".weir";
 constexpr std::string_view temporary_suffix = ".weir.tmp";
 constexpr std::size_t kept_generations = 2;
 
-/// Number in "ck-<number><ending>", if the name is of that form and the number as we
-/// write it.
+/// Returns the number in "ck-<number><ending>". Returns nothing if the name has another
+/// form, or the number is not written as this code writes it (no leading zero).
 std::optional<std::uint64_t> number_in(std::string_view name, std::string_view ending) {
   if (name.size() <= prefix.size() + ending.size() ||
       name.substr(0, prefix.size()) != prefix ||
@@ -40,19 +40,24 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view e
 
 }  // namespace
 
+/// State of a store. Only a writer has a lock.
 struct checkpoint_store::state {
   file_system* fs = nullptr;
   std::string folder;
   std::optional<file_lock> lock;
   std::uint64_t next_generation = 1;
-  std::vector<std::string>
-      verified;  ///< paths that this writer knows to be whole, oldest first
+  /// Paths that this writer knows to be whole, the oldest first.
+  std::vector<std::string> verified;
 
+  /// Lists the generations, the newest first.
   [[nodiscard]] result<std::vector<entry>> list() const;
+  /// Writes a file under a temporary name, makes it durable and reads it back.
   [[nodiscard]] result<void> write_temporary(const std::string& path,
                                              std::span<const checkpoint_section> sections,
                                              const checkpoint_header& header) const;
+  /// Finds the newest whole file of an earlier writer, at the first save.
   void remember_previous(const std::string& newest);
+  /// Removes all but the two newest verified generations.
   void prune(const std::string& newest);
 };
 
@@ -82,6 +87,8 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
       s->next_generation = std::max(s->next_generation, *number + 1);
     }
   }
+  // The generation inside a file counts. A renamed file may state a higher one than any
+  // name.
   WEIR_TRY(const auto entries, s->list());
   for (const entry& e : entries) {
     s->next_generation = std::max(s->next_generation, e.header.generation + 1);
@@ -91,6 +98,8 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
 
 result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() const {
   WEIR_TRY(const auto names, fs->list(folder));
+  /// An entry and its place in the order: the generation in the file or, if that cannot
+  /// be read, in its name.
   struct ranked {
     entry e;
     std::uint64_t rank;
@@ -104,7 +113,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
     ranked r{{join_path(folder, name), 0, {}, {}}, *number};
     auto f = fs->open(r.e.path, open_mode::read);
     if (!f && f.error().code() == errc::not_found) {
-      continue;  // pruned by the writer meanwhile
+      continue;  // a writer has removed it meanwhile
     }
     auto p = f ? read_preamble(**f) : result<preamble>(std::move(f).error());
     if (p) {
@@ -117,7 +126,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
     }
     found.push_back(std::move(r));
   }
-  // Names come sorted, so equal generations keep one order.
+  // The names are sorted, so files that state equal generations keep one order.
   std::stable_sort(found.begin(), found.end(),
                    [](const ranked& a, const ranked& b) { return a.rank > b.rank; });
   std::vector<entry> out;
@@ -148,7 +157,7 @@ result<checkpoint> checkpoint_store::load(const std::string& path) {
 }
 
 result<checkpoint> checkpoint_store::load_newest() {
-  constexpr int attempts = 3;  // a writer may prune what was just listed
+  constexpr int attempts = 3;  // a writer may remove a file that was just listed
   std::vector<error> skipped;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     skipped.clear();
@@ -187,8 +196,8 @@ result<void> checkpoint_store::state::write_temporary(
   {
     WEIR_TRY(const auto f, fs->open(path, open_mode::create_new));
     WEIR_CHECK(write_checkpoint(*f, sections, header));
-    // After a failed sync the content is unknown and a second sync may lie: this file is
-    // given up.
+    // After a failed sync the content is unknown, and a second sync might report success
+    // for lost data. The file is given up.
     WEIR_CHECK(f->sync());
   }
   auto again = load_checkpoint(*fs, path);
@@ -217,10 +226,11 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
     published = s.fs->rename(temporary, path);
   }
   if (!published) {
-    // The first failure is the one to report; a leftover is removed by the next writer.
+    // Reports the first failure. If the temporary file stays, the next writer removes it.
     static_cast<void>(s.fs->remove(temporary));
     return std::move(published).error();
   }
+  // Only now the new name is durable; nothing old is removed before.
   WEIR_CHECK(s.fs->sync_folder(s.folder));
   s.remember_previous(path);
   s.verified.push_back(path);
@@ -228,8 +238,8 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
   return generation;
 }
 
-/// The first save of a writer finds files of an earlier one: the newest that is whole
-/// counts as verified.
+/// A new writer has verified nothing yet. Without this, its first save would remove files
+/// of the earlier writer although it knows only one whole generation.
 void checkpoint_store::state::remember_previous(const std::string& newest) {
   if (!verified.empty()) {
     return;
@@ -246,8 +256,8 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
   }
 }
 
-/// Only once the new generation is durable. Failing to remove an old one loses nothing
-/// and is tried again next time.
+/// Runs only once the new generation is durable. If an old file cannot be removed,
+/// nothing is lost, and the next save tries again.
 void checkpoint_store::state::prune(const std::string& newest) {
   while (verified.size() > kept_generations) {
     verified.erase(verified.begin());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of one file, in the order in which they are written.
+/// Writes the bytes of one checkpoint file, front to back.
 #include "checkpoint/writer.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +15,8 @@ namespace weir::storage {
 
 namespace {
 
+/// Returns the shape of a section; a section without one is a single dimension of all its
+/// bytes.
 shape_vector shape_of(const checkpoint_section& s) {
   if (!s.shape.empty()) {
     return s.shape;
@@ -24,6 +26,7 @@ shape_vector shape_of(const checkpoint_section& s) {
       static_cast<std::int64_t>(unit == 0 ? s.data.size() * 8 : s.data.size() / unit)};
 }
 
+/// Makes the error for a section that cannot be saved.
 error bad_section(const checkpoint_section& s, std::string_view text) {
   return error(errc::invalid_argument,
                fmt::format("cannot save checkpoint section \"{}\": {}", s.name, text));
@@ -56,7 +59,8 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
   }
   auto checked = check_standing(views, pulse_id, "new checkpoint");
   if (!checked) {
-    // What is corrupt in a file is a wrong argument before there is one.
+    // A fault that is corruption in a file is a wrong argument while there is no file
+    // yet.
     const errc code = checked.error().code() == errc::corrupt ? errc::invalid_argument
                                                               : checked.error().code();
     return error(code, "cannot save checkpoint: " + checked.error().text())
