@@ -162,7 +162,7 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
   comma = "";
   for (const auto& e : stream.extents()) {
     out.print("{}\n  {{\"at\": {}, \"offset\": {}, \"bytes\": {}, \"blocks\": {}}}",
-              comma, e.at, e.offset, e.bytes, e.blocks);
+              comma, e.device_offset, e.offset, e.bytes, e.blocks);
     comma = ",";
   }
   out.write("], \"tensors\": [");

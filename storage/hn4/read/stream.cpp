@@ -184,7 +184,7 @@ std::vector<hn4_extent> hn4_stream::extents() const {
       }
       const hn4_extent one{*block * bs, s.offset + n * cap,
                            std::min(cap, s.bytes - n * cap), 1};
-      if (!all.empty() && all.back().at + all.back().blocks * bs == one.at &&
+      if (!all.empty() && all.back().device_offset + all.back().blocks * bs == one.device_offset &&
           all.back().offset + all.back().bytes == one.offset) {
         all.back().bytes += one.bytes;
         ++all.back().blocks;
@@ -194,7 +194,7 @@ std::vector<hn4_extent> hn4_stream::extents() const {
     }
   }
   std::sort(all.begin(), all.end(),
-            [](const hn4_extent& x, const hn4_extent& y) { return x.at < y.at; });
+            [](const hn4_extent& x, const hn4_extent& y) { return x.device_offset < y.device_offset; });
   return all;
 }
 const std::vector<std::string>& hn4_stream::warnings() const noexcept {

@@ -50,10 +50,10 @@ result<void> check_capacity(const hn4_format_options& options, std::uint64_t cap
         fmt::format("expected a capacity in sectors of {} bytes, found {} bytes",
                     options.sector, capacity));
   }
-  if (capacity < range.least || capacity > range.most) {
+  if (capacity < range.min || capacity > range.max) {
     return refusal(
         fmt::format("expected a capacity of {} to {} bytes for profile {}, found {}",
-                    range.least, range.most, name_of(options.profile), capacity));
+                    range.min, range.max, name_of(options.profile), capacity));
   }
   return {};
 }

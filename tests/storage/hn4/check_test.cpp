@@ -324,7 +324,7 @@ TEST(Hn4Check, OfACutAndLockedVolumeIsSavedWhatIsThere) {
     packed.compress = true;
     ASSERT_TRUE(volume.put("front", byte_vector(30'000, std::byte{7}), packed));
     ASSERT_TRUE(volume.put("back", noise(30'000, 2), fixed_put(1)));
-    end = or_throw(volume.stream("back")).extents().front().at + 4096;
+    end = or_throw(volume.stream("back")).extents().front().device_offset + 4096;
   }
   {
     const auto device = or_throw(open_file_device(path, device_mode::writable));

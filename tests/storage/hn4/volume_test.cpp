@@ -182,12 +182,12 @@ TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
   EXPECT_GE(extents.size(), 2U);
   std::uint64_t total = 0, end = 0;
   for (const hn4_extent& e : extents) {
-    EXPECT_GE(e.at, end) << "in the order of the device, and apart";
-    end = e.at + e.blocks * 4096;
+    EXPECT_GE(e.device_offset, end) << "in the order of the device, and apart";
+    end = e.device_offset + e.blocks * 4096;
     total += e.bytes;
     for (std::uint64_t n = 0, at = e.offset; n < e.blocks; ++n) {
       byte_vector block(4096);
-      ASSERT_TRUE(device->read(e.at + n * 4096, block));
+      ASSERT_TRUE(device->read(e.device_offset + n * 4096, block));
       const std::size_t stored = load_le<std::uint32_t>(&block[40]) >> 4;
       ASSERT_TRUE(std::equal(block.begin() + 48,
                              block.begin() + 48 + static_cast<std::ptrdiff_t>(stored),

@@ -188,9 +188,9 @@ TEST(Hn4Writer, LimitsOfProfilesAreKept) {
   for (std::uint32_t i = 0; i < 8; ++i) {
     const auto profile = static_cast<hn4_profile>(i);
     const hn4_limits limits = limits_of(profile);
-    EXPECT_EQ(code(profile, limits.least - 512, 512), hn4_code::invalid_argument);
-    EXPECT_EQ(code(profile, limits.most + 1, 512), hn4_code::invalid_argument);
-    EXPECT_EQ(code(profile, limits.least + 1, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.min - 512, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.max + 1, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.min + 1, 512), hn4_code::invalid_argument);
   }
   EXPECT_EQ(code(hn4_profile::pico, 4 * mib, 4096), hn4_code::invalid_argument);
   EXPECT_EQ(code(hn4_profile::generic, 128 * mib + 512, 4096),
