@@ -14,7 +14,7 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::uint64_t most_probes = 1024;
-constexpr std::size_t most_candidates = 4096;
+constexpr std::size_t max_candidates = 4096;
 
 std::string slot_text(const entry& e) {
   return fmt::format("directory slot {}", e.slot);
@@ -247,10 +247,10 @@ result<void> checker::entries() {
     masks[e.a.tag_filter] += 1;
   }
   for (const auto& [mask, count] : masks) {
-    if (count >= most_candidates) {
+    if (count >= max_candidates) {
       find("crowd", c.geometry.cortex,
            fmt::format("filter {:#x}: expected fewer than {} shards, found {}", mask,
-                       most_candidates, count));
+                       max_candidates, count));
     }
   }
   if (tombstones != 0) {

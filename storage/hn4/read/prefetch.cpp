@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading ahead: a ring of pieces, filled by threads and emptied in order.
+/// Reads ahead: threads fill pieces, at most a window ahead of the consumer, who takes
+/// them in order.
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -20,6 +21,7 @@ error cancelled() {
 
 }  // namespace
 
+/// State that the consumer shares with the threads. `mutex` protects everything below it.
 struct hn4_prefetcher::shared {
   shared(const hn4_stream& s, const hn4_prefetch_options& o) : stream(s), options(o) {
     options.window = std::max<std::size_t>(options.window, 1);
@@ -39,12 +41,14 @@ struct hn4_prefetcher::shared {
     threads.clear();
   }
 
+  /// Ends all waiting.
   void stop() {
     const std::lock_guard lock(mutex);
     stopped = true;
     changed.notify_all();
   }
 
+  /// Reads pieces until all are read or the object is stopped.
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -63,6 +67,7 @@ struct hn4_prefetcher::shared {
     }
   }
 
+  /// Reads one piece.
   result<byte_vector> read(std::uint64_t index) const {
     const std::uint64_t at = options.offset + index * options.piece;
     byte_vector bytes(
@@ -79,7 +84,9 @@ struct hn4_prefetcher::shared {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  /// Pieces that a thread has begun to read.
   std::uint64_t started = 0;  // pieces that a thread has begun
+  /// Pieces that the consumer has taken.
   std::uint64_t taken = 0;    // pieces handed to the consumer
   std::map<std::uint64_t, result<byte_vector>> ready;
   std::vector<std::jthread> threads;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The shards of a tag as one run of bytes: the map built at open, and its public face.
+/// Builds the map of a stream when a tag is opened, and implements the public class
+/// `hn4_stream`.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Compares two shards by the chosen order.
 bool before(const entry& x, const entry& y, hn4_order order) {
   if (order == hn4_order::clock_then_seed && x.a.create_clock != y.a.create_clock) {
     return x.a.create_clock < y.a.create_clock;
@@ -20,17 +22,20 @@ bool before(const entry& x, const entry& y, hn4_order order) {
   return x.a.seed < y.a.seed;
 }
 
+/// Returns whether shards are in the chosen order.
 bool in_order(const std::vector<entry>& shards, hn4_order order) {
   return std::is_sorted(
       shards.begin(), shards.end(),
       [&](const entry& x, const entry& y) { return before(x, y, order); });
 }
 
+/// Sorts shards by the chosen order.
 void put_in_order(std::vector<entry>& shards, hn4_order order) {
   std::stable_sort(shards.begin(), shards.end(),
                    [&](const entry& x, const entry& y) { return before(x, y, order); });
 }
 
+/// Makes the error for a shard that cannot be part of a stream.
 error bad_shard(const core& c, std::string_view tag, std::size_t index, const entry& e,
                 hn4_code code, std::string_view text) {
   return hn4_error(code, fmt::format("cannot open tag \"{}\": {}", tag, text))
@@ -39,6 +44,7 @@ error bad_shard(const core& c, std::string_view tag, std::size_t index, const en
           fmt::format("tag \"{}\", shard {}, directory slot {}", tag, index, e.slot)));
 }
 
+/// Adds a shard at the end of the stream.
 void add_shard(const core& c, stream_map& map, const entry& e) {
   const anchor& a = e.a;
   hn4_shard shard;
@@ -54,8 +60,8 @@ void add_shard(const core& c, stream_map& map, const entry& e) {
   map.sources.push_back({trajectory(c.space, a), a, e.slot});
 }
 
-// A shard that cannot be part of a stream is an error; where what is left is asked for,
-// it is left out, unless nothing else is left.
+/// Adds the shards. One that cannot be part of a stream is an error; with `recover` it is
+/// left out, unless nothing else is left.
 result<void> add_shards(const core& c, stream_map& map, const std::vector<entry>& shards,
                         bool recover) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -126,6 +132,8 @@ result<std::shared_ptr<const stream_map>> map_shards(const core& c, std::string_
   map->tag = tag;
   map->warnings = std::move(chosen.warnings);
   const hn4_order order = strict ? hn4_order::clock_then_seed : options.order;
+  // The default order is by identity. Only if the creation times contradict it do the
+  // orders differ, and then the caller's choice counts.
   put_in_order(chosen.shards, hn4_order::seed);
   if (!in_order(chosen.shards, hn4_order::clock_then_seed)) {
     map->warnings.push_back(fmt::format(
@@ -175,7 +183,7 @@ std::vector<hn4_extent> hn4_stream::extents() const {
   std::vector<hn4_extent> all;
   for (std::size_t i = 0; i < map_->shards.size(); ++i) {
     const hn4_shard& s = map_->shards[i];
-    // A strict stream believes any length that the directory claims.
+    // A strict stream accepts any length that the directory claims.
     const std::uint64_t blocks = std::min(s.blocks, map_->geometry.blocks);
     for (std::uint64_t n = 0; n < blocks; ++n) {
       const auto block = map_->sources[i].path.block(n);
@@ -267,7 +275,7 @@ result<hn4_view> hn4_stream::view(std::uint64_t offset, std::size_t count) const
 }
 
 result<byte_vector> hn4_stream::read_all() const {
-  // A size is only what the directory claims: memory is taken as bytes arrive.
+  // The size is only what the directory claims, so memory is taken as bytes arrive.
   constexpr std::uint64_t step = std::uint64_t{64} << 20;
   byte_vector all;
   while (all.size() < map_->size) {

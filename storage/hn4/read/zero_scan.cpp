@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rebuild of bitmap bits that the reference does when it opens an unclean volume.
+/// Rebuilds bits of the bitmap as the reference implementation does when it opens an
+/// unclean volume.
 #include <algorithm>
 
 #include "hn4/core.hpp"
@@ -10,11 +11,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Sets the bits of blocks that prove to belong to a live entry.
 class scanner {
  public:
   scanner(const core& c, block_bits& bits)
       : c_(c), bits_(bits), buffer_(c.geometry.block) {}
 
+  /// Searches for all blocks of a shard.
   void visit(const anchor& a) {
     const std::uint64_t blocks = blocks_for(c_.geometry, a.mass);
     if (blocks > c_.geometry.blocks) {
@@ -27,7 +30,7 @@ class scanner {
   }
 
  private:
-  // Whether the scan goes on with the next block.
+  /// Examines one place; returns whether the search goes on with the next block.
   bool settled(const anchor& a, std::uint64_t n, unsigned k) {
     const auto block =
         ballistic(c_.space, a.gravity, a.orbit_vector, n, a.fractal_scale, k);
@@ -67,7 +70,7 @@ std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
     return c.bits;
   }
   auto bits = std::make_shared<block_bits>(*c.bits);
-  // Checksums of entries do not matter here, their order does.
+  // Checksums of entries do not matter here, but the order of the slots does.
   std::vector<entry> all = c.entries;
   all.insert(all.end(), c.damaged.begin(), c.damaged.end());
   std::sort(all.begin(), all.end(),
