@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The header of GGUF files, versions 2 and 3.
+/// Reads the header of GGUF files, versions 2 and 3.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,12 +14,14 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
+/// Limits that no useful file exceeds; they keep damaged counts from taking long.
 constexpr std::uint64_t most_entries = std::uint64_t{1} << 24;
 constexpr std::uint32_t gguf_most_dimensions = 8;
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
 constexpr std::uint64_t most_items = std::uint64_t{1} << 32;
 
-/// A type of elements: so many of them in so many bytes.
+/// An element type: `elements` of them take `bytes` bytes. Quantised types come in blocks
+/// and are delivered as bytes.
 struct gguf_type {
   std::uint32_t id;
   std::string_view name;
@@ -60,20 +62,22 @@ constexpr std::array gguf_types{gguf_type{0, "F32", 1, 4, dtype::fp32},
                                 gguf_type{35, "TQ2_0", 256, 66, dtype::uint8},
                                 gguf_type{39, "MXFP4", 32, 17, dtype::uint8}};
 
-// Sizes of the values of metadata by their type; 0: it has no fixed one.
+/// Sizes of metadata values by their type; 0 for a type without a fixed size.
 constexpr std::array<std::uint64_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4,
                                                     1, 0, 0, 8, 8, 8};
 constexpr std::uint32_t text_value = 8, list_value = 9, alignment_value = 4;
 
-/// Walks over the header. Where the bytes at hand end before the file does, `short_by`
-/// says so and nothing else matters.
+/// Reads a header front to back. Each step returns false if the header is wrong or if the
+/// bytes at hand end too early; `ran_out` tells which.
 class walker {
  public:
   walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
 
-  bool ran_out = false;  ///< more bytes are needed
+  bool ran_out = false;  ///< the bytes at hand end before the header does
+  /// Returns the offset in the file.
   [[nodiscard]] std::uint64_t at() const { return at_; }
 
+  /// Moves over `n` bytes.
   bool skip(std::uint64_t n) {
     if (n > size_ - at_) {
       return false;
@@ -85,6 +89,7 @@ class walker {
     at_ += n;
     return true;
   }
+  /// Reads a number.
   template <std::unsigned_integral T>
   bool number(T& to) {
     if (!skip(sizeof(T))) {
@@ -93,6 +98,7 @@ class walker {
     to = load_le<T>(head_.data() + at_ - sizeof(T));
     return true;
   }
+  /// Reads a text with its length.
   bool text(std::string& to) {
     std::uint64_t n = 0;
     if (!number(n) || n > longest_text || !skip(n)) {
@@ -102,6 +108,7 @@ class walker {
         head_.subspan(static_cast<std::size_t>(at_ - n), static_cast<std::size_t>(n)));
     return true;
   }
+  /// Moves over a value of metadata.
   bool value(std::uint32_t type) {
     std::string ignored;
     if (type == text_value) {
@@ -133,13 +140,15 @@ class walker {
   std::uint64_t at_ = 0;
 };
 
+/// Makes the error for a header that is wrong.
 error bad(const walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the GGUF header at byte {}: {}", w.at(), text));
 }
 
-// Bytes of a tensor from its dimensions, innermost first; false if they make no sense.
+/// Computes shape and size of a tensor from its dimensions, innermost first. Returns
+/// false if they are impossible.
 bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint32_t id) {
   const auto row = std::find_if(gguf_types.begin(), gguf_types.end(),
                                 [&](const gguf_type& r) { return r.id == id; });
@@ -164,6 +173,7 @@ bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint
   return true;
 }
 
+/// Moves over the metadata; only the alignment of the data is read.
 bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
   std::string key;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -184,6 +194,7 @@ bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
   return true;
 }
 
+/// Reads the description of one tensor.
 bool tensor(walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
   if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_most_dimensions) {
@@ -212,6 +223,8 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
   walker w(head, size);
   std::uint32_t word = 0, version = 0;
   std::uint64_t tensors = 0, entries = 0, alignment = 32;
+  // The length of a header is not stored, so the number of bytes is doubled until it
+  // suffices.
   const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
   if (!w.number(word) || !w.number(version) || !w.number(tensors) || !w.number(entries)) {
     return w.ran_out ? result<header_wants>(more()) : bad(w, "expected 24 bytes");

@@ -43,6 +43,7 @@ constexpr std::array safetensors_types{safetensors_type{"F64", dtype::fp64},
                                        safetensors_type{"BOOL", dtype::boolean},
                                        safetensors_type{"C64", dtype::complex64}};
 
+/// Makes the error for a header that is wrong at a byte of the file.
 error bad(std::uint64_t offset, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
@@ -80,7 +81,8 @@ result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t da
   return {};
 }
 
-/// Characters of a text for the JSON parser; counts how many of them it has taken, so that
+/// Characters of a text for the JSON parser; counts how many of them it has taken, so
+/// that
 /// an error can say where it was found.
 class counting_iterator {
  public:
@@ -110,11 +112,14 @@ class counting_iterator {
   std::size_t* taken_;
 };
 
-/// Receives the events of the JSON parser and collects the tensors. A handler that returns
+/// Receives the events of the JSON parser and collects the tensors. A handler that
+/// returns
 /// false ends the parse; `problem` then says why.
 ///
-/// The depth counts open objects and arrays: 1 inside the header, 2 inside the object of a
-/// tensor, 3 inside its shape or its offsets. Members that are not read are skipped: while
+/// The depth counts open objects and arrays: 1 inside the header, 2 inside the object of
+/// a
+/// tensor, 3 inside its shape or its offsets. Members that are not read are skipped:
+/// while
 /// `skip_` is set, it is the depth of the object that has the member.
 class header_reader {
  public:
@@ -235,8 +240,9 @@ class header_reader {
   }
 
  private:
-  /// Ends a skipped member if its value is complete; false if none is being skipped, since
-  /// the members that are read hold neither this value nor any like it.
+  /// Ends a skipped member if its value is complete; false if none is being skipped,
+  /// since
+  /// the members that are read hold no value of this kind.
   bool end_skipped() {
     const bool skips = skip_ != 0;
     skip_ = depth_ == skip_ ? 0 : skip_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Directories of stored files, and typed tensors out of volumes.
+/// Reads directories of stored files and the tensors that they name.
 #include <fmt/core.h>
 #include <sys/mman.h>
 
@@ -15,18 +15,22 @@ namespace weir::storage {
 
 namespace {
 
+/// Bytes that are read first; most headers fit into them.
 constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
+/// Longest header that is read.
 constexpr std::uint64_t longest_header = std::uint64_t{1} << 30;
+/// Alignment of tensors in memory of their own.
 constexpr std::size_t alignment = 64;
 
 using parser = result<hn4::header_wants> (*)(bytes_view, std::uint64_t,
                                              std::vector<stored_tensor>&);
 
-// A header that makes no sense where the file claims to be of the format.
+/// Parser of raw files, which have no header.
 result<hn4::header_wants> none(bytes_view, std::uint64_t, std::vector<stored_tensor>&) {
   return hn4::header_wants{};
 }
 
+/// Chooses the parser by the first bytes of a file.
 parser parser_for(bytes_view head, std::uint64_t size, container_format& format) {
   if (hn4::is_gguf(head)) {
     format = container_format::gguf;
@@ -92,8 +96,8 @@ std::string_view name_of(container_format format) noexcept {
 
 namespace {
 
-// Large tensors ask for large pages: touching new memory page by page takes longer than
-// filling it.
+/// Allocates memory for a tensor. A large one gets huge pages: with ordinary pages, the
+/// first touch of new memory takes longer than the read that fills it.
 std::shared_ptr<void> allocate(std::size_t size) {
   constexpr std::size_t large_page = std::size_t{2} << 20;
   const std::align_val_t aligned{size >= large_page ? large_page : alignment};
@@ -117,6 +121,8 @@ result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
   return directory;
 }
 
+// The header tells how long it is only while it is read, so bytes are added until it is
+// complete.
 result<tensor_directory> tensor_directory::of_stream(const hn4_stream& stream) {
   tensor_directory directory;
   byte_vector head;
@@ -148,6 +154,7 @@ const stored_tensor* tensor_directory::find(std::string_view name) const noexcep
   return found == tensors_.end() ? nullptr : &*found;
 }
 
+// Uses the bytes in place if they are aligned for their elements; else reads a copy.
 result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& info) {
   if (info.offset > stream.size() || info.bytes > stream.size() - info.offset) {
     return hn4_error(
@@ -185,7 +192,7 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
 result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                                std::string_view tag) {
   std::vector<std::string> tags, known;
-  std::optional<error> unreadable;  // the first tag that may have had the tensor
+  std::optional<error> unreadable;  // of the first tag that may have held the tensor
   if (tag.empty()) {
     WEIR_TRY(const auto all, volume.tags());
     WEIR_TRY(const auto damaged, volume.damaged_tags());

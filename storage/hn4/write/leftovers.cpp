@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The temporary files that killed processes leave beside a file.
+/// Removes temporary files that killed processes have left beside a file.
 #include "hn4/write/leftovers.hpp"
 
 #include <signal.h>
@@ -22,6 +22,7 @@ namespace hn4 {
 
 namespace {
 
+/// Decodes a number that consists of digits alone.
 std::optional<pid_t> number_of(std::string_view digits) {
   pid_t number = 0;
   const char* end = digits.data() + digits.size();
@@ -30,7 +31,8 @@ std::optional<pid_t> number_of(std::string_view digits) {
                                                               : std::nullopt;
 }
 
-// The process that made the temporary file `name` of the file `of`, if it is one.
+/// Returns the process that made a temporary file, "FILE.PROCESS-COUNT.tmp", if `name` is
+/// one of the file `of`.
 std::optional<pid_t> maker_of(std::string_view name, std::string_view of) {
   constexpr std::string_view suffix = ".tmp";
   if (name.size() <= of.size() + 1 || !name.starts_with(of) || name[of.size()] != '.' ||
@@ -46,11 +48,13 @@ std::optional<pid_t> maker_of(std::string_view name, std::string_view of) {
   return number_of(name.substr(0, dash));
 }
 
-// This process makes its file after it has asked: another one had its number before.
+/// Returns whether the maker may still write. This process asks before it makes its own
+/// file, so a file with its number is from an earlier process with the same number.
 bool may_be_written(pid_t maker) {
   return maker != ::getpid() && (::kill(maker, 0) == 0 || errno != ESRCH);
 }
 
+/// Removes the temporary files of a path whose makers `select` accepts.
 template <class Select>
 result<void> remove_temporaries(const std::string& path, Select select) {
   file_system& files = posix_file_system();
@@ -58,7 +62,7 @@ result<void> remove_temporaries(const std::string& path, Select select) {
   const std::string of = path.substr(path.rfind('/') + 1);
   const auto names = files.list(folder);
   if (!names) {
-    return {};  // whoever opens a file there says what is wrong with the folder
+    return {};  // opening the file there reports what is wrong with the folder
   }
   for (const std::string& name : *names) {
     const auto maker = maker_of(name, of);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether text is UTF-8.
+/// The check whether a text is UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace weir::storage::hn4 {
 
-/// Shortest forms only, no surrogates, nothing above U+10FFFF. @source{RFC 3629}
+/// Returns whether a text is UTF-8: shortest forms only, no surrogates, nothing above
+/// U+10FFFF. @source{RFC 3629}
 [[nodiscard]] inline bool is_utf8(std::string_view text) noexcept {
   constexpr std::uint32_t least[] = {0, 0x80, 0x800, 0x10000};
   for (std::size_t i = 0; i < text.size();) {
