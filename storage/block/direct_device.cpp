@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t short_read = std::uint64_t{64} << 10;
 /// Largest number of sequential readers that one device keeps, each with its own
 /// read-ahead.
-constexpr std::size_t most_lanes = 16;
+constexpr std::size_t max_readers = 16;
 
 /// Returns the memory of this thread for one short read. A direct transfer needs aligned
 /// memory, offset and length, which a caller's buffer rarely has.
@@ -114,7 +114,7 @@ class direct_device final : public over_file {
     auto found = std::find_if(lanes_.begin(), lanes_.end(),
                               [&](const auto& lane) { return lane->next() == offset; });
     if (found == lanes_.end()) {
-      if (lanes_.size() < most_lanes) {
+      if (lanes_.size() < max_readers) {
         return std::make_unique<read_lane>(direct_, queue());
       }
       found = lanes_.begin();

@@ -102,7 +102,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   e.offset = from.get<std::uint64_t>();
   e.length = from.get<std::uint64_t>();
   e.hash = from.get<std::uint64_t>();
-  if (name_bytes == 0 || name_bytes > longest_name || dimensions > most_dimensions ||
+  if (name_bytes == 0 || name_bytes > longest_name || dimensions > max_dimensions ||
       reserved != 0) {
     return wrong("an entry has an impossible name, shape or reserved byte");
   }

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t section_alignment = 4096;
 /// Longest name of a section in bytes.
 inline constexpr std::size_t longest_name = 255;
 /// Largest number of dimensions of a section.
-inline constexpr std::size_t most_dimensions = 32;
+inline constexpr std::size_t max_dimensions = 32;
 /// Upper bound of generations, so that counting up cannot overflow.
 inline constexpr std::uint64_t generation_limit = std::uint64_t{1} << 62;
 

@@ -50,7 +50,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
     }
     const shape_vector shape = shape_of(s);
     const auto bytes = byte_size(s.type, element_count(shape));
-    if (shape.size() > most_dimensions || element_count(shape) < 0 || !bytes ||
+    if (shape.size() > max_dimensions || element_count(shape) < 0 || !bytes ||
         static_cast<std::uint64_t>(*bytes) != s.data.size()) {
       return bad_section(s,
                          fmt::format("its shape does not make {} bytes", s.data.size()));

@@ -13,7 +13,7 @@ namespace weir::storage {
 namespace {
 
 /// Largest depth of nested folders. A chain of links that leads back to itself ends here.
-constexpr int deepest = 40;
+constexpr int max_depth = 40;
 
 /// Returns whether a text contains a wildcard.
 bool is_pattern(std::string_view text) {
@@ -36,11 +36,11 @@ result<void> add_tree(file_system& fs, const std::string& path, int depth, names
     out.push_back(path);  // not a folder; opening it as a file reports any other problem
     return {};
   }
-  if (depth == deepest) {
+  if (depth == max_depth) {
     return error(errc::invalid_argument,
                  fmt::format(
                      "cannot list \"{}\": expected at most {} folders inside each other",
-                     path, deepest))
+                     path, max_depth))
         .hint("a link leads back to a folder above it");
   }
   for (const std::string& name : *entries) {

@@ -12,7 +12,7 @@ namespace {
 /// 16 Ki tokens: such a page of u32 fits into the second-level cache, and one read of the
 /// source serves 256 chunks of 64 tokens.
 constexpr std::uint64_t page_tokens = 16384;
-constexpr std::size_t most_pages = 64;
+constexpr std::size_t max_pages = 64;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lan
       period_(source.size() == unknown_size ? unknown_size : source.size() + 1),
       // Lanes read far apart, so each has a page. One more serves the windows of cursors,
       // one the lookahead.
-      pages_(std::min<std::size_t>(most_pages, std::size_t{lanes} + 2)) {}
+      pages_(std::min<std::size_t>(max_pages, std::size_t{lanes} + 2)) {}
 
 std::uint64_t token_pages::end() const noexcept {
   return loops_ ? unknown_size : source_.size();

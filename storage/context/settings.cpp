@@ -15,18 +15,18 @@ namespace {
 /// Makes the table of settings: name, member, text for users and range of each.
 settings_table<stream_config> make_table() {
   using c = stream_config;
-  constexpr std::int64_t most_lanes = 1 << 16;
+  constexpr std::int64_t max_lanes = 1 << 16;
   settings_table<stream_config> t("the stream");
   t.add("chunk", &c::chunk, "Tokens of a lane in one pulse")
-      .range(1, largest_chunk)
+      .range(1, max_chunk)
       .unit("tokens");
   t.add("lanes", &c::lanes, "Virtual ranks that share the text; fixed for the whole run")
-      .range(1, most_lanes);
+      .range(1, max_lanes);
   t.add("lane_block", &c::lane_block, "Chunks that a lane reads in a row")
       .range(1, 1 << 30)
       .unit("chunks");
   t.add("ranks", &c::ranks, "Hosts of the lanes, at most as many; never changes a result")
-      .range(1, most_lanes)
+      .range(1, max_lanes)
       .may_change();
   t.add("end", &c::end,
         {{"stop", end_policy::stop},

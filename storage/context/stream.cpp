@@ -167,11 +167,11 @@ void note_boundaries(token_chunk& chunk, bool before) {
 result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
                                                                    std::uint32_t index) {
   state& s = *state_;
-  if (n == 0 || n > largest_chunk || index >= s.config.lanes) {
+  if (n == 0 || n > max_chunk || index >= s.config.lanes) {
     return bad_argument(
         fmt::format("cannot read chunk: expected 1 to {} tokens of a lane below {}, "
                     "found {} of lane {}",
-                    largest_chunk, s.config.lanes, n, index));
+                    max_chunk, s.config.lanes, n, index));
   }
   lane& l = s.lanes[index];
   if (l.ended) {

@@ -14,7 +14,7 @@ namespace weir::storage {
 /// Tokens per step of the hash chain of a lane.
 inline constexpr std::size_t history_block = 64;
 /// Largest number of tokens in one chunk.
-inline constexpr std::size_t largest_chunk = std::size_t{1} << 24;
+inline constexpr std::size_t max_chunk = std::size_t{1} << 24;
 /// Upper bound of positions, chosen so that offsets computed from them cannot overflow.
 inline constexpr std::uint64_t position_limit = std::uint64_t{1} << 62;
 

@@ -186,7 +186,7 @@ class recovery_log {
  private:
   /// Blocks that are kept per shard and kind, so that a damaged volume cannot fill the
   /// memory.
-  static constexpr std::size_t most_blocks = 65536;
+  static constexpr std::size_t max_blocks = 65536;
   mutable std::mutex mutex_;
   std::map<std::pair<std::size_t, hn4_recovery_kind>, std::set<std::uint64_t>> seen_;
 };

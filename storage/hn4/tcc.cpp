@@ -95,9 +95,9 @@ class decoder {
 
   /// Decodes all tokens. Tokens may produce nothing, so their number is limited, too.
   [[nodiscard]] bool run() {
-    const std::size_t most_tokens = 16 * from_.size() + 1024;
+    const std::size_t max_tokens = 16 * from_.size() + 1024;
     for (std::size_t tokens = 0; in_ < from_.size(); ++tokens) {
-      if (tokens >= most_tokens || !token()) {
+      if (tokens >= max_tokens || !token()) {
         return false;
       }
     }

@@ -142,7 +142,7 @@ std::string shapes_json(const storage::stored_tensor& t) {
 command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
                         output& out) {
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
-  WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
   note_recoveries(stream);
   if (!options.json) {
     out.print("{}: {} in {}, format {}\n", stream.tag(), counted(stream.size(), "byte"),
@@ -235,7 +235,7 @@ command_result hn4_get(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   std::uint64_t offset = 0, length = stream.size();
   if (!options.tensor.empty()) {
-    WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+    WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
     const storage::stored_tensor* tensor = directory.find(options.tensor);
     if (tensor == nullptr) {
       std::vector<std::string> known;

@@ -110,7 +110,7 @@ command_result hn4_put(const hn4_options& options, output& out) {
 command_result hn4_import(const hn4_options& options, output& out) {
   WEIR_TRY(const source content, source::open(options.file));
   // A file that claims to be a container must be a sound one before it is stored.
-  WEIR_TRY(const auto directory, storage::tensor_directory::of_bytes(content.bytes()));
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_bytes(content.bytes()));
   const std::string_view file = options.file;
   if (directory.format() == storage::container_format::raw &&
       (file.ends_with(".safetensors") || file.ends_with(".gguf"))) {

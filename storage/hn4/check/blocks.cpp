@@ -17,9 +17,9 @@ namespace weir::storage::hn4 {
 namespace {
 
 /// Bad blocks of one shard that are listed one by one.
-constexpr std::size_t most_per_shard = 100;
+constexpr std::size_t max_per_shard = 100;
 /// Largest number of cells of the map.
-constexpr std::uint64_t most_cells = 8192;
+constexpr std::uint64_t max_cells = 8192;
 
 /// Verifies one block completely: header, checksum and, if compressed, its length.
 result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
@@ -170,7 +170,7 @@ result<void> checker::shard(const entry& e) {
   const trajectory path(c.space, e.a);
   std::size_t bad = 0;
   for (std::uint64_t n = 0; n < blocks; ++n) {
-    quiet = bad >= most_per_shard;
+    quiet = bad >= max_per_shard;
     const auto block = path.block(n);
     if (!block && !quiet) {
       find("address", at,
@@ -182,10 +182,10 @@ result<void> checker::shard(const entry& e) {
     bad += block && block_is_good(e, n, *block) ? 0 : 1;
   }
   quiet = false;
-  if (bad > most_per_shard) {
+  if (bad > max_per_shard) {
     find("block", at,
          fmt::format("directory slot {}: {} bad blocks, of which {} are listed", e.slot,
-                     bad, most_per_shard));
+                     bad, max_per_shard));
   }
   return {};
 }
@@ -285,7 +285,7 @@ result<void> checker::bitmap() {
 // Fills the map: each cell shows the worst state of its blocks.
 void checker::draw() {
   const std::uint64_t blocks = std::max<std::uint64_t>(c.geometry.blocks, 1);
-  report.cell_blocks = (blocks + most_cells - 1) / most_cells;
+  report.cell_blocks = (blocks + max_cells - 1) / max_cells;
   report.map.assign(
       static_cast<std::size_t>((blocks + report.cell_blocks - 1) / report.cell_blocks),
       hn4_use::free);

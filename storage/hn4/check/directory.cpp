@@ -14,7 +14,7 @@ namespace weir::storage::hn4 {
 namespace {
 
 /// Limits of the reference implementation: slots of one look-up, entries of one filter.
-constexpr std::uint64_t most_probes = 1024;
+constexpr std::uint64_t max_probes = 1024;
 constexpr std::size_t max_candidates = 4096;
 
 /// Returns "directory slot N".
@@ -52,7 +52,7 @@ void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(e.a.seed) % slots;
   const std::uint64_t distance = (e.slot + slots - start) % slots;
-  bool reachable = distance < most_probes;
+  bool reachable = distance < max_probes;
   for (std::uint64_t i = 0; reachable && i < distance; ++i) {
     reachable = std::binary_search(occupied.begin(), occupied.end(), (start + i) % slots);
   }

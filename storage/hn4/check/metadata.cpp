@@ -158,8 +158,8 @@ result<void> checker::epoch() {
     find("epoch", at,
          fmt::format("epoch entry: expected id {}, found {}", c.sb.epoch_id, id));
   }
-  constexpr std::uint64_t most_entries = 4096;
-  const std::uint64_t end = std::min(g.cortex, g.epoch + most_entries * g.block);
+  constexpr std::uint64_t max_entries = 4096;
+  const std::uint64_t end = std::min(g.cortex, g.epoch + max_entries * g.block);
   std::uint64_t older = 0;
   for (std::uint64_t other = g.epoch; other < end; other += g.block) {
     if (other != at && c.device->read(other, entry)) {

@@ -22,7 +22,7 @@ namespace {
 using entries = std::vector<entry>;
 
 /// Largest number of shards in a group.
-constexpr std::uint32_t most_in_group = 4095;
+constexpr std::uint32_t max_in_group = 4095;
 
 /// Returns whether an entry was written after another one; generations may wrap around.
 bool newer(const entry& x, const entry& y) {
@@ -215,7 +215,7 @@ void resolver::miss_growth() {
 // Adds the shards of a group and notes which numbers are missing.
 void resolver::take(std::uint32_t generation, const group& g) {
   const std::uint32_t count = group_of(g.members.front().a)->count;
-  std::vector<bool> seen(std::min(count, most_in_group));
+  std::vector<bool> seen(std::min(count, max_in_group));
   for (const entry& e : g.members) {
     const auto mark = group_of(e.a);
     if (mark->count == count && mark->index < seen.size()) {

@@ -15,7 +15,7 @@ namespace weir::storage::hn4 {
 namespace {
 
 /// Largest distance of an entry from the slot at which a look-up of it starts.
-constexpr std::uint64_t most_probes = 1024;
+constexpr std::uint64_t max_probes = 1024;
 constexpr std::uint32_t chain_magic = 0x4D455441U;
 constexpr std::uint32_t chain_long_name = 2;
 constexpr std::size_t chain_header = 16;
@@ -251,7 +251,7 @@ void trace_finder::find_gaps() {
     }
     const std::uint64_t start = slot_hash(e.a.seed) % slots;
     const std::uint64_t distance = (e.slot + slots - start) % slots;
-    if (distance >= most_probes) {
+    if (distance >= max_probes) {
       out_.gaps.clear();
       return;
     }
@@ -300,7 +300,7 @@ result<loss_traces> trace_finder::find() {
 std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(seed) % slots;
-  for (std::uint64_t i = 0; i < most_probes; ++i) {
+  for (std::uint64_t i = 0; i < max_probes; ++i) {
     const std::uint64_t slot = (start + i) % slots;
     const entry* damaged = in_slot(c.damaged, slot);
     if (damaged != nullptr ? !is_of_another(damaged->a, seed)

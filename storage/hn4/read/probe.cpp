@@ -139,7 +139,7 @@ result<void> reader::probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
 void recovery_log::add(hn4_recovery_kind kind, std::size_t shard, std::uint64_t block) {
   const std::lock_guard lock(mutex_);
   auto& blocks = seen_[{shard, kind}];
-  if (blocks.size() < most_blocks) {
+  if (blocks.size() < max_blocks) {
     blocks.insert(block);
   }
 }

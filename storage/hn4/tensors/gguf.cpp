@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
 /// Limits that no useful file exceeds; they keep damaged counts from taking long.
-constexpr std::uint64_t most_entries = std::uint64_t{1} << 24;
-constexpr std::uint32_t gguf_most_dimensions = 8;
+constexpr std::uint64_t max_entries = std::uint64_t{1} << 24;
+constexpr std::uint32_t gguf_max_dimensions = 8;
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
-constexpr std::uint64_t most_items = std::uint64_t{1} << 32;
+constexpr std::uint64_t max_items = std::uint64_t{1} << 32;
 
 /// An element type: `elements` of them take `bytes` bytes. Quantised types come in blocks
 /// and are delivered as bytes.
@@ -119,7 +119,7 @@ class walker {
     }
     std::uint32_t item = 0;
     std::uint64_t count = 0;
-    if (!number(item) || !number(count) || count > most_items ||
+    if (!number(item) || !number(count) || count > max_items ||
         item >= value_bytes.size() || item == list_value) {
       return false;
     }
@@ -197,7 +197,7 @@ bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
 /// Reads the description of one tensor.
 bool tensor(walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
-  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_most_dimensions) {
+  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_max_dimensions) {
     return false;
   }
   std::vector<std::uint64_t> dims(dimensions);
@@ -235,9 +235,9 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                  "found {}",
                                  version));
   }
-  if (tensors > most_entries || entries > most_entries) {
+  if (tensors > max_entries || entries > max_entries) {
     return bad(w, fmt::format("expected at most {} tensors and entries, found {} and {}",
-                              most_entries, tensors, entries));
+                              max_entries, tensors, entries));
   }
   if (!metadata(w, entries, alignment)) {
     return w.ran_out ? result<header_wants>(more()) : bad(w, "expected metadata");

@@ -113,7 +113,7 @@ std::shared_ptr<void> allocate(std::size_t size) {
 
 }  // namespace
 
-result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
+result<tensor_directory> tensor_directory::from_bytes(bytes_view file) {
   tensor_directory directory;
   const parser parse = parser_for(file, file.size(), directory.format_);
   WEIR_TRY(const auto wants, parse(file, file.size(), directory.tensors_));
@@ -123,7 +123,7 @@ result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
 
 // The header tells how long it is only while it is read, so bytes are added until it is
 // complete.
-result<tensor_directory> tensor_directory::of_stream(const hn4_stream& stream) {
+result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream) {
   tensor_directory directory;
   byte_vector head;
   std::uint64_t wanted = std::min(stream.size(), first_read);
@@ -209,7 +209,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
   std::optional<stored_tensor> what;
   for (const std::string& each : tags) {
     auto stream = volume.stream(each);
-    auto directory = stream ? tensor_directory::of_stream(*stream)
+    auto directory = stream ? tensor_directory::from_stream(*stream)
                             : result<tensor_directory>(stream.error());
     if (!directory) {
       if (!tag.empty()) {

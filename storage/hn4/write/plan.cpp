@@ -16,7 +16,7 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr unsigned most_probes = 1024;
+constexpr unsigned max_probes = 1024;
 /// Flags of the entries that this writer makes.
 constexpr std::uint64_t shard_class =
     class_bits::matrix | 1U << 6 | class_bits::valid | class_bits::weights;
@@ -130,11 +130,11 @@ error planner::full(std::uint64_t bytes, bool whole) {
 // Plans a shard for the next `bytes` of the source. If no run is long enough, the shard
 // gets fewer bytes, or the store fails if `whole` is set.
 result<void> planner::add(std::uint64_t bytes, bool whole) {
-  if (kept_ + shards.size() == most_shards) {
+  if (kept_ + shards.size() == max_shards) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot store tag \"{}\": expected at most {} shards, "
                                  "found {} bytes behind them",
-                                 tag_, most_shards, bytes))
+                                 tag_, max_shards, bytes))
         .at(c_.device->name())
         .hint("compact the volume, and replace the tag by all of its bytes");
   }
@@ -157,7 +157,7 @@ result<void> planner::add(std::uint64_t bytes, bool whole) {
 // Cuts the source into shards.
 result<void> planner::split() {
   const std::uint64_t bytes = source_.size();
-  const std::uint64_t most = std::min<std::uint64_t>(most_shards - kept_, bytes);
+  const std::uint64_t most = std::min<std::uint64_t>(max_shards - kept_, bytes);
   if (options_.shards > most) {
     return hn4_error(
         hn4_code::invalid_argument,
@@ -224,15 +224,15 @@ result<void> planner::find_slots() {
   for (planned_shard& s : shards) {
     std::uint64_t slot = slot_hash(s.a.seed) % slots;
     unsigned probes = 0;
-    while (probes < most_probes && taken[static_cast<std::size_t>(slot)]) {
+    while (probes < max_probes && taken[static_cast<std::size_t>(slot)]) {
       slot = (slot + 1) % slots;
       ++probes;
     }
-    if (probes == most_probes) {
+    if (probes == max_probes) {
       return hn4_error(hn4_code::no_space,
                        fmt::format("cannot store tag \"{}\": expected a free directory "
                                    "slot, found {} taken in a row",
-                                   tag_, most_probes))
+                                   tag_, max_probes))
           .at(c_.place(c_.geometry.cortex, "directory"));
     }
     taken[static_cast<std::size_t>(slot)] = true;
@@ -258,7 +258,7 @@ result<void> planner::identify(bytes_view whole) {
       high = std::max(high, e.a.seed.hi);
     }
   }
-  if (high >= UINT64_MAX - most_shards - 1) {
+  if (high >= UINT64_MAX - max_shards - 1) {
     return error(errc::out_of_range,
                  "cannot store: expected an identity above all others, found none left");
   }

@@ -8,7 +8,7 @@
 namespace weir::storage::hn4 {
 
 /// Largest number of shards of a tag; the reference implementation refuses more.
-inline constexpr std::size_t most_shards = 4095;
+inline constexpr std::size_t max_shards = 4095;
 
 /// One shard that is to be written.
 struct planned_shard {

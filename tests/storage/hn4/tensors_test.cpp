@@ -74,7 +74,7 @@ byte_vector gguf() {
 
 TEST(Hn4Tensors, SafetensorsAreFoundByName) {
   const byte_vector file = safetensors(two_tensors, 86);
-  const tensor_directory d = or_throw(tensor_directory::of_bytes(file));
+  const tensor_directory d = or_throw(tensor_directory::from_bytes(file));
   EXPECT_EQ(d.format(), container_format::safetensors);
   ASSERT_EQ(d.tensors().size(), 2U);
   const stored_tensor* wq = d.find("layers.0.wq");
@@ -89,7 +89,7 @@ TEST(Hn4Tensors, SafetensorsAreFoundByName) {
 
 TEST(Hn4Tensors, GgufBlocksAreBytesUnderTheirTypesName) {
   const byte_vector file = gguf();
-  const tensor_directory d = or_throw(tensor_directory::of_bytes(file));
+  const tensor_directory d = or_throw(tensor_directory::from_bytes(file));
   EXPECT_EQ(d.format(), container_format::gguf);
   const stored_tensor* q = d.find("blk.0.attn_q.weight");
   ASSERT_NE(q, nullptr);
@@ -118,16 +118,16 @@ TEST(Hn4Tensors, HeadersThatLieAreErrorsNotTensors) {
       R"({"a)",
       "{" + std::string(3000, '[')};
   for (const std::string& header : bad) {
-    const auto d = tensor_directory::of_bytes(safetensors(header, 86));
+    const auto d = tensor_directory::from_bytes(safetensors(header, 86));
     ASSERT_FALSE(d) << header.substr(0, 80);
     EXPECT_EQ(code_of(d.error()), hn4_code::data_rot) << d.error().message();
   }
   gguf_maker version(9, 0, 0);
-  EXPECT_EQ(tensor_directory::of_bytes(version.bytes).error().code(),
+  EXPECT_EQ(tensor_directory::from_bytes(version.bytes).error().code(),
             errc::unsupported_version);
   gguf_maker many(3, UINT64_MAX, 0);
-  EXPECT_FALSE(tensor_directory::of_bytes(many.bytes));
-  const auto raw = tensor_directory::of_bytes(noise(500, 1));
+  EXPECT_FALSE(tensor_directory::from_bytes(many.bytes));
+  const auto raw = tensor_directory::from_bytes(noise(500, 1));
   ASSERT_TRUE(raw);
   EXPECT_EQ(raw->format(), container_format::raw);
 }
@@ -150,7 +150,7 @@ TEST(Hn4Tensors, ErrorsOfHeadersSayWhatWasExpectedAtWhichByte) {
       {R"({} x)", 4, "expected nothing behind the object"},
       {std::string("{\"\xFF\":7}"), 3, "expected the name of a tensor"}};
   for (const fault& f : faults) {
-    const auto d = tensor_directory::of_bytes(safetensors(f.header, 86));
+    const auto d = tensor_directory::from_bytes(safetensors(f.header, 86));
     ASSERT_FALSE(d) << f.header;
     const std::string text = d.error().text();
     EXPECT_NE(text.find(f.expected), std::string::npos) << f.header << ": " << text;
@@ -165,8 +165,8 @@ TEST(Hn4Tensors, ValuesThatAreNotReadMayBeNestedToALimit) {
            R"(,"a":{"x":{"y":[1,null,true,-2,0.5,"z"]},"dtype":"U8","shape":[4],)"
            R"("data_offsets":[0,4]}})";
   };
-  EXPECT_TRUE(tensor_directory::of_bytes(safetensors(header(64), 4)));
-  EXPECT_FALSE(tensor_directory::of_bytes(safetensors(header(65), 4)));
+  EXPECT_TRUE(tensor_directory::from_bytes(safetensors(header(64), 4)));
+  EXPECT_FALSE(tensor_directory::from_bytes(safetensors(header(65), 4)));
 }
 
 TEST(Hn4Tensors, DamagedAndCutHeadersNeverGiveARangeOutsideTheFile) {
@@ -183,7 +183,7 @@ TEST(Hn4Tensors, DamagedAndCutHeadersNeverGiveARangeOutsideTheFile) {
     if (i % 5 == 0) {
       file.resize(static_cast<std::size_t>(random.below(8 * i + 7, file.size())));
     }
-    const auto d = tensor_directory::of_bytes(file);
+    const auto d = tensor_directory::from_bytes(file);
     for (const stored_tensor& t : d ? d->tensors() : std::span<const stored_tensor>()) {
       ASSERT_LE(t.offset, file.size()) << "seed " << seed << " case " << i;
       ASSERT_LE(t.bytes, file.size() - t.offset) << "seed " << seed << " case " << i;

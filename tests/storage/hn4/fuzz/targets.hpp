@@ -179,7 +179,7 @@ inline void names(bytes_view input) {
 
 /// Headers of stored files.
 inline void directory(bytes_view input) {
-  const auto d = tensor_directory::of_bytes(input);
+  const auto d = tensor_directory::from_bytes(input);
   for (const stored_tensor& t : d ? d->tensors() : std::span<const stored_tensor>()) {
     promise(t.offset <= input.size() && t.bytes <= input.size() - t.offset,
             "a tensor that is accepted lies in its file");
