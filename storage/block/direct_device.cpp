@@ -11,8 +11,8 @@
 #include <mutex>
 #include <vector>
 
-#include "block/over_file.hpp"
-#include "block/read_lane.hpp"
+#include "block/file_based_device.hpp"
+#include "block/sequential_reader.hpp"
 
 namespace weir::storage {
 
@@ -58,16 +58,16 @@ class scatter {
 };
 
 /// A device with two descriptors of one file: one for direct reads, one for the rest.
-class direct_device final : public over_file {
+class direct_device final : public file_based_device {
  public:
-  direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads how)
-      : over_file(std::move(file)), how_(how) {
+  direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads queueing)
+      : file_based_device(std::move(file)), queueing_(queueing) {
     direct_.descriptor = descriptor;
     direct_.size = size();
     direct_.name = name();
   }
   ~direct_device() override {
-    lanes_.clear();  // waits for transfers in flight, which still use the descriptor
+    readers_.clear();  // waits for transfers in flight, which still use the descriptor
     ::close(direct_.descriptor);
   }
 
@@ -87,10 +87,10 @@ class direct_device final : public over_file {
     if (bytes <= short_read) {
       return read_short(offset, static_cast<std::size_t>(bytes), scatter(pieces));
     }
-    auto lane = take_lane(offset);
-    auto done = lane->read(offset, bytes, scatter(pieces));
+    auto reader = take_reader(offset);
+    auto done = reader->read(offset, bytes, scatter(pieces));
     const std::lock_guard lock(mutex_);
-    lanes_.push_back(std::move(lane));
+    readers_.push_back(std::move(reader));
     return done;
   }
 
@@ -109,40 +109,43 @@ class direct_device final : public over_file {
   /// Takes the reader that stopped at `offset`, else makes a new one; if there are too
   /// many, takes the one that was unused longest. The caller has it for itself until it
   /// gives it back.
-  std::unique_ptr<read_lane> take_lane(std::uint64_t offset) {
+  std::unique_ptr<sequential_reader> take_reader(std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
-    auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                              [&](const auto& lane) { return lane->next() == offset; });
-    if (found == lanes_.end()) {
-      if (lanes_.size() < max_readers) {
-        return std::make_unique<read_lane>(direct_, queue());
+    auto found = std::find_if(readers_.begin(), readers_.end(), [&](const auto& reader) {
+      return reader->next() == offset;
+    });
+    if (found == readers_.end()) {
+      if (readers_.size() < max_readers) {
+        return std::make_unique<sequential_reader>(direct_, queue());
       }
-      found = lanes_.begin();
+      found = readers_.begin();
     }
-    auto lane = std::move(*found);
-    lanes_.erase(found);
-    return lane;
+    auto reader = std::move(*found);
+    readers_.erase(found);
+    return reader;
   }
   /// Makes the queue of a new reader. After the kernel has refused one, threads are used
   /// for good.
   std::unique_ptr<queued_reads> queue() {
-    if (how_ == direct_reads::queue) {
-      if (auto in_kernel = queue_in_kernel(direct_.descriptor, read_lane::depth)) {
+    if (queueing_ == direct_reads::queue) {
+      if (auto in_kernel =
+              queue_in_kernel(direct_.descriptor, sequential_reader::depth)) {
         return in_kernel;
       }
-      how_ = direct_reads::threads;
+      queueing_ = direct_reads::threads;
     }
     if (!threads_) {
-      threads_ = start_read_threads(read_lane::depth);
+      threads_ = start_read_threads(sequential_reader::depth);
     }
     return queue_on_threads(threads_, direct_.descriptor);
   }
 
   direct_file direct_;
   std::mutex mutex_;
-  direct_reads how_;
+  direct_reads queueing_;
   std::shared_ptr<read_threads> threads_;
-  std::vector<std::unique_ptr<read_lane>> lanes_;  ///< not in use, the oldest first
+  std::vector<std::unique_ptr<sequential_reader>>
+      readers_;  ///< not in use, the oldest first
 };
 
 }  // namespace
@@ -153,7 +156,7 @@ bool io_uring_allowed() noexcept {
 }
 
 result<std::unique_ptr<block_device>> open_direct_device(const std::string& path,
-                                                         direct_reads how) {
+                                                         direct_reads queueing) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   if (descriptor < 0) {
@@ -164,7 +167,7 @@ result<std::unique_ptr<block_device>> open_direct_device(const std::string& path
                                        std::strerror(errno)));
   }
   return std::unique_ptr<block_device>(
-      std::make_unique<direct_device>(std::move(file), descriptor, how));
+      std::make_unique<direct_device>(std::move(file), descriptor, queueing));
 }
 
 }  // namespace weir::storage

@@ -23,13 +23,13 @@ namespace {
 constexpr std::size_t max_pieces = 1024;
 
 /// Makes the error of a failed system call; `action` completes "cannot ... FILE".
-error system_error(const char* what, const std::string& path, int number) {
+error system_error(const char* action, const std::string& path, int number) {
   const errc code = number == ENOENT || number == ENOTDIR  ? errc::not_found
                     : number == EEXIST                     ? errc::already_exists
                     : number == ENOSPC || number == EDQUOT ? errc::no_space
                                                            : errc::io;
   return error(code,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(number)));
+               fmt::format("cannot {} \"{}\": {}", action, path, std::strerror(number)));
 }
 
 /// A file that is read and written with system calls. They are repeated after
@@ -70,7 +70,7 @@ class file_device final : public block_device {
     return std::move(e).at(fmt::format("{}:{}", path_, offset));
   }
   /// Makes the error for a read beyond the end of the file.
-  error ended(std::uint64_t offset, std::uint64_t count) const {
+  error beyond_end(std::uint64_t offset, std::uint64_t count) const {
     return place(
         error(errc::torn, fmt::format("cannot read {} bytes of \"{}\": expected them "
                                       "below {}, found the end of the file",
@@ -149,7 +149,7 @@ result<void> file_device::read_scattered(std::uint64_t offset,
       bytes += pieces[i].size();
     }
     if (offset > size_ || bytes > size_ - offset) {
-      return ended(offset, bytes);
+      return beyond_end(offset, bytes);
     }
     WEIR_CHECK(read_pieces(offset, std::span(vectors).first(count)));
     pieces = pieces.subspan(count);
@@ -175,7 +175,7 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
       return place(system_error("read", path_, errno), offset);
     }
     if (n == 0) {
-      return ended(offset, pieces.front().iov_len);
+      return beyond_end(offset, pieces.front().iov_len);
     }
     offset += static_cast<std::uint64_t>(n);
     for (auto left = static_cast<std::size_t>(n); left > 0;) {

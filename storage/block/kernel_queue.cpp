@@ -52,9 +52,9 @@ class kernel_queue final : public queued_reads {
     }
   }
 
-  ended wait() override {
+  ended_read wait() override {
     if (!refused_.empty()) {
-      const ended e = refused_.front();
+      const ended_read e = refused_.front();
       refused_.pop_front();
       return e;
     }
@@ -62,14 +62,15 @@ class kernel_queue final : public queued_reads {
     while (::io_uring_wait_cqe(&ring_, &entry) != 0) {
       // Interrupted by a signal: the reads are still in flight.
     }
-    const ended e{static_cast<std::size_t>(::io_uring_cqe_get_data64(entry)), entry->res};
+    const ended_read e{static_cast<std::size_t>(::io_uring_cqe_get_data64(entry)),
+                       entry->res};
     ::io_uring_cqe_seen(&ring_, entry);
     return e;
   }
 
  private:
-  /// Hands the new entry to the kernel. It may lack memory for the moment (EAGAIN) or have
-  /// to deliver results first (EBUSY).
+  /// Hands the new entry to the kernel. It may lack memory for the moment (EAGAIN) or
+  /// have to deliver results first (EBUSY).
   [[nodiscard]] int submit() {
     for (;;) {
       const int n = ::io_uring_submit(&ring_);
@@ -82,8 +83,8 @@ class kernel_queue final : public queued_reads {
   io_uring ring_{};
   bool is_open_ = false;
   int file_;
-  int failure_ = 0;            ///< -errno of the first entry that the kernel refused
-  std::deque<ended> refused_;  ///< reads that failed before they were in flight
+  int failure_ = 0;                 ///< -errno of the first entry that the kernel refused
+  std::deque<ended_read> refused_;  ///< reads that failed before they were in flight
 };
 
 }  // namespace

@@ -11,17 +11,17 @@
 #include <cerrno>
 #include <cstring>
 
-#include "block/over_file.hpp"
+#include "block/file_based_device.hpp"
 
 namespace weir::storage {
 
 namespace {
 
 /// Reads by copying from the mapping; everything else is left to the file.
-class mapped_device final : public over_file {
+class mapped_device final : public file_based_device {
  public:
   mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
-      : over_file(std::move(file)), bytes_(bytes) {}
+      : file_based_device(std::move(file)), bytes_(bytes) {}
   ~mapped_device() override {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   }
@@ -48,9 +48,9 @@ class mapped_device final : public over_file {
 };
 
 /// Makes the error of a failed system call; `action` completes "cannot ... FILE".
-error failed(const char* what, const std::string& path) {
+error failed(const char* action, const std::string& path) {
   return error(errc::io,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(errno)));
+               fmt::format("cannot {} \"{}\": {}", action, path, std::strerror(errno)));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace weir::storage {
 class queued_reads {
  public:
   /// The end of one read.
-  struct ended {
+  struct ended_read {
     std::size_t number = 0;
     std::int64_t bytes = 0;  ///< bytes read from the front; negative: -errno
   };
@@ -26,7 +26,7 @@ class queued_reads {
   /// `depth` reads, as given when the queue was made, are in flight.
   virtual void start(std::size_t number, std::uint64_t offset, mutable_bytes to) = 0;
   /// Waits until any read has ended. At least one must be in flight.
-  virtual ended wait() = 0;
+  virtual ended_read wait() = 0;
 };
 
 /// Makes a queue of the kernel (io_uring). @returns null if the kernel does not allow it

@@ -77,18 +77,18 @@ class thread_queue final : public queued_reads {
   void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
     threads_->add([this, number, offset, to] {
       const ssize_t n = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
-      const ended e{number, n < 0 ? -errno : n};
+      const ended_read e{number, n < 0 ? -errno : n};
       const std::lock_guard lock(mutex_);
-      ended_.push_back(e);
+      ended_reads_.push_back(e);
       // Notifies while the lock is held: afterwards the queue may be destroyed.
       changed_.notify_one();
     });
   }
-  ended wait() override {
+  ended_read wait() override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !ended_.empty(); });
-    const ended e = ended_.front();
-    ended_.pop_front();
+    changed_.wait(lock, [&] { return !ended_reads_.empty(); });
+    const ended_read e = ended_reads_.front();
+    ended_reads_.pop_front();
     return e;
   }
 
@@ -97,7 +97,7 @@ class thread_queue final : public queued_reads {
   int file_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<ended> ended_;
+  std::deque<ended_read> ended_reads_;
 };
 
 }  // namespace

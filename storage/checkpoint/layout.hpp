@@ -62,7 +62,7 @@ struct table_entry {
                             std::string_view section, std::string text);
 
 /// Position of a run as a checkpoint states it, checked for agreement.
-struct standing {
+struct resume_state {
   stream_cursor cursor;  ///< position of the stream
   bytes_view conductor;  ///< bytes of CONDUCTOR after the pulse
 };
@@ -71,7 +71,7 @@ struct standing {
 /// @error{missing_cursor, there is no CURSOR section}
 /// @error{stream_model_mismatch, the pulses differ}
 /// @error{corrupt, a section is missing or cannot be decoded}
-[[nodiscard]] result<standing> check_standing(
+[[nodiscard]] result<resume_state> check_sections(
     std::span<const checkpoint::loaded_section> sections, std::uint64_t pulse_id,
     const std::string& path);
 

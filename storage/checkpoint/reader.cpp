@@ -132,8 +132,8 @@ struct checkpoint_reader {
     out.path_ = f.path();
     out.storage_ = storage;
     WEIR_CHECK(fill_sections(out, whole, entries));
-    WEIR_TRY(standing where,
-             check_standing(out.sections_, out.header_.pulse_id, out.path_));
+    WEIR_TRY(resume_state where,
+             check_sections(out.sections_, out.header_.pulse_id, out.path_));
     out.cursor_ = std::move(where.cursor);
     out.conductor_ = where.conductor;
     return out;

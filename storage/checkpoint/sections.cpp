@@ -80,8 +80,8 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
 
 }  // namespace
 
-result<standing> check_standing(std::span<const loaded> sections, std::uint64_t pulse_id,
-                                const std::string& path) {
+result<resume_state> check_sections(std::span<const loaded> sections,
+                                    std::uint64_t pulse_id, const std::string& path) {
   const loaded* const cursor = find_in(sections, section::cursor);
   if (cursor == nullptr) {
     return error(errc::missing_cursor,
@@ -100,7 +100,7 @@ result<standing> check_standing(std::span<const loaded> sections, std::uint64_t 
       })) {
     return absent(path, section::param_prefix);
   }
-  standing out;
+  resume_state out;
   auto decoded = decode_cursor(cursor->data);
   if (!decoded) {
     return in_section(path, section::cursor, std::move(decoded).error());

@@ -57,7 +57,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
     }
     views.push_back({s.name, s.type, shape, s.data});
   }
-  auto checked = check_standing(views, pulse_id, "new checkpoint");
+  auto checked = check_sections(views, pulse_id, "new checkpoint");
   if (!checked) {
     // A fault that is corruption in a file is a wrong argument while there is no file
     // yet.

@@ -98,7 +98,7 @@ class chained_tokens final : public token_source {
   }
 
   std::vector<std::unique_ptr<token_source>> parts_;
-  std::vector<std::uint64_t> starts_;  ///< index of the first token of each part
+  std::vector<std::uint64_t> starts_;    ///< index of the first token of each part
   std::vector<std::size_t> first_leaf_;  ///< number of the first leaf of each part
   std::uint64_t size_ = 0;
   source_identity identity_;

@@ -20,9 +20,9 @@ namespace weir::storage {
 /// Place at which a lane reads next.
 struct stored_place {
   std::uint64_t offset = 0;  ///< offset in the source under its end policy
-  std::uint64_t round = 0;  ///< number of times the source was begun again
-  std::uint64_t leaf = 0;  ///< number of the file
-  std::uint64_t byte = 0;  ///< byte offset in the file
+  std::uint64_t round = 0;   ///< number of times the source was begun again
+  std::uint64_t leaf = 0;    ///< number of the file
+  std::uint64_t byte = 0;    ///< byte offset in the file
 };
 /// Content of `stream_cursor::source_state`.
 struct stored_source {

@@ -182,7 +182,7 @@ class file_tokens final : public token_source {
   source_identity identity_;
   std::vector<slot> slots_;
   std::uint64_t clock_ = 0;  ///< counts uses; orders the open files by their last use
-  byte_vector bytes_;  ///< bytes of the last read, kept to avoid an allocation
+  byte_vector bytes_;        ///< bytes of the last read, kept to avoid an allocation
 };
 
 }  // namespace

@@ -74,14 +74,14 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
   while (done < to.size()) {
     const std::size_t e = era_at(within, l, position + done);
     const std::uint64_t delta = position + done - within[e].lane_positions[l];
-    const location at = locate(within[e], l, delta);
-    std::uint64_t run = at.run;
+    const location place = locate(within[e], l, delta);
+    std::uint64_t run = place.run;
     if (e + 1 < within.size()) {
       run = std::min(run, within[e + 1].lane_positions[l] - position - done);
     }
     const auto want =
         static_cast<std::size_t>(std::min<std::uint64_t>(run, to.size() - done));
-    WEIR_TRY(const std::size_t got, pages.read(at.offset, to.subspan(done, want)));
+    WEIR_TRY(const std::size_t got, pages.read(place.offset, to.subspan(done, want)));
     done += got;
     if (got < want) {
       break;
@@ -93,15 +93,16 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
 // Covers everything that was handed out: complete blocks by the chain, the tokens of the
 // incomplete block by reading them again.
 result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
-                                      std::span<const lane_state> at) {
+                                      std::span<const lane_state> states) {
   record_writer out;
-  for (std::uint32_t l = 0; l < at.size(); ++l) {
-    out.put(at[l].position);
-    out.put(at[l].history);
+  for (std::uint32_t l = 0; l < states.size(); ++l) {
+    out.put(states[l].position);
+    out.put(states[l].history);
     std::array<std::uint32_t, history_block> open{};
-    const auto count = static_cast<std::size_t>(at[l].position % history_block);
+    const auto count = static_cast<std::size_t>(states[l].position % history_block);
     const auto tokens = std::span(open).first(count);
-    WEIR_TRY(const std::size_t got, s.read_lane(eras, l, at[l].position - count, tokens));
+    WEIR_TRY(const std::size_t got,
+             s.read_lane(eras, l, states[l].position - count, tokens));
     if (got != count) {
       return error(errc::position_out_of_bounds,
                    "cannot hash the history: the source ends before the position");

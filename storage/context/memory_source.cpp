@@ -62,8 +62,8 @@ class memory_tokens final : public token_source {
 
 }  // namespace
 
-result<std::unique_ptr<token_source>> open_memory_source(std::vector<std::uint32_t> tokens,
-                                                    std::string name) {
+result<std::unique_ptr<token_source>> open_memory_source(
+    std::vector<std::uint32_t> tokens, std::string name) {
   if (tokens.empty()) {
     return error(
         errc::source_unavailable,
@@ -75,7 +75,8 @@ result<std::unique_ptr<token_source>> open_memory_source(std::vector<std::uint32
   return std::unique_ptr<token_source>(std::move(source));
 }
 
-result<std::unique_ptr<token_source>> open_memory_source(bytes_view bytes, std::string name) {
+result<std::unique_ptr<token_source>> open_memory_source(bytes_view bytes,
+                                                         std::string name) {
   std::vector<std::uint32_t> tokens(bytes.size());
   std::transform(bytes.begin(), bytes.end(), tokens.begin(),
                  [](std::byte b) { return std::to_integer<std::uint32_t>(b); });

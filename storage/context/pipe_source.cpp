@@ -115,7 +115,7 @@ class pipe_tokens final : public token_source {
   int descriptor_;
   std::string name_;
   source_identity identity_;
-  byte_vector kept_;  ///< the newest bytes, the oldest first
+  byte_vector kept_;         ///< the newest bytes, the oldest first
   std::uint64_t first_ = 0;  ///< index of the first byte of `kept_`
   bool ended_ = false;
 };

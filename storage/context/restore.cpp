@@ -16,8 +16,8 @@ namespace weir::storage {
 namespace {
 
 /// Makes the error for a cursor whose parts contradict each other.
-error contradiction(std::string_view what) {
-  return error(errc::corrupt, fmt::format("cannot restore the stream: {}", what));
+error contradiction(std::string_view text) {
+  return error(errc::corrupt, fmt::format("cannot restore the stream: {}", text));
 }
 
 /// Checks that sums, counts and eras of a cursor agree, before anything is computed from
@@ -223,15 +223,16 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
 /// Makes the state of a lane after the cursor, with the tokens of its incomplete block.
 result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
   lane out;
-  out.at = c.lanes[l];
-  const auto open = static_cast<std::size_t>(out.at.position % history_block);
-  const std::size_t count = std::max<std::size_t>(open, out.at.position > 0 ? 1 : 0);
+  out.progress = c.lanes[l];
+  const auto open = static_cast<std::size_t>(out.progress.position % history_block);
+  const std::size_t count =
+      std::max<std::size_t>(open, out.progress.position > 0 ? 1 : 0);
   std::vector<std::uint32_t> tokens(count);
   WEIR_TRY(const std::size_t got,
-           s.read_lane(c.eras, l, out.at.position - count, tokens));
+           s.read_lane(c.eras, l, out.progress.position - count, tokens));
   WEIR_EXPECT(got == count);
   out.after_end_of_text = count > 0 && tokens.back() == end_of_text;
-  out.history = lane_history(out.at.history, std::span(tokens).last(open));
+  out.history = lane_history(out.progress.history, std::span(tokens).last(open));
   return out;
 }
 

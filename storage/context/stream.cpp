@@ -79,7 +79,7 @@ const std::string& context_stream::warning() const noexcept {
 std::uint64_t context_stream::position() const noexcept {
   std::uint64_t sum = 0;
   for (const lane& l : state_->lanes) {
-    sum += l.at.position;
+    sum += l.progress.position;
   }
   return sum;
 }
@@ -97,7 +97,8 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
       // The turn goes to the lane with the fewest chunks. That depends on the states of
       // the lanes alone, so a restored stream continues with the same lane.
       if (!s.lanes[l].ended &&
-          (next == s.config.lanes || s.lanes[l].at.chunks < s.lanes[next].at.chunks)) {
+          (next == s.config.lanes ||
+           s.lanes[l].progress.chunks < s.lanes[next].progress.chunks)) {
         next = l;
       }
     }
@@ -117,17 +118,18 @@ namespace {
 result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n,
                         token_chunk& chunk) {
   const era& e = s.eras.back();
-  const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+  const std::uint64_t delta = s.lanes[l].progress.position - e.lane_positions[l];
   chunk.tokens.resize(n + 1);
   std::size_t done = 0;
   bool ahead = true;
   while (done < n && ahead) {
-    const location at = locate(e, l, delta + done);
-    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(at.run, n - done));
+    const location place = locate(e, l, delta + done);
+    const auto want =
+        static_cast<std::size_t>(std::min<std::uint64_t>(place.run, n - done));
     // Reads one token more than the chunk takes: it is the lookahead, unless the chunk
     // goes on in another block, which overwrites it.
     WEIR_TRY(const std::size_t got,
-             s.pages.read(at.offset, std::span(chunk.tokens).subspan(done, want + 1)));
+             s.pages.read(place.offset, std::span(chunk.tokens).subspan(done, want + 1)));
     ahead = got > want;
     done += std::min(got, want);
   }
@@ -185,7 +187,7 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   }
   const era& e = s.eras.back();
   // The first chunk of each lane after a reset has a boundary before it.
-  const bool fresh = e.boundary && e.lane_positions[index] == l.at.position;
+  const bool fresh = e.boundary && e.lane_positions[index] == l.progress.position;
   const bool inside = has_end_of_text(chunk.tokens);
   if (inside && s.config.boundary == boundary_policy::split) {
     cut_at_boundary(chunk);
@@ -194,16 +196,16 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
     note_boundaries(chunk, fresh || l.after_end_of_text);
   }
   const std::uint64_t block = s.config.lane_block;
-  chunk.chunk_id = (l.at.chunks / block) * s.config.lanes * block + index * block +
-                   l.at.chunks % block;
+  chunk.chunk_id = (l.progress.chunks / block) * s.config.lanes * block + index * block +
+                   l.progress.chunks % block;
   chunk.lane = index;
-  chunk.lane_position = l.at.position;
+  chunk.lane_position = l.progress.position;
   l.history.add(chunk.tokens);
   l.after_end_of_text = chunk.tokens.back() == end_of_text;
-  l.at.position += chunk.tokens.size();
-  l.at.chunks += 1;
-  l.at.history = l.history.chain();
-  chunk.mark = {index, static_cast<std::uint32_t>(s.eras.size() - 1), l.at};
+  l.progress.position += chunk.tokens.size();
+  l.progress.chunks += 1;
+  l.progress.history = l.history.chain();
+  chunk.mark = {index, static_cast<std::uint32_t>(s.eras.size() - 1), l.progress};
   return std::optional<token_chunk>(std::move(chunk));
 }
 
@@ -215,7 +217,7 @@ result<void> context_stream::reset() {
   std::uint64_t furthest = e.source_offset;
   bool read = false;
   for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
-    const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+    const std::uint64_t delta = s.lanes[l].progress.position - e.lane_positions[l];
     if (delta > 0) {
       read = true;
       furthest = std::max(furthest, locate(e, l, delta - 1).offset + 1);
@@ -228,9 +230,9 @@ result<void> context_stream::reset() {
   WEIR_TRY(next.source_offset, s.pages.next_document(furthest));
   next.boundary = true;
   for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
-    next.lane_positions[l] = s.lanes[l].at.position;
-    next.first_token += s.lanes[l].at.position;
-    next.first_chunk += s.lanes[l].at.chunks;
+    next.lane_positions[l] = s.lanes[l].progress.position;
+    next.first_token += s.lanes[l].progress.position;
+    next.first_chunk += s.lanes[l].progress.chunks;
     s.lanes[l].ended = false;
   }
   s.eras.push_back(std::move(next));

@@ -51,10 +51,10 @@ class lane_history {
 
 /// A lane while the stream is open.
 struct lane {
-  lane_state at;
+  lane_state progress;
   lane_history history;
   bool after_end_of_text = false;  ///< the last token of the text was `end_of_text`
-  bool ended = false;  ///< no token is left for the lane in this era
+  bool ended = false;              ///< no token is left for the lane in this era
 };
 
 /// The stream behind `context_stream`.
@@ -81,11 +81,11 @@ struct context_stream::state {
                                               std::span<std::uint32_t> to);
   /// Makes the cursor for given lane states. @error{source_unavailable, a read failed, or
   /// a pipe no longer holds the tokens}
-  [[nodiscard]] result<stream_cursor> make_cursor(std::span<const lane_state> at,
+  [[nodiscard]] result<stream_cursor> make_cursor(std::span<const lane_state> states,
                                                   std::size_t current_era,
                                                   std::uint64_t pulse_id);
   /// Encodes `stream_cursor::source_state`.
-  [[nodiscard]] byte_vector source_state(std::span<const lane_state> at,
+  [[nodiscard]] byte_vector source_state(std::span<const lane_state> states,
                                          const era& current);
 };
 
@@ -95,6 +95,6 @@ struct context_stream::state {
 /// @error{position_out_of_bounds, the source ends before a position}
 [[nodiscard]] result<std::uint64_t> history_hash_of(context_stream::state& s,
                                                     std::span<const era> eras,
-                                                    std::span<const lane_state> at);
+                                                    std::span<const lane_state> states);
 
 }  // namespace weir::storage

@@ -60,7 +60,7 @@ std::uint64_t theta(const address_space& space, std::uint64_t phi, unsigned k) n
 /// The clusters of a volume for one scale.
 struct window {
   std::uint64_t base = 0;  ///< first block of the first cluster
-  std::uint64_t phi = 0;  ///< number of clusters; 0 if there is none
+  std::uint64_t phi = 0;   ///< number of clusters; 0 if there is none
 };
 
 /// Divides the data region into clusters.

@@ -25,9 +25,9 @@ std::string hex_id(hn4_id id) {
 }
 
 /// Makes the error "expected THING X, found Y".
-error mismatch(hn4_code code, std::string_view what, const std::string& expected,
+error mismatch(hn4_code code, std::string_view thing, const std::string& expected,
                const std::string& found) {
-  return hn4_error(code, fmt::format("expected {} {}, found {}", what, expected, found));
+  return hn4_error(code, fmt::format("expected {} {}, found {}", thing, expected, found));
 }
 
 /// Makes the error for bytes without the magic of a block: poison or something else.

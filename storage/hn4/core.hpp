@@ -141,7 +141,7 @@ struct core {
     return geometry.cortex + slot * anchor_bytes;
   }
   /// Returns "file:offset (thing)" for messages.
-  [[nodiscard]] std::string place(std::uint64_t offset, const std::string& what) const;
+  [[nodiscard]] std::string place(std::uint64_t offset, const std::string& thing) const;
 };
 
 /// Chooses among the four copies of the superblock and sets the members that follow from

@@ -66,7 +66,7 @@ struct superblock {
   std::int64_t mount_time = 0;
   std::uint64_t journal_lba = 0;
   std::uint64_t journal_next = 0;  ///< sector of the next entry of the log
-  std::uint64_t stream_lba = 0;  ///< equals `horizon_lba`
+  std::uint64_t stream_lba = 0;    ///< equals `horizon_lba`
   std::uint64_t sentinel = 0;
   std::uint64_t dirty_bits = 0;
   std::uint64_t last_sequence = 0;  ///< last sequence number of the log
@@ -173,7 +173,7 @@ void store_anchor(const anchor& from, mutable_bytes to) noexcept;
 
 /// Meaning of a directory entry.
 enum class entry_role : std::uint8_t {
-  live,       ///< a shard that every reader sees
+  live,  ///< a shard that every reader sees
   /// A shard of ours that no reader sees yet. Its store counts once one of its entries is
   /// live.
   announced,

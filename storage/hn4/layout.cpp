@@ -135,10 +135,10 @@ copy_places places_of_copies(std::uint64_t capacity, std::uint32_t block) noexce
     return places;  // the size comes from a superblock that was not checked yet
   }
   const std::uint64_t bs = block;
-  const std::uint64_t room = align_up(std::uint64_t{superblock_bytes}, bs);
+  const std::uint64_t copy_bytes = align_up(std::uint64_t{superblock_bytes}, bs);
   places.east = align_up(capacity / 100 * 33, bs);
   places.west = align_up(capacity / 100 * 66, bs);
-  places.south = capacity >= 16 * room ? align_down(capacity - room, bs) : 0;
+  places.south = capacity >= 16 * copy_bytes ? align_down(capacity - copy_bytes, bs) : 0;
   return places;
 }
 

@@ -55,11 +55,11 @@ void force_read_only(core& c, std::string why, bool recoverable) {
 
 /// Makes an error, unless the volume is only examined: a check reports the fault itself.
 result<void> refuse(core& c, hn4_code code, std::string text, std::uint64_t offset,
-                    const std::string& what) {
+                    const std::string& thing) {
   if (c.examine) {
     return {};
   }
-  return hn4_error(code, std::move(text)).at(c.place(offset, what));
+  return hn4_error(code, std::move(text)).at(c.place(offset, thing));
 }
 
 /// Reads the current entry of the ring of epochs. Its number must be that of the
@@ -247,8 +247,8 @@ void warn_of_damage(core& c) {
 
 }  // namespace
 
-std::string core::place(std::uint64_t offset, const std::string& what) const {
-  return fmt::format("{}:{} ({})", device->name(), offset, what);
+std::string core::place(std::uint64_t offset, const std::string& thing) const {
+  return fmt::format("{}:{} ({})", device->name(), offset, thing);
 }
 
 byte_vector from_armored(bytes_view region, std::uint64_t blocks) {

@@ -110,7 +110,7 @@ class decoder {
 
  private:
   [[nodiscard]] bool has_input(std::size_t n) const { return n <= from_.size() - in_; }
-  [[nodiscard]] bool has_room(std::size_t n) const { return n <= to_.size() - out_; }
+  [[nodiscard]] bool fits(std::size_t n) const { return n <= to_.size() - out_; }
   [[nodiscard]] unsigned next() { return static_cast<unsigned>(from_[in_++]); }
   void put(unsigned value) { to_[out_++] = static_cast<std::byte>(value); }
   void put(bytes_view bytes) {
@@ -149,7 +149,7 @@ class decoder {
     if (tag == 0x40 || tag == 0x80) {
       length += 4;
     }
-    if (!has_room(length)) {
+    if (!fits(length)) {
       return false;
     }
     switch (tag) {
@@ -178,7 +178,7 @@ class decoder {
       return false;
     }
     const unsigned index = next();
-    if (index >= dictionary.size() || !has_room(dictionary[index].size())) {
+    if (index >= dictionary.size() || !fits(dictionary[index].size())) {
       return false;
     }
     put(as_view(dictionary[index]));
@@ -194,7 +194,7 @@ class decoder {
     const std::size_t stride = next();
     std::size_t length = 0;
     if (stride == 0 || stride > out_ || !lengthen(length) || stride > length ||
-        !has_input(length) || !has_room(length)) {
+        !has_input(length) || !fits(length)) {
       return false;
     }
     for (std::size_t i = 0; i < length; ++i) {

@@ -4,7 +4,7 @@
 ///
 /// A volume has the copies North (byte 0), East, West and South. Each crash of a writer
 /// may leave some of them old or damaged. The newest valid copy counts; a copy whose
-/// layout is impossible has no vote. docs/decisions has the record about this rule.
+/// layout is impossible has no vote. Record 801 of docs/decisions gives the reason.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -57,16 +57,16 @@ result<hn4_volume> open_volume(const std::string& path, bool strict) {
 
 /// Opens the tag of the options and prints its warnings.
 result<hn4_stream> open_stream(const hn4_volume& volume, const hn4_options& options) {
-  storage::hn4_stream_options how;
+  storage::hn4_stream_options stream_options;
   if (options.order == "clock") {
-    how.order = storage::hn4_order::clock_then_seed;
+    stream_options.order = storage::hn4_order::clock_then_seed;
   } else if (options.order != "seed") {
     return error(errc::unknown_key,
                  fmt::format("cannot order shards by \"{}\": expected seed or clock",
                              options.order));
   }
-  how.recover = options.recover;
-  WEIR_TRY(hn4_stream stream, volume.stream(options.tag, how));
+  stream_options.recover = options.recover;
+  WEIR_TRY(hn4_stream stream, volume.stream(options.tag, stream_options));
   note(stream.warnings());
   return stream;
 }

@@ -34,8 +34,8 @@ class verb_maker {
 
   /// Adds a verb. When it is chosen on the command line, `run` is called with the
   /// options.
-  CLI::App* add(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = group_.add_subcommand(name, what);
+  CLI::App* add(const char* name, const char* help, const char* example, command run) {
+    CLI::App* v = group_.add_subcommand(name, help);
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("VOLUME", o_->volume, "Image file or block device")->required();
     auto options = o_;
@@ -51,17 +51,17 @@ class verb_maker {
     return v;
   }
   /// Adds a verb that takes the name of a tag.
-  CLI::App* tagged(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = add(name, what, example, run);
+  CLI::App* tagged(const char* name, const char* help, const char* example, command run) {
+    CLI::App* v = add(name, help, example, run);
     v->add_option("TAG", o_->tag, "Name of the stream")->required();
     return v;
   }
   /// Adds the option --json.
   void json(CLI::App* v) { v->add_flag("--json", o_->json, "Print facts as JSON"); }
   /// Adds the options of a verb that writes a file.
-  CLI::Option* target(CLI::App* v, const char* what) {
+  CLI::Option* target(CLI::App* v, const char* help) {
     v->add_flag("--force", o_->force, "Replace an existing file");
-    return v->add_option("FILE", o_->file, what);
+    return v->add_option("FILE", o_->file, help);
   }
 
  private:

@@ -29,22 +29,22 @@ struct hn4_options {
   /// `cat`, `get`, `stat`: order of the shards, seed or clock.
   std::string order = "seed";
   std::string tensor;  ///< `get`: the one tensor to write
-  std::string map;  ///< `check`: file for the drawing
+  std::string map;     ///< `check`: file for the drawing
   std::string repair;  ///< `check`: file for the new image
   std::uint32_t sector = 512;
   std::uint32_t shards = 0;  ///< `put`, `import`: number of shards; 0 for as few as fit
-  std::uint64_t seed = 0;  ///< `mkfs`: identity and creation time are derived from it
+  std::uint64_t seed = 0;    ///< `mkfs`: identity and creation time are derived from it
   std::uint64_t offset = 0;
   std::uint64_t length = UINT64_MAX;
   std::uint32_t threads = 1;  ///< `bench`
-  bool seeded = false;  ///< `mkfs`: a seed was given
-  bool force = false;  ///< `mkfs`, `get`, `export`: replace an existing file
-  bool replace = false;  ///< `put`, `import`
-  bool append = false;  ///< `put`
-  bool compress = false;  ///< `put`, `import`
-  bool strict = false;  ///< `cat`: exactly what the reference implementation reads
-  bool recover = false;  ///< read what is left of a damaged tag
-  bool direct = false;  ///< `bench`: without the page cache
+  bool seeded = false;        ///< `mkfs`: a seed was given
+  bool force = false;         ///< `mkfs`, `get`, `export`: replace an existing file
+  bool replace = false;       ///< `put`, `import`
+  bool append = false;        ///< `put`
+  bool compress = false;      ///< `put`, `import`
+  bool strict = false;        ///< `cat`: exactly what the reference implementation reads
+  bool recover = false;       ///< read what is left of a damaged tag
+  bool direct = false;        ///< `bench`: without the page cache
   bool json = false;
 };
 

@@ -86,9 +86,9 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
     return invalid;
   }
   return guarded([&]() -> hn4_result_t {
-    weir::storage::hn4_stream_options how;
-    how.recover = vol->recover;
-    auto stream = vol->volume.stream(model_tag, how);
+    weir::storage::hn4_stream_options options;
+    options.recover = vol->recover;
+    auto stream = vol->volume.stream(model_tag, options);
     if (!stream) {
       return code(stream.error());
     }

@@ -106,7 +106,7 @@ void checker::lose(const entry& e, std::uint64_t n) {
 // Checks one block and adds what is wrong; returns false if it is not good at its place.
 bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block) {
   const std::uint64_t byte = block * c.geometry.block;
-  const std::string what =
+  const std::string user =
       fmt::format("directory slot {}, block {} of the shard", e.slot, n);
   byte_vector scratch;
   bool compressed = false;
@@ -117,10 +117,10 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
   const bool marked = c.bits->marked(block);
   if (good) {
     report.compressed += compressed ? 1 : 0;
-    claim(block, what);
+    claim(block, user);
     if (!marked) {
       find("bitmap", byte,
-           fmt::format("{}: expected an allocated block, found a free one", what));
+           fmt::format("{}: expected an allocated block, found a free one", user));
     }
     return true;
   }
@@ -130,7 +130,7 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     lose(e, n);
   }
   if (other) {
-    claim(*other, what);
+    claim(*other, user);
   } else {
     broken.push_back(block);
   }
@@ -139,15 +139,15 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
   }
   if (other) {
     find("hint", *other * c.geometry.block,
-         fmt::format("{}: expected it at block {}, found it at block {}", what, block,
+         fmt::format("{}: expected it at block {}, found it at block {}", user, block,
                      *other));
   } else if (marked) {
     find("block", byte,
-         fmt::format("{}: {}{}", what, good.error().text(),
+         fmt::format("{}: {}{}", user, good.error().text(),
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
   } else {
     find("hole", byte,
-         fmt::format("{}: expected a block, found a hole{}", what,
+         fmt::format("{}: expected a block, found a hole{}", user,
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
   }
   return false;

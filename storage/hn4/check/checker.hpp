@@ -30,16 +30,16 @@ struct checker {
   core& c;
   std::uint64_t device_size;  ///< size of the image itself, whatever the superblock says
   hn4_check_report report;
-  byte_vector buffer;  ///< memory for one block
+  byte_vector buffer;                  ///< memory for one block
   std::vector<std::uint64_t> claimed;  ///< blocks of live shards and of their long names
-  std::vector<std::uint64_t> idle;  ///< blocks of entries that no reader counts
-  std::vector<std::uint64_t> broken;  ///< blocks that are damaged
+  std::vector<std::uint64_t> idle;     ///< blocks of entries that no reader counts
+  std::vector<std::uint64_t> broken;   ///< blocks that are damaged
   /// Blocks of the volume's own structures.
   block_bits reserved;
   std::vector<listed_tag> tags;
   std::map<std::uint64_t, stream_place> stream_places;  ///< by the slot of the shard
   std::set<std::uint64_t> repeated;  ///< slots of shards for which a newer entry stands
-  std::set<std::uint64_t> ended;  ///< slots of live entries that no reader counts
+  std::set<std::uint64_t> ended;     ///< slots of live entries that no reader counts
 
   /// Adds a finding: something is wrong.
   void find(std::string kind, std::uint64_t offset, std::string text) {
@@ -50,7 +50,7 @@ struct checker {
     report.notes.push_back({std::move(kind), offset, std::move(text)});
   }
   /// Notes that a block is in use; `user` names the thing for messages.
-  void claim(std::uint64_t block, const std::string& what);
+  void claim(std::uint64_t block, const std::string& user);
 
   /// Compares the superblock, its copies and the layout with what a format writes.
   result<void> superblocks();

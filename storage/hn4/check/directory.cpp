@@ -32,16 +32,16 @@ bool root_is_good(const anchor& a) {
 
 }  // namespace
 
-void checker::claim(std::uint64_t block, const std::string& what) {
+void checker::claim(std::uint64_t block, const std::string& user) {
   const std::uint64_t byte = block * c.geometry.block;
   if (reserved.marked(block)) {
     find("overlap", byte,
-         fmt::format("{} lies on a block of the volume's own structures", what));
+         fmt::format("{} lies on a block of the volume's own structures", user));
   }
   if (c.geometry.profile == hn4_profile::pico &&
       block >= (c.geometry.qmask - c.geometry.bitmap) / armored_word * 64) {
     find("pico_limit", byte,
-         fmt::format("{} lies where the bitmap does not reach", what));
+         fmt::format("{} lies where the bitmap does not reach", user));
   }
   claimed.push_back(block);
 }

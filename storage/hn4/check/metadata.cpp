@@ -26,10 +26,10 @@ constexpr std::byte silver{0xAA};
 void checker::fields() {
   const superblock& sb = c.sb;
   const auto expect = [&](const char* kind, std::uint64_t found, std::uint64_t wanted,
-                          const char* what) {
+                          const char* field) {
     if (found != wanted) {
       find(kind, c.elected_at,
-           fmt::format("{}: expected {:#x}, found {:#x}", what, wanted, found));
+           fmt::format("{}: expected {:#x}, found {:#x}", field, wanted, found));
     }
   };
   expect("version", sb.version, version, "version of the superblock");

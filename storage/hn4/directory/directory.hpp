@@ -63,7 +63,7 @@ struct lost_shard {
   std::uint64_t slot = 0;  ///< slot where its entry is or should be
   errc kind = errc::corrupt;
   std::optional<std::uint64_t> offset{};  ///< offset in the stream, if it is known
-  std::optional<std::uint64_t> bytes{};  ///< length, if the directory still says it
+  std::optional<std::uint64_t> bytes{};   ///< length, if the directory still says it
   /// Identity, if its entry is gone and this writer made it.
   std::optional<hn4_id> seed{};
   std::uint64_t name_at = 0;  ///< byte offset of its long name, if that is damaged
@@ -76,7 +76,7 @@ struct resolved_tag {
   std::vector<std::string> warnings;
   /// Shards that are missing, the first cause first.
   std::vector<lost_shard> lost;
-  std::vector<entry> ended;  ///< live or announced entries that belong to no stream
+  std::vector<entry> ended;      ///< live or announced entries that belong to no stream
   std::vector<entry> announced;  ///< entries of `shards` that have yet to become live
   /// An entry that lacks the mark that another group continues it.
   std::optional<entry> grown;
@@ -121,7 +121,7 @@ struct listed_tag {
   /// False if only unfinished stores and removals bear the name.
   bool exists = false;
   std::optional<error> problem;  ///< why the stream cannot be opened, if the name exists
-  resolved_tag entries;  ///< its shards are sorted by identity
+  resolved_tag entries;          ///< its shards are sorted by identity
 };
 /// Lists all names, sorted bytewise. @error{io, a read failed}
 [[nodiscard]] result<std::vector<listed_tag>> list_names(const core& c);
@@ -156,7 +156,7 @@ struct loss_traces {
   std::vector<orphan_name> names;
   std::vector<gap> gaps;
   block_bits removed;  ///< allocated blocks of removed shards of this writer
-  block_bits stray;  ///< allocated blocks that hold neither data nor a name
+  block_bits stray;    ///< allocated blocks that hold neither data nor a name
 
   /// Returns whether there is no sign of a loss.
   [[nodiscard]] bool empty() const noexcept {

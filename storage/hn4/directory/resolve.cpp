@@ -88,7 +88,7 @@ class resolver {
 
   result<resolved_tag> resolve();
 
- /// Sorts the entries into groups and foreign ones, and drops removed ones.
+  /// Sorts the entries into groups and foreign ones, and drops removed ones.
  private:
   result<void> sort_out();
   void follow(std::uint32_t generation);
@@ -115,7 +115,7 @@ class resolver {
   std::map<std::uint32_t, group, std::greater<>> groups_;
   entries foreign_;
   std::optional<std::uint32_t> top_;  ///< generation of the newest store that counts
-  std::vector<std::uint32_t> used_;  ///< generations of the groups in the stream
+  std::vector<std::uint32_t> used_;   ///< generations of the groups in the stream
   /// For each missing shard the high half of its identity, which orders the shards.
   std::vector<std::uint64_t> missing_;
 };

@@ -92,7 +92,7 @@ class team {
   mutable_bytes to_;
   const hn4_parallel_options& options_;
   std::uint64_t piece_;
-  std::atomic<std::uint64_t> next_{0};  ///< offset of the next piece
+  std::atomic<std::uint64_t> next_{0};                ///< offset of the next piece
   std::atomic<std::uint64_t> failed_at_{UINT64_MAX};  ///< offset of the failed piece
   std::mutex mutex_;
   std::uint64_t done_ = 0;  ///< bytes read

@@ -87,7 +87,7 @@ struct hn4_prefetcher::shared {
   /// Pieces that a thread has begun to read.
   std::uint64_t started = 0;  // pieces that a thread has begun
   /// Pieces that the consumer has taken.
-  std::uint64_t taken = 0;    // pieces handed to the consumer
+  std::uint64_t taken = 0;  // pieces handed to the consumer
   std::map<std::uint64_t, result<byte_vector>> ready;
   std::vector<std::jthread> threads;
 };

@@ -191,7 +191,7 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
 // verified while it is copied; a block that turns out to be wrong has then been copied in
 // vain.
 std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
-  const std::size_t most = to.size() / cap_;
+  const std::size_t limit = to.size() / cap_;
   std::size_t count = 0;
   for (;;) {
     const bytes_view block = map_.device->view(at.byte, map_.geometry.block);
@@ -204,7 +204,7 @@ std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
             copy_crc32(0, block.subspan(header_bytes), to.data() + count * cap_)) {
       return count;
     }
-    const auto next = ++count < most ? locate(n + count) : std::nullopt;
+    const auto next = ++count < limit ? locate(n + count) : std::nullopt;
     if (!next || !next->allocated) {
       return count;
     }
@@ -219,10 +219,10 @@ std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_byte
   if (!map_.device->view(first.byte, bs).empty()) {
     return read_mapped(n, first, to);
   }
-  const std::size_t most = std::min(
+  const std::size_t limit = std::min(
       {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
   std::size_t count = 1;
-  for (; count < most; ++count) {
+  for (; count < limit; ++count) {
     const auto next = locate(n + count);
     if (!next || next->byte != first.byte + count * bs || !next->allocated) {
       break;

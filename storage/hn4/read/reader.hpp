@@ -71,9 +71,9 @@ class reader {
                             std::optional<std::uint64_t> byte) const;
 
   const stream_map& map_;
-  std::size_t cap_;  ///< bytes of data per block
+  std::size_t cap_;        ///< bytes of data per block
   std::size_t shard_ = 0;  ///< shard that is being read
-  std::size_t done_ = 0;  ///< bytes delivered
+  std::size_t done_ = 0;   ///< bytes delivered
   std::uint64_t holes_ = 0;
   bool last_hole_ = false;
   std::unique_ptr<std::byte[]> scratch_;  ///< memory for one block

@@ -150,7 +150,7 @@ result<std::shared_ptr<const stream_map>> map_shards(const core& c, std::string_
 namespace weir::storage {
 
 std::string to_text(const hn4_recovery& r) {
-  const char* what = r.kind == hn4_recovery_kind::cleared_bit
+  const char* text = r.kind == hn4_recovery_kind::cleared_bit
                          ? "found under a cleared bit"
                      : r.kind == hn4_recovery_kind::other_orbit
                          ? "found on another orbit than its hint says"
@@ -158,7 +158,7 @@ std::string to_text(const hn4_recovery& r) {
                          ? "accepted with an older generation than the directory's"
                          : "decompressed to fewer bytes than the shard has, zeros follow";
   return fmt::format("shard {}, block {}{}: {}", r.shard, r.first_block,
-                     r.blocks > 1 ? fmt::format(" and {} more", r.blocks - 1) : "", what);
+                     r.blocks > 1 ? fmt::format(" and {} more", r.blocks - 1) : "", text);
 }
 
 hn4_stream::hn4_stream(std::shared_ptr<const hn4::stream_map> map) noexcept
@@ -192,7 +192,8 @@ std::vector<hn4_extent> hn4_stream::extents() const {
       }
       const hn4_extent one{*block * bs, s.offset + n * cap,
                            std::min(cap, s.bytes - n * cap), 1};
-      if (!all.empty() && all.back().device_offset + all.back().blocks * bs == one.device_offset &&
+      if (!all.empty() &&
+          all.back().device_offset + all.back().blocks * bs == one.device_offset &&
           all.back().offset + all.back().bytes == one.offset) {
         all.back().bytes += one.bytes;
         ++all.back().blocks;
@@ -201,8 +202,9 @@ std::vector<hn4_extent> hn4_stream::extents() const {
       }
     }
   }
-  std::sort(all.begin(), all.end(),
-            [](const hn4_extent& x, const hn4_extent& y) { return x.device_offset < y.device_offset; });
+  std::sort(all.begin(), all.end(), [](const hn4_extent& x, const hn4_extent& y) {
+    return x.device_offset < y.device_offset;
+  });
   return all;
 }
 const std::vector<std::string>& hn4_stream::warnings() const noexcept {

@@ -69,9 +69,9 @@ constexpr std::uint32_t text_value = 8, list_value = 9, alignment_value = 4;
 
 /// Reads a header front to back. Each step returns false if the header is wrong or if the
 /// bytes at hand end too early; `ran_out` tells which.
-class walker {
+class header_walker {
  public:
-  walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
+  header_walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
 
   bool ran_out = false;  ///< the bytes at hand end before the header does
   /// Returns the offset in the file.
@@ -141,7 +141,7 @@ class walker {
 };
 
 /// Makes the error for a header that is wrong.
-error bad(const walker& w, std::string_view text) {
+error bad(const header_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the GGUF header at byte {}: {}", w.at(), text));
@@ -174,7 +174,7 @@ bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint
 }
 
 /// Moves over the metadata; only the alignment of the data is read.
-bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
+bool metadata(header_walker& w, std::uint64_t count, std::uint64_t& alignment) {
   std::string key;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t type = 0;
@@ -195,7 +195,7 @@ bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
 }
 
 /// Reads the description of one tensor.
-bool tensor(walker& w, stored_tensor& t) {
+bool tensor(header_walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
   if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_max_dimensions) {
     return false;
@@ -220,7 +220,7 @@ bool is_gguf(bytes_view head) noexcept {
 
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                 std::vector<stored_tensor>& out) {
-  walker w(head, size);
+  header_walker w(head, size);
   std::uint32_t word = 0, version = 0;
   std::uint64_t tensors = 0, entries = 0, alignment = 32;
   // The length of a header is not stored, so the number of bytes is doubled until it

@@ -282,13 +282,15 @@ result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
   if (head.size() < data) {
     return header_wants{data};
   }
-  const std::string_view text = as_text(head.subspan(8, static_cast<std::size_t>(length)));
+  const std::string_view text =
+      as_text(head.subspan(8, static_cast<std::size_t>(length)));
   std::size_t taken = 0;
   header_reader reader(data, size);
   if (!nlohmann::json::sax_parse(counting_iterator(text.data(), &taken),
                                  counting_iterator(text.data() + text.size(), &taken),
                                  &reader)) {
-    return reader.problem ? *std::move(reader.problem) : bad(8 + taken, reader.expected());
+    return reader.problem ? *std::move(reader.problem)
+                          : bad(8 + taken, reader.expected());
   }
   WEIR_CHECK(check_tensors(reader.tensors, size, "safetensors"));
   out = std::move(reader.tensors);

@@ -206,7 +206,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
     tags.emplace_back(tag);
   }
   std::optional<hn4_stream> where;
-  std::optional<stored_tensor> what;
+  std::optional<stored_tensor> info;
   for (const std::string& each : tags) {
     auto stream = volume.stream(each);
     auto directory = stream ? tensor_directory::from_stream(*stream)
@@ -230,7 +230,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                       name, where->tag(), each));
     }
     if (found != nullptr) {
-      what = *found;
+      info = *found;
       where.emplace(std::move(*stream));
     }
   }
@@ -246,7 +246,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                      fmt::format("cannot find tensor \"{}\": expected one of {}{}", name,
                                  known.size(), did_you_mean(name, known)));
   }
-  return read_tensor(*where, *what);
+  return read_tensor(*where, *info);
 }
 
 result<hn4_tensor> hn4_volume::tensor(std::string_view name, std::string_view tag) const {

@@ -297,13 +297,13 @@ void adopt_entries(core& c, std::vector<entry> changed) {
   c.traces = nullptr;
 }
 
-error write_failed(core& c, std::string what, error cause) {
+error write_failed(core& c, std::string action, error cause) {
   c.writable = false;
   c.read_only_reason = "an earlier write failed; open the volume again";
   const errc code = cause.code();
   return error(code, fmt::format("cannot {} in \"{}\": expected every write to succeed, "
                                  "found one that did not",
-                                 what, c.device->name()))
+                                 action, c.device->name()))
       .because(std::move(cause));
 }
 

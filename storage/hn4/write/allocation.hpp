@@ -69,6 +69,6 @@ void adopt_entries(core& c, std::vector<entry> changed);
 [[nodiscard]] result<void> finish(core& c);
 /// Makes the error for a failed write and forbids further ones: which writes have reached
 /// the device is unknown.
-[[nodiscard]] error write_failed(core& c, std::string what, error cause);
+[[nodiscard]] error write_failed(core& c, std::string action, error cause);
 
 }  // namespace weir::storage::hn4

@@ -32,14 +32,14 @@ std::optional<pid_t> number_of(std::string_view digits) {
 }
 
 /// Returns the process that made a temporary file, "FILE.PROCESS-COUNT.tmp", if `name` is
-/// one of the file `of`.
-std::optional<pid_t> maker_of(std::string_view name, std::string_view of) {
+/// one of `file`.
+std::optional<pid_t> maker_of(std::string_view name, std::string_view file) {
   constexpr std::string_view suffix = ".tmp";
-  if (name.size() <= of.size() + 1 || !name.starts_with(of) || name[of.size()] != '.' ||
-      !name.ends_with(suffix)) {
+  if (name.size() <= file.size() + 1 || !name.starts_with(file) ||
+      name[file.size()] != '.' || !name.ends_with(suffix)) {
     return std::nullopt;
   }
-  name.remove_prefix(of.size() + 1);
+  name.remove_prefix(file.size() + 1);
   name.remove_suffix(std::min(suffix.size(), name.size()));
   const std::size_t dash = name.find('-');
   if (dash == name.npos || !number_of(name.substr(dash + 1))) {
@@ -59,13 +59,13 @@ template <class Select>
 result<void> remove_temporaries(const std::string& path, Select select) {
   file_system& files = posix_file_system();
   const std::string folder = folder_of(path);
-  const std::string of = path.substr(path.rfind('/') + 1);
+  const std::string file = path.substr(path.rfind('/') + 1);
   const auto names = files.list(folder);
   if (!names) {
     return {};  // opening the file there reports what is wrong with the folder
   }
   for (const std::string& name : *names) {
-    const auto maker = maker_of(name, of);
+    const auto maker = maker_of(name, file);
     if (maker && select(*maker)) {
       WEIR_CHECK(files.remove(join_path(folder, name)));
     }

@@ -157,12 +157,12 @@ result<void> planner::add(std::uint64_t bytes, bool whole) {
 // Cuts the source into shards.
 result<void> planner::split() {
   const std::uint64_t bytes = source_.size();
-  const std::uint64_t most = std::min<std::uint64_t>(max_shards - kept_, bytes);
-  if (options_.shards > most) {
+  const std::uint64_t max_count = std::min<std::uint64_t>(max_shards - kept_, bytes);
+  if (options_.shards > max_count) {
     return hn4_error(
         hn4_code::invalid_argument,
         fmt::format("cannot store tag \"{}\": expected at most {} shards, found {}", tag_,
-                    most, options_.shards));
+                    max_count, options_.shards));
   }
   if (options_.shards != 0) {
     for (std::uint64_t i = 0; i < options_.shards; ++i) {

@@ -39,7 +39,7 @@ class planner {
   std::vector<entry> discarded;
   /// Entry of the group that this one continues, which gets a mark.
   std::optional<entry> grown;
-  block_bits bits;  ///< allocation once the new shards are stored
+  block_bits bits;       ///< allocation once the new shards are stored
   block_bits bits_free;  ///< allocation once the replaced shards have ended
 
  private:
@@ -64,7 +64,7 @@ class planner {
   std::uint32_t generation_ = 1;
   std::uint32_t distance_ = 0;
   std::uint32_t earliest_clock_ = 0;
-  std::size_t kept_ = 0;      // shards that stay  ///< number of shards that stay
+  std::size_t kept_ = 0;  // shards that stay  ///< number of shards that stay
   /// Block at which the last search ended.
   std::uint64_t cursor_ = 0;  // where the last search ended
 };

@@ -16,9 +16,9 @@ namespace {
 /// stands for all of them: this one write decides. The grave stays until nothing is left
 /// that it removes.
 struct removal {
-  std::vector<entry> grave;  ///< empty if only damaged entries bear the name
+  std::vector<entry> grave;   ///< empty if only damaged entries bear the name
   std::vector<entry> others;  ///< the other entries as tombstones
-  block_bits bits;  ///< allocation without the tag
+  block_bits bits;            ///< allocation without the tag
 };
 
 /// Plans a removal. `discarded` are entries that end but tell nothing about blocks.

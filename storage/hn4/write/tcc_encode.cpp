@@ -96,9 +96,9 @@ class encoder {
 
   /// Tries a repeated byte.
   bool isotope() {
-    const std::size_t most = left();
+    const std::size_t limit = left();
     std::size_t n = 1;
-    while (n < most && from_[at_ + n] == from_[at_]) {
+    while (n < limit && from_[at_ + n] == from_[at_]) {
       ++n;
     }
     if (n < least_run) {
@@ -120,9 +120,9 @@ class encoder {
     if (slope == 0 || slope < -127 || slope > 127) {
       return false;
     }
-    const std::size_t most = left();
+    const std::size_t limit = left();
     std::size_t n = 2;
-    while (n < most &&
+    while (n < limit &&
            static_cast<int>(byte(at_ + n)) - static_cast<int>(byte(at_ + n - 1)) ==
                slope) {
       ++n;

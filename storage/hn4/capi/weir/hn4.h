@@ -52,8 +52,8 @@ typedef struct hn4_tensor_ctx_t hn4_tensor_ctx_t;
 /** Flag: accepts, orders, reads and refuses exactly what the reference implementation
  * does. A shard whose directory entry is damaged or gone is left out without an error. */
 #define HN4_VOLUME_STRICT 1u
-/** Flag: reads what is left of a tag that has lost shards. Without it, opening a tag fails
- * with HN4_ERR_DATA_ROT if the directory shows that a shard of it may be lost: by a
+/** Flag: reads what is left of a tag that has lost shards. Without it, opening a tag
+ * fails with HN4_ERR_DATA_ROT if the directory shows that a shard of it may be lost: by a
  * damaged entry, a missing number, or allocated blocks that no entry names. */
 #define HN4_VOLUME_RECOVER 2u
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Block devices: storage of a fixed size that is read and written at byte offsets. An HN4
-/// volume lies on one of them.
+/// Block devices: storage of a fixed size that is read and written at byte offsets. An
+/// HN4 volume lies on one of them.
 #pragma once
 
 #include <cstdint>
@@ -104,8 +104,8 @@ enum class device_mode : std::uint8_t {
 
 /// Maps a file into memory for reading, so that `view` returns any range without a copy.
 ///
-/// As with every mapping, the kernel ends the process (SIGBUS) if it touches a part of the
-/// mapping that the file has lost meanwhile.
+/// As with every mapping, the kernel ends the process (SIGBUS) if it touches a part of
+/// the mapping that the file has lost meanwhile.
 /// @error{not_found, there is no such file}
 /// @error{invalid_argument, the path is neither a file nor a block device}
 /// @error{io, the operating system reports an error}
@@ -124,8 +124,8 @@ enum class direct_reads : std::uint8_t {
 
 /// Opens a file for reads that bypass the page cache (O_DIRECT).
 ///
-/// A file system without direct transfers gives the device of `open_file_device`. Reads of
-/// more than 64 KiB are cut into chunks, several of which are in flight. A read that
+/// A file system without direct transfers gives the device of `open_file_device`. Reads
+/// of more than 64 KiB are cut into chunks, several of which are in flight. A read that
 /// begins where an earlier one ended finds its first chunks already requested.
 /// @param queueing how transfers are kept in flight; the bytes do not depend on it
 /// @error{not_found, there is no such file}

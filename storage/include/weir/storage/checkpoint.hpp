@@ -3,9 +3,9 @@
 /// Checkpoints: the model, the context memory and the stream cursor of a run in one file,
 /// made durable together and verified as a whole.
 ///
-/// The file is called `ck-<generation>.weir` and is little-endian: a preamble of 64 bytes,
-/// a table of the sections, the sections (each at a multiple of 4096), a footer of 64
-/// bytes. Every byte is covered: preamble, table and sections by hashes; padding and
+/// The file is called `ck-<generation>.weir` and is little-endian: a preamble of 64
+/// bytes, a table of the sections, the sections (each at a multiple of 4096), a footer of
+/// 64 bytes. Every byte is covered: preamble, table and sections by hashes; padding and
 /// reserved bytes must be zero; the footer repeats generation, pulse and length and holds
 /// a hash of preamble and table. storage/checkpoint/README.md has the diagram.
 #pragma once
@@ -150,8 +150,8 @@ class checkpoint_store {
   /// One file of the folder.
   struct entry {
     std::string path;
-    std::uint64_t bytes = 0;       ///< size of the file
-    checkpoint_header header;      ///< as stated in the file; zero if there is a `problem`
+    std::uint64_t bytes = 0;   ///< size of the file
+    checkpoint_header header;  ///< as stated in the file; zero if there is a `problem`
     std::optional<error> problem;  ///< why the file is not valid, with file and section
   };
 

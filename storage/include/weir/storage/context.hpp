@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Context streams: endless sequences of tokens that are handed out in chunks to lanes and
-/// can be resumed at every chunk.
+/// Context streams: endless sequences of tokens that are handed out in chunks to lanes
+/// and can be resumed at every chunk.
 ///
 /// The source is cut into blocks of S = lane_block * chunk tokens, which are dealt to the
 /// L lanes in turn: block k of lane l is block k * L + l of the source. The blocks of a
@@ -180,9 +180,9 @@ struct token_chunk {
 /// Hands out the chunks of a context stream.
 ///
 /// Reading ahead changes no result, because a cursor is made of the marks of committed
-/// chunks. The chunks of a lane depend on the source, the configuration and the sizes that
-/// were asked for in that lane; they depend neither on the number of ranks nor on the
-/// order in which the lanes are read.
+/// chunks. The chunks of a lane depend on the source, the configuration and the sizes
+/// that were asked for in that lane; they depend neither on the number of ranks nor on
+/// the order in which the lanes are read.
 /// @threads{thread-compatible; may move to another thread between calls}
 /// @source{Context Stream, "The Stream Abstraction" and "Multi-GPU Considerations"}
 class context_stream {
@@ -201,8 +201,8 @@ class context_stream {
 
   /// Returns the next chunk of the lanes of a rank, in turn.
   ///
-  /// A chunk has exactly `n` tokens, fewer at the end of the source and, under `split`, at
-  /// a document boundary.
+  /// A chunk has exactly `n` tokens, fewer at the end of the source and, under `split`,
+  /// at a document boundary.
   /// @returns nothing once all lanes of the rank have ended
   /// @error{invalid_argument, `n` is 0 or above 2^24, or there is no such rank}
   /// @error{source_unavailable, a read failed}

@@ -231,8 +231,8 @@ class hn4_volume {
 
   /// Stores bytes under a tag. They are durable when the call returns.
   ///
-  /// A crash at any instant leaves either the old stream or the new one. Names of up to 24
-  /// bytes are kept in the directory; a longer name takes one block per shard.
+  /// A crash at any instant leaves either the old stream or the new one. Names of up to
+  /// 24 bytes are kept in the directory; a longer name takes one block per shard.
   /// @error{already_exists, the tag exists and the options refuse that}
   /// @error{invalid_argument, the volume is read-only, `source` is empty, or the name is
   /// empty, longer than 255 bytes, not UTF-8, contains a NUL or consists of separators}
@@ -254,8 +254,8 @@ class hn4_volume {
   /// Writes an index beside the image (IMAGE.index), with which later opens find a tag
   /// without reading the whole directory.
   ///
-  /// The index is a hint. It is used only while size, identity, generation and time of the
-  /// image are unchanged, and every entry that it names is verified.
+  /// The index is a hint. It is used only while size, identity, generation and time of
+  /// the image are unchanged, and every entry that it names is verified.
   /// @error{io, the file cannot be written}
   [[nodiscard]] result<void> write_index() const;
 

@@ -43,7 +43,7 @@ struct hn4_prefetch_options {
   std::uint64_t length = UINT64_MAX;
   /// Bytes per piece, rounded up to whole payloads.
   std::size_t piece = std::size_t{1} << 20;
-  std::size_t window = 4;  ///< number of pieces that are read ahead of the consumer
+  std::size_t window = 4;     ///< number of pieces that are read ahead of the consumer
   std::uint32_t threads = 1;  ///< number of threads that read
 };
 

@@ -17,9 +17,9 @@ namespace weir::storage {
 
 /// Something that a check has found.
 struct hn4_finding {
-  std::string kind;  ///< fixed word such as `superblock_copy` or `payload`
+  std::string kind;          ///< fixed word such as `superblock_copy` or `payload`
   std::uint64_t offset = 0;  ///< byte of the volume that it concerns
-  std::string text;  ///< description for people
+  std::string text;          ///< description for people
 };
 
 /// Bytes of a tag that no reader can get. If shards are missing, the range refers to the
@@ -27,7 +27,7 @@ struct hn4_finding {
 struct hn4_lost_range {
   std::string tag;
   std::optional<std::uint64_t> offset;  ///< offset in the stream; unset if it is unknown
-  std::optional<std::uint64_t> bytes;  ///< length; unset if it is unknown
+  std::optional<std::uint64_t> bytes;   ///< length; unset if it is unknown
 };
 
 /// Use of a cell of the map. A cell shows the highest value among its blocks.
@@ -36,7 +36,7 @@ enum class hn4_use : std::uint8_t { free, reserved, data, unowned, damaged };
 /// Result of a check.
 struct hn4_check_report {
   std::vector<hn4_finding> findings;  ///< faults
-  std::vector<hn4_finding> notes;  ///< unusual but allowed properties
+  std::vector<hn4_finding> notes;     ///< unusual but allowed properties
   std::vector<hn4_lost_range> lost;
   hn4_geometry geometry;
   std::string label;
@@ -44,8 +44,8 @@ struct hn4_check_report {
   std::uint64_t shards = 0;  ///< live shards
   /// Blocks of live shards, and how many of them are compressed.
   std::uint64_t blocks = 0, compressed = 0;
-  std::uint64_t bytes = 0;  ///< bytes of live shards
-  std::vector<hn4_use> map;  ///< the volume in cells of equal size, from its start
+  std::uint64_t bytes = 0;        ///< bytes of live shards
+  std::vector<hn4_use> map;       ///< the volume in cells of equal size, from its start
   std::uint64_t cell_blocks = 0;  ///< blocks per cell
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Byte streams of HN4 volumes: the shards of one tag, read as one run of bytes with every
-/// checksum verified. `hn4_volume::stream` in hn4.hpp opens one.
+/// Byte streams of HN4 volumes: the shards of one tag, read as one run of bytes with
+/// every checksum verified. `hn4_volume::stream` in hn4.hpp opens one.
 #pragma once
 
 #include <cstdint>
@@ -71,9 +71,10 @@ struct hn4_shard {
 
 /// Blocks of a stream that follow each other on the device.
 struct hn4_extent {
-  std::uint64_t device_offset = 0;  ///< byte of the device at which the first block begins
-  std::uint64_t offset = 0;         ///< offset in the stream
-  std::uint64_t bytes = 0;          ///< length in the stream
+  std::uint64_t device_offset =
+      0;                     ///< byte of the device at which the first block begins
+  std::uint64_t offset = 0;  ///< offset in the stream
+  std::uint64_t bytes = 0;   ///< length in the stream
   std::uint64_t blocks = 0;
 };
 
@@ -97,9 +98,9 @@ struct hn4_recovery {
 
 /// How far a read came.
 struct hn4_partial {
-  std::size_t bytes = 0;         ///< verified bytes from the front, zeros of holes included
-  std::uint64_t holes = 0;       ///< holes among them
-  bool ended_in_hole = false;    ///< true if the last block read was a hole
+  std::size_t bytes = 0;       ///< verified bytes from the front, zeros of holes included
+  std::uint64_t holes = 0;     ///< holes among them
+  bool ended_in_hole = false;  ///< true if the last block read was a hole
   std::optional<error> failure;  ///< why fewer bytes than requested were read
 };
 
@@ -144,8 +145,8 @@ class hn4_stream {
   /// Returns where the directory says that the blocks lie, in the order of the device, so
   /// that reading in this order moves forward.
   ///
-  /// Blocks without a place are left out; so are the blocks of a damaged shard that claims
-  /// more of them than the volume has.
+  /// Blocks without a place are left out; so are the blocks of a damaged shard that
+  /// claims more of them than the volume has.
   [[nodiscard]] std::vector<hn4_extent> extents() const;
   /// Returns what is unusual about the tag but does not prevent reading.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;

@@ -46,18 +46,18 @@ struct direct_file {
 /// where it stopped finds its chunks in flight; any other read begins afresh with the
 /// bytes that the file has then.
 /// @threads{thread-compatible}
-class read_lane {
+class sequential_reader {
  public:
   /// Bytes of a chunk, which is one transfer.
   static constexpr std::size_t chunk = std::size_t{128} << 10;
   /// Largest number of chunks in flight.
   static constexpr unsigned depth = 8;
 
-  read_lane(const direct_file& file, std::unique_ptr<queued_reads> reads)
+  sequential_reader(const direct_file& file, std::unique_ptr<queued_reads> reads)
       : file_(file), reads_(std::move(reads)), memory_(allocate_aligned(depth * chunk)) {}
-  read_lane(const read_lane&) = delete;
-  read_lane& operator=(const read_lane&) = delete;
-  ~read_lane() { forget(); }
+  sequential_reader(const sequential_reader&) = delete;
+  sequential_reader& operator=(const sequential_reader&) = delete;
+  ~sequential_reader() { forget(); }
 
   /// Returns the offset at which a read must begin to continue the last one.
   [[nodiscard]] std::uint64_t next() const noexcept { return next_; }
@@ -66,7 +66,7 @@ class read_lane {
   [[nodiscard]] result<void> read(std::uint64_t offset, std::uint64_t bytes, Take take) {
     begin(offset, bytes);
     while (bytes > 0) {
-      WEIR_TRY(const bytes_view there, at(offset, bytes));
+      WEIR_TRY(const bytes_view there, bytes_at(offset, bytes));
       take(there);
       offset += there.size();
       bytes -= there.size();
@@ -80,7 +80,7 @@ class read_lane {
   /// State of one chunk; it belongs to the memory of the same number.
   struct slot {
     std::uint64_t index = 0;  ///< number of the chunk in the file
-    state what = state::idle;
+    state status = state::idle;
     std::int64_t got = 0;  ///< bytes read, or -errno
   };
 
@@ -88,7 +88,8 @@ class read_lane {
   /// ahead.
   void begin(std::uint64_t offset, std::uint64_t bytes);
   /// Returns bytes from `offset` on, all of one chunk.
-  [[nodiscard]] result<bytes_view> at(std::uint64_t offset, std::uint64_t most);
+  [[nodiscard]] result<bytes_view> bytes_at(std::uint64_t offset,
+                                            std::uint64_t max_bytes);
   /// Requests the chunks from `first` to `last` that have a free slot.
   void start_until(std::uint64_t first, std::uint64_t last);
   /// Waits for the end of any transfer.

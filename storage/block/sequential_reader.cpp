@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads ahead in chunks, and completes chunks whose transfers were short.
-#include "block/read_lane.hpp"
+#include "block/sequential_reader.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size
 
 // A read that continues keeps the chunks in flight and extends them by a full queue. Any
 // other one drops them, because the file may have changed since they were requested.
-void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
+void sequential_reader::begin(std::uint64_t offset, std::uint64_t bytes) {
   const bool goes_on = offset == next_;
   next_ = UINT64_MAX;  // an unfinished read cannot be continued
   if (!goes_on) {
@@ -56,10 +56,10 @@ void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 // Chunk i has slot i modulo `depth`, so a chunk is requested when its slot is free.
-void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
+void sequential_reader::start_until(std::uint64_t first, std::uint64_t last) {
   for (std::uint64_t index = first; index <= last; ++index) {
     slot& s = slots_[index % depth];
-    if (s.what == state::idle) {
+    if (s.status == state::idle) {
       s = {index, state::running, 0};
       ++running_;
       reads_->start(index % depth, index * chunk, memory_of(index));
@@ -67,31 +67,32 @@ void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
   }
 }
 
-void read_lane::wait_for_one() {
-  const queued_reads::ended e = reads_->wait();
+void sequential_reader::wait_for_one() {
+  const queued_reads::ended_read e = reads_->wait();
   slots_[e.number].got = e.bytes;
-  slots_[e.number].what = state::ready;
+  slots_[e.number].status = state::ready;
   --running_;
 }
 
-// Returns bytes from `offset` on: at least one, at most `most`, all of one chunk. Chunks
-// before it are finished, which frees their slots for reading ahead.
-result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
+// Returns bytes from `offset` on: at least one, at most `max_bytes`, all of one chunk.
+// Chunks before it are finished, which frees their slots for reading ahead.
+result<bytes_view> sequential_reader::bytes_at(std::uint64_t offset,
+                                               std::uint64_t max_bytes) {
   const std::uint64_t index = offset / chunk;
   for (slot& s : slots_) {
-    if (s.what == state::ready && s.index < index) {
-      s.what = state::idle;  // consumed
+    if (s.status == state::ready && s.index < index) {
+      s.status = state::idle;  // consumed
     }
   }
   start_until(index, std::min(last_, index + depth - 1));
   slot& s = slots_[index % depth];
-  while (s.what == state::running) {
+  while (s.status == state::running) {
     wait_for_one();
   }
   const std::uint64_t begins = index * chunk;
   const auto skip = static_cast<std::size_t>(offset - begins);
   const auto count =
-      static_cast<std::size_t>(std::min<std::uint64_t>(most, chunk - skip));
+      static_cast<std::size_t>(std::min<std::uint64_t>(max_bytes, chunk - skip));
   // An interrupted transfer has read nothing; `fill` below repeats it.
   if (s.got < 0 && s.got != -EINTR && s.got != -EAGAIN) {
     return file_.failed(offset, count, static_cast<int>(-s.got));
@@ -105,7 +106,7 @@ result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
 }
 
 // Waits for everything in flight, because it still writes into the memory of the slots.
-void read_lane::forget() {
+void sequential_reader::forget() {
   while (running_ > 0) {
     wait_for_one();
   }

@@ -11,11 +11,12 @@ namespace weir::storage {
 
 /// A device over a file that was opened for reading: leaves everything except reading to
 /// it.
-class over_file : public block_device {
+class file_based_device : public block_device {
  public:
-  explicit over_file(std::unique_ptr<block_device> file) : file_(std::move(file)) {}
-  over_file(const over_file&) = delete;
-  over_file& operator=(const over_file&) = delete;
+  explicit file_based_device(std::unique_ptr<block_device> file)
+      : file_(std::move(file)) {}
+  file_based_device(const file_based_device&) = delete;
+  file_based_device& operator=(const file_based_device&) = delete;
 
   result<void> write(std::uint64_t offset, bytes_view from) override {
     return file_->write(offset, from);  // fails, and says why
