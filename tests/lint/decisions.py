@@ -18,7 +18,7 @@ HEAD = ("Date", "Status", "Area", "Supersedes")
 SECTIONS = ("Context", "Decision", "Figures", "Tried and rejected", "What would change it")
 OPTIONAL = ("Tried and rejected",)
 # Pages from before there were records.
-PAGE = re.compile(r"(hn4|remote|szip|tensogram|tessera)\w*\.md")
+PAGE = re.compile(r"(remote|szip|tensogram|tessera)\w*\.md")
 
 NAME = re.compile(r"(\d{3})-[a-z0-9]+(-[a-z0-9]+)*\.md")
 TITLE = re.compile(r"# (\d{3}): (\S.*)")
