@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sources, lists of files, pipes.
+/// Token sources, lists of files, and pipes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -149,13 +149,13 @@ TEST(ExpandPaths, FoldersPatternsAndLinksGiveASortedListWithoutDoubles) {
   EXPECT_EQ(expand({"d/[!x].pod"}), "d/y.pod ");
   EXPECT_EQ(expand({"*/*/z*"}), "d/e/z.pod ");
   EXPECT_EQ(expand({"d/[a-c]*"}), "not found");
-  // Two stars are one, and a dot at the front is matched by a dot alone.
+  // Two stars mean the same as one, and a leading dot is matched by a dot alone.
   EXPECT_EQ(expand({"**/x.pod"}), "d/x.pod ");
   EXPECT_EQ(expand({"d/*hidden"}), "not found");
   EXPECT_EQ(expand({"d/?hidden"}), "not found");
   EXPECT_EQ(expand({"d/[.]hidden"}), "not found");
   EXPECT_EQ(expand({"d/.h*"}), "d/.hidden ");
-  // A backslash hides nothing, and a bracket that is not closed is a character.
+  // A backslash is an ordinary character, and so is a bracket that is not closed.
   write_text(folder / "d/a\\[b", "x");
   EXPECT_EQ(expand({"d/?\\[*"}), "d/a\\[b ");
   EXPECT_EQ(expand({"d/?\\*"}), "d/a\\[b ");

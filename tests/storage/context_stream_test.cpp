@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks: sizes, ends, boundaries, resets, lanes.
+/// Chunks of a context stream: sizes, ends, boundaries, resets and lanes.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
@@ -186,8 +186,8 @@ TEST(Lanes, RoundRobinGivesRankZeroTheEvenChunks) {
       for (std::size_t i = 0; i < chunk.tokens.size(); ++i) {
         ASSERT_EQ(chunk.tokens[i], corpus[first + i]);
       }
-      // The target of the last token is what the text says next, though the other lane
-      // reads it.
+      // The target of the last token is the next token of the source, although another
+      // lane reads it.
       if (first + 64 < corpus.size()) {
         EXPECT_EQ(chunk.lookahead, corpus[first + 64]);
       }

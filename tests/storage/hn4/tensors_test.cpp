@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of stored files: both formats, views and copies, headers that lie.
+/// Tensors of stored files: both formats, views and copies, and headers with
+/// contradictions.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads past the page cache: the kernel's queue and the threads that stand in for it.
+/// Reads without the page cache, through io_uring and through threads.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
