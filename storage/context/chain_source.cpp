@@ -59,15 +59,15 @@ class chained_tokens final : public token_source {
         return error(errc::source_unavailable,
                      fmt::format("cannot read source: expected {} tokens, found {}",
                                  parts_[part]->size(), inside))
-            .at(parts_[part]->where(inside));
+            .at(parts_[part]->place_text(inside));
       }
       done += got;
     }
     return done;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
-    return parts_[part]->where(index - starts_[part]);
+    return parts_[part]->place_text(index - starts_[part]);
   }
   place place_of(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
@@ -117,7 +117,7 @@ result<std::unique_ptr<token_source>> chain_sources(
       return error(
           errc::invalid_argument,
           fmt::format("cannot chain source {}: expected a sequential one that can seek",
-                      source->where(0)));
+                      source->place_text(0)));
     }
   }
   auto chained = std::make_unique<chained_tokens>(std::move(sources));

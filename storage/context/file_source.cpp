@@ -71,7 +71,7 @@ class file_tokens final : public token_source {
     return done;
   }
 
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     const place p = place_of(index);
     return fmt::format("{}:{}", paths_[p.leaf], p.byte);
   }

@@ -34,7 +34,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
     if (a.name != b.name || a.bytes != b.bytes) {
       return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
                           fmt::format("\"{}\" of {} bytes", b.name, b.bytes),
-                          source.where(index));
+                          source.place_text(index));
     }
     index += b.bytes;
     while (index < found.tokens && source.place_of(index).leaf == i) {
@@ -44,7 +44,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
   if (expected.leaves.size() != found.leaves.size()) {
     return other_corpus(fmt::format("{} files", expected.leaves.size()),
                         fmt::format("{} files", found.leaves.size()),
-                        source.where(index < found.tokens ? index : 0));
+                        source.place_text(index < found.tokens ? index : 0));
   }
   return {};
 }
@@ -99,7 +99,7 @@ result<void> digest_content(token_source& source, source_identity& identity) {
         return error(errc::source_unavailable,
                      fmt::format("cannot digest source: expected {} tokens, found {}",
                                  source.size(), at))
-            .at(source.where(at));
+            .at(source.place_text(at));
       }
       record_writer bytes;
       bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
@@ -154,7 +154,7 @@ result<void> compare_identity(const source_identity& expected,
         fmt::format("{} tokens, list digest {}", expected.tokens,
                     hex64(expected.list_digest)),
         fmt::format("{} tokens, list digest {}", found.tokens, hex64(found.list_digest)),
-        source.where(0));
+        source.place_text(0));
   }
   // If one of the two was opened without a digest of its content, only the tokens of the
   // window prove that the content is the same.
@@ -166,10 +166,11 @@ result<void> compare_identity(const source_identity& expected,
     if (expected.segments[i] != found.segments[i]) {
       const std::uint64_t start = i * found.segment_tokens;
       const std::uint64_t end = std::min(found.tokens, start + found.segment_tokens);
-      return other_corpus(fmt::format("digest {} of the tokens from {} to {}",
-                                      hex64(expected.segments[i]), source.where(start),
-                                      source.where(end - 1)),
-                          hex64(found.segments[i]), source.where(start));
+      return other_corpus(
+          fmt::format("digest {} of the tokens from {} to {}",
+                      hex64(expected.segments[i]), source.place_text(start),
+                      source.place_text(end - 1)),
+          hex64(found.segments[i]), source.place_text(start));
     }
   }
   return {};

@@ -37,7 +37,7 @@ class memory_tokens final : public token_source {
     std::copy_n(tokens_.data() + start, count, to.data());
     return count;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     return fmt::format("{}:{}", name_, index);
   }
   place place_of(std::uint64_t index) const override { return {0, index}; }

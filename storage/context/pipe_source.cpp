@@ -36,7 +36,7 @@ class pipe_tokens final : public token_source {
                    fmt::format(
                        "cannot read {} again: expected a position from {} on, found {}",
                        name_, first_, index))
-          .at(where(index));
+          .at(place_text(index));
     }
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
@@ -51,7 +51,7 @@ class pipe_tokens final : public token_source {
     forget();
     return count;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     return fmt::format("{}:{}", name_, index);
   }
   place place_of(std::uint64_t index) const override { return {0, index}; }
@@ -70,7 +70,7 @@ class pipe_tokens final : public token_source {
         return error(errc::history_mismatch,
                      fmt::format("cannot continue {}: expected bytes, found token {}",
                                  name_, token))
-            .at(where(index));
+            .at(place_text(index));
       }
       bytes.push_back(static_cast<std::byte>(token));
     }
@@ -95,7 +95,7 @@ class pipe_tokens final : public token_source {
       if (got < 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
-            .at(where(first_ + kept_.size()));
+            .at(place_text(first_ + kept_.size()));
       }
       ended_ = got == 0;
       append(kept_, bytes_view(piece).first(static_cast<std::size_t>(got)));

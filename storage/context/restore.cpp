@@ -104,7 +104,7 @@ result<void> check_rng(const stream_cursor& c, const token_source& source) {
     return error(errc::rng_mismatch,
                  fmt::format("cannot restore the stream: expected generator {}, found {}",
                              text_of(c.rng), text_of(found)))
-        .at(source.where(0));
+        .at(source.place_text(0));
   }
   return {};
 }
@@ -125,7 +125,7 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
                          "cannot restore lane {}: expected at least {} tokens in the "
                          "source, found {}",
                          l, last, s.pages.end()))
-            .at(s.source->where(s.source->size()));
+            .at(s.source->place_text(s.source->size()));
       }
     }
   }
@@ -147,7 +147,7 @@ std::string where_in_lane(const context_stream::state& s, std::span<const era> e
                           std::uint32_t l, std::uint64_t position) {
   const era& e = eras[era_at(eras, l, position)];
   const std::uint64_t offset = locate(e, l, position - e.lane_positions[l]).offset;
-  return s.source->where(std::min(s.pages.index_of(offset), s.source->size()));
+  return s.source->place_text(std::min(s.pages.index_of(offset), s.source->size()));
 }
 
 /// Reads the windows of all lanes again and compares them with the remembered tokens, or
@@ -198,7 +198,7 @@ result<void> check_history(context_stream::state& s, const stream_cursor& c) {
     return error(errc::history_mismatch,
                  fmt::format("cannot resume: expected history {}, found {}",
                              hex64(c.history_hash), hex64(found)))
-        .at(s.source->where(0));
+        .at(s.source->place_text(0));
   }
   return {};
 }
@@ -212,7 +212,7 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
     return error(errc::history_mismatch,
                  "cannot continue a pipe: the cursor does not hold the last tokens")
-        .at(s.source->where(c.dataset_index));
+        .at(s.source->place_text(c.dataset_index));
   }
   const era& e = c.eras.back();
   const std::uint64_t offset =

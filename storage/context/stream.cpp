@@ -22,7 +22,7 @@ result<std::string> check_config_for(const stream_config& c, const token_source&
   if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
     return bad_argument(
         fmt::format("cannot open stream on {}: a pipe feeds one lane and cannot loop",
-                    source.where(0)));
+                    source.place_text(0)));
   }
   return warning;
 }

@@ -63,7 +63,7 @@ void visit_words(Superblock& sb, Visit visit) {
   visit(0x110, sb.last_sequence);
 }
 
-/// The same for the 32-bit fields.
+/// Calls `visit(offset, field)` for every 32-bit field.
 template <class Superblock, class Visit>
 void visit_halves(Superblock& sb, Visit visit) {
   visit(0x008, sb.version);

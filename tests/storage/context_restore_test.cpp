@@ -414,7 +414,9 @@ class shuffled_source final : public token_source {
     }
     return done;
   }
-  std::string where(std::uint64_t index) const override { return std::to_string(index); }
+  std::string place_text(std::uint64_t index) const override {
+    return std::to_string(index);
+  }
   place place_of(std::uint64_t index) const override { return {0, index}; }
   const source_identity& identity() const noexcept override { return identity_; }
   result<std::uint64_t> next_document(std::uint64_t) override { return size(); }

@@ -46,9 +46,9 @@ TEST(FileSet, IsSortedBytewiseWithEndOfTextBetween) {
   EXPECT_EQ(text_of(*set), "one|ten|2|two");
   const auto plain = or_throw(open_file_set(fs, given, {.separate_documents = false}));
   EXPECT_EQ(text_of(*plain), "oneten2two");
-  EXPECT_EQ(set->where(4), folder / "a10" + ":0");
-  EXPECT_EQ(set->where(3), folder / "B" + ":3");
-  EXPECT_EQ(plain->where(6), folder / "a2" + ":0");
+  EXPECT_EQ(set->place_text(4), folder / "a10" + ":0");
+  EXPECT_EQ(set->place_text(3), folder / "B" + ":3");
+  EXPECT_EQ(plain->place_text(6), folder / "a2" + ":0");
 }
 
 TEST(FileSet, ReadsAtAnyIndexEqualTheWhole) {

@@ -10,8 +10,8 @@
 
 namespace weir::storage::hn4 {
 
-/// What a parser needs: it is called again with more bytes of the file until it needs
-/// none.
+/// Answer of a parser: how many bytes of the file it needs. It is called again with more
+/// bytes until it needs none.
 struct header_wants {
   /// Bytes from the start of the file; 0 if the header was read.
   std::uint64_t bytes = 0;

@@ -104,7 +104,7 @@ enum class device_mode : std::uint8_t {
 
 /// Maps a file into memory for reading, so that `view` returns any range without a copy.
 ///
-/// As with every mapping, the kernel ends the process (SIGBUS) if it touches a part of
+/// The kernel ends the process (SIGBUS) if it touches a part of
 /// the mapping that the file has lost meanwhile.
 /// @error{not_found, there is no such file}
 /// @error{invalid_argument, the path is neither a file nor a block device}
@@ -115,8 +115,8 @@ enum class device_mode : std::uint8_t {
 
 /// How a direct device keeps several transfers in flight.
 enum class direct_reads : std::uint8_t {
-  queue,    ///< by io_uring if the kernel allows it, else by threads
-  threads,  ///< by threads that belong to the device
+  queue,    ///< uses io_uring if the kernel allows it, else threads
+  threads,  ///< uses threads that belong to the device
 };
 /// Returns whether the kernel lets this process use io_uring.
 /// @threads{safe to call concurrently}

@@ -37,7 +37,7 @@ inline constexpr std::string_view config = "CONFIG";
 inline constexpr std::string_view conductor = "CONDUCTOR";
 /// Position of the context stream.
 inline constexpr std::string_view cursor = "CURSOR";
-/// Where each lane reads next, and the identity of the source.
+/// Place at which each lane reads next, and the identity of the source.
 inline constexpr std::string_view source_state = "SOURCE_STATE";
 /// State of the random generator of the stream; empty if the stream uses none.
 inline constexpr std::string_view rng = "RNG";
@@ -47,9 +47,9 @@ inline constexpr std::string_view param_prefix = "PARAM";
 
 /// One named section that is to be written.
 struct checkpoint_section {
-  std::string name;  ///< 1 to 255 bytes, unique in the checkpoint
-  bytes_view data;   ///< not copied: must stay valid until `save` returns
-  dtype type = dtype::uint8;
+  std::string name;           ///< 1 to 255 bytes, unique in the checkpoint
+  bytes_view data;            ///< not copied: must stay valid until `save` returns
+  dtype type = dtype::uint8;  ///< element type of `data`
   /// Outermost dimension first; its size in bytes must be that of `data`. Empty means one
   /// dimension that covers all of `data`.
   shape_vector shape = {};
@@ -85,10 +85,10 @@ class checkpoint {
  public:
   /// One section of the file.
   struct loaded_section {
-    std::string name;
-    dtype type = dtype::uint8;
-    shape_vector shape;  ///< outermost dimension first
-    bytes_view data;     ///< aligned to 64 bytes in memory
+    std::string name;           ///< unique in the checkpoint
+    dtype type = dtype::uint8;  ///< element type of `data`
+    shape_vector shape;         ///< outermost dimension first
+    bytes_view data;            ///< aligned to 64 bytes in memory
   };
   /// Returns generation and pulse.
   [[nodiscard]] const checkpoint_header& header() const noexcept { return header_; }
@@ -142,14 +142,14 @@ class checkpoint {
 /// @threads{thread-compatible; a reader in another process may work while a writer saves}
 class checkpoint_store {
  public:
-  /// What the object may do with the folder.
+  /// Rights of the object in the folder.
   enum class role : std::uint8_t {
     reader,  ///< load, list and verify
     writer,  ///< also save; at most one per folder
   };
   /// One file of the folder.
   struct entry {
-    std::string path;
+    std::string path;          ///< path of the file
     std::uint64_t bytes = 0;   ///< size of the file
     checkpoint_header header;  ///< as stated in the file; zero if there is a `problem`
     std::optional<error> problem;  ///< why the file is not valid, with file and section
@@ -165,7 +165,9 @@ class checkpoint_store {
   /// @error{io, the file system reports an error}
   [[nodiscard]] static result<checkpoint_store> open(file_system& fs, std::string folder,
                                                      role access = role::reader);
+  /// Moves the store and its lock.
   checkpoint_store(checkpoint_store&&) noexcept;
+  /// Moves the store and its lock.
   checkpoint_store& operator=(checkpoint_store&&) noexcept;
   ~checkpoint_store();
 

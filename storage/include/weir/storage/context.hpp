@@ -27,13 +27,13 @@ class settings_table;
 
 namespace weir::storage {
 
-/// What happens after the last token of the source.
+/// Behaviour after the last token of the source.
 enum class end_policy : std::uint8_t {
   loop,   ///< `end_of_text` follows, then the first token; chunks are filled across it
   stop,   ///< the last chunk is short, and no chunk follows
   chain,  ///< as `stop`, for a source that `chain_sources` has joined
 };
-/// What happens at the end of a document. The stream itself acts only on `split`; the
+/// Behaviour at the end of a document. The stream itself acts only on `split`; the
 /// Conductor acts on the others.
 enum class boundary_policy : std::uint8_t {
   never,          ///< the context memory is kept
@@ -47,7 +47,8 @@ struct stream_config {
   std::uint32_t lanes = 1;       ///< virtual ranks that share the source
   std::uint32_t lane_block = 1;  ///< chunks that a lane reads before the next lane's turn
   std::uint32_t ranks = 1;       ///< rank r hosts the lanes l with l mod ranks == r
-  end_policy end = end_policy::stop;
+  end_policy end = end_policy::stop;  ///< behaviour after the last token
+  /// Behaviour at the end of a document.
   boundary_policy boundary = boundary_policy::never;
   /// Period of each level of the model in tokens, the fastest level first.
   std::vector<std::uint64_t> frequencies = {1, 8, 64, 512};
@@ -117,13 +118,13 @@ struct stream_cursor {
   std::uint64_t chunk_id = 0;       ///< chunks handed out, summed over the lanes
   std::uint64_t pulse_id = 0;    ///< completed pulses; the Conductor sets it at a commit
   std::optional<rng_state> rng;  ///< unset if the source is in sequential order
-  std::uint64_t content_hash = 0;
-  std::uint64_t content_count = 0;  ///< tokens in `content_hash`
-  std::uint64_t history_hash = 0;
+  std::uint64_t content_hash = 0;     ///< hash of the remembered tokens
+  std::uint64_t content_count = 0;    ///< tokens in `content_hash`
+  std::uint64_t history_hash = 0;     ///< hash of all tokens handed out
   std::uint64_t stream_identity = 0;  ///< `source_identity::digest()` of the source
-  std::vector<lane_state> lanes;
+  std::vector<lane_state> lanes;      ///< state of each lane
   std::vector<era> eras;  ///< the current one last, before it those that the window needs
-  /// Where each lane reads next, and the identity of the source; versioned.
+  /// Place at which each lane reads next, and the identity of the source; versioned.
   byte_vector source_state;
   /// The `content_count` remembered tokens themselves; may be empty.
   std::vector<std::uint32_t> ring;
@@ -150,9 +151,9 @@ struct stream_cursor {
 /// State of one lane after a chunk: 40 bytes, from which `context_stream::cursor_at`
 /// makes a whole cursor.
 struct chunk_mark {
-  std::uint32_t lane = 0;
-  std::uint32_t era = 0;  ///< index of the era of the chunk
-  lane_state after;       ///< state of the lane after the chunk
+  std::uint32_t lane = 0;  ///< the lane of the chunk
+  std::uint32_t era = 0;   ///< index of the era of the chunk
+  lane_state after;        ///< state of the lane after the chunk
 };
 
 /// Consecutive tokens of one lane.
@@ -166,7 +167,7 @@ struct token_chunk {
   /// (j div B) * L * B + l * B + j mod B, with L lanes and B chunks per block; with one
   /// lane that is 0, 1, 2, ...
   std::uint64_t chunk_id = 0;
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;           ///< the lane that reads the chunk
   std::uint64_t lane_position = 0;  ///< position of the first token in the lane's text
   /// True if `boundaries` is not empty: a document begins in the chunk or directly after
   /// it, or the stream was reset before it.

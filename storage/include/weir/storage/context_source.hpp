@@ -27,11 +27,11 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 /// State of a counter-based random generator. It takes 32 bytes when stored.
 /// @source{context_stream.md, 1.5 and 6.4}
 struct rng_state {
-  std::uint16_t algorithm = 1;  ///< 1 is Philox4x32-10
-  std::uint16_t version = 1;
-  std::uint64_t key = 0;
-  std::uint64_t counter_low = 0;
-  std::uint64_t counter_high = 0;
+  std::uint16_t algorithm = 1;     ///< 1 is Philox4x32-10
+  std::uint16_t version = 1;       ///< version of the algorithm
+  std::uint64_t key = 0;           ///< key of the generator
+  std::uint64_t counter_low = 0;   ///< low half of the counter
+  std::uint64_t counter_high = 0;  ///< high half of the counter
   friend bool operator==(const rng_state&, const rng_state&) = default;
 };
 
@@ -45,7 +45,7 @@ struct source_leaf {
 /// Identity of a source: what a cursor stores of it, so that a run that resumes notices
 /// another or a changed source.
 struct source_identity {
-  std::uint64_t tokens = unknown_size;
+  std::uint64_t tokens = unknown_size;  ///< number of tokens, or `unknown_size`
   /// Hash over names and sizes of all leaves and over the rule by which they are joined.
   std::uint64_t list_digest = 0;
   std::vector<source_leaf> leaves;  ///< empty if there are more than `max_listed_leaves`
@@ -76,7 +76,7 @@ class token_source {
   [[nodiscard]] virtual result<std::size_t> read(std::uint64_t index,
                                                  std::span<std::uint32_t> to) = 0;
   /// Returns "file:byte offset" of a token, for messages.
-  [[nodiscard]] virtual std::string where(std::uint64_t index) const = 0;
+  [[nodiscard]] virtual std::string place_text(std::uint64_t index) const = 0;
   /// Place of a token in the leaves of the source.
   struct place {
     std::uint64_t leaf = 0;  ///< number of the leaf, counted as in `identity()`

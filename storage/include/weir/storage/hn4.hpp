@@ -49,8 +49,8 @@ struct hn4_format_options {
   std::uint64_t capacity = std::uint64_t{128} << 20;
   std::string label = "weir";  ///< at most 31 bytes of UTF-8
   std::uint32_t sector = 512;  ///< bytes: 512 or 4096; only 512 for the profile PICO
-  hn4_profile profile = hn4_profile::generic;
-  hn4_medium medium = hn4_medium::ssd;  ///< the profile ARCHIVE is always on tape
+  hn4_profile profile = hn4_profile::generic;  ///< kind of the volume
+  hn4_medium medium = hn4_medium::ssd;         ///< the profile ARCHIVE is always on tape
   /// Seed from which the identity of the volume is derived; unset for a random identity.
   std::optional<std::uint64_t> uuid_seed;
   std::optional<std::int64_t> time_ns;  ///< creation time; unset for the system clock
@@ -58,7 +58,8 @@ struct hn4_format_options {
 };
 /// Smallest and largest capacity of a profile in bytes.
 struct hn4_limits {
-  std::uint64_t min = 0, max = 0;
+  std::uint64_t min = 0;  ///< smallest capacity in bytes
+  std::uint64_t max = 0;  ///< largest capacity in bytes
 };
 /// Returns the limits of the capacity of a profile.
 /// @threads{safe to call concurrently}
@@ -88,17 +89,21 @@ struct hn4_limits {
 
 /// Layout of a volume.
 struct hn4_geometry {
-  hn4_profile profile = hn4_profile::generic;
-  std::uint64_t capacity = 0;  ///< bytes
-  std::uint32_t sector = 0;    ///< bytes
-  std::uint32_t block = 0;     ///< bytes
-  std::uint32_t payload = 0;   ///< bytes of data per block: block - 48
-  std::uint64_t blocks = 0;    ///< complete blocks of the volume
-  /// First byte of each region, counted from the start of the volume: ring of epochs,
-  /// directory, bitmap of used blocks, quality mask, data, data of another addressing
-  /// mode, log.
-  std::uint64_t epoch = 0, cortex = 0, bitmap = 0, qmask = 0, flux = 0, horizon = 0,
-                journal = 0;
+  hn4_profile profile = hn4_profile::generic;  ///< kind of the volume
+  std::uint64_t capacity = 0;                  ///< bytes
+  std::uint32_t sector = 0;                    ///< bytes
+  std::uint32_t block = 0;                     ///< bytes
+  std::uint32_t payload = 0;                   ///< bytes of data per block: block - 48
+  std::uint64_t blocks = 0;                    ///< complete blocks of the volume
+  /// First byte of the ring of epochs. Like those below, it counts from the start of the
+  /// volume.
+  std::uint64_t epoch = 0;
+  std::uint64_t cortex = 0;   ///< first byte of the directory
+  std::uint64_t bitmap = 0;   ///< first byte of the bitmap of used blocks
+  std::uint64_t qmask = 0;    ///< first byte of the quality mask
+  std::uint64_t flux = 0;     ///< first byte of the data region
+  std::uint64_t horizon = 0;  ///< first byte of the region for linear shards
+  std::uint64_t journal = 0;  ///< first byte of the log
 };
 
 /// Removes temporary files beside `path` that killed processes have left.
@@ -109,7 +114,7 @@ struct hn4_geometry {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<void> hn4_remove_leftovers(const std::string& path);
 
-/// What `hn4_volume::put` does if the tag exists.
+/// Behaviour of `hn4_volume::put` if the tag exists.
 enum class hn4_existing : std::uint8_t {
   replace,  ///< replaces its bytes
   append,   ///< adds to them
@@ -118,7 +123,7 @@ enum class hn4_existing : std::uint8_t {
 
 /// How `hn4_volume::put` stores bytes.
 struct hn4_put_options {
-  hn4_existing existing = hn4_existing::replace;
+  hn4_existing existing = hn4_existing::replace;  ///< behaviour if the tag exists
   /// True to store each block compressed if that is shorter.
   bool compress = false;
   /// Number of shards, of sizes as equal as possible; 0 for as few as free space allows.
@@ -130,17 +135,17 @@ struct hn4_put_options {
 
 /// One tag of a volume.
 struct hn4_tag {
-  std::string name;
-  std::uint64_t shards = 0;
-  std::uint64_t bytes = 0;
+  std::string name;                ///< name of the tag
+  std::uint64_t shards = 0;        ///< number of shards
+  std::uint64_t bytes = 0;         ///< length of its stream
   std::uint32_t generation = 0;    ///< highest write generation of its shards
   std::uint32_t create_clock = 0;  ///< creation of its newest shard, seconds since 1970
 };
 
 /// A tag whose stream is not complete.
 struct hn4_damaged_tag {
-  std::string name;
-  error problem;  ///< why it cannot be read
+  std::string name;  ///< name of the tag
+  error problem;     ///< why it cannot be read
 };
 
 /// Result of `hn4_volume::compact`.
@@ -184,7 +189,9 @@ class hn4_volume {
   [[nodiscard]] static result<hn4_volume> open_strictly(
       std::unique_ptr<block_device> device);
 
+  /// Moves the volume.
   hn4_volume(hn4_volume&&) noexcept;
+  /// Moves the volume.
   hn4_volume& operator=(hn4_volume&&) noexcept;
   ~hn4_volume();
 

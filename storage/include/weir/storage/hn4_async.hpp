@@ -54,7 +54,9 @@ class hn4_prefetcher {
  public:
   /// Starts the threads, which begin to read at once.
   hn4_prefetcher(const hn4_stream& stream, const hn4_prefetch_options& options = {});
+  /// Moves the prefetcher; its threads continue.
   hn4_prefetcher(hn4_prefetcher&&) noexcept;
+  /// Moves the prefetcher; its threads continue.
   hn4_prefetcher& operator=(hn4_prefetcher&&) noexcept;
   /// Cancels, and waits for the reads that are in progress.
   ~hn4_prefetcher();

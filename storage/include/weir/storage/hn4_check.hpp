@@ -25,7 +25,7 @@ struct hn4_finding {
 /// Bytes of a tag that no reader can get. If shards are missing, the range refers to the
 /// stream that `recover` leaves.
 struct hn4_lost_range {
-  std::string tag;
+  std::string tag;                      ///< name of the tag
   std::optional<std::uint64_t> offset;  ///< offset in the stream; unset if it is unknown
   std::optional<std::uint64_t> bytes;   ///< length; unset if it is unknown
 };
@@ -37,14 +37,14 @@ enum class hn4_use : std::uint8_t { free, reserved, data, unowned, damaged };
 struct hn4_check_report {
   std::vector<hn4_finding> findings;  ///< faults
   std::vector<hn4_finding> notes;     ///< unusual but allowed properties
-  std::vector<hn4_lost_range> lost;
-  hn4_geometry geometry;
-  std::string label;
-  std::uint64_t tags = 0;    ///< tags that `hn4_volume::tags` lists
-  std::uint64_t shards = 0;  ///< live shards
-  /// Blocks of live shards, and how many of them are compressed.
-  std::uint64_t blocks = 0, compressed = 0;
-  std::uint64_t bytes = 0;        ///< bytes of live shards
+  std::vector<hn4_lost_range> lost;   ///< bytes that no reader can get
+  hn4_geometry geometry;              ///< layout of the volume
+  std::string label;                  ///< label of the volume
+  std::uint64_t tags = 0;             ///< tags that `hn4_volume::tags` lists
+  std::uint64_t shards = 0;           ///< live shards
+  std::uint64_t blocks = 0;           ///< blocks of live shards
+  std::uint64_t compressed = 0;       ///< compressed blocks among them
+  std::uint64_t bytes = 0;            ///< bytes of live shards
   std::vector<hn4_use> map;       ///< the volume in cells of equal size, from its start
   std::uint64_t cell_blocks = 0;  ///< blocks per cell
 };
@@ -62,9 +62,9 @@ struct hn4_check_report {
 
 /// Result of `hn4_repair` for one tag.
 struct hn4_saved_tag {
-  std::string name;
-  std::uint64_t bytes = 0;
-  std::string problem;  ///< why the tag is not in the new volume; empty if it is
+  std::string name;         ///< name of the tag
+  std::uint64_t bytes = 0;  ///< length of its stream
+  std::string problem;      ///< why the tag is not in the new volume; empty if it is
 };
 /// Makes a new volume of the same kind and stores every tag in it that can be read
 /// completely.

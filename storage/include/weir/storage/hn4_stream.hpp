@@ -22,8 +22,8 @@ struct stream_map;
 
 /// A 128-bit identity, ordered by `hi`, then by `lo`.
 struct hn4_id {
-  std::uint64_t hi = 0;
-  std::uint64_t lo = 0;
+  std::uint64_t hi = 0;  ///< high half
+  std::uint64_t lo = 0;  ///< low half
 
   friend bool operator==(const hn4_id&, const hn4_id&) = default;
   friend auto operator<=>(const hn4_id&, const hn4_id&) = default;
@@ -34,12 +34,12 @@ struct hn4_id {
 /// The two orders differ only if creation times contradict the identities; a warning of
 /// the stream then says so.
 enum class hn4_order : std::uint8_t {
-  seed,             ///< by identity, as the specification says
-  clock_then_seed,  ///< by creation second, then by identity, as the reference
-                    ///< implementation does
+  seed,  ///< ordered by identity, as the specification says
+  /// Ordered by creation second, then by identity, as the reference implementation does.
+  clock_then_seed,
 };
 
-/// What a read does at a hole, which is a block that was never allocated.
+/// Behaviour of a read at a hole, which is a block that was never allocated.
 enum class hn4_holes : std::uint8_t {
   error,  ///< it fails with `errc::hole`
   zeros,  ///< it delivers zeros
@@ -47,8 +47,8 @@ enum class hn4_holes : std::uint8_t {
 
 /// How a tag is opened.
 struct hn4_stream_options {
-  hn4_order order = hn4_order::seed;
-  hn4_holes holes = hn4_holes::error;
+  hn4_order order = hn4_order::seed;   ///< order of the shards
+  hn4_holes holes = hn4_holes::error;  ///< behaviour at a hole
   /// Finds and reads exactly what the reference implementation does: its order of shards,
   /// its result codes, one place per block, zeros for holes.
   bool strict = false;
@@ -59,10 +59,10 @@ struct hn4_stream_options {
 
 /// One shard of a stream.
 struct hn4_shard {
-  hn4_id seed;               ///< identity of the shard
-  std::uint64_t offset = 0;  ///< offset of its first byte in the stream
-  std::uint64_t bytes = 0;
-  std::uint64_t blocks = 0;
+  hn4_id seed;                     ///< identity of the shard
+  std::uint64_t offset = 0;        ///< offset of its first byte in the stream
+  std::uint64_t bytes = 0;         ///< length of the shard
+  std::uint64_t blocks = 0;        ///< number of its blocks
   std::uint32_t generation = 0;    ///< write generation
   std::uint32_t create_clock = 0;  ///< creation time, seconds since 1970
   /// True if its blocks are stored compressed wherever that is shorter.
@@ -75,7 +75,7 @@ struct hn4_extent {
       0;                     ///< byte of the device at which the first block begins
   std::uint64_t offset = 0;  ///< offset in the stream
   std::uint64_t bytes = 0;   ///< length in the stream
-  std::uint64_t blocks = 0;
+  std::uint64_t blocks = 0;  ///< number of blocks
 };
 
 /// Why a read accepted a block that the plain rules do not find.
@@ -87,10 +87,10 @@ enum class hn4_recovery_kind : std::uint8_t {
 };
 /// Consecutive blocks of a shard that were accepted for the same reason.
 struct hn4_recovery {
-  hn4_recovery_kind kind{};
-  std::size_t shard = 0;
+  hn4_recovery_kind kind{};       ///< the reason
+  std::size_t shard = 0;          ///< number of the shard in the stream
   std::uint64_t first_block = 0;  ///< lowest block number in the shard
-  std::uint64_t blocks = 0;
+  std::uint64_t blocks = 0;       ///< number of blocks
 };
 /// Describes a recovery: "shard 0, block 3 and 4 more: found under a cleared bit".
 /// @threads{safe to call concurrently}
@@ -106,8 +106,8 @@ struct hn4_partial {
 
 /// Bytes in place, and the object that keeps them valid.
 struct hn4_view {
-  bytes_view bytes;  ///< empty if the range is not contiguous in memory
-  std::shared_ptr<const void> holder;
+  bytes_view bytes;                    ///< empty if the range is not contiguous in memory
+  std::shared_ptr<const void> holder;  ///< keeps `bytes` valid
 };
 
 /// One range of `hn4_stream::read_scattered`.
@@ -130,9 +130,13 @@ struct hn4_piece {
 /// @source{HN4 Tensor Stream Layer 2.1}
 class hn4_stream {
  public:
+  /// Copies the stream; both share the map of the blocks.
   hn4_stream(const hn4_stream&);
+  /// Copies the stream; both share the map of the blocks.
   hn4_stream& operator=(const hn4_stream&);
+  /// Moves the stream.
   hn4_stream(hn4_stream&&) noexcept;
+  /// Moves the stream.
   hn4_stream& operator=(hn4_stream&&) noexcept;
   ~hn4_stream();
 

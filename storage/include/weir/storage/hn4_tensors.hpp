@@ -27,13 +27,13 @@ enum class container_format : std::uint8_t { raw, safetensors, gguf };
 
 /// One tensor of a stored file.
 struct stored_tensor {
-  std::string name;
+  std::string name;           ///< name in the header of the file
   dtype type = dtype::uint8;  ///< uint8 for quantised and unknown types
   std::string type_name;      ///< name of the type in the file, such as F32 or Q4_K
   /// Outermost dimension first. The last dimension of a quantised type counts bytes.
   shape_vector shape;
   std::uint64_t offset = 0;  ///< byte of the stream at which it begins
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;   ///< length in bytes
 };
 
 /// The tensors of one stored file, in the order of its header. A raw file has none.
