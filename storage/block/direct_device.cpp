@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A file that is read without the page cache (O_DIRECT).
+///
+/// Direct transfers need offset, length and memory that are multiples of a sector. Short
+/// reads go through a buffer per thread. Long reads go through a sequential reader, which
+/// keeps several transfers in flight. Each caller takes a reader for itself, so that
+/// threads do not wait for each other; a reader that stopped where the read begins is
+/// preferred, because it has the next chunks already.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>

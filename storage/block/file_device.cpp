@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Files and block special files as block devices.
+///
+/// The size is determined once, when the file is opened, and every range is checked
+/// against it. If the file becomes shorter later, a read meets its end and reports `torn`
+/// instead of delivering fewer bytes.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>

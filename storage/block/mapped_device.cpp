@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A file that is mapped into memory for reading.
+///
+/// The mapping is shared and read-only. Ranges outside it are passed to the file, whose
+/// error messages say what is wrong.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>

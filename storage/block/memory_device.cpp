@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sparse memory as a block device.
+///
+/// Tests use it as a disk that is fast, sparse and easy to copy. Its holes behave like
+/// those of a sparse file, so that code which skips holes is exercised, too.
 #include <fmt/core.h>
 
 #include <algorithm>

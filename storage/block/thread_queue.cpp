@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads by threads, for systems that do not allow io_uring.
+///
+/// The threads belong to the device and are shared by the queues of its readers. Each
+/// queue collects the ends of its own reads.
 #include <unistd.h>
 
 #include <cerrno>

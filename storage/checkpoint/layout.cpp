@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encodes and decodes the preamble, the table and the footer of a checkpoint file.
+///
+/// The writer makes exactly one encoding of given sections: offsets follow from lengths,
+/// padding is zero, the order is that of the caller. The reader checks all of this, so
+/// that every byte of a valid file is known to be right.
 #include "checkpoint/layout.hpp"
 
 #include <fmt/core.h>

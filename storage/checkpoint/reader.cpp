@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads and verifies one checkpoint file.
+///
+/// The file is read once, as a whole, into page-aligned memory. Then everything is
+/// verified from the front: preamble, table, footer, sections, padding. Only a file that
+/// passes all checks becomes a `checkpoint`; its sections are views into that memory.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The mandatory sections, and the check that stream and model are at one pulse.
+///
+/// A checkpoint that mixes a model of one pulse with a stream position of another could
+/// be loaded without any checksum noticing. The pulse is therefore stored in three
+/// places, and a file in which they differ is refused.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The generations of a folder: saves a new one, finds the newest, removes old ones.
+///
+/// A save takes these steps: write a temporary file; make it durable; read it back and
+/// verify it; give it its final name; make the folder durable; remove old generations. A
+/// crash before the fourth step leaves a temporary file, which the next writer removes. A
+/// crash after it leaves a complete generation. Removing old files comes last, so that at
+/// any instant one valid generation is durable.
+///
+/// Generations are numbered upwards for ever. A number that a failed save has used is not
+/// used again, because its file may exist in part.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes the bytes of one checkpoint file, front to back.
+///
+/// Sections are written from the caller's memory without a copy. The preamble and the
+/// table need all hashes, so these are computed before the first write.
 #include "checkpoint/writer.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Joins several token sources into one, with a separator between them.
+///
+/// A token belongs to a part or is the separator behind one. `starts_` has the index of
+/// the first token of each part, so a bisection finds the part. Leaves are numbered
+/// across all parts, with one further leaf per part that carries the digest of its list.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encodes and decodes cursors, generator states and source states.
+///
+/// All numbers are little-endian. Each encoding begins with a version and is refused if
+/// bytes follow it, so that a cursor has exactly one encoding. Readers never trust a
+/// count: it is compared with the bytes that remain before memory is taken for it.
 #include "context/cursor_codec.hpp"
 
 #include <fmt/core.h>

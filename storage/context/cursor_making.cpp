@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Makes a whole cursor from the marks of committed chunks.
+///
+/// A cursor consists of what the marks say (positions, counts, hash chains) and of what
+/// can be read again from the source at these positions (the last tokens, the incomplete
+/// blocks). Nothing in it depends on chunks that were read after the marks.
 #include <fmt/core.h>
 
 #include <algorithm>

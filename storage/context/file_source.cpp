@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the bytes of one file, or of several files one after another, as tokens.
+///
+/// The set is one sequence of tokens: the bytes of the files in order, with a separator
+/// behind each file but the last if documents are separated. `starts_` has the index of
+/// the first token of each file. Only a few files are open at a time; the one that was
+/// unused longest is closed for another.
 #include <fmt/core.h>
 
 #include <algorithm>

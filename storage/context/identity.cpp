@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Names, sizes and digests by which a changed source is noticed.
+///
+/// An identity has two parts. The list (names, sizes, joining rule) is always there.
+/// Digests of the content are there only for sources up to a limit, because they cost one
+/// pass over all bytes when the source is opened. A comparison reports the first file or
+/// the first segment that differs, so that users can find what has changed.
 #include "context/identity.hpp"
 
 #include <fmt/core.h>

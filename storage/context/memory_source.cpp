@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tokens in memory as a source.
+///
+/// Document boundaries are the `end_of_text` tokens themselves, since memory has no
+/// files.
 #include <fmt/core.h>
 
 #include <algorithm>

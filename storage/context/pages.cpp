@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads pages of tokens and repeats the source under the policy `loop`.
+///
+/// The pages are a small cache with replacement of the page that was unused longest.
+/// Lanes read at places that are far apart, each of them forward, so a page per lane
+/// makes nearly every read a copy from memory. Offsets are virtual: under `loop` the
+/// source is repeated, with one separator per round, and page borders may lie anywhere in
+/// a round.
 #include "context/pages.hpp"
 
 #include <algorithm>

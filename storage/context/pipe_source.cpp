@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the bytes of a file descriptor that cannot seek as tokens.
+///
+/// The bytes that were read are kept up to a limit, because a cursor reads its window
+/// again and chunks may have been read ahead. When a run resumes, the window comes from
+/// the cursor, and the pipe continues with the next byte; the pipe itself cannot prove
+/// that it continues at the right place.
 #include <fmt/core.h>
 #include <unistd.h>
 

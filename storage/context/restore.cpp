@@ -2,6 +2,15 @@
 /// @file
 /// Checks a cursor against the source and the configuration, and continues the stream
 /// after it.
+///
+/// The checks go from cheap to expensive, and from the cursor alone to the source:
+///
+/// - sums and eras inside the cursor, so that later computations cannot overflow;
+/// - lanes, lane block and chunk size against the configuration;
+/// - the random generator and the end of the source;
+/// - the remembered tokens against the source, token by token;
+/// - the identity of the source, which finds changes far from the cursor;
+/// - the history of everything that was consumed.
 #include <fmt/core.h>
 
 #include <algorithm>

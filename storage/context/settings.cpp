@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The settings of a context stream, and the rules between several of them.
+///
+/// The chunk size is checked against the periods of the model's levels. A chunk that is
+/// shorter than the fastest period could never let a level fire. Other combinations work
+/// but are worth a warning.
 #include "weir/base/settings.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Hands out chunks and begins new contexts.
+///
+/// A chunk is read in runs: a block of the lane, the next block of the lane, and so on.
+/// Each run asks for one token more than it takes, which is the lookahead if the chunk
+/// ends there. The lane's state advances only after the whole chunk was read, so a failed
+/// read leaves the stream as it was.
 #include <fmt/core.h>
 
 #include <algorithm>

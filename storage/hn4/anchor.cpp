@@ -2,6 +2,10 @@
 /// @file
 /// Encodes and decodes directory entries, their names, and the fields and identities that
 /// this writer gives them.
+///
+/// This writer uses two fields that no look-up reads. `public_id` numbers the shards of a
+/// store, and marks announced entries and graves. The low half of an identity proves that
+/// this writer gave it on this volume, so that blocks without an entry can be attributed.
 #include <algorithm>
 
 #include "disk.hpp"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encodes, decodes and checks the headers of data blocks.
+///
+/// A block has a header of 48 bytes (identity of its shard, block number, generation,
+/// checksum and compression of the payload, checksum of the header) and a payload. A
+/// block says itself to which shard it belongs, so no place on the device needs to be
+/// trusted.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,10 @@
 /// @file
 /// Result codes: their names, the kinds of errors that they belong to, and how the text
 /// of an error carries them.
+///
+/// Errors are ordinary `error` objects. Their text ends in the result code, as in
+/// "(-0x451 PAYLOAD_ROT)", and `code_of` reads it from there. So the code survives
+/// wrapping by other layers, and a user sees it.
 #include "weir/storage/hn4_code.hpp"
 
 #include <fmt/core.h>

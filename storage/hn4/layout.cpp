@@ -2,6 +2,12 @@
 /// @file
 /// Encodes and decodes superblocks, and computes the layout of a volume and the entries
 /// of the ring of epochs.
+///
+/// A superblock is decoded field by field from fixed offsets; the tables of fields serve
+/// reading and writing, so the two cannot differ. The layout of a new volume reproduces
+/// the arithmetic of the reference implementation. The layout of an existing volume is
+/// only checked for contradictions: its regions may lie elsewhere than this code would
+/// put them.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opens a volume: checks epoch and state, and reads bitmap and directory.
+///
+/// Opening happens in the order in which things can be trusted: a superblock is elected
+/// (vote.cpp), its layout is checked, then the epoch entry, the state word, the bitmap
+/// and the directory are read. Each reason to refuse has the code of the reference
+/// implementation. Some faults only make the volume read-only; `recover` can remove the
+/// reasons that a crash leaves.
+///
+/// A reader skips the directory if the index beside the image is valid. A writer, a
+/// strict reader and a check always read all of it.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,10 @@
 /// @file
 /// Checks every block of every live shard and the bitmap, and draws the map of the
 /// volume.
+///
+/// Each block is verified at its place. If it fails, its other possible places are
+/// searched, and a reader is asked whether it gets the bytes all the same. So a finding
+/// says not only what is damaged but also what is lost.
 #include <fmt/core.h>
 
 #include <algorithm>

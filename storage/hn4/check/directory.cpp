@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks the directory: the root, the slots of entries, names, filters and order.
+///
+/// The checks use `list_names`, as readers do, and add what readers do not look at:
+/// whether look-ups find every entry, filters, order, repeated entries, and what killed
+/// processes have left.
 #include <fmt/core.h>
 
 #include <algorithm>

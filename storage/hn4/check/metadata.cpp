@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks superblocks, layout, epoch, log and quality mask.
+///
+/// Everything is compared with what `mkfs` of this writer makes. Where other writers may
+/// differ without harm, the difference is a note.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the names of directory entries, and finds the entries of a name.
+///
+/// A name of up to 24 bytes is in the entry itself. For a longer one the entry has the
+/// first 16 bytes and a pointer to a chain of blocks with the rest. Entries are found by
+/// the Bloom filter of the name, which the entry also holds; the name is read only if the
+/// filter fits.
+///
+/// The chain has no checksum. What protects a long name is that it must agree with the
+/// filter in the entry, which the checksum of the entry covers.
 #include "hn4/directory/directory.hpp"
 
 #include <algorithm>

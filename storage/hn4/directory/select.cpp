@@ -2,6 +2,11 @@
 /// @file
 /// Selects the shards that a reader takes for a tag, by the rules of this writer and by
 /// those of the reference implementation, and lists all tags.
+///
+/// A reader has three ways to find a tag. The index names its entries directly. Otherwise
+/// the directory is searched by filter and name. In strict mode the search of the
+/// reference implementation is reproduced. If the search finds nothing, the traces of
+/// lost entries decide between "not found" and "may be lost".
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,13 @@
 /// @file
 /// Searches for the traces that lost directory entries leave: allocated blocks that
 /// belong to no entry, and empty slots that a look-up should not meet.
+///
+/// The search starts from the bitmap. It removes every block that an entry names; what
+/// remains is allocated without a reason. The header of such a block says to which shard
+/// it belongs. If no entry has this identity, an entry was lost. If the entry was
+/// removed, a killed process has left the block. If the entry exists but places the block
+/// elsewhere, the block was displaced, and whatever lies at its proper place is examined,
+/// too.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Carries out one read with several threads.
+///
+/// Pieces are multiples of a payload, so that at most the blocks at their borders are
+/// verified by two threads. The threads take pieces from a common counter, which balances
+/// their work without further communication.
 #include <algorithm>
 #include <atomic>
 #include <mutex>

@@ -2,6 +2,10 @@
 /// @file
 /// Reads ahead: threads fill pieces, at most a window ahead of the consumer, who takes
 /// them in order.
+///
+/// `started` and `taken` are the two ends of the window: threads may begin pieces below
+/// `taken + window`. Pieces may be completed out of order and wait in `ready` until their
+/// turn comes.
 #include <algorithm>
 #include <condition_variable>
 #include <map>

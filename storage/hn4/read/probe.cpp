@@ -2,6 +2,13 @@
 /// @file
 /// Searches for a block that is not where its hint says: on all orbits, and as an older
 /// generation if nothing contradicts it.
+///
+/// The format allows a block to lie on any of twelve orbits, and a hint may be wrong
+/// after a crash or damage. A block with the right identity, number, generation and
+/// checksums is the right one wherever it lies. An older generation of the block is
+/// accepted only as the last resort: it must be allocated, and no place may show damage
+/// that could have been the newer one. Otherwise a reader would silently get outdated
+/// bytes.
 #include <fmt/core.h>
 
 #include <algorithm>

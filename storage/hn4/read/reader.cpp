@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads verified bytes: in batches where all is regular, block by block elsewhere.
+///
+/// There are three ways to read a payload, from fast to slow. Runs of blocks of a mapped
+/// device are copied and verified in one pass. Runs of blocks that follow each other on
+/// another device are read by one scattered read and verified while they are in the
+/// cache. Everything else is read block by block: parts of payloads, compressed blocks,
+/// blocks at unexpected places. A batch that meets something irregular stops there, and
+/// the slow way continues with that block.
 #include "hn4/read/reader.hpp"
 
 #include <fmt/core.h>

@@ -2,6 +2,10 @@
 /// @file
 /// Builds the map of a stream when a tag is opened, and implements the public class
 /// `hn4_stream`.
+///
+/// The map of a stream is computed once. It holds copies of the directory entries, so a
+/// stream is a snapshot: it does not see later changes of the directory, and
+/// `verify_snapshot` tells whether there were any.
 #include <fmt/core.h>
 
 #include <algorithm>

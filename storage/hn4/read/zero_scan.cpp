@@ -2,6 +2,11 @@
 /// @file
 /// Rebuilds bits of the bitmap as the reference implementation does when it opens an
 /// unclean volume.
+///
+/// For each block of each live entry the reference implementation looks at the orbits in
+/// turn, until a block names itself as the wanted one. Its bit is set if the payload is
+/// right, too. Strict reads need exactly these bits, because they treat a cleared bit as
+/// a hole.
 #include <algorithm>
 
 #include "hn4/core.hpp"

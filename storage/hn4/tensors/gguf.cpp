@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the header of GGUF files, versions 2 and 3.
+///
+/// The header is a sequence of values whose lengths are stored in it. Files are read in
+/// growing pieces, so the walker distinguishes a header that is wrong from one that is
+/// only not complete yet.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,10 @@
 /// @file
 /// Reads the header of safetensors files: 8 bytes of length, then a JSON object with one
 /// member per tensor.
+///
+/// The parser of nlohmann::json reports events, and `header_reader` accepts exactly those
+/// that a header may have. Nothing is kept but the tensors, so a header of many megabytes
+/// takes little memory. The depth of values that are not read is limited.
 #include <fmt/core.h>
 
 #include <array>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads directories of stored files and the tensors that they name.
+///
+/// The same parsers serve files in memory and stored files. A stored file is read from
+/// the front until its header is complete; the tensors themselves are read only on
+/// request.
 #include <fmt/core.h>
 #include <sys/mman.h>
 

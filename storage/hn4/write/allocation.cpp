@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Derives the allocation of blocks from the directory, and writes bits and entries.
+///
+/// Freeing is the dangerous direction: a bit that is cleared too early lets another store
+/// overwrite live data. `free_blocks` therefore clears the bits of the entries that end,
+/// and then sets the bits of all live entries again.
 #include "hn4/write/allocation.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Moves tags towards the start of a volume.
+///
+/// A move is an ordinary store that replaces the tag by itself at a lower place, so a
+/// crash leaves the old copy or the new one. It needs free space for the second copy, and
+/// memory for the bytes of the tag.
 #include <algorithm>
 
 #include "hn4/write/allocation.hpp"

@@ -3,6 +3,10 @@
 /// Finishes what killed processes have begun: a store that counts gets all of its
 /// entries, entries that a store or a removal has ended become tombstones, and the blocks
 /// of the latter become free.
+///
+/// The state on the device tells exactly how far a killed process came, because every
+/// step was durable before the next one began. A store that counts and a removal that has
+/// its grave are completed; a store that does not count is undone.
 #include <algorithm>
 
 #include "hn4/directory/directory.hpp"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Makes an empty volume.
+///
+/// All regions are written and made durable before the superblocks. On a new file nothing
+/// that is zero is written, so an empty volume of a terabyte takes little space.
 #include <fmt/core.h>
 
 #include <algorithm>

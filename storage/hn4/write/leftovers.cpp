@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Removes temporary files that killed processes have left beside a file.
+///
+/// The name of a temporary file contains the number of the process that made it. A file
+/// of a process that still runs may be in use and stays.
 #include "hn4/write/leftovers.hpp"
 
 #include <signal.h>

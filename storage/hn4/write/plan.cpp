@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Plans a store. Nothing is written here, so a store that is refused changes nothing.
+///
+/// The plan is made in memory from the directory and the bits: what is replaced, how the
+/// source is cut into shards, where their blocks and names go, their identities and their
+/// slots. The last step computes the allocation after the old shards are gone.
 #include "hn4/write/plan.hpp"
 
 #include <fmt/core.h>

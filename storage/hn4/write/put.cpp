@@ -2,6 +2,9 @@
 /// @file
 /// Stores a tag: plan, data, directory, and only then the end of what was there before.
 /// README.md explains the order of the writes.
+///
+/// The data of a store lies in blocks that were free before, so until the first entry
+/// becomes live nothing that any reader uses has changed.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,11 @@
 /// @file
 /// Makes a volume clean that a crash left unclean or whose epoch entry has a bad
 /// checksum.
+///
+/// Only volumes that a crash has left are recovered: unclean state, bad checksum of the
+/// epoch entry. The bits are rebuilt as the reference implementation would, and corrected
+/// by what the directory says. Other reasons to be read-only stay, because they may hide
+/// real damage.
 #include <fmt/core.h>
 
 #include "hn4/write/allocation.hpp"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Removes a tag.
+///
+/// Without the grave, a crash in the middle of a removal would leave a tag with some of
+/// its entries. The grave is one write of one entry, so it either happens or not.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -2,6 +2,9 @@
 /// @file
 /// Compresses payloads in one pass: at each byte it takes the first kind of token that
 /// fits, and collects literals in between. tcc.cpp describes the tokens.
+///
+/// The encoder is greedy. It does not search for the smallest encoding, but it is fast
+/// and its output is always valid. A payload that does not become shorter is stored raw.
 #include <algorithm>
 #include <array>
 #include <vector>
