@@ -42,6 +42,7 @@ mutable_bytes bounce() {
 class scatter {
  public:
   explicit scatter(std::span<const mutable_bytes> pieces) : pieces_(pieces) {}
+  // Bytes arrive in parts of any size; a part may end one buffer and begin the next.
   void operator()(bytes_view bytes) {
     while (!bytes.empty()) {
       const mutable_bytes rest = pieces_.front().subspan(filled_);
@@ -161,6 +162,8 @@ bool io_uring_allowed() noexcept {
   return allowed;
 }
 
+// The file is opened twice: once as an ordinary device, which measures it and reports
+// errors, and once for direct reads.
 result<std::unique_ptr<block_device>> open_direct_device(const std::string& path,
                                                          direct_reads queueing) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));

@@ -90,6 +90,8 @@ class file_device final : public block_device {
   std::uint64_t size_ = 0;
 };
 
+// The lock is advisory: it keeps other writers of this library out, and disappears with
+// the process.
 result<void> file_device::lock() {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
@@ -123,6 +125,7 @@ result<void> file_device::measure() {
   return {};
 }
 
+// Growing a file by its end alone makes it sparse: it takes no space until it is written.
 result<void> file_device::resize(std::uint64_t size) {
   if (size > static_cast<std::uint64_t>(INT64_MAX)) {
     return error(
@@ -195,6 +198,7 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
   return {};
 }
 
+// The checks come first, so a write that cannot be complete writes nothing.
 result<void> file_device::write(std::uint64_t offset, bytes_view from) {
   if (mode_ != device_mode::writable) {
     return place(

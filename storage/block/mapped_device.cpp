@@ -58,6 +58,8 @@ error failed(const char* action, const std::string& path) {
 
 }  // namespace
 
+// The file is opened as an ordinary device first: it measures the file, and answers
+// everything but reads.
 result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   if (file->size() == 0) {

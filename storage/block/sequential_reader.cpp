@@ -31,6 +31,9 @@ error direct_file::failed(std::uint64_t offset, std::size_t bytes, int number) c
       .at(fmt::format("{}:{}", name, offset));
 }
 
+// A direct read must begin at a multiple of the unit, so each attempt begins at the last
+// whole unit that is there and reads a part of it again. A read that adds nothing means
+// that the file has become shorter.
 result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size_t have,
                                std::size_t least) const {
   while (have < least) {

@@ -35,6 +35,9 @@ byte_vector encode_preamble(const preamble& p) {
   return std::move(out).take();
 }
 
+// The magic is checked first, so that another file is recognised as such; then the
+// version, because another version may have another hash; then the hash, which covers
+// everything else.
 result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   record_reader from(bytes.first(preamble_bytes));
   if (as_text(from.get_bytes(preamble_magic.size())) != preamble_magic) {

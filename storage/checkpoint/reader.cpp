@@ -32,6 +32,8 @@ result<const checkpoint::loaded_section*> checkpoint::find(std::string_view name
       .at(path_);
 }
 
+// Compares the lengths in the preamble with the size of the file before anything is
+// allocated for them.
 result<preamble> read_preamble(file& f) {
   WEIR_TRY(const std::uint64_t size, f.size());
   if (size < preamble_bytes + footer_bytes) {

@@ -84,6 +84,8 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
 
 }  // namespace
 
+// The order decides which error is reported. A missing cursor has a code of its own,
+// because a model without its position in the text cannot be resumed.
 result<resume_state> check_sections(std::span<const loaded> sections,
                                     std::uint64_t pulse_id, const std::string& path) {
   const loaded* const cursor = find_in(sections, section::cursor);

@@ -78,6 +78,8 @@ const std::string& checkpoint_store::folder() const noexcept {
   return state_->folder;
 }
 
+// The next generation follows the highest that any file name or preamble states, valid or
+// not, so that no number is ever used twice.
 result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string folder,
                                                 role as) {
   auto s = std::make_unique<state>();
@@ -105,6 +107,8 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
   return checkpoint_store(std::move(s));
 }
 
+// Reads the preamble of each file. A file that cannot be read is listed with its problem,
+// because the caller decides what that means.
 result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() const {
   WEIR_TRY(const auto names, fs->list(folder));
   /// An entry and its place in the order: the generation in the file or, if that cannot
@@ -165,6 +169,8 @@ result<checkpoint> checkpoint_store::load(const std::string& path) {
   return load_checkpoint(*state_->fs, path);
 }
 
+// Tries the files from the newest to the oldest. If a file has vanished meanwhile, a
+// writer has removed it after saving a newer one, so the folder is listed again.
 result<checkpoint> checkpoint_store::load_newest() {
   constexpr int attempts = 3;  // a writer may remove a file that was just listed
   std::vector<error> skipped;
@@ -216,6 +222,7 @@ result<void> checkpoint_store::state::write_temporary(
   return {};
 }
 
+// See the top of the file for the order of the steps.
 result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section> sections,
                                              std::uint64_t pulse_id) {
   state& s = *state_;

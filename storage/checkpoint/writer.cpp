@@ -39,6 +39,8 @@ constexpr std::array<std::byte, section_alignment> zeros{};
 
 }  // namespace
 
+// Uses the same checks as the reader, so that no file is written that could not be
+// loaded.
 result<void> check_for_save(std::span<const checkpoint_section> sections,
                             std::uint64_t pulse_id) {
   std::unordered_set<std::string_view> names;
@@ -73,6 +75,8 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
   return {};
 }
 
+// Parts are written in the order of the file. The footer comes last: a file without it is
+// recognised as incomplete.
 result<void> write_checkpoint(file& f, std::span<const checkpoint_section> sections,
                               const checkpoint_header& header) {
   std::vector<table_entry> entries;

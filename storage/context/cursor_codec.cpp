@@ -162,6 +162,8 @@ result<void> check_ring(const stream_cursor& c) {
 
 }  // namespace
 
+// Decodes and then checks, so that an error says whether bytes are missing, follow, or
+// contradict each other.
 result<stream_cursor> decode_cursor(bytes_view bytes) {
   record_reader from(bytes);
   if (as_text(from.get_bytes(cursor_magic.size())) != cursor_magic) {
@@ -224,6 +226,7 @@ byte_vector encode_source_state(const stored_source& state) {
   return std::move(out).take();
 }
 
+// See `decode_cursor`: counts are compared with the bytes that remain.
 result<stored_source> decode_source_state(bytes_view bytes) {
   record_reader from(bytes);
   if (const auto version = from.get<std::uint32_t>();

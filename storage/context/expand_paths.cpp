@@ -83,6 +83,8 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
 
 }  // namespace
 
+// A pattern that is the name of a file stands for that file. Duplicates are dropped at
+// the end, since several patterns may match one file.
 result<std::vector<std::string>> expand_paths(file_system& fs,
                                               std::span<const std::string> patterns) {
   names out;

@@ -192,6 +192,7 @@ class file_tokens final : public token_source {
 
 }  // namespace
 
+// Sorting makes the source independent of the order in which the files were named.
 result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
                                                     std::vector<std::string> paths,
                                                     source_options options) {

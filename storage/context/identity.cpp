@@ -70,6 +70,7 @@ source_leaf make_leaf(const std::string& path, std::uint64_t bytes) {
   return leaf;
 }
 
+// The digest covers all leaves, even those that are too many to be listed.
 void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
                 std::uint32_t rule) {
   record_writer out;
@@ -150,6 +151,8 @@ source_identity get_identity(record_reader& from) {
   return out;
 }
 
+// Names and sizes first, because they tell which file differs; then the totals, for
+// leaves that are not listed; then the content.
 result<void> compare_identity(const source_identity& expected,
                               const token_source& source) {
   const source_identity& found = source.identity();

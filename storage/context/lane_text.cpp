@@ -17,6 +17,8 @@
 
 namespace weir::storage {
 
+// With one lane the text is the source. With several, the lane's block number `delta /
+// block` is block `(delta / block) * lanes + lane` of the source.
 location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
   const std::uint64_t lanes = e.lane_positions.size();
   if (lanes == 1) {
@@ -48,6 +50,7 @@ lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> o
   std::copy(open.begin(), open.end(), block_.begin());
 }
 
+// Tokens are collected until a block is complete; then the chain advances.
 void lane_history::add(std::span<const std::uint32_t> tokens) {
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), history_block - open_);

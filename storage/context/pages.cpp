@@ -52,6 +52,8 @@ result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   return offset - index + next + (wraps ? 1 : 0);
 }
 
+// Copies from pages until `to` is full or the source ends; a page may be shorter only at
+// the end.
 result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint32_t> to) {
   if (!source_.seekable()) {
     return source_.read(offset, to);  // a page would wait for more than was requested

@@ -70,6 +70,8 @@ result<std::string> check_config(const stream_config& config) {
   return check_chunk_size(config.chunk, config.frequencies);
 }
 
+// Only a chunk shorter than the fastest period is an error; the other cases are legal and
+// give a warning.
 result<std::string> check_chunk_size(std::size_t chunk,
                                      std::span<const std::uint64_t> frequencies) {
   if (chunk == 0) {

@@ -89,6 +89,7 @@ std::uint64_t context_stream::position() const noexcept {
   return sum;
 }
 
+// A lane that turns out to have ended is skipped, and the next one is tried.
 result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
                                                               std::uint32_t rank) {
   state& s = *state_;
@@ -171,6 +172,7 @@ void note_boundaries(token_chunk& chunk, bool before) {
 
 }  // namespace
 
+// Everything that may fail comes first; the state of the lane changes only afterwards.
 result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
                                                                    std::uint32_t index) {
   state& s = *state_;

@@ -121,6 +121,8 @@ std::uint64_t slot_hash(hn4_id seed) noexcept {
   return h;
 }
 
+// Announced entries and graves are tombstones for every other reader, and only the marks
+// of this writer tell them apart.
 entry_role role_of(const anchor& a) noexcept {
   if (!a.has(class_bits::valid)) {
     return entry_role::ended;

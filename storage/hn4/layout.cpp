@@ -88,6 +88,8 @@ error bad_geometry(std::string text) {
 
 }  // namespace
 
+// Only the bytes themselves are checked here; whether the layout is possible is a
+// question for `geometry_of`.
 std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
   if (load_le<std::uint64_t>(from.data()) != superblock_magic) {
     return fmt::format("expected magic {:#x}, found {:#x}", superblock_magic,
@@ -135,6 +137,8 @@ void store_superblock(const superblock& from, mutable_bytes to) {
            crc32(0, bytes_view(to).first(superblock_bytes - 4)));
 }
 
+// The copies lie at 33 and 66 hundredths of the capacity and at its end, each at the
+// border of a block.
 copy_places places_of_copies(std::uint64_t capacity, std::uint32_t block) noexcept {
   copy_places places;
   if (block == 0) {

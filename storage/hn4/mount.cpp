@@ -260,6 +260,8 @@ std::string core::place(std::uint64_t offset, const std::string& thing) const {
   return fmt::format("{}:{} ({})", device->name(), offset, thing);
 }
 
+// Each word has 8 bytes of bits, a check byte and 7 unused bytes. The check bytes are
+// verified only by a check of the volume.
 byte_vector from_armored(bytes_view region, std::uint64_t blocks) {
   byte_vector bits(static_cast<std::size_t>((blocks + 7) / 8));
   for (std::size_t word = 0; (word + 1) * armored_word <= region.size(); ++word) {
@@ -288,6 +290,7 @@ byte_vector to_armored(const block_bits& bits, std::size_t region_bytes) {
   return region;
 }
 
+// Several readers may ask at the same time; one of them reads.
 result<void> core::need_directory() const {
   const std::lock_guard lock(directory_mutex);
   if (directory_read) {

@@ -256,6 +256,7 @@ error nothing_valid(const core& c, const ballot& votes) {
 
 }  // namespace
 
+// Strict refusals come last, because they depend on the copy that was elected.
 result<void> vote(core& c) {
   const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
   if (is_wiped(*c.device)) {

@@ -210,6 +210,7 @@ command_result hn4_ls(const hn4_options& options, output& out) {
   return damaged.empty() ? 0 : 1;
 }
 
+// A length of 0 is not an error at any offset; an offset behind the end is one.
 command_result hn4_cat(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, options.strict));
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
@@ -230,6 +231,7 @@ command_result hn4_cat(const hn4_options& options, output& out) {
   return 0;
 }
 
+// Facts as JSON need standard output, so they are refused if the bytes go there.
 command_result hn4_get(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));

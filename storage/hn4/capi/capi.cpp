@@ -54,6 +54,7 @@ weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
 
 }  // namespace
 
+// The output is set last, so that it is set only on success.
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol) {
   if (path == nullptr || vol == nullptr ||
       (flags & ~(HN4_VOLUME_STRICT | HN4_VOLUME_RECOVER)) != 0) {
@@ -98,6 +99,7 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
   });
 }
 
+// The count is set to 0 first, because it is valid after every error.
 hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset,
                                    void* buf, uint64_t len, uint64_t* count) {
   if (count != nullptr) {

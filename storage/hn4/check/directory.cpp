@@ -36,6 +36,8 @@ bool root_is_good(const anchor& a) {
 
 }  // namespace
 
+// A block in use must not belong to the volume itself, and the bitmap must reach it.
+// Blocks that two shards claim are found later, when all claims are known.
 void checker::claim(std::uint64_t block, const std::string& user) {
   const std::uint64_t byte = block * c.geometry.block;
   if (reserved.marked(block)) {

@@ -61,6 +61,7 @@ std::string index_path(const core& c) {
   return c.device->name() + ".index";
 }
 
+// A device without a modification time is no file and has no index.
 bool load_index(core& c) {
   file_system& files = posix_file_system();
   if (c.device->modified_ns() == 0 || !files.exists(index_path(c))) {
@@ -87,6 +88,8 @@ bool load_index(core& c) {
   return true;
 }
 
+// Names are compared after the hash, because different names may have one hash; such
+// names are then searched without the index.
 std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view tag) {
   if (c.index.empty()) {
     return std::nullopt;

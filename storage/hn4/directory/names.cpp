@@ -92,6 +92,8 @@ void add(named_entries& to, const entry& e) {
 
 }  // namespace
 
+// A long name of this writer must have exactly the filter of its entry. Other writers may set
+// further bits.
 result<full_name> name_of_entry(const core& c, const anchor& a) {
   full_name name;
   name.text = inline_name(a);
@@ -104,6 +106,7 @@ result<full_name> name_of_entry(const core& c, const anchor& a) {
   return name;
 }
 
+// The filter excludes most entries, so that few names are read.
 result<named_entries> entries_named(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   named_entries found;
@@ -121,6 +124,7 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
   return found;
 }
 
+// Names come in bytewise order, which makes every list deterministic.
 result<std::map<std::string, named_entries>> all_names(
     const core& c, const std::set<std::uint64_t>* filters) {
   std::map<std::string, named_entries> names;

@@ -127,6 +127,8 @@ std::optional<error> problem_of(const core& c, const listed_tag& row) {
 
 }  // namespace
 
+// A name that is not found may still be that of a tag with damaged names or lost entries.
+// These cases are looked at only here, because they cost reads.
 result<selection> select_tag(const core& c, std::string_view tag, bool recover) {
   if (auto known = look_up_index(c, tag)) {
     named_entries named;
@@ -152,6 +154,7 @@ result<selection> select_tag(const core& c, std::string_view tag, bool recover) 
   return not_found(c, tag, names);
 }
 
+// A name is listed even if it cannot be resolved; the caller decides what to show.
 result<std::vector<listed_tag>> list_names(const core& c) {
   WEIR_CHECK(c.need_directory());
   WEIR_TRY(const auto names, all_names(c));

@@ -105,6 +105,8 @@ void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
   }
 }
 
+// Tombstones claim blocks, too: an entry that has ended, but whose store or removal was
+// not finished, still names them.
 void trace_finder::claim_blocks() {
   std::uint64_t allocated = 0;
   for (const std::byte b : unclaimed_.bits) {
@@ -150,6 +152,7 @@ result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
   return {};
 }
 
+// The magic tells what a block is: part of a long name, data of a shard, or nothing.
 result<void> trace_finder::look_at(std::uint64_t block) {
   std::array<std::byte, chain_header + longest_name> bytes;
   const mutable_bytes head =
@@ -304,6 +307,8 @@ result<loss_traces> trace_finder::find() {
 
 }  // namespace
 
+// Damaged entries count as possible ends, because the damaged one may be the one that is
+// searched for.
 std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(seed) % slots;

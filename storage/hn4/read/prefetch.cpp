@@ -103,6 +103,8 @@ hn4_prefetcher::hn4_prefetcher(hn4_prefetcher&&) noexcept = default;
 hn4_prefetcher& hn4_prefetcher::operator=(hn4_prefetcher&&) noexcept = default;
 hn4_prefetcher::~hn4_prefetcher() = default;
 
+// A piece with an error stays in `ready`, so that every later call returns the same
+// error.
 result<std::optional<byte_vector>> hn4_prefetcher::next() {
   shared& s = *shared_;
   std::unique_lock lock(s.mutex);

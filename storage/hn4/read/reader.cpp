@@ -264,6 +264,9 @@ void reader::find_shard(std::uint64_t offset) {
   shard_ = static_cast<std::size_t>(after - map_.shards.begin()) - 1;
 }
 
+// Returns nothing in all cases in which a copy would be needed: parts of two blocks,
+// compressed or displaced blocks, devices that are not mapped. The caller then reads, and
+// gets the error if there is one.
 bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   find_shard(offset);
   const hn4_shard& shard = map_.shards[shard_];

@@ -84,6 +84,8 @@ result<void> add_shards(const core& c, stream_map& map, const std::vector<entry>
 
 }  // namespace
 
+// Strict mode accepts lengths that no volume can hold, as the reference implementation
+// does; their blocks are holes.
 result<void> check_shard(const core& c, std::string_view tag, std::size_t index,
                          const entry& e, std::uint64_t offset, bool strict) {
   std::uint64_t end = 0;
@@ -182,6 +184,7 @@ std::uint64_t hn4_stream::size() const noexcept {
 std::span<const hn4_shard> hn4_stream::shards() const noexcept {
   return map_->shards;
 }
+// Blocks that follow each other both on the device and in the stream form one extent.
 std::vector<hn4_extent> hn4_stream::extents() const {
   const std::uint64_t bs = map_->geometry.block, cap = map_->geometry.payload;
   std::vector<hn4_extent> all;
@@ -221,6 +224,7 @@ std::uint32_t hn4_stream::payload() const noexcept {
   return map_->geometry.payload;
 }
 
+// All other reads are built on this one.
 hn4_partial hn4_stream::read_partial(std::uint64_t offset, mutable_bytes to) const {
   hn4_partial part;
   if (to.empty()) {
@@ -292,6 +296,8 @@ result<byte_vector> hn4_stream::read_all() const {
   return all;
 }
 
+// Compares the entries byte by byte: any change, even of a time, means that the tag was
+// written meanwhile.
 result<void> hn4_stream::verify_snapshot() const {
   for (std::size_t i = 0; i < map_->sources.size(); ++i) {
     const hn4::shard_source& s = map_->sources[i];

@@ -70,6 +70,7 @@ class scanner {
 
 }  // namespace
 
+// A volume that was closed cleanly has the right bits already.
 std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
   if (!c.unclean || c.bits->blind) {
     return c.bits;

@@ -222,6 +222,8 @@ bool is_gguf(bytes_view head) noexcept {
   return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == gguf_magic;
 }
 
+// The header is parsed from its start on every call; that is simple, and doubling keeps
+// the sum of all parses small.
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                 std::vector<stored_tensor>& out) {
   header_walker w(head, size);

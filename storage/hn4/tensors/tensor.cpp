@@ -52,6 +52,8 @@ parser parser_for(bytes_view head, std::uint64_t size, container_format& format)
 
 namespace hn4 {
 
+// Sorting by name finds repeated names, sorting by offset finds overlaps: both take
+// little more than linear time for headers with many tensors.
 result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint64_t size,
                            std::string_view format) {
   std::vector<const stored_tensor*> order;
@@ -193,6 +195,9 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
   return tensor;
 }
 
+// All tags are searched even after a tensor was found, because a second one would make
+// the name ambiguous. A tag that cannot be read is an error only if no other tag has the
+// tensor.
 result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                                std::string_view tag) {
   std::vector<std::string> tags, known;

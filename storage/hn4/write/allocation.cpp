@@ -129,6 +129,8 @@ void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits
   }
 }
 
+// The search stops at the first run that is long enough, which keeps data near the start
+// of the volume.
 free_run free_run_in(const block_bits& bits, std::uint64_t begin, std::uint64_t end,
                      std::uint64_t blocks) noexcept {
   free_run best;
@@ -237,6 +239,8 @@ anchor buried(anchor a) {
   return a;
 }
 
+// A long name whose entry is lost is recognised by its text: what follows the fragment
+// that the entry held.
 result<void> free_lost_names(const core& c, std::string_view tag,
                              const resolved_tag& found, block_bits& bits) {
   if (found.lost.empty() || tag.size() <= fragment_bytes) {

@@ -57,6 +57,7 @@ bool compactor::is_left(const std::string& name) const {
                      [&](const hn4_damaged_tag& t) { return t.name == name; });
 }
 
+// Tags that are damaged or do not exist are left out; only whole streams are moved.
 result<std::vector<placed_tag>> compactor::tags_from_the_front() {
   WEIR_TRY(auto names, list_names(c_));
   std::vector<placed_tag> placed;

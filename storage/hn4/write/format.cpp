@@ -218,6 +218,7 @@ result<hn4_profile> hn4_profile_named(std::string_view name) {
                            name, did_you_mean(upper, known)));
 }
 
+// The options are checked against the size of the device before anything is written.
 result<void> hn4_format(block_device& device, const hn4_format_options& options) {
   const std::uint64_t capacity = device.size();
   WEIR_CHECK(hn4::check(options, capacity));

@@ -58,6 +58,8 @@ result<void> carry_out(core& c, const removal& r) {
 
 }  // namespace
 
+// A tag that is damaged can be removed, too: everything that bears its name ends, as far
+// as the directory shows it.
 result<void> remove_tag(core& c, std::string_view tag) {
   if (!c.writable) {
     return hn4_error(
