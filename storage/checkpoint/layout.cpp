@@ -41,7 +41,9 @@ byte_vector encode_preamble(const preamble& p) {
 result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   record_reader from(bytes.first(preamble_bytes));
   if (as_text(from.get_bytes(preamble_magic.size())) != preamble_magic) {
-    return damaged(path, 0, "PREAMBLE", "the magic is wrong");
+    return damaged(
+        path, 0, "PREAMBLE",
+        fmt::format("expected the magic \"{}\", found other bytes", preamble_magic));
   }
   const auto version = from.get<std::uint32_t>();
   if (version != layout_version) {
@@ -111,7 +113,10 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   e.hash = from.get<std::uint64_t>();
   if (name_bytes == 0 || name_bytes > longest_name || dimensions > max_dimensions ||
       reserved != 0) {
-    return wrong("an entry has an impossible name, shape or reserved byte");
+    return wrong(
+        fmt::format("expected an entry with a name of 1 to {} bytes, at most {} "
+                    "dimensions and zero in its reserved bytes, found another",
+                    longest_name, max_dimensions));
   }
   for (std::uint8_t i = 0; i < dimensions; ++i) {
     e.shape.push_back(static_cast<std::int64_t>(from.get<std::uint64_t>()));
@@ -120,7 +125,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   const std::size_t zeros = align_up<std::size_t>(name_bytes, 8) - name_bytes;
   for (const std::byte b : from.get_bytes(zeros)) {
     if (b != std::byte{0}) {
-      return wrong("a reserved byte is not zero");
+      return wrong("expected zeros behind the name of an entry, found another byte");
     }
   }
   if (from.failed()) {

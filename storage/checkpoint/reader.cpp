@@ -92,7 +92,8 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
   if (differs != expected.end()) {
     const auto at = static_cast<std::uint64_t>(differs - expected.begin());
     return damaged(path, p.file_bytes - footer_bytes + at, "FOOTER",
-                   "it does not agree with preamble and table");
+                   "expected generation, pulse, length and hash of preamble and table, "
+                   "found others");
   }
   return {};
 }
@@ -162,7 +163,8 @@ struct checkpoint_reader {
       WEIR_CHECK(
           check_zero(whole, end, align_up(end, section_alignment), e.name, out.path_));
       if (!names.insert(e.name).second) {
-        return damaged(out.path_, e.offset, e.name, "its name is there twice");
+        return damaged(out.path_, e.offset, e.name,
+                       "expected one section of this name, found two");
       }
       out.sections_.push_back({e.name, e.type, e.shape, data});
     }

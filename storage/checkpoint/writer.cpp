@@ -51,7 +51,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
                                         longest_name, s.name.size()));
     }
     if (!names.insert(s.name).second) {
-      return bad_section(s, "its name is there twice");
+      return bad_section(s, "expected one section of this name, found two");
     }
     const shape_vector shape = shape_of(s);
     const auto bytes = byte_size(s.type, element_count(shape));

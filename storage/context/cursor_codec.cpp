@@ -69,7 +69,8 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
     out.push_back(std::move(e));
   }
   if (!clean) {
-    return corrupt("cannot read cursor: a reserved byte is not zero");
+    return corrupt(
+        "cannot read cursor: expected zero in its reserved bytes, found another value");
   }
   return out;
 }
@@ -111,7 +112,9 @@ result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
   rng.counter_low = from.get<std::uint64_t>();
   rng.counter_high = from.get<std::uint64_t>();
   if (reserved != 0) {
-    return corrupt("cannot read generator state: a reserved byte is not zero");
+    return corrupt(
+        "cannot read generator state: expected zero in its reserved bytes, found another "
+        "value");
   }
   return std::optional<rng_state>(rng);
 }
@@ -155,7 +158,9 @@ result<void> check_ring(const stream_cursor& c) {
                     c.content_count, c.ring.size()));
   }
   if (hash_tokens(c.ring) != c.content_hash) {
-    return corrupt("cannot read cursor: the ring does not have the content hash");
+    return corrupt(
+        "cannot read cursor: expected its last tokens to have the content hash, found "
+        "others");
   }
   return {};
 }
@@ -167,7 +172,9 @@ result<void> check_ring(const stream_cursor& c) {
 result<stream_cursor> decode_cursor(bytes_view bytes) {
   record_reader from(bytes);
   if (as_text(from.get_bytes(cursor_magic.size())) != cursor_magic) {
-    return corrupt("cannot read cursor: the magic is wrong");
+    return corrupt(
+        fmt::format("cannot read cursor: expected the magic \"{}\", found other bytes",
+                    cursor_magic));
   }
   if (const auto version = from.get<std::uint32_t>();
       version != cursor_version && !from.failed()) {
@@ -206,7 +213,8 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
   }
   if (!from.rest().empty()) {
     return corrupt(
-        fmt::format("cannot read cursor: {} bytes follow it", from.rest().size()));
+        fmt::format("cannot read cursor: expected its end, found {} further bytes",
+                    from.rest().size()));
   }
   WEIR_CHECK(check_ring(c));
   return c;
@@ -252,7 +260,8 @@ result<stored_source> decode_source_state(bytes_view bytes) {
   }
   if (!from.rest().empty()) {
     return corrupt(
-        fmt::format("cannot read source state: {} bytes follow it", from.rest().size()));
+        fmt::format("cannot read source state: expected its end, found {} further bytes",
+                    from.rest().size()));
   }
   return out;
 }

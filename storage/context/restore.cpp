@@ -37,27 +37,33 @@ result<void> check_inside(const stream_cursor& c) {
   std::uint64_t window = 0;
   for (std::size_t l = 0; l < c.lanes.size(); ++l) {
     if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
-      return contradiction("a position of a lane is beyond every source");
+      return contradiction(fmt::format(
+          "expected position and chunks of lane {} below 2^62, found more", l));
     }
     tokens += c.lanes[l].position;
     chunks += c.lanes[l].chunks;
     window += window_of(c.lanes.size(), c.lanes[l].position);
   }
   if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
-    return contradiction("counts of the lanes do not add up to those of the stream");
+    return contradiction(
+        "expected the counts of its lanes to add up to those of the stream, found "
+        "others");
   }
   if (!c.ring.empty() && c.ring.size() != c.content_count) {
-    return contradiction("the ring has not as many tokens as the content hash");
+    return contradiction(
+        fmt::format("expected the {} tokens of the content hash in the ring, found {}",
+                    c.content_count, c.ring.size()));
   }
   if (c.eras.empty()) {
-    return contradiction("it has no era");
+    return contradiction("expected at least 1 era, found 0");
   }
   for (std::size_t i = 0; i < c.eras.size(); ++i) {
     const era& e = c.eras[i];
     if (e.chunk == 0 || e.chunk >> 32 != 0 || e.lane_block == 0 ||
         e.lane_block >> 32 != 0 || e.source_offset >= position_limit ||
         e.lane_positions.size() != c.lanes.size()) {
-      return contradiction(fmt::format("era {} is out of range", i));
+      return contradiction(
+          fmt::format("expected the numbers of era {} in their ranges, found others", i));
     }
     for (std::size_t l = 0; l < c.lanes.size(); ++l) {
       const std::uint64_t next =
@@ -65,7 +71,10 @@ result<void> check_inside(const stream_cursor& c) {
       const std::uint64_t start =
           c.lanes[l].position - window_of(c.lanes.size(), c.lanes[l].position);
       if (e.lane_positions[l] > next || (i == 0 && e.lane_positions[l] > start)) {
-        return contradiction(fmt::format("era {} does not fit to lane {}", i, l));
+        return contradiction(
+            fmt::format("expected the positions of lane {} to grow from era to era, "
+                        "found a smaller one after era {}",
+                        l, i));
       }
     }
   }
@@ -252,7 +261,7 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
 result<void> context_stream::restore(const stream_cursor& c) {
   state& s = *state_;
   if (c.lanes.empty()) {
-    return contradiction("it has no lane");
+    return contradiction("expected at least 1 lane, found 0");
   }
   WEIR_CHECK(check_inside(c));
   WEIR_CHECK(check_geometry(c, s.config));

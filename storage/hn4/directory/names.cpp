@@ -92,8 +92,8 @@ void add(named_entries& to, const entry& e) {
 
 }  // namespace
 
-// A long name of this writer must have exactly the filter of its entry. Other writers may set
-// further bits.
+// A long name of this writer must have exactly the filter of its entry. Other writers may
+// set further bits.
 result<full_name> name_of_entry(const core& c, const anchor& a) {
   full_name name;
   name.text = inline_name(a);

@@ -67,8 +67,10 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
   if (!scratch_) {
     scratch_.reset(new (std::nothrow) std::byte[bs]);
     if (!scratch_) {
-      return hn4_error(hn4_code::no_memory,
-                       fmt::format("cannot hold a block of {} bytes", bs));
+      return hn4_error(
+          hn4_code::no_memory,
+          fmt::format(
+              "cannot allocate {} bytes for a block: the system has no more memory", bs));
     }
   }
   auto read = map_.device->read(byte, {scratch_.get(), bs});

@@ -307,7 +307,7 @@ result<void> hn4_stream::verify_snapshot() const {
     hn4::store_anchor(s.a, then);
     if (bytes != then) {
       return hn4_error(hn4_code::snapshot_invalid,
-                       fmt::format("cannot vouch for tag \"{}\": expected the directory "
+                       fmt::format("cannot verify tag \"{}\": expected the directory "
                                    "entry of shard {} as it was at open, found another",
                                    map_->tag, i))
           .at(fmt::format("{}:{} (directory slot {})", map_->device->name(), offset,

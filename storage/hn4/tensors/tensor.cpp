@@ -184,9 +184,11 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
   }
   const std::shared_ptr<void> memory = allocate(size);
   if (memory == nullptr) {
-    return hn4_error(hn4_code::no_memory, fmt::format("cannot hold tensor \"{}\" of {} "
-                                                      "bytes",
-                                                      info.name, size));
+    return hn4_error(
+        hn4_code::no_memory,
+        fmt::format(
+            "cannot allocate {} bytes for tensor \"{}\": the system has no more memory",
+            size, info.name));
   }
   const mutable_bytes to(static_cast<std::byte*>(memory.get()), size);
   WEIR_CHECK(stream.read(info.offset, to));
