@@ -17,7 +17,7 @@ class queued_reads {
  public:
   /// The end of one read.
   struct ended_read {
-    std::size_t number = 0;
+    std::size_t number = 0;  ///< number that was given to `start`
     std::int64_t bytes = 0;  ///< bytes read from the front; negative: -errno
   };
   /// Nothing may be in flight.
@@ -29,7 +29,9 @@ class queued_reads {
   virtual ended_read wait() = 0;
 };
 
-/// Makes a queue of the kernel (io_uring). @returns null if the kernel does not allow it
+/// Makes a queue that the kernel serves (io_uring).
+/// @param depth largest number of reads in flight
+/// @returns null if the kernel does not allow it
 /// @source{Linux, io_uring_setup(2) and io_uring_enter(2)}
 [[nodiscard]] std::unique_ptr<queued_reads> queue_in_kernel(int descriptor,
                                                             unsigned depth);

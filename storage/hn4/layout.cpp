@@ -83,7 +83,7 @@ void visit_halves(Superblock& sb, Visit visit) {
 /// Makes the error for a layout that contradicts itself.
 error bad_geometry(std::string text) {
   return hn4_error(hn4_code::geometry,
-                   "cannot use the volume's geometry: " + std::move(text));
+                   "cannot use the layout of the volume: " + std::move(text));
 }
 
 }  // namespace
@@ -103,11 +103,11 @@ std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
   if (load_le<std::uint64_t>(from.data() + 0x100) != magic_tail) {
     return "expected the second magic, found something else";
   }
-  visit_words(to, [&](std::size_t at, std::uint64_t& field) {
-    field = load_le<std::uint64_t>(from.data() + at);
+  visit_words(to, [&](std::size_t offset, std::uint64_t& field) {
+    field = load_le<std::uint64_t>(from.data() + offset);
   });
-  visit_halves(to, [&](std::size_t at, std::uint32_t& field) {
-    field = load_le<std::uint32_t>(from.data() + at);
+  visit_halves(to, [&](std::size_t offset, std::uint32_t& field) {
+    field = load_le<std::uint32_t>(from.data() + offset);
   });
   to.mount_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0B4));
   to.format_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0F8));
@@ -122,11 +122,11 @@ std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
 void store_superblock(const superblock& from, mutable_bytes to) {
   std::fill(to.begin(), to.end(), std::byte{0});
   store_le(to.data(), superblock_magic);
-  visit_words(from, [&](std::size_t at, std::uint64_t field) {
-    store_le(to.data() + at, field);
+  visit_words(from, [&](std::size_t offset, std::uint64_t field) {
+    store_le(to.data() + offset, field);
   });
-  visit_halves(from, [&](std::size_t at, std::uint32_t field) {
-    store_le(to.data() + at, field);
+  visit_halves(from, [&](std::size_t offset, std::uint32_t field) {
+    store_le(to.data() + offset, field);
   });
   store_le(to.data() + 0x0B4, static_cast<std::uint64_t>(from.mount_time));
   std::memcpy(to.data() + 0x0D0, from.label.data(),

@@ -31,7 +31,13 @@ struct hn4_lost_range {
 };
 
 /// Use of a cell of the map. A cell shows the highest value among its blocks.
-enum class hn4_use : std::uint8_t { free, reserved, data, unowned, damaged };
+enum class hn4_use : std::uint8_t {
+  free,      ///< not allocated
+  reserved,  ///< the volume's own structures
+  data,      ///< a block of a live shard
+  unowned,   ///< allocated, but part of no shard
+  damaged,   ///< a block of a live shard that fails its checks
+};
 
 /// Result of a check.
 struct hn4_check_report {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Shards as a writer leaves them that does not number shards.
+/// Makes shards look as if another writer had stored them, one that does not number its
+/// shards.
 #pragma once
 
 #include "hn4/directory/directory.hpp"
