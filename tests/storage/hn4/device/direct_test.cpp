@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "block/queued_reads.hpp"
-#include "block/read_lane.hpp"
+#include "block/sequential_reader.hpp"
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/storage/hn4_async.hpp"
